@@ -1,0 +1,54 @@
+# Two commands do everything on a machine with Python >= 3.11: `make demo` and `make test`.
+.POSIX:
+.SUFFIXES:
+
+VENV = .venv
+BIN = $(VENV)/bin
+
+help:  ## Show the targets
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
+
+demo: $(VENV)/.run  ## Set everything up and play the whole story
+	$(BIN)/butler-ipam demo
+
+test: $(VENV)/.dev  ## Set everything up and pass the tests
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(VENV)/.dev  ## Format, lint, types, import contracts, docs, tests
+	$(BIN)/ruff format --check .
+	$(MAKE) lint
+	$(MAKE) test
+
+lint: $(VENV)/.dev  ## Lint, strict types, import contracts, docstrings
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/interrogate -q allocator controller envtest manifests reconcilers
+
+format: $(VENV)/.dev  ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev  ## Print the numbers that the documentation claims
+	$(BIN)/python -m tests.bench
+
+wheel: $(VENV)/.dev  ## Build the wheel into dist/
+	$(BIN)/python -m hatchling build -t wheel
+
+lock:  ## Renew the hashed locks (needs uv)
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --extra envtest --group build pyproject.toml -o requirements.txt
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --extra envtest --group dev pyproject.toml -o requirements-dev.txt
+
+$(VENV)/.run: requirements.txt pyproject.toml .ci/venv
+	sh .ci/venv $(VENV) requirements.txt
+	touch $@
+
+$(VENV)/.dev: requirements-dev.txt pyproject.toml .ci/venv
+	sh .ci/venv $(VENV) requirements-dev.txt
+	touch $@ $(VENV)/.run
+
+clean:  ## Remove what the other targets made
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+.PHONY: help demo test check lint format bench wheel lock clean

@@ -1,0 +1,1 @@
+"""Which addresses? Pure arithmetic on address ranges."""

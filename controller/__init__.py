@@ -1,0 +1,1 @@
+"""When to look? A framework for level-based controllers on raw watches."""

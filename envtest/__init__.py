@@ -1,0 +1,1 @@
+"""A control plane for tests and first steps."""

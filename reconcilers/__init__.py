@@ -1,0 +1,1 @@
+"""What should be: API models, the four reconcilers, the command line."""

@@ -1,0 +1,1 @@
+"""Tests: one folder per package, contract/ for both API servers, faults/, bench/."""
