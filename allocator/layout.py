@@ -1,0 +1,163 @@
+"""A pool's geometry: which addresses it may hand out at all.
+
+A pool owns a CIDR, hands out from one or several ranges inside it, and leaves reserved CIDRs
+alone. What remains are its blocks: ranges that touch act as one, gaps and reservations split.
+Network, broadcast and gateway addresses are like any other unless reserved.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from allocator.addresses import AddressRange, Family
+from allocator.errors import InvalidPool, OutOfRange, PoolTooLarge
+from allocator.spans import Span, minus, union
+from allocator.validation import validate_pool
+
+MAX_ADDRESSES = 1_048_576
+"""How many addresses a pool may span unless told otherwise: a /12."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which addresses a pool may hand out.
+
+    Args:
+        cidr: all addresses that the pool owns.
+        reserved: what is never handed out; what lies outside the ranges does not matter.
+        ranges: what is handed out: inside `cidr`, ascending, without overlap, at least one.
+
+    Raises:
+        InvalidPool: ranges and CIDR contradict each other.
+    """
+
+    cidr: AddressRange
+    reserved: tuple[AddressRange, ...]
+    ranges: tuple[AddressRange, ...]
+    blocks: tuple[AddressRange, ...] = field(init=False, repr=False, compare=False)
+    _starts: list[int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.ranges:
+            raise InvalidPool(["no allocatable ranges defined"])
+        foreign = any(held.family != self.cidr.family for held in self.reserved)
+        tangled = any(lower.last >= upper.first for lower, upper in pairwise(self.ranges))
+        if foreign or tangled or not all(map(self.cidr.contains, self.ranges)):
+            raise InvalidPool(
+                ["ranges must lie in the pool CIDR, sorted and non-overlapping, in one family"]
+            )
+        holes = union(sorted((held.first, held.last) for held in self.reserved))
+        ranges = union((held.first, held.last) for held in self.ranges)
+        blocks = [AddressRange(*span, self.family) for span in minus(ranges, holes)]
+        object.__setattr__(self, "blocks", tuple(blocks))
+        object.__setattr__(self, "_starts", [block.first for block in blocks])
+
+    @classmethod
+    def parse(
+        cls,
+        cidr: str,
+        reserved: Sequence[str] = (),
+        ranges: Sequence[tuple[str, str]] = (),
+        *,
+        max_addresses: int | None = MAX_ADDRESSES,
+    ) -> "Layout":
+        """Read a pool's specification.
+
+        Args:
+            cidr: the CIDR of the pool.
+            reserved: CIDRs inside it that are never handed out.
+            ranges: (start, end) of what is handed out; none means the whole CIDR.
+            max_addresses: how many addresses there may be from the first of the first range to
+                the last of the last, gaps included; None for any number.
+
+        Raises:
+            InvalidPool: the specification contradicts itself; carries every fault found.
+            PoolTooLarge: it spans more than `max_addresses`.
+        """
+        messages = validate_pool(cidr, reserved, ranges)
+        if messages:
+            raise InvalidPool(messages)
+        whole = AddressRange.parse_cidr(cidr)
+        parsed = [_at_home(AddressRange.parse(*ends), whole.family) for ends in ranges] or [whole]
+        kept = [_at_home(AddressRange.parse_cidr(text), whole.family) for text in reserved]
+        span = parsed[-1].last - parsed[0].first + 1
+        if max_addresses is not None and span > max_addresses:
+            raise PoolTooLarge(span, max_addresses)
+        return cls(whole, tuple(kept), tuple(parsed))
+
+    @property
+    def family(self) -> Family:
+        """4 or 6."""
+        return self.cidr.family
+
+    @property
+    def total(self) -> int:
+        """How many addresses can be handed out: those in the ranges that are not reserved."""
+        return sum(block.size for block in self.blocks)
+
+    def clip(self, wanted: Span) -> Iterator[Span]:
+        """Yield the parts of a span that the pool may hand out, ascending."""
+        first, last = wanted
+        for at in range(max(bisect_right(self._starts, first) - 1, 0), len(self.blocks)):
+            block = self.blocks[at]
+            if block.first > last:
+                return
+            if block.last >= first:
+                yield max(first, block.first), min(last, block.last)
+
+    def span_of(self, held: AddressRange) -> Span | None:
+        """Return a range as numbers of the pool's family, None if it is of the other one."""
+        if held.family == self.cidr.family:
+            return held.first, held.last
+        same = held.in_family(self.cidr.family)
+        return None if same is None else (same.first, same.last)
+
+    def pinned_span(self, wanted: AddressRange) -> Span:
+        """Return a wanted range as numbers, which has to lie inside one single range.
+
+        Raises:
+            OutOfRange: it does not.
+        """
+        name = f"pinned range {wanted.start_text}-{wanted.end_text}"
+        span = self.span_of(wanted)
+        if span is None:
+            raise OutOfRange(f"{name} is IPv{wanted.family}, the pool is IPv{self.family}")
+        first, last = span
+        touched = [
+            at for at, held in enumerate(self.ranges) if held.first <= last and first <= held.last
+        ]
+        if len(touched) > 1:
+            raise OutOfRange(
+                f"{name} straddles allocatable ranges; must fit entirely within one range. "
+                f"Overlapping ranges: {self._named(touched)}"
+            )
+        if not touched or not self._encloses(touched[0], span):
+            everything = self._named(range(len(self.ranges)))
+            raise OutOfRange(f"{name} is outside allocatable ranges [{everything}]")
+        return span
+
+    def could_ever(self, count: int) -> bool:
+        """Tell whether the empty pool has `count` addresses in a row."""
+        return 0 < count <= max((block.size for block in self.blocks), default=0)
+
+    def could_ever_pin(self, wanted: AddressRange) -> bool:
+        """Tell whether the empty pool would hand out exactly this range."""
+        try:
+            span = self.pinned_span(wanted)
+        except OutOfRange:
+            return False
+        return list(self.clip(span)) == [span]
+
+    def _encloses(self, at: int, span: Span) -> bool:
+        return self.ranges[at].first <= span[0] and span[1] <= self.ranges[at].last
+
+    def _named(self, indexes: Sequence[int]) -> str:
+        held = ((at, self.ranges[at]) for at in indexes)
+        return ", ".join(f"ranges[{at}] {one.start_text}-{one.end_text}" for at, one in held)
+
+
+def _at_home(parsed: AddressRange, family: Family) -> AddressRange:
+    same = parsed.in_family(family)
+    assert same is not None  # else validate_pool would have refused it
+    return same

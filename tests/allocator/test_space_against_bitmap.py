@@ -1,0 +1,151 @@
+"""Whatever happens to a pool, the allocator and the bitmap agree on every address."""
+
+import contextlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+)
+
+from allocator import (
+    AddressRange,
+    NotHeld,
+    OutOfRange,
+    PinnedRangeConflict,
+    PoolExhausted,
+    Space,
+)
+from tests.allocator.pools import POOL, Pool, pools
+
+COUNTS = st.one_of(st.integers(1, 24), st.integers(1, POOL))
+
+
+class SpaceMachine(RuleBasedStateMachine):
+    """Allocate, pin and release on both, starting from ranges that others have made."""
+
+    held = Bundle("held")
+
+    @initialize(target=held, pool=pools(), data=st.data())
+    def others_were_here(self, pool: Pool, data: st.DataObject) -> object:
+        self.pool = pool
+        self.bitmap = pool.bitmap
+        taken = [pool.draw_range(data) for _ in range(data.draw(st.integers(0, 6)))]
+        taken += data.draw(st.lists(st.sampled_from(taken), max_size=2)) if taken else []
+        self.holding = list(taken)
+        for one in taken:
+            self.bitmap.hold(one.first, one.last)
+        self.space = Space(pool.layout, taken)
+        return multiple(*taken)
+
+    @rule(target=held, count=COUNTS)
+    def allocate(self, count: int) -> object:
+        expected = self.bitmap.best_fit(count)
+        assert self.space.fits(count) == (expected is not None)
+        if expected is None:
+            with pytest.raises(PoolExhausted):
+                self.space.allocate(count)
+            return multiple()
+        assert self.space.could_ever(count)
+        given_out = self.space.allocate(count)
+        assert (given_out.first, given_out.last) == expected
+        return self._took(given_out)
+
+    @rule(target=held, data=st.data())
+    def pin(self, data: st.DataObject) -> object:
+        wanted = self.pool.draw_range(data)
+        if not self.bitmap.within_one_range(wanted.first, wanted.last):
+            assert not self.space.could_ever_pin(wanted)
+            with pytest.raises(OutOfRange):
+                self.space.pin(wanted)
+            return multiple()
+        obstacle = self.bitmap.first_conflict(wanted.first, wanted.last)
+        if obstacle is not None:
+            with pytest.raises(PinnedRangeConflict) as caught:
+                self.space.pin(wanted)
+            assert caught.value.address == self.pool.range(obstacle, obstacle).start_text
+            return multiple()
+        assert self.space.could_ever_pin(wanted)
+        assert self.space.pin(wanted) == wanted
+        return self._took(wanted)
+
+    @rule(one=consumes(held))
+    def release(self, one: AddressRange) -> None:
+        self.space.release(one)
+        self.bitmap.let_go(one.first, one.last)
+        self.holding.remove(one)
+
+    @rule(data=st.data())
+    def release_what_nobody_holds(self, data: st.DataObject) -> None:
+        stranger = self.pool.draw_range(data)
+        if stranger not in self.holding:
+            with pytest.raises(NotHeld):
+                self.space.release(stranger)
+
+    @invariant()
+    def both_agree(self) -> None:
+        blocks = [(free.first, free.last) for free in self.space.free_extents()]
+        assert blocks == self.bitmap.blocks()
+        capacity = self.space.capacity()
+        assert capacity.total == self.space.total == self.bitmap.total()
+        assert capacity.allocated == self.space.used == self.bitmap.used()
+        assert capacity.available == self.space.free == self.bitmap.free()
+        assert capacity.largest_free == self.space.largest_free == self.bitmap.largest()
+        assert capacity.fragmentation_percent == self.bitmap.fragmentation()
+        assert self.space.free + self.space.used == self.space.total
+
+    @invariant()
+    def building_it_anew_gives_the_same(self) -> None:
+        anew = Space(self.pool.layout, self.holding)
+        assert list(anew.free_extents()) == list(self.space.free_extents())
+
+    def _took(self, one: AddressRange) -> AddressRange:
+        self.bitmap.hold(one.first, one.last)
+        self.holding.append(one)
+        return one
+
+
+SpaceMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestSpaceAgainstBitmap = SpaceMachine.TestCase
+
+
+@given(pool=pools(), counts=st.lists(st.integers(1, 30), max_size=30), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_releasing_everything_restores_the_empty_pool(
+    pool: Pool, counts: list[int], data: st.DataObject
+) -> None:
+    others = [pool.draw_range(data) for _ in range(data.draw(st.integers(0, 4)))]
+    space = Space(pool.layout, others)
+    mine: list[AddressRange] = []
+    for count in counts:
+        with contextlib.suppress(PoolExhausted):
+            mine.append(space.allocate(count))
+    for one in data.draw(st.permutations(others + mine)):
+        space.release(one)
+    assert list(space.free_extents()) == list(Space(pool.layout).free_extents())
+    assert space.free == space.total == pool.bitmap.total()
+
+
+@given(pool=pools(), counts=st.lists(st.integers(1, 30), max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_what_is_handed_out_never_overlaps_and_is_never_reserved(
+    pool: Pool, counts: list[int]
+) -> None:
+    space = Space(pool.layout)
+    seen: set[int] = set()
+    for count in counts:
+        with contextlib.suppress(PoolExhausted):
+            given_out = space.allocate(count)
+            members = set(range(given_out.first, given_out.last + 1))
+            assert len(members) == given_out.size == count
+            assert not members & seen
+            assert not any(given_out.overlaps(held) for held in pool.layout.reserved)
+            seen |= members
+    assert space.used == len(seen)
