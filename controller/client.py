@@ -1,0 +1,275 @@
+"""Live requests, typed answers.
+
+Reads go to the server; whoever wants what is known already asks a cache. Writes carry
+preconditions: there is no method that patches, replaces or deletes an object at whatever version
+it happens to have. (Server-side apply is the exception, made for objects in other
+clusters whose fields we own; it too takes a version.)
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from controller.codec import Page, decode_json, decode_object, encode
+from controller.errors import MalformedAnswer
+from controller.meta import Key, Object, Version
+from controller.pages import PAGE_SIZE, list_whole
+from controller.resource import Resource
+from controller.transport import Transport
+
+T = TypeVar("T", bound=Object)
+
+MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
+
+
+class Client:
+    """Requests to one API server.
+
+    Args:
+        transport: the server.
+        on_answer: is given every object that was answered with, before the caller is; the
+            manager puts it into the kind's cache.
+        field_manager: the name under which the server notes our writes; empty leaves it
+            to the transport's user agent.
+
+    All methods raise ApiError (by subclass), NoAnswer and MalformedAnswer as errors.py says.
+    A NotFound whose `reason` is empty came without a Status, for a path that is not
+    served or from something in between: where absence decides over anything that matters,
+    check that the reason is `NotFound`.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        on_answer: Callable[[Resource[Any], Object], None] | None = None,
+        field_manager: str = "",
+    ) -> None:
+        self._transport = transport
+        self._on_answer = on_answer
+        self._manager = {"fieldManager": field_manager} if field_manager else {}
+
+    async def get(self, resource: Resource[T], key: Key) -> T:
+        """Read one object as it is now."""
+        data = await self._transport.request("GET", resource.path(key))
+        return self._answer(resource, data)
+
+    async def list(
+        self, resource: Resource[T], *, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> Page[T]:
+        """Read all objects as they are now: a quorum read, never from a server's stale cache.
+
+        Args:
+            resource: the kind.
+            namespace: empty for all.
+            labels: a label selector.
+            fields: a field selector.
+        """
+        query = {"limit": str(PAGE_SIZE)}
+        if labels:
+            query["labelSelector"] = labels
+        if fields:
+            query["fieldSelector"] = fields
+        return await list_whole(self._transport, resource, namespace, query)
+
+    async def create(
+        self,
+        resource: Resource[T],
+        namespace: str,
+        body: Mapping[str, Any],
+        *,
+        field_manager: str = "",
+    ) -> T:
+        """Create an object; apiVersion, kind and namespace are added where they are missing.
+
+        Raises:
+            AlreadyExists: an object of that name is there.
+        """
+        data = await self._transport.request(
+            "POST",
+            resource.collection(namespace),
+            query={"fieldManager": field_manager} if field_manager else self._manager,
+            body=encode(_complete(resource, body, {"namespace": namespace} if namespace else {})),
+        )
+        return self._answer(resource, data)
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        at: Version,
+        patch: Mapping[str, Any],
+        *,
+        subresource: str = "",
+    ) -> T:
+        """Merge `patch` into the object if it is still at version `at`.
+
+        The uid goes along as a precondition too, except to a subresource, where the
+        server does not check it: the resourceVersion tells a re-created object as well.
+
+        Raises:
+            Conflict: the object has moved on; read again and choose again.
+        """
+        pins = {"resourceVersion": _known(at)} | ({} if subresource else {"uid": at.uid})
+        data = await self._transport.request(
+            "PATCH",
+            resource.path(at.key, subresource),
+            query=self._manager,
+            body=encode(_pinned(patch, pins)),
+            content_type=MERGE_PATCH,
+        )
+        return self._answer(resource, data)
+
+    async def replace(
+        self, resource: Resource[T], at: Version, body: Mapping[str, Any], *, subresource: str = ""
+    ) -> T:
+        """Put `body` in the object's place if it is still at version `at`.
+
+        Raises:
+            Conflict: the object has moved on; read again and choose again.
+        """
+        pins = {"name": at.name, "resourceVersion": _known(at), "uid": at.uid}
+        if at.namespace:
+            pins["namespace"] = at.namespace
+        data = await self._transport.request(
+            "PUT",
+            resource.path(at.key, subresource),
+            query=self._manager,
+            body=encode(_pinned(_complete(resource, body, {}), pins)),
+        )
+        return self._answer(resource, data)
+
+    async def delete(
+        self, resource: Resource[T], at: Version, *, propagation: str = ""
+    ) -> T | None:
+        """Delete the object if it is still at version `at`.
+
+        Args:
+            resource: the kind.
+            at: uid and resourceVersion are preconditions.
+            propagation: `Foreground`, `Background` or `Orphan`; empty for the kind's default.
+
+        Returns:
+            The object if it is still there, held by finalizers or its grace period; else None.
+
+        Raises:
+            Conflict: the object has moved on.
+            NotFound: it is gone already.
+        """
+        options: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": at.uid, "resourceVersion": _known(at)},
+        }
+        if propagation:
+            options["propagationPolicy"] = propagation
+        path = resource.path(at.key)
+        data = await self._transport.request("DELETE", path, body=encode(options))
+        return self._answer(resource, data) if _remains(decode_json(data)) else None
+
+    async def apply(
+        self,
+        resource: Resource[T],
+        key: Key,
+        body: Mapping[str, Any],
+        *,
+        manager: str,
+        force: bool = False,
+        version: str = "",
+    ) -> T:
+        """Apply `body` server-side: the fields in it are ours, and those we left out no longer.
+
+        Args:
+            resource: the kind.
+            key: which object; it is created if it does not exist.
+            body: the fields that we want.
+            manager: the field manager.
+            force: take fields that others own, instead of a Conflict.
+            version: resourceVersion that the object must still have; empty for any.
+
+        Raises:
+            Conflict: another manager owns a field, or the version has passed.
+        """
+        pins = {"name": key.name} | ({"namespace": key.namespace} if key.namespace else {})
+        if version:
+            pins["resourceVersion"] = version
+        data = await self._transport.request(
+            "PATCH",
+            resource.path(key),
+            query={"fieldManager": manager, "force": "true" if force else "false"},
+            body=encode(_pinned(_complete(resource, body, {}), pins)),
+            content_type=APPLY_PATCH,
+        )
+        return self._answer(resource, data)
+
+    async def served(self, resource: Resource[Any]) -> bool:
+        """Say whether the server serves the kind, from its discovery documents alone.
+
+        Raises:
+            ControllerError: it could not be learnt; that is no No.
+        """
+        if resource.group:
+            groups = await _discover(self._transport, "/apis", "APIGroupList", "groups")
+            versions = [
+                version.get("groupVersion")
+                for group in groups
+                if group.get("name") == resource.group
+                for version in group.get("versions") or ()
+            ]
+            if resource.api_version not in versions:
+                return False
+        root = "/apis" if resource.group else "/api"
+        path = f"{root}/{resource.api_version}"
+        kinds = await _discover(self._transport, path, "APIResourceList", "resources")
+        return any(kind.get("name") == resource.plural for kind in kinds)
+
+    def _answer(self, resource: Resource[T], data: bytes) -> T:
+        obj = decode_object(resource, data)
+        if self._on_answer is not None:
+            self._on_answer(resource, obj)
+        return obj
+
+
+async def _discover(
+    transport: Transport, path: str, kind: str, field: str
+) -> list[dict[str, Any]]:
+    document = decode_json(await transport.request("GET", path))
+    entries = document.get(field) if isinstance(document, dict) else None
+    if not isinstance(entries, list) or document.get("kind") != kind:
+        raise MalformedAnswer(f"GET {path}: the answer is no {kind}")
+    return [entry for entry in entries if isinstance(entry, dict)]
+
+
+def _known(at: Version) -> str:
+    """Return the resourceVersion; without one the server would check nothing."""
+    if not at.resourceVersion or not at.uid:
+        raise ValueError(f"{at.key} has no uid or resourceVersion to be a precondition")
+    return at.resourceVersion
+
+
+def _pinned(body: Mapping[str, Any], pins: Mapping[str, str]) -> dict[str, Any]:
+    """Return `body` with `pins` in its metadata; the caller's own mapping stays as it is."""
+    return {**body, "metadata": {**(body.get("metadata") or {}), **pins}}
+
+
+def _complete(
+    resource: Resource[Any], body: Mapping[str, Any], metadata: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return `body` with apiVersion, kind and `metadata` where it has none of its own."""
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        **body,
+        "metadata": {**metadata, **(body.get("metadata") or {})},
+    }
+
+
+def _remains(answer: object) -> bool:
+    """Whether the answer to a deletion is an object that still exists.
+
+    It is a Status, or for some built-in kinds the object's last state, once the object is gone.
+    """
+    if not isinstance(answer, dict) or not isinstance(answer.get("metadata"), dict):
+        return False
+    meta = answer["metadata"]
+    held = bool(meta.get("finalizers")) or bool(meta.get("deletionGracePeriodSeconds"))
+    return answer.get("kind") != "Status" and bool(meta.get("deletionTimestamp")) and held

@@ -1,0 +1,205 @@
+"""The cache: delivered world and own answers, changes, indexes."""
+
+from controller.cache import Cache, Change
+from controller.codec import Added, Deleted, Modified, Unreadable
+from controller.meta import Key
+from tests.controller.world_objects import WIDGETS, Widget, widget
+
+A = Key("default", "a")
+
+
+class Watched:
+    """A cache and what it told its subscriber."""
+
+    def __init__(self) -> None:
+        self.cache = Cache(WIDGETS, indexes={"color": lambda w: [w.spec.color]})
+        self.changes: list[Change[Widget]] = []
+        self.cache.subscribe(self.changes.append)
+
+    def listed(self, revision: int, *items: Widget) -> "Watched":
+        self.cache.replace(items, revision)
+        self.changes.clear()
+        return self
+
+
+def names(objects: tuple[Widget, ...]) -> list[str]:
+    return [o.metadata.name for o in objects]
+
+
+def test_the_first_list_is_delivered_as_initial() -> None:
+    w = Watched()
+    a, b = widget("a", 1), widget("b", 2)
+    w.cache.replace([a, b], 5)
+    assert w.changes == [Change(None, a, initial=True), Change(None, b, initial=True)]
+    assert w.cache.synced
+    assert w.cache.position == 5
+
+
+def test_events_move_the_position_and_the_indexes() -> None:
+    w = Watched().listed(5, widget("a", 1))
+    w.cache.apply(Modified(widget("a", 6, color="blue")))
+    w.cache.apply(Added(widget("b", 7, color="blue")))
+    assert w.cache.position == 7
+    assert names(w.cache.by_index("color", "blue")) == ["a", "b"]
+    assert w.cache.by_index("color", "red") == ()
+
+
+def test_an_event_at_or_below_the_position_changes_nothing() -> None:
+    w = Watched().listed(5, widget("a", 4))
+    w.cache.apply(Deleted(widget("a", 5)))
+    w.cache.apply(Modified(widget("a", 3)))
+    assert w.cache.get(A) == widget("a", 4)
+    assert w.changes == []
+
+
+def test_an_own_answer_is_shown_at_once_and_its_echo_is_dropped() -> None:
+    w = Watched().listed(5, widget("a", 1))
+    mine = widget("a", 9, color="blue")
+    w.cache.own(mine)
+    assert w.changes == [Change(widget("a", 1), mine)]
+    assert w.cache.position == 5
+    w.cache.apply(Modified(widget("a", 9, color="blue")))
+    assert len(w.changes) == 1
+    assert w.cache.position == 9
+
+
+def test_an_older_event_does_not_hide_an_own_answer() -> None:
+    w = Watched().listed(5, widget("a", 1))
+    w.cache.own(widget("a", 9))
+    w.changes.clear()
+    w.cache.apply(Modified(widget("a", 7)))
+    assert w.cache.get(A) == widget("a", 9)
+    assert w.changes == []
+
+
+def test_an_own_answer_at_or_below_the_position_is_no_news() -> None:
+    w = Watched().listed(9)
+    w.cache.own(widget("a", 9))
+    assert len(w.cache) == 0
+
+
+def test_the_answer_to_removing_the_last_finalizer_leaves_no_ghost_after_the_deletion() -> None:
+    w = Watched().listed(5, widget("a", 4))
+    last = widget("a", 8)
+    w.cache.apply(Modified(last))
+    w.cache.apply(Deleted(widget("a", 10)))
+    w.cache.own(last)
+    assert A not in w.cache
+
+
+def test_the_answer_to_removing_the_last_finalizer_goes_with_the_deletion_that_follows() -> None:
+    w = Watched().listed(5, widget("a", 4))
+    w.cache.own(widget("a", 8))
+    w.changes.clear()
+    w.cache.apply(Deleted(widget("a", 10)))
+    assert A not in w.cache
+    assert w.changes == [Change(widget("a", 8), None)]
+
+
+def test_a_deletion_ends_an_own_answer_of_the_same_object_whatever_its_number() -> None:
+    w = Watched().listed(5, widget("a", 4))
+    w.cache.own(widget("a", 12))
+    w.cache.apply(Deleted(widget("a", 10)))
+    assert A not in w.cache
+
+
+def test_the_deletion_of_its_predecessor_does_not_hide_a_recreated_object() -> None:
+    w = Watched().listed(5, widget("a", 4, uid="first"))
+    second = widget("a", 12, uid="second", color="blue")
+    w.cache.own(second)
+    assert w.changes == [Change(widget("a", 4, uid="first"), second)]
+    w.cache.apply(Deleted(widget("a", 10, uid="first")))
+    assert w.cache.get(A) == second
+    assert w.cache.by_index("color", "red") == ()
+
+
+def test_a_list_above_an_own_answer_supersedes_it() -> None:
+    w = Watched().listed(5)
+    w.cache.own(widget("a", 8))
+    w.changes.clear()
+    w.cache.replace([], 9)
+    assert A not in w.cache
+    assert w.changes == [Change(widget("a", 8), None, final_state_unknown=True)]
+
+
+def test_a_list_below_an_own_answer_does_not_remove_it() -> None:
+    w = Watched().listed(5)
+    w.cache.own(widget("a", 8))
+    w.changes.clear()
+    w.cache.replace([], 7)
+    assert w.cache.get(A) == widget("a", 8)
+    assert w.changes == []
+
+
+def test_a_list_tells_what_was_deleted_in_a_gap_and_is_silent_about_what_is_the_same() -> None:
+    w = Watched().listed(5, widget("a", 1), widget("b", 2))
+    b = w.cache.get(Key("default", "b"))
+    w.cache.replace([widget("b", 2)], 9)
+    assert w.changes == [Change(widget("a", 1), None, final_state_unknown=True)]
+    assert w.cache.get(Key("default", "b")) is b
+
+
+def test_an_object_recreated_in_a_gap_is_an_update_to_another_uid() -> None:
+    w = Watched().listed(5, widget("a", 1, uid="first"))
+    w.cache.replace([widget("a", 8, uid="second", color="blue")], 9)
+    assert w.changes == [
+        Change(widget("a", 1, uid="first"), widget("a", 8, uid="second", color="blue"))
+    ]
+    assert w.cache.by_index("color", "red") == ()
+    assert names(w.cache.by_index("color", "blue")) == ["a"]
+
+
+def test_a_list_below_the_position_is_another_history_and_takes_own_answers_along() -> None:
+    w = Watched().listed(50, widget("a", 40))
+    w.cache.own(widget("b", 60))
+    w.changes.clear()
+    w.cache.replace([widget("c", 3)], 7)
+    assert w.cache.position == 7
+    assert [o.metadata.name for o in w.cache] == ["c"]
+    w.cache.own(widget("d", 8))
+    assert w.cache.get(Key("default", "d")) == widget("d", 8)
+
+
+def test_the_older_version_of_an_unreadable_object_stays_and_the_reason_is_told() -> None:
+    w = Watched().listed(5, widget("a", 1))
+    w.cache.apply(Unreadable(A, 6, "no number"))
+    assert w.cache.get(A) == widget("a", 1)
+    assert w.cache.unreadable == {A: "no number"}
+    w.cache.replace([], 8, {A: "still none"})
+    assert w.cache.get(A) == widget("a", 1)
+    w.cache.apply(Modified(widget("a", 9)))
+    assert w.cache.unreadable == {}
+    assert w.cache.get(A) == widget("a", 9)
+
+
+def test_an_unreadable_echo_keeps_the_own_answer() -> None:
+    w = Watched().listed(5, widget("a", 1))
+    w.cache.own(widget("a", 8))
+    w.cache.apply(Unreadable(A, 8, "odd"))
+    w.cache.bookmark(20)
+    assert w.cache.get(A) == widget("a", 8)
+
+
+def test_a_deletion_that_cannot_be_read_is_a_deletion() -> None:
+    w = Watched().listed(5, widget("a", 1))
+    w.cache.apply(Unreadable(A, 6, "odd"))
+    w.cache.apply(Unreadable(A, 7, "odd", deleted=True))
+    assert A not in w.cache
+    assert w.cache.unreadable == {}
+    assert w.changes == [Change(widget("a", 1), None)]
+
+
+def test_a_bookmark_moves_the_position_and_never_back() -> None:
+    w = Watched().listed(5)
+    w.cache.bookmark(9)
+    w.cache.bookmark(7)
+    assert w.cache.position == 9
+
+
+def test_an_own_answer_that_the_watch_cannot_see_ends_when_the_position_passes_it() -> None:
+    w = Watched().listed(5)
+    w.cache.own(widget("a", 8))
+    w.changes.clear()
+    w.cache.bookmark(8)
+    assert A not in w.cache
+    assert w.changes == [Change(widget("a", 8), None, final_state_unknown=True)]

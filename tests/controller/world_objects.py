@@ -1,0 +1,79 @@
+"""Small objects, and their bytes, for tests of what the framework knows of the world."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from controller.meta import ObjectMeta
+from controller.resource import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class WidgetSpec:
+    """What a test wants to tell one widget from another by."""
+
+    color: str = ""
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Widget:
+    """A kind that exists only in tests."""
+
+    metadata: ObjectMeta
+    spec: WidgetSpec = field(default_factory=WidgetSpec)
+
+
+WIDGETS = Resource("example.com", "v1", "Widget", "widgets", Widget)
+
+
+def widget(name: str, revision: int, *, uid: str = "", color: str = "red") -> Widget:
+    """Return a widget in namespace `default`; its uid is its name unless told otherwise."""
+    meta = ObjectMeta(
+        name=name, namespace="default", uid=uid or name, resourceVersion=str(revision)
+    )
+    return Widget(meta, WidgetSpec(color))
+
+
+def wire(obj: Widget) -> dict[str, Any]:
+    """Return `obj` as the server would write it."""
+    meta = obj.metadata
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "uid": meta.uid,
+            "resourceVersion": meta.resourceVersion,
+            "managedFields": [{"manager": "test"}],
+        },
+        "spec": {"color": obj.spec.color, "size": obj.spec.size},
+    }
+
+
+def line(kind: str, obj: Mapping[str, Any] | Widget) -> bytes:
+    """Return one event of a watch, with its line end."""
+    body = wire(obj) if isinstance(obj, Widget) else obj
+    return msgspec.json.encode({"type": kind, "object": body}) + b"\n"
+
+
+def bookmark(revision: int) -> bytes:
+    """Return a bookmark, with its line end."""
+    return line("BOOKMARK", {"kind": "Widget", "metadata": {"resourceVersion": str(revision)}})
+
+
+def error(code: int, reason: str = "") -> bytes:
+    """Return an ERROR event, with its line end."""
+    status = {"kind": "Status", "status": "Failure", "code": code, "message": "as told"}
+    return line("ERROR", status | ({"reason": reason} if reason else {}))
+
+
+def listing(revision: int, *items: Widget, continuation: str = "") -> bytes:
+    """Return a list."""
+    meta = {"resourceVersion": str(revision), "continue": continuation}
+    return msgspec.json.encode(
+        {"kind": "WidgetList", "metadata": meta, "items": [wire(item) for item in items]}
+    )
