@@ -22,7 +22,7 @@ class FreeExtents:
         bits: how long an address is.
     """
 
-    __slots__ = ("_bits", "_by_size", "_by_start", "_mask", "_runs", "_total")
+    __slots__ = ("_bits", "_by_size", "_by_start", "_mask", "_total")
 
     def __init__(self, runs: Iterable[Span], bits: int) -> None:
         spans = list(runs)
@@ -31,11 +31,7 @@ class FreeExtents:
         self._by_start = SortedInts(first << bits | last for first, last in spans)
         self._bits = bits
         self._mask = (1 << bits) - 1
-        self._runs = len(spans)
         self._total = sum(last - first + 1 for first, last in spans)
-
-    def __len__(self) -> int:
-        return self._runs
 
     def __iter__(self) -> Iterator[Span]:
         for packed in self._by_start:
@@ -68,61 +64,54 @@ class FreeExtents:
         self._by_size.remove(found)
         if size == count:
             self._by_start.remove(placed)
-            self._runs -= 1
         else:
             self._by_start.replace(placed, placed + (count << bits))
             self._by_size.add(found - (count << bits) + count)
         self._total -= count
         return start
 
-    def first_not_free(self, first: int, last: int) -> int | None:
-        """Return the lowest address of first..last that is not free, None if all are."""
-        run = self._holding(first)
-        if run is None:
-            return first
-        return run[1] + 1 if run[1] < last else None
+    def cut(self, first: int, last: int) -> int | None:
+        """Take exactly these addresses, or none of them.
 
-    def cut(self, first: int, last: int) -> None:
-        """Take exactly these addresses.
-
-        Raises:
-            KeyError: not all of them are free.
+        Returns:
+            None if they were taken, else the lowest one that is not free.
         """
-        run = self._holding(first)
-        if run is None or run[1] < last:
-            raise KeyError((first, last))
-        self._drop(*run)
-        if run[0] < first:
-            self._put(run[0], first - 1)
-        if last < run[1]:
-            self._put(last + 1, run[1])
+        bits, mask = self._bits, self._mask
+        placed, _ = self._by_start.around(first + 1 << bits)
+        if placed is None or placed & mask < first:
+            return first
+        start, end = placed >> bits, placed & mask
+        if end < last:
+            return end + 1
+        self._by_start.remove(placed)
+        self._by_size.remove(end - start + 1 << bits | start)
+        if start < first:
+            self._put(start, first - 1)
+        if last < end:
+            self._put(last + 1, end)
+        self._total -= last - first + 1
+        return None
 
     def give(self, first: int, last: int) -> None:
         """Make addresses free that are not, and merge them with the runs that they touch."""
         bits, mask = self._bits, self._mask
+        self._total += last - first + 1
         before, after = self._by_start.around(first << bits)
+        place: int | None = None  # of a neighbour, which the merged run takes over
         if before is not None and before & mask == first - 1:
-            first = before >> bits
-            self._drop(first, before & mask)
+            self._by_size.remove(first - (before >> bits) << bits | before >> bits)
+            place, first = before, before >> bits
         if after is not None and after >> bits == last + 1:
-            last = after & mask
-            self._drop(after >> bits, last)
-        self._put(first, last)
-
-    def _holding(self, address: int) -> Span | None:
-        packed, _ = self._by_start.around(address + 1 << self._bits)
-        if packed is None or packed & self._mask < address:
-            return None
-        return packed >> self._bits, packed & self._mask
+            self._by_size.remove((after & mask) - last << bits | last + 1)
+            if place is not None:
+                self._by_start.remove(after)
+            place, last = before if place is not None else after, after & mask
+        if place is None:
+            self._put(first, last)
+            return
+        self._by_start.replace(place, first << bits | last)
+        self._by_size.add(last - first + 1 << bits | first)
 
     def _put(self, first: int, last: int) -> None:
         self._by_start.add(first << self._bits | last)
         self._by_size.add(last - first + 1 << self._bits | first)
-        self._total += last - first + 1
-        self._runs += 1
-
-    def _drop(self, first: int, last: int) -> None:
-        self._by_start.remove(first << self._bits | last)
-        self._by_size.remove(last - first + 1 << self._bits | first)
-        self._total -= last - first + 1
-        self._runs -= 1

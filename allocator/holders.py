@@ -43,13 +43,9 @@ class Holders:
         Raises:
             KeyError: it is not held.
         """
-        holders = self._held[span]
-        if not holders:
-            raise KeyError(span)
+        holders = self._held.pop(span)
         if holders > 1:
             self._held[span] = holders - 1
-        else:
-            del self._held[span]
         return self._thin_out(span)
 
     def _thin_out(self, span: Span) -> list[Span]:

@@ -6,7 +6,7 @@ Network, broadcast and gateway addresses are like any other unless reserved.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -36,6 +36,7 @@ class Layout:
     reserved: tuple[AddressRange, ...]
     ranges: tuple[AddressRange, ...]
     blocks: tuple[AddressRange, ...] = field(init=False, repr=False, compare=False)
+    total: int = field(init=False, repr=False, compare=False)
     _starts: list[int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -51,6 +52,7 @@ class Layout:
         ranges = union((held.first, held.last) for held in self.ranges)
         blocks = [AddressRange(*span, self.family) for span in minus(ranges, holes)]
         object.__setattr__(self, "blocks", tuple(blocks))
+        object.__setattr__(self, "total", sum(block.size for block in blocks))
         object.__setattr__(self, "_starts", [block.first for block in blocks])
 
     @classmethod
@@ -91,20 +93,18 @@ class Layout:
         """4 or 6."""
         return self.cidr.family
 
-    @property
-    def total(self) -> int:
-        """How many addresses can be handed out: those in the ranges that are not reserved."""
-        return sum(block.size for block in self.blocks)
-
-    def clip(self, wanted: Span) -> Iterator[Span]:
-        """Yield the parts of a span that the pool may hand out, ascending."""
+    def clip(self, wanted: Span) -> list[Span]:
+        """Return the parts of a span that the pool may hand out, ascending."""
         first, last = wanted
-        for at in range(max(bisect_right(self._starts, first) - 1, 0), len(self.blocks)):
-            block = self.blocks[at]
-            if block.first > last:
-                return
-            if block.last >= first:
-                yield max(first, block.first), min(last, block.last)
+        at = bisect_right(self._starts, first) - 1
+        if at >= 0 and last <= self.blocks[at].last:
+            return [wanted]
+        touched = self.blocks[max(at, 0) : bisect_right(self._starts, last)]
+        return [
+            (max(first, block.first), min(last, block.last))
+            for block in touched
+            if block.last >= first
+        ]
 
     def span_of(self, held: AddressRange) -> Span | None:
         """Return a range as numbers of the pool's family, None if it is of the other one."""
@@ -119,23 +119,12 @@ class Layout:
         Raises:
             OutOfRange: it does not.
         """
-        name = f"pinned range {wanted.start_text}-{wanted.end_text}"
         span = self.span_of(wanted)
-        if span is None:
-            raise OutOfRange(f"{name} is IPv{wanted.family}, the pool is IPv{self.family}")
-        first, last = span
-        touched = [
-            at for at, held in enumerate(self.ranges) if held.first <= last and first <= held.last
-        ]
-        if len(touched) > 1:
-            raise OutOfRange(
-                f"{name} straddles allocatable ranges; must fit entirely within one range. "
-                f"Overlapping ranges: {self._named(touched)}"
-            )
-        if not touched or not self._encloses(touched[0], span):
-            everything = self._named(range(len(self.ranges)))
-            raise OutOfRange(f"{name} is outside allocatable ranges [{everything}]")
-        return span
+        if span is not None:
+            at = bisect_right(self.ranges, span[0], key=lambda one: one.first) - 1
+            if at >= 0 and span[1] <= self.ranges[at].last:
+                return span
+        raise OutOfRange(self._why_not_inside(wanted, span))
 
     def could_ever(self, count: int) -> bool:
         """Tell whether the empty pool has `count` addresses in a row."""
@@ -147,14 +136,26 @@ class Layout:
             span = self.pinned_span(wanted)
         except OutOfRange:
             return False
-        return list(self.clip(span)) == [span]
+        return self.clip(span) == [span]
 
-    def _encloses(self, at: int, span: Span) -> bool:
-        return self.ranges[at].first <= span[0] and span[1] <= self.ranges[at].last
-
-    def _named(self, indexes: Sequence[int]) -> str:
-        held = ((at, self.ranges[at]) for at in indexes)
-        return ", ".join(f"ranges[{at}] {one.start_text}-{one.end_text}" for at, one in held)
+    def _why_not_inside(self, wanted: AddressRange, span: Span | None) -> str:
+        name = f"pinned range {wanted.start_text}-{wanted.end_text}"
+        if span is None:
+            return f"{name} is IPv{wanted.family}, the pool is IPv{self.family}"
+        named = [
+            f"ranges[{at}] {one.start_text}-{one.end_text}" for at, one in enumerate(self.ranges)
+        ]
+        touched = [
+            label
+            for label, one in zip(named, self.ranges, strict=True)
+            if one.first <= span[1] and span[0] <= one.last
+        ]
+        if len(touched) > 1:
+            return (
+                f"{name} straddles allocatable ranges; must fit entirely within one range. "
+                f"Overlapping ranges: {', '.join(touched)}"
+            )
+        return f"{name} is outside allocatable ranges [{', '.join(named)}]"
 
 
 def _at_home(parsed: AddressRange, family: Family) -> AddressRange:

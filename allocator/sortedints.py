@@ -6,7 +6,7 @@ some hundred members need two binary searches in C and one short move. `sortedco
 same idea; this is the part of it that an allocator needs, without the dependency.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 
 _BLOCK = 512  # members in a fresh block; it is split at twice as many
@@ -63,7 +63,7 @@ class SortedInts:
             self._append(member)
             return
         block = self._blocks[at]
-        block.insert(bisect_left(block, member), member)
+        insort(block, member)
         if len(block) > 2 * _BLOCK:
             self._split(at)
 

@@ -10,7 +10,7 @@ A Space belongs to one caller: nothing in it waits, so a caller on one event loo
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from allocator.addresses import BITS, AddressRange
+from allocator.addresses import BITS, AddressRange, address_text
 from allocator.errors import InvalidRequest, NotHeld, PinnedRangeConflict, PoolExhausted
 from allocator.extents import FreeExtents
 from allocator.holders import Holders
@@ -80,11 +80,9 @@ class Space:
             PinnedRangeConflict: one of them is reserved or held; names the first.
         """
         first, last = self.layout.pinned_span(wanted)
-        obstacle = self._free.first_not_free(first, last)
+        obstacle = self._free.cut(first, last)
         if obstacle is not None:
-            culprit = AddressRange(obstacle, obstacle, self.layout.family)
-            raise PinnedRangeConflict(culprit.start_text)
-        self._free.cut(first, last)
+            raise PinnedRangeConflict(address_text(obstacle, self.layout.family))
         self._holders.add((first, last))
         return AddressRange(first, last, self.layout.family)
 
@@ -130,7 +128,7 @@ class Space:
     @property
     def fragmentation_percent(self) -> int:
         """How split the free space is, see Capacity."""
-        if len(self._free) <= 1:
+        if not self.free:
             return 0
         return 100 - self.largest_free * 100 // self.free
 

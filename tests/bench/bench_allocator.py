@@ -1,0 +1,204 @@
+"""How long the allocator takes for one allocation, one release, one pin, and to be built.
+
+The main workload: a /12 pool is filled with extents of 1 to 64 addresses side by side, which are
+freed at random down to 70 % use; then 10,000 seeded operations hold it there. A bitmap that is
+scanned for each allocation replays the beginning of the same operations, to show the ratio and
+that the placements are the same. Then the same in IPv6; the worst case (every second address
+free); an IPv6 /64, where no two gaps are alike; and building a pool from 25,000 allocations.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter_ns
+from typing import TypeVar
+
+import click
+
+from allocator import AddressRange, Layout, Space, read_range
+
+T = TypeVar("T")
+Step = tuple[bool, AddressRange]  # whether it was allocated or released
+SEED = 7
+OPERATIONS = 10_000
+SCANNED = 800  # operations that the bitmap replays; each takes a while
+
+
+@dataclass
+class Timings:
+    """Nanoseconds of single calls, by what was called."""
+
+    samples: dict[str, list[int]] = field(default_factory=dict)
+
+    def measure(self, what: str, call: Callable[[], T]) -> T:
+        start = perf_counter_ns()
+        result = call()
+        self.samples.setdefault(what, []).append(perf_counter_ns() - start)
+        return result
+
+    def percentile(self, what: str, percent: int) -> float:
+        """Return a percentile in microseconds."""
+        ordered = sorted(self.samples[what])
+        return ordered[min(len(ordered) * percent // 100, len(ordered) - 1)] / 1000
+
+    def show(self, title: str) -> None:
+        for what in self.samples:
+            p50, p99 = self.percentile(what, 50), self.percentile(what, 99)
+            count = len(self.samples[what])
+            click.echo(f"{title:46} {what:9} p50 {p50:9.2f} us  p99 {p99:9.2f} us  (n={count})")
+
+
+class ScannedBitmap:
+    """The reference's idea: one byte per address, searched from the start for every request."""
+
+    def __init__(self, size: int) -> None:
+        self._used = bytearray(size)
+
+    def mark(self, first: int, count: int, *, used: bool) -> None:
+        self._used[first : first + count] = (b"\1" if used else b"\0") * count
+
+    def best_fit(self, count: int) -> int | None:
+        """Return the start of the smallest free run that fits; reads the whole bitmap."""
+        best, best_size = None, len(self._used) + 1
+        start = self._used.find(0)
+        while start >= 0:
+            end = self._used.find(1, start)
+            end = len(self._used) if end < 0 else end
+            if count <= end - start < best_size:
+                best, best_size = start, end - start
+            start = self._used.find(0, end)
+        return best
+
+
+def side_by_side(rng: random.Random, pool: AddressRange) -> list[AddressRange]:
+    """Fill a pool with extents of 1 to 64 and free some at random until 70 % are used."""
+    extents: list[AddressRange] = []
+    at = pool.first
+    while at <= pool.last:
+        last = min(at + rng.randint(1, 64) - 1, pool.last)
+        extents.append(AddressRange(at, last, pool.family))
+        at = last + 1
+    rng.shuffle(extents)
+    used = pool.size
+    while used > pool.size * 7 // 10:
+        used -= extents.pop().size
+    return extents
+
+
+def churn(
+    space: Space, held: list[AddressRange], rng: random.Random
+) -> tuple[Timings, list[Step]]:
+    """Allocate and release at random around the present use; return what was done."""
+    timings = Timings()
+    steps: list[Step] = []
+    target = space.used
+    for _ in range(OPERATIONS):
+        if space.used > target:
+            at = rng.randrange(len(held))
+            held[at], held[-1] = held[-1], held[at]
+            one = held.pop()
+            timings.measure("release", partial(space.release, one))
+            steps.append((False, one))
+            continue
+        one = timings.measure("allocate", partial(space.allocate, rng.randint(1, 64)))
+        held.append(one)
+        steps.append((True, one))
+    return timings, steps
+
+
+def pins(space: Space, rng: random.Random) -> Timings:
+    """Pin the first address of random free blocks, and give it back."""
+    timings = Timings()
+    for block in rng.sample(list(space.free_extents()), 2_000):
+        wanted = AddressRange(block.first, block.first, block.family)
+        timings.measure("pin", partial(space.pin, wanted))
+        space.release(wanted)
+    return timings
+
+
+def replay(bitmap: ScannedBitmap, base: int, steps: list[Step]) -> tuple[Timings, bool]:
+    """Do the same on the bitmap; tell whether every allocation went to the same place."""
+    timings = Timings()
+    same = True
+    for allocated, one in steps:
+        if allocated:
+            found = timings.measure("allocate", partial(bitmap.best_fit, one.size))
+            same = same and found == one.first - base
+        bitmap.mark(one.first - base, one.size, used=allocated)
+    return timings, same
+
+
+def a_million(cidr: str) -> None:
+    """The main workload, and how much faster it is than reading a bitmap."""
+    rng = random.Random(SEED)
+    layout = Layout.parse(cidr)
+    base, size = layout.cidr.first, layout.total
+    held = side_by_side(rng, layout.cidr)
+    space = Space(layout, held)
+    bitmap = ScannedBitmap(size)
+    for one in held:
+        bitmap.mark(one.first - base, one.size, used=True)
+    runs = sum(1 for _ in space.free_extents())
+    title = f"{cidr}, {100 * space.used // size} % used, {runs:,} free runs"
+    timings, steps = churn(space, held, rng)
+    timings.show(title)
+    pins(space, rng).show(title)
+    scanned, same = replay(bitmap, base, steps[:SCANNED])
+    scanned.show("  the same, scanning a bytearray")
+    ratio = scanned.percentile("allocate", 50) / timings.percentile("allocate", 50)
+    click.echo(f"  {ratio:,.0f} times the allocator's p50; same placements: {same}")
+
+
+def every_second_address() -> None:
+    """The most free runs that a /12 can have."""
+    rng = random.Random(SEED)
+    layout = Layout.parse("10.0.0.0/12")
+    pool = layout.cidr
+    held = [AddressRange(at, at, pool.family) for at in range(pool.first, pool.last, 2)]
+    space = Space(layout, held)
+    timings = Timings()
+    for one in rng.sample(held, 5_000):
+        timings.measure("release", partial(space.release, one))
+        timings.measure("allocate", partial(space.allocate, rng.randint(1, 3)))
+    title = f"/12, {len(held):,} free runs"
+    timings.show(title)
+    pins(space, rng).show(title)
+
+
+def slash_sixty_four() -> None:
+    """100,000 extents scattered over an IPv6 /64: every gap has a size of its own."""
+    rng = random.Random(SEED)
+    layout = Layout.parse("fd00::/64", max_addresses=None)
+    base = layout.cidr.first
+    starts = sorted(rng.sample(range(0, 1 << 64, 64), 100_000))
+    held = [
+        AddressRange(base + at, base + at + rng.randint(1, 64) - 1, layout.family) for at in starts
+    ]
+    space = Space(layout, held)
+    title = f"IPv6 /64, {len(held):,} extents"
+    churn(space, held, rng)[0].show(title)
+    pins(space, rng).show(title)
+
+
+def rebuild() -> None:
+    """What a pass over 25,000 allocations pays before it can choose anything."""
+    rng = random.Random(SEED)
+    layout = Layout.parse("10.0.0.0/11", max_addresses=None)
+    held = side_by_side(rng, layout.cidr)[:25_000]
+    texts = [(one.start_text, one.end_text) for one in held]
+    timings = Timings()
+    for _ in range(5):
+        read = timings.measure("parse", lambda: [read_range(*ends) for ends in texts])
+        taken = [one for one in read if isinstance(one, AddressRange)]
+        timings.measure("build", partial(Space, layout, taken))
+    timings.show(f"{len(texts):,} allocations")
+
+
+def run() -> None:
+    """Print all numbers."""
+    a_million("10.0.0.0/12")
+    a_million("fd00::/108")
+    every_second_address()
+    slash_sixty_four()
+    rebuild()
