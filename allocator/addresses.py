@@ -26,6 +26,7 @@ BITS: Mapping[Family, int] = {4: 32, 6: 128}
 """How long an address of each family is."""
 
 _LAST: Mapping[Family, int] = {family: (1 << bits) - 1 for family, bits in BITS.items()}
+_SHOWN = 64  # characters of a text in a message; no address or CIDR is as long
 _MAPPED = 0xFFFF << 32  # ::ffff:0:0/96, IPv4 addresses written as IPv6
 
 
@@ -196,8 +197,9 @@ def read_range(start: str, end: str) -> AddressRange | str:
 
 
 def quoted(text: str) -> str:
-    """Return a text that somebody else wrote, in double quotes and with controls escaped."""
-    return dumps(text, ensure_ascii=False)
+    """Return a text that somebody else wrote for a message: in double quotes, escaped, cut."""
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return dumps(shown, ensure_ascii=False)
 
 
 def _parse_end(text: str) -> tuple[int, Family]:

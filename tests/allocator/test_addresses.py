@@ -1,0 +1,244 @@
+"""How addresses and ranges are read and written."""
+
+import dataclasses
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator import (
+    LISTED_ADDRESSES,
+    AddressRange,
+    InvalidCIDR,
+    InvalidRange,
+    MalformedText,
+    cidr_text,
+    read_range,
+)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "text"),
+    [
+        ("10.40.1.0", "10.40.1.7", "10.40.1.0/29"),
+        ("10.40.1.3", "10.40.1.10", "10.40.1.3-10.40.1.10"),  # eight, but not aligned
+        ("10.40.1.4", "10.40.1.11", "10.40.1.4-10.40.1.11"),  # aligned to four only
+        ("10.40.0.64", "10.40.0.68", "10.40.0.64-10.40.0.68"),  # five
+        ("10.40.1.0", "10.40.1.6", "10.40.1.0-10.40.1.6"),  # seven
+        ("10.40.2.9", "10.40.2.9", "10.40.2.9/32"),
+        ("10.40.2.8", "10.40.2.9", "10.40.2.8/31"),
+        ("10.40.2.9", "10.40.2.10", "10.40.2.9-10.40.2.10"),
+        ("10.40.0.0", "10.40.255.255", "10.40.0.0/16"),
+        ("0.0.0.0", "255.255.255.255", "0.0.0.0/0"),
+        ("128.0.0.0", "255.255.255.255", "128.0.0.0/1"),
+        ("fd00::", "fd00::ffff:ffff:ffff:ffff", "fd00::/64"),
+        ("fd00::1", "fd00::1", "fd00::1/128"),
+        ("fd00::1", "fd00::2", "fd00::1-fd00::2"),
+        ("::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "::/0"),
+        ("10.40.1.7", "10.40.1.0", "10.40.1.7-10.40.1.0"),  # reversed: as it stands
+        ("nonsense", "10.40.1.7", "nonsense-10.40.1.7"),
+        ("10.40.1.0", "", "10.40.1.0-"),
+        ("10.40.1.0", "fd00::7", "10.40.1.0-fd00::7"),
+    ],
+)
+def test_a_range_is_written_as_a_cidr_only_where_it_is_exactly_one(
+    start: str, end: str, text: str
+) -> None:
+    assert cidr_text(start, end) == text
+    parsed = read_range(start, end)
+    if isinstance(parsed, AddressRange):
+        assert parsed.text == text
+
+
+@given(family=st.sampled_from([4, 6]), data=st.data())
+def test_the_text_of_any_range_reads_back_as_the_same_range(
+    family: int, data: st.DataObject
+) -> None:
+    top = (1 << (32 if family == 4 else 128)) - 1
+    first = data.draw(st.integers(0, top))
+    last = data.draw(st.integers(first, min(first + 300, top)) | st.integers(first, top))
+    one = AddressRange(first, last, 4 if family == 4 else 6)
+    assert AddressRange.parse(one.start_text, one.end_text) == one
+    assert cidr_text(one.start_text, one.end_text) == one.text
+    if "/" in one.text:
+        assert AddressRange.parse_cidr(one.text) == one
+        network = ipaddress.ip_network(one.text)
+        assert int(network.network_address) == first
+        assert int(network.broadcast_address) == last
+
+
+@given(value=st.integers(0, (1 << 128) - 1) | st.integers(0, 1 << 33))
+def test_ipv6_addresses_are_written_as_rfc_5952_says(value: int) -> None:
+    one = AddressRange(value, value, 6)
+    if value >> 32 != 0xFFFF:  # IPv4-mapped ones read better with a dotted tail
+        assert one.start_text == str(ipaddress.IPv6Address(value))
+    assert int(ipaddress.IPv6Address(one.start_text)) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("10.40.0.0/22", "10.40.0.0", "10.40.3.255"),
+        ("10.40.3.7/22", "10.40.0.0", "10.40.3.255"),  # host bits are masked
+        ("10.40.3.7/32", "10.40.3.7", "10.40.3.7"),
+        ("10.40.3.7/31", "10.40.3.6", "10.40.3.7"),
+        ("10.40.3.7/0", "0.0.0.0", "255.255.255.255"),
+        ("10.0.0.0/08", "10.0.0.0", "10.255.255.255"),
+        ("fd00::5/64", "fd00::", "fd00::ffff:ffff:ffff:ffff"),
+        ("fd00::5/128", "fd00::5", "fd00::5"),
+    ],
+)
+def test_a_cidr_is_read_with_its_host_bits_masked(text: str, start: str, end: str) -> None:
+    assert AddressRange.parse_cidr(text) == AddressRange.parse(start, end)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("10.40.0.0", '"10.40.0.0" is not ADDRESS/PREFIX, as in 10.40.0.0/24'),
+        ("", '"" is not ADDRESS/PREFIX, as in 10.40.0.0/24'),
+        ("10.40.0/24", '"10.40.0/24" is not ADDRESS/PREFIX, as in 10.40.0.0/24'),
+        ("010.40.0.0/24", '"010.40.0.0/24" is not ADDRESS/PREFIX, as in 10.40.0.0/24'),
+        ("nonsense/24", '"nonsense/24" is not ADDRESS/PREFIX, as in 10.40.0.0/24'),
+        ("10.40.0.0/33", '"10.40.0.0/33" needs a prefix length from 0 to 32'),
+        ("10.40.0.0/", '"10.40.0.0/" needs a prefix length from 0 to 32'),
+        ("10.40.0.0/-1", '"10.40.0.0/-1" needs a prefix length from 0 to 32'),
+        ("10.40.0.0/+8", '"10.40.0.0/+8" needs a prefix length from 0 to 32'),
+        ("10.40.0.0/²", '"10.40.0.0/²" needs a prefix length from 0 to 32'),
+        ("10.40.0.0/24/8", '"10.40.0.0/24/8" needs a prefix length from 0 to 32'),
+        ("10.40.0.0/255.0.0.0", '"10.40.0.0/255.0.0.0" needs a prefix length from 0 to 32'),
+        ("10.40.0.0/" + "9" * 5000, "needs a prefix length from 0 to 32"),
+        ("fd00::/129", '"fd00::/129" needs a prefix length from 0 to 128'),
+    ],
+)
+def test_what_is_no_cidr_is_refused_with_a_sentence(text: str, message: str) -> None:
+    with pytest.raises(InvalidCIDR) as caught:
+        AddressRange.parse_cidr(text)
+    assert str(caught.value).startswith("invalid CIDR notation: ")
+    assert str(caught.value).endswith(message)
+    assert isinstance(caught.value, MalformedText)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", " 10.0.0.1", "10.0.0.1 ", "10.0.0.01", "10.0.0", "10.0.0.256", "10.0.0.1.2",
+        "0x0a.0.0.1", "10.0.0.-1", "1\u0660.0.0.1", "10.0.0.1\0", "\ud800", "10.0.0.1/32",
+        "fd00::1%eth0", "fd00:::1", "fd00::12345", "1:2:3:4:5:6:7:8:9", "::10.0.0.01",
+    ],
+)  # fmt: skip
+def test_only_canonical_dotted_quads_and_ipv6_texts_are_addresses(text: str) -> None:
+    with pytest.raises(InvalidRange, match=r"invalid IP range: .* is not an IP address"):
+        AddressRange.parse(text, "10.0.0.9")
+    with pytest.raises(InvalidRange, match="is not an IP address"):
+        AddressRange.parse("10.0.0.1", text)
+    assert isinstance(read_range(text, text), str)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "message"),
+    [
+        (
+            "10.0.0.9",
+            "10.0.0.1",
+            "invalid IP range: start is after end: start 10.0.0.9, end 10.0.0.1",
+        ),
+        (
+            "10.0.0.1",
+            "fd00::1",
+            "invalid IP range: 10.0.0.1 is IPv4, fd00::1 is IPv6: use one family",
+        ),
+        ("10.0.0.x", "10.0.0.1", 'invalid IP range: "10.0.0.x" is not an IP address'),
+        ("10.0.0.1", "x" * 65, f'invalid IP range: "{"x" * 64}..." is not an IP address'),
+        ("10.0.0.1", 'a"b\n', 'invalid IP range: "a\\"b\\n" is not an IP address'),
+    ],
+)
+def test_what_is_no_range_is_refused_with_a_sentence(start: str, end: str, message: str) -> None:
+    assert read_range(start, end) == message
+    with pytest.raises(InvalidRange) as caught:
+        AddressRange.parse(start, end)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "family", "message"),
+    [
+        (5, 4, 4, "start is after end: start 5, end 4"),
+        (-1, 4, 4, "-1 to 4 are not IPv4 addresses"),
+        (0, 1 << 32, 4, "0 to 4294967296 are not IPv4 addresses"),
+        (0, 1 << 128, 6, f"0 to {1 << 128} are not IPv6 addresses"),
+        (0, 4, 5, "family must be 4 or 6, not 5"),
+    ],
+)
+def test_numbers_that_are_no_range_are_refused(
+    first: int, last: int, family: int, message: str
+) -> None:
+    with pytest.raises(InvalidRange) as caught:
+        AddressRange(first, last, family)  # type: ignore[arg-type]
+    assert str(caught.value) == f"invalid IP range: {message}"
+
+
+def test_a_range_cannot_be_changed_and_equals_its_like() -> None:
+    one = AddressRange.parse("10.0.0.1", "10.0.0.4")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        one.first = 3  # type: ignore[misc]
+    assert {one, AddressRange.parse("10.0.0.1", "10.0.0.4")} == {one}
+    assert one != AddressRange(one.first, one.last, 6)
+    assert (one.size, one.start_text, one.end_text) == (4, "10.0.0.1", "10.0.0.4")
+
+
+def test_a_range_contains_its_own_addresses_and_no_others() -> None:
+    one = AddressRange.parse("10.0.0.2", "10.0.0.5")
+    around = AddressRange.parse("10.0.0.0", "10.0.0.7").addresses()
+    assert [text for text in around if one.contains(text)] == one.addresses()
+    assert one.contains(one.first)
+    assert one.contains(one.last)
+    assert not one.contains(one.first - 1)
+    assert not one.contains(one.last + 1)
+    assert not one.contains("::a00:2")
+    assert not one.contains(AddressRange(one.first, one.last, 6))
+    assert one.contains(one)
+    assert not one.contains(AddressRange(one.first, one.last + 1, 4))
+    assert not one.contains(AddressRange(one.first - 1, one.last, 4))
+    with pytest.raises(InvalidRange):
+        one.contains("nonsense")
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (AddressRange(1, 9, 4), False),
+        (AddressRange(1, 10, 4), True),
+        (AddressRange(12, 13, 4), True),
+        (AddressRange(1, 90, 4), True),
+        (AddressRange(20, 30, 4), True),
+        (AddressRange(21, 30, 4), False),
+        (AddressRange(10, 20, 6), False),
+    ],
+)
+def test_ranges_overlap_if_they_share_an_address(other: AddressRange, expected: bool) -> None:
+    assert AddressRange(10, 20, 4).overlaps(other) is expected
+    assert other.overlaps(AddressRange(10, 20, 4)) is expected
+
+
+def test_the_addresses_of_a_long_range_are_listed_up_to_a_limit() -> None:
+    assert AddressRange.parse("10.0.0.254", "10.0.1.1").addresses() == [
+        "10.0.0.254", "10.0.0.255", "10.0.1.0", "10.0.1.1",
+    ]  # fmt: skip
+    listed = AddressRange.parse_cidr("10.0.0.0/8").addresses()
+    assert len(listed) == LISTED_ADDRESSES == 65_536
+    assert (listed[0], listed[-1]) == ("10.0.0.0", "10.0.255.255")
+    assert AddressRange.parse_cidr("fd00::/64").addresses(2) == ["fd00::", "fd00::1"]
+    assert AddressRange.parse_cidr("fd00::/64").addresses(0) == []
+
+
+def test_ipv4_addresses_written_as_ipv6_are_ipv4_for_who_asks() -> None:
+    mapped = AddressRange.parse("::ffff:10.0.0.1", "::ffff:10.0.0.9")
+    assert mapped.family == 6
+    assert mapped.in_family(6) is mapped
+    assert mapped.in_family(4) == AddressRange.parse("10.0.0.1", "10.0.0.9")
+    assert AddressRange.parse("::ffff:10.0.0.1", "::1:0:0:0").in_family(4) is None
+    assert AddressRange.parse("::fffe:ffff:ffff", "::ffff:10.0.0.9").in_family(4) is None
+    assert AddressRange.parse("fd00::1", "fd00::1").in_family(4) is None
+    assert AddressRange.parse("10.0.0.1", "10.0.0.9").in_family(6) is None

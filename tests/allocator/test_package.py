@@ -1,0 +1,46 @@
+"""The package stands on the standard library alone, and its front door is complete."""
+
+import ast
+import inspect
+import sys
+from pathlib import Path
+
+import pytest
+
+import allocator
+from allocator import errors
+
+MODULES = sorted(Path(allocator.__file__).parent.glob("*.py"))
+DOING_THINGS = {"asyncio", "datetime", "logging", "os", "pathlib", "random", "threading", "time"}
+
+
+def imported(module: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module.name} imports relatively"
+            found.add(str(node.module).partition(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_a_module_imports_nothing_but_the_standard_library_and_its_neighbours(
+    module: Path,
+) -> None:
+    assert imported(module) <= sys.stdlib_module_names | {"allocator"}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_a_module_has_no_clock_no_chance_and_no_input(module: Path) -> None:
+    assert not imported(module) & DOING_THINGS
+
+
+def test_the_front_door_is_sorted_and_holds_every_error() -> None:
+    constants = [name for name in allocator.__all__ if name.isupper()]
+    others = [name for name in allocator.__all__ if not name.isupper()]
+    assert constants == sorted(constants)
+    assert others == sorted(others)
+    raised = {name for name, _ in inspect.getmembers(errors, inspect.isclass)}
+    assert {name for name in raised if name != "Sequence"} <= set(allocator.__all__)

@@ -1,0 +1,72 @@
+"""The sorted set behaves like a sorted list, also where blocks split and vanish."""
+
+from bisect import bisect_left
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allocator import sortedints
+from allocator.sortedints import SortedInts
+
+VALUES = st.integers(0, 60)
+
+
+@pytest.fixture(params=[1, 2, 3, 512], autouse=True, scope="module")
+def block(request: pytest.FixtureRequest) -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sortedints, "_BLOCK", request.param)
+        yield
+
+
+def check(ints: SortedInts, model: list[int], bound: int) -> None:
+    assert list(ints) == model
+    assert ints.greatest() == (model[-1] if model else None)
+    place = bisect_left(model, bound)
+    above = model[place] if place < len(model) else None
+    below = model[place - 1] if place else None
+    assert ints.from_(bound) == above
+    assert ints.around(bound) == (below, above)
+
+
+@given(start=st.sets(VALUES), changes=st.lists(st.tuples(VALUES, VALUES), max_size=60))
+@settings(max_examples=80, deadline=None)
+def test_members_come_and_go_in_order(start: set[int], changes: list[tuple[int, int]]) -> None:
+    model = sorted(start)
+    ints = SortedInts(model)
+    for member, bound in changes:
+        if member in model:
+            ints.remove(member)
+            model.remove(member)
+        else:
+            ints.add(member)
+            model = sorted([*model, member])
+        check(ints, model, bound)
+
+
+@given(start=st.sets(VALUES, min_size=1), data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_a_member_is_replaced_in_its_place(start: set[int], data: st.DataObject) -> None:
+    model = sorted(start)
+    ints = SortedInts(model)
+    for _ in range(5):
+        place = data.draw(st.integers(0, len(model) - 1))
+        low = model[place - 1] + 1 if place else -5
+        high = model[place + 1] - 1 if place + 1 < len(model) else 70
+        successor = data.draw(st.integers(low, high))
+        ints.replace(model[place], successor)
+        model[place] = successor
+        check(ints, model, data.draw(VALUES))
+
+
+@pytest.mark.parametrize("members", [[], [1], [1, 3, 5, 7]])
+@pytest.mark.parametrize("stranger", [0, 2, 9])
+def test_what_is_no_member_cannot_be_removed_or_replaced(
+    members: list[int], stranger: int
+) -> None:
+    ints = SortedInts(members)
+    with pytest.raises(KeyError):
+        ints.remove(stranger)
+    with pytest.raises(KeyError):
+        ints.replace(stranger, 4)
+    assert list(ints) == members
