@@ -57,12 +57,18 @@ class Cache(Generic[T]):
     Args:
         resource: the kind.
         indexes: by name, a pure function from an object to its values there.
+        admits: whether an own answer is about an object that the lists and watches would show.
     """
 
     def __init__(
-        self, resource: Resource[T], *, indexes: Mapping[str, IndexFunction[T]] | None = None
+        self,
+        resource: Resource[T],
+        *,
+        indexes: Mapping[str, IndexFunction[T]] | None = None,
+        admits: Callable[[T], bool] = lambda _: True,
     ) -> None:
         self.resource = resource
+        self._admits = admits
         self.position = 0
         """The highest resourceVersion that list, event or bookmark delivered; 0 before the first.
 
@@ -122,6 +128,8 @@ class Cache(Generic[T]):
         key, revision = obj.metadata.key, obj.metadata.revision
         old = self._shown.get(key)
         if revision <= self.position or (old is not None and old.metadata.revision >= revision):
+            return
+        if not self._admits(obj):
             return
         self._beneath.setdefault(key, old)
         heapq.heappush(self._own_revisions, (revision, key))

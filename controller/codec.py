@@ -297,9 +297,10 @@ def _bookmark(raw: msgspec.Raw) -> Bookmark | Unknown:
     try:
         meta = _heads.decode(raw).metadata
         ended = meta.annotations.get("k8s.io/initial-events-end") == "true"
-        return Bookmark(meta.revision, ended)
+        bookmark = Bookmark(meta.revision, ended)
     except _UNFIT as error:
         return Unknown(f"a bookmark that cannot be read: {error}")
+    return bookmark if bookmark.revision else Unknown("a bookmark without resourceVersion")
 
 
 def _failure(raw: msgspec.Raw) -> Failure:

@@ -9,10 +9,8 @@ reads ~/.netrc. Watches here have a pool of their own, without a limit.
 
 import math
 import socket
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -24,6 +22,7 @@ from typing_extensions import override
 from yarl import URL
 
 from controller.codec import decode_status
+from controller.endpoint import Endpoint
 from controller.errors import ControllerError, MalformedAnswer, NoAnswer, Unauthorized, api_error
 
 NO_QUERY: Mapping[str, str] = MappingProxyType({})
@@ -80,54 +79,6 @@ class Transport(Protocol):
     async def aclose(self) -> None:
         """Close all connections."""
         ...
-
-
-class Credentials(Protocol):
-    """How to prove who we are, and how to do so again when that is no longer accepted."""
-
-    async def authorization(self) -> str:
-        """Return the Authorization header; empty for none (a client certificate, say)."""
-        ...
-
-    async def renew(self) -> bool:
-        """Read the credentials again after a 401; return whether they differ now."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class StaticToken(Credentials):
-    """A bearer token that somebody else replaces together with the whole transport."""
-
-    token: str = ""
-
-    @override
-    async def authorization(self) -> str:
-        return f"Bearer {self.token}" if self.token else ""
-
-    @override
-    async def renew(self) -> bool:
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """An API server and how to be let in.
-
-    Args:
-        server: the URL, without a slash at the end.
-        credentials: who we are, beside a client certificate in `tls`.
-        tls: None for plain HTTP.
-        server_name: the name in the server's certificate, where it is not the URL's host.
-        proxy: URL of an HTTP proxy; empty for none.
-        user_agent: the part before the slash is the field manager of writes that name none.
-    """
-
-    server: str
-    credentials: Credentials = StaticToken()
-    tls: ssl.SSLContext | None = None
-    server_name: str = ""
-    proxy: str = ""
-    user_agent: str = "controller"
 
 
 class HttpTransport(Transport):

@@ -1,6 +1,6 @@
 """A watch as it comes over the wire: chunks, cut into lines, under a deadline for each read."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from controller.clock import Clock
 from controller.errors import MalformedAnswer, NoAnswer
@@ -44,7 +44,7 @@ class LineSplitter:
 
 async def read_lines(
     chunks: AsyncIterator[bytes], clock: Clock, deadline_seconds: float
-) -> AsyncIterator[list[bytes]]:
+) -> AsyncGenerator[list[bytes], None]:
     """Yield the lines of a watch, as many at a time as arrived together.
 
     A line that the end of the stream cut off is dropped: what it said will be told

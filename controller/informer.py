@@ -1,0 +1,129 @@
+"""One kind, watched once, for everybody in the process who wants to know about it."""
+
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+import anyio
+import structlog
+
+from controller.cache import Cache, Change
+from controller.clock import Clock
+from controller.errors import ControllerError
+from controller.indexes import IndexFunction
+from controller.meta import Object
+from controller.reflector import SILENCE_SECONDS, Reflector
+from controller.resource import Resource
+from controller.sources import Scope
+from controller.transport import Transport
+
+T = TypeVar("T", bound=Object)
+Handler = Callable[[Change[T]], None]
+
+RESTART_SECONDS = 5.0
+"""How long to wait after an error in our own code before the loop is started again."""
+
+log = structlog.get_logger(__name__)
+
+
+class Registration:
+    """A handler's place in an informer; closing it ends the deliveries."""
+
+    def __init__(self, close: Callable[[], None]) -> None:
+        self._close = close
+
+    def close(self) -> None:
+        """Deliver no more changes; a second time does nothing."""
+        self._close()
+
+
+class Informer(Generic[T]):
+    """Keeps a cache of one kind current and tells handlers what changed.
+
+    Args:
+        resource: the kind.
+        transport: the server.
+        clock: for pauses and deadlines.
+        namespace: empty for all.
+        labels: a label selector.
+        fields: a field selector.
+        indexes: by name, a pure function from an object to its values there.
+        deadline_seconds: how long the watch may be silent before it counts as dead.
+    """
+
+    def __init__(  # noqa: PLR0913 - what to watch, where, and how to find it again
+        self,
+        resource: Resource[T],
+        transport: Transport,
+        clock: Clock,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        indexes: Mapping[str, IndexFunction[T]] | None = None,
+        deadline_seconds: float = SILENCE_SECONDS,
+    ) -> None:
+        self.resource = resource
+        self._clock = clock
+        self._scope = Scope(namespace, labels, fields)
+        self.cache = Cache(resource, indexes=indexes, admits=self._admits)
+        """The objects."""
+        self._reflector = Reflector(
+            transport, clock, self.cache, self._scope, silence_seconds=deadline_seconds
+        )
+        self._synced = anyio.Event()
+        self._failure: ControllerError | None = None
+
+    @property
+    def last_error(self) -> ControllerError | None:
+        """Why the kind cannot be seen, naming verb and kind; None while it can."""
+        return self._failure or self._reflector.last_error
+
+    def add_handler(self, handler: Handler[T]) -> Registration:
+        """Tell `handler` of every change from now on, and at once of every object there is.
+
+        Those come as `initial`, before this returns; nothing can happen in between. The handler
+        is synchronous. If it raises, that is logged and the next change is delivered as usual.
+        """
+
+        def deliver(change: Change[T]) -> None:
+            try:
+                handler(change)
+            except Exception:
+                log.exception("a handler failed", resource=self.resource.full_name)
+
+        for obj in tuple(self.cache):
+            deliver(Change(None, obj, initial=True))
+        self.cache.subscribe(deliver)
+        return Registration(lambda: self.cache.unsubscribe(deliver))
+
+    async def wait_synced(self) -> None:
+        """Return once the first list has been delivered to the handlers."""
+        await self._synced.wait()
+
+    async def run(self) -> None:
+        """Keep the cache current until cancelled, whatever goes wrong."""
+        while True:
+            try:
+                await self._run_reflector()
+            except Exception as error:
+                self._failure = ControllerError(f"watch {self.resource.full_name}: {error!r}")
+                log.exception("the watch loop failed", resource=self.resource.full_name)
+            self._reflector.restart()
+            await self._clock.sleep(RESTART_SECONDS)
+
+    async def _run_reflector(self) -> None:
+        while True:
+            await self._reflector.step()
+            if self.cache.synced:
+                self._failure = None
+                self._synced.set()
+
+    def _admits(self, obj: T) -> bool:
+        """Whether an own answer belongs here, as far as we can tell without the server.
+
+        Selectors are the server's to evaluate: what it has shown once stays until it says so.
+        """
+        scope = self._scope
+        if scope.namespace and obj.metadata.namespace != scope.namespace:
+            return False
+        return not scope.query or obj.metadata.key in self.cache

@@ -1,0 +1,157 @@
+"""The informer: handlers, late ones, bad ones, and own answers under a scope."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+
+from controller.cache import Change
+from controller.errors import Forbidden
+from controller.informer import Informer
+from controller.meta import Key
+from tests.clock import VirtualClock
+from tests.controller.world_objects import (
+    WIDGETS,
+    Widget,
+    bookmark,
+    line,
+    listing,
+    widget,
+)
+from tests.controller.world_server import Scripted, Watch
+
+
+@asynccontextmanager
+async def running(informer: Informer[Widget], clock: VirtualClock) -> AsyncIterator[None]:
+    async with anyio.create_task_group() as group:
+        group.start_soon(informer.run)
+        await clock.advance(0)
+        yield
+        group.cancel_scope.cancel()
+
+
+async def test_waiting_for_the_first_list_ends_when_handlers_have_seen_it() -> None:
+    clock = VirtualClock()
+    server = Scripted([Forbidden(403, "Forbidden", "no"), listing(5, widget("a", 1))])
+    informer = Informer(WIDGETS, server, clock)
+    seen: list[Change[Widget]] = []
+    informer.add_handler(seen.append)
+    synced_after: list[int] = []
+
+    async def wait() -> None:
+        await informer.wait_synced()
+        synced_after.append(len(seen))
+
+    async with running(informer, clock), anyio.create_task_group() as group:
+        group.start_soon(wait)
+        await clock.advance(0)
+        assert "list widgets.example.com: not allowed" in str(informer.last_error)
+        assert synced_after == []
+        await clock.advance(5)
+        assert synced_after == [1]
+    assert seen == [Change(None, widget("a", 1), initial=True)]
+
+
+async def test_a_late_handler_gets_every_object_once_and_then_what_changes() -> None:
+    clock = VirtualClock()
+    watch = Watch([line("ADDED", widget("b", 6))])
+    informer = Informer(WIDGETS, Scripted([listing(5, widget("a", 1))], [watch]), clock)
+    late: list[Change[Widget]] = []
+    async with running(informer, clock):
+        informer.add_handler(late.append)
+        watch.say(line("MODIFIED", widget("a", 7)))
+        await clock.advance(0)
+    assert late == [
+        Change(None, widget("a", 1), initial=True),
+        Change(None, widget("b", 6), initial=True),
+        Change(widget("a", 1), widget("a", 7)),
+    ]
+
+
+async def test_a_closed_registration_gets_nothing_more() -> None:
+    clock = VirtualClock()
+    watch = Watch()
+    informer = Informer(WIDGETS, Scripted([listing(5)], [watch]), clock)
+    seen: list[Change[Widget]] = []
+    async with running(informer, clock):
+        registration = informer.add_handler(seen.append)
+        registration.close()
+        registration.close()
+        watch.say(line("ADDED", widget("a", 6)))
+        await clock.advance(0)
+    assert seen == []
+
+
+async def test_a_handler_that_fails_costs_no_other_and_is_served_again() -> None:
+    clock = VirtualClock()
+    informer = Informer(WIDGETS, Scripted([listing(5, widget("a", 1), widget("b", 2))]), clock)
+    bad: list[str] = []
+    good: list[str] = []
+
+    def fails(change: Change[Widget]) -> None:
+        assert change.new is not None
+        bad.append(change.new.metadata.name)
+        raise KeyError("a bug")
+
+    def works(change: Change[Widget]) -> None:
+        assert change.new is not None
+        good.append(change.new.metadata.name)
+
+    informer.add_handler(fails)
+    informer.add_handler(works)
+    with capture_logs() as logs:
+        async with running(informer, clock):
+            assert (bad, good) == (["a", "b"], ["a", "b"])
+    assert [entry["event"] for entry in logs] == ["a handler failed", "a handler failed"]
+
+
+async def test_an_error_in_our_own_code_is_told_and_the_world_listed_anew() -> None:
+    clock = VirtualClock()
+    broken = True
+
+    def colors(obj: Widget) -> list[str]:
+        if broken and obj.spec.color == "odd":
+            raise RuntimeError("cannot index this")
+        return [obj.spec.color]
+
+    watch = Watch([line("ADDED", widget("b", 6, color="odd"))])
+    after = listing(7, widget("a", 1), widget("b", 6, color="odd"))
+    server = Scripted([listing(5, widget("a", 1)), after], [watch])
+    informer = Informer(WIDGETS, server, clock, indexes={"color": colors})
+    with capture_logs() as logs:
+        async with running(informer, clock):
+            assert "cannot index this" in str(informer.last_error)
+            broken = False
+            await clock.advance(6)
+            assert informer.last_error is None
+            assert [o.metadata.name for o in informer.cache.by_index("color", "odd")] == ["b"]
+    assert "the watch loop failed" in [entry["event"] for entry in logs]
+
+
+@pytest.mark.parametrize("selector", [{"namespace": "other"}, {"labels": "a=b"}])
+async def test_own_answers_outside_the_scope_do_not_enter(selector: dict[str, str]) -> None:
+    clock = VirtualClock()
+    informer = Informer(WIDGETS, Scripted([listing(5)]), clock, **selector)  # type: ignore[arg-type]  # the same keywords
+    async with running(informer, clock):
+        informer.cache.own(widget("a", 9))
+        assert len(informer.cache) == 0
+
+
+async def test_own_answers_about_selected_objects_enter() -> None:
+    clock = VirtualClock()
+    server = Scripted([listing(5, widget("a", 1))])
+    informer = Informer(WIDGETS, server, clock, namespace="default", labels="a=b")
+    async with running(informer, clock):
+        informer.cache.own(widget("a", 9))
+        assert informer.cache.get(Key("default", "a")) == widget("a", 9)
+
+
+async def test_a_shorter_deadline_finds_silence_sooner() -> None:
+    clock = VirtualClock()
+    server = Scripted([listing(5)], [Watch([bookmark(6)]), Watch()])
+    informer = Informer(WIDGETS, server, clock, deadline_seconds=10)
+    async with running(informer, clock):
+        await clock.advance(13)
+        assert [query["resourceVersion"] for query in server.watched] == ["5", "6"]

@@ -1,0 +1,317 @@
+"""The loop that keeps a cache equal to the server, through everything that goes wrong."""
+
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from controller.cache import Cache, Change
+from controller.errors import (
+    ApiError,
+    Expired,
+    Forbidden,
+    MalformedAnswer,
+    NoAnswer,
+    NotFound,
+    ServerFailure,
+    TooManyRequests,
+    api_error,
+)
+from controller.meta import Key
+from controller.reflector import Reflector, Watching
+from controller.sources import Scope
+from tests.clock import VirtualClock
+from tests.controller.world_objects import (
+    WIDGETS,
+    Widget,
+    bookmark,
+    error,
+    line,
+    listing,
+    widget,
+)
+from tests.controller.world_server import Scripted, Watch
+
+A = Key("default", "a")
+
+
+class Loop:
+    """A reflector that runs against a script in virtual time."""
+
+    def __init__(
+        self,
+        answers: Sequence[bytes | Exception],
+        watches: Sequence[Watch | Exception] = (),
+        scope: Scope | None = None,
+    ) -> None:
+        self.clock = VirtualClock()
+        self.server = Scripted(answers, watches)
+        self.cache = Cache(WIDGETS)
+        self.changes: list[Change[Widget]] = []
+        self.cache.subscribe(self.changes.append)
+        self.reflector = Reflector(
+            self.server,
+            self.clock,
+            self.cache,
+            scope or Scope(),
+            randomness=random.Random(1),
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Loop"]:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.reflector.run)
+            await self.clock.advance(0)
+            yield self
+            group.cancel_scope.cancel()
+
+    @property
+    def lists(self) -> list[str | None]:
+        return [query.get("resourceVersion") for query in self.server.asked]
+
+    @property
+    def watches(self) -> list[str]:
+        return [query["resourceVersion"] for query in self.server.watched]
+
+
+async def test_it_lists_then_watches_from_the_list() -> None:
+    watch = Watch()
+    async with Loop([listing(5, widget("a", 3))], [watch]).running() as loop:
+        assert loop.cache.get(A) == widget("a", 3)
+        watch.say(line("MODIFIED", widget("a", 6)) + line("ADDED", widget("b", 7)))
+        await loop.clock.advance(0)
+        assert loop.cache.position == 7
+        assert len(loop.cache) == 2
+        assert loop.lists == ["0"]
+        assert loop.watches == ["5"]
+        assert loop.server.watched[0]["allowWatchBookmarks"] == "true"
+        assert 300 <= int(loop.server.watched[0]["timeoutSeconds"]) <= 600
+
+
+async def test_events_may_be_cut_anywhere() -> None:
+    whole = line("ADDED", widget("b", 6)) + bookmark(9)
+    watch = Watch([bytes([byte]) for byte in whole])
+    async with Loop([listing(5)], [watch]).running() as loop:
+        assert loop.cache.position == 9
+        assert len(loop.cache) == 1
+
+
+async def test_a_watch_that_ends_in_good_order_is_continued_at_the_position() -> None:
+    first = Watch([bookmark(8)])
+    async with Loop([listing(5)], [first, Watch()]).running() as loop:
+        first.finish()
+        await loop.clock.advance(0)
+        assert loop.lists == ["0"]
+        assert loop.watches == ["5", "8"]
+        assert loop.reflector.last_error is None
+
+
+async def test_silence_is_noticed_and_the_watch_continued_without_a_list() -> None:
+    first = Watch([bookmark(8)])
+    async with Loop([listing(5)], [first, Watch()]).running() as loop:
+        await loop.clock.advance(89)
+        assert loop.watches == ["5"]
+        await loop.clock.advance(3)
+        assert loop.watches == ["5", "8"]
+        assert not first.open
+        assert loop.lists == ["0"]
+
+
+async def test_a_watch_that_never_speaks_where_others_did_leads_to_a_new_list() -> None:
+    watches = [Watch([bookmark(8)]), Watch(), Watch(), Watch()]
+    restored = listing(3, widget("b", 2))
+    async with Loop([listing(5, widget("a", 4)), restored], watches).running() as loop:
+        await loop.clock.advance(300)
+        assert loop.lists == ["0", None]
+        assert loop.cache.position == 3
+        assert [o.metadata.name for o in loop.cache] == ["b"]
+
+
+@pytest.mark.parametrize("form", ["http", "in-stream"])
+async def test_a_lapsed_position_leads_to_one_list_of_the_newest(form: str) -> None:
+    gone = Expired(410, "Expired", "too old") if form == "http" else Watch([error(410, "Expired")])
+    before = listing(5, widget("a", 1), widget("b", 2), widget("c", 3))
+    after = listing(50, widget("b", 2), widget("c", 40))
+    async with Loop([before, after], [gone, Watch()]).running() as loop:
+        loop.changes.clear()
+        await loop.clock.advance(5)
+        assert loop.lists == ["0", None]
+        assert loop.watches == ["5", "50"]
+        assert loop.changes == [
+            Change(widget("a", 1), None, final_state_unknown=True),
+            Change(widget("c", 3), widget("c", 40)),
+        ]
+
+
+async def test_a_server_that_closes_every_watch_at_once_is_not_stormed() -> None:
+    answers = [listing(5)] * 10
+    watches = [Watch(end="close") for _ in range(10)]
+    async with Loop(answers, watches).running() as loop:
+        await loop.clock.advance(5)
+        assert len(loop.lists) + len(loop.watches) < 10
+        assert loop.lists[:2] == ["0", "5"]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [NoAnswer("refused"), TooManyRequests(429, "TooManyRequests", "later")],
+    ids=["refused", "429"],
+)
+async def test_a_watch_that_cannot_be_opened_now_is_tried_again_at_the_position(
+    failure: Exception,
+) -> None:
+    async with Loop([listing(5)], [failure, failure, Watch()]).running() as loop:
+        assert loop.reflector.last_error is not None
+        await loop.clock.advance(10)
+        assert loop.lists == ["0"]
+        assert loop.watches == ["5", "5", "5"]
+        assert loop.reflector.last_error is None
+
+
+async def test_a_server_that_asks_for_time_gets_it() -> None:
+    busy = TooManyRequests(429, "TooManyRequests", "later", retry_after=20.0)
+    async with Loop([listing(5)], [busy, Watch()]).running() as loop:
+        await loop.clock.advance(19)
+        assert loop.watches == ["5"]
+        await loop.clock.advance(2)
+        assert loop.watches == ["5", "5"]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ServerFailure(500, "InternalError", "boom"),
+        Forbidden(403, "Forbidden", "no"),
+        MalformedAnswer("HTML"),
+        Watch([b'{"type":"ADD', b'ED","obj\n']),
+        Watch([line("ERROR", {"kind": "Status"})]),
+        Watch([line("ERROR", {"no": "status"})]),
+        Watch([error(500, "InternalError")]),
+    ],
+    ids=["500", "403", "html", "torn line", "no reason", "no status", "in-stream 500"],
+)
+async def test_any_other_failure_of_a_watch_leads_to_a_list_not_older_than_the_position(
+    failure: Watch | Exception,
+) -> None:
+    async with Loop([listing(5), listing(6)], [failure, Watch()]).running() as loop:
+        await loop.clock.advance(5)
+        assert loop.lists == ["0", "5"]
+        assert loop.watches == ["5", "6"]
+
+
+async def test_a_line_torn_by_the_end_of_the_stream_is_told_again() -> None:
+    torn = Watch([bookmark(6) + line("ADDED", widget("a", 7))[:20]], end="close")
+    again = Watch([line("ADDED", widget("a", 7))])
+    async with Loop([listing(5)], [torn, again]).running() as loop:
+        assert loop.watches == ["5", "6"]
+        assert A in loop.cache
+
+
+async def test_what_cannot_be_understood_is_skipped_and_the_rest_taken() -> None:
+    odd = [
+        line("RENAMED", widget("x", 6)),
+        line("ADDED", {"kind": "Table", "metadata": {}}),
+        line("ADDED", {"metadata": {"name": 7}}),
+        line("BOOKMARK", {"metadata": {}}),
+        line("ADDED", {"metadata": {"name": "odd", "resourceVersion": "7"}, "spec": "text"}),
+        line("ADDED", widget("a", 8)),
+    ]
+    async with Loop([listing(5)], [Watch(odd)]).running() as loop:
+        assert [o.metadata.name for o in loop.cache] == ["a"]
+        assert list(loop.cache.unreadable) == [Key("", "odd")]
+        assert loop.cache.position == 8
+        assert loop.watches == ["5"]
+
+
+async def test_pauses_grow_to_half_a_minute_and_are_never_the_same_for_everybody() -> None:
+    async with Loop([NoAnswer("refused")] * 50).running() as loop:
+        await loop.clock.advance(600)
+        assert 12 <= len(loop.lists) <= 25
+        assert isinstance(loop.reflector.last_error, Exception)
+
+
+async def test_a_list_that_the_server_forgets_half_way_is_asked_for_in_one_piece() -> None:
+    gone = Expired(410, "Expired", "token")
+    answers: list[bytes | Exception] = [
+        listing(5, widget("x", 1)),
+        listing(7, widget("a", 2), continuation="next"),
+        gone,
+        listing(8, widget("a", 2), widget("b", 3)),
+    ]
+    watches: list[Watch | Exception] = [Expired(410, "Expired", "old"), Watch()]
+    async with Loop(answers, watches).running() as loop:
+        await loop.clock.advance(5)
+        assert [o.metadata.name for o in loop.cache] == ["a", "b"]
+        assert loop.server.asked[1:] == [
+            {"limit": "500"},
+            {"limit": "500", "continue": "next"},
+            {},
+        ]
+
+
+async def test_a_position_that_is_too_new_for_the_server_leads_to_a_list_of_the_newest() -> None:
+    cause = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large"}]}
+    too_new = api_error(504, {"reason": "Timeout", "details": cause})
+    async with Loop(
+        [listing(5), too_new, listing(3)], [ServerFailure(500), Watch()]
+    ).running() as loop:
+        await loop.clock.advance(10)
+        assert loop.lists == ["0", "5", None]
+        assert loop.cache.position == 3
+
+
+async def test_a_list_older_than_asked_for_is_not_believed() -> None:
+    stale, newest = listing(3), listing(9, widget("a", 4))
+    async with Loop(
+        [listing(5, widget("a", 4)), stale, newest], [ServerFailure(500), Watch()]
+    ).running() as loop:
+        await loop.clock.advance(10)
+        assert loop.lists == ["0", "5", None]
+        assert loop.cache.position == 9
+        assert A in loop.cache
+
+
+async def test_a_bookmark_behind_the_position_is_another_history() -> None:
+    async with Loop(
+        [listing(50, widget("a", 40)), listing(7)], [Watch([bookmark(6)]), Watch()]
+    ).running() as loop:
+        await loop.clock.advance(5)
+        assert loop.lists == ["0", None]
+        assert loop.cache.position == 7
+        assert len(loop.cache) == 0
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (Forbidden(403, "Forbidden", "no"), "list widgets.example.com: not allowed"),
+        (NotFound(404, "", "404 page not found"), "list widgets.example.com: not served"),
+    ],
+)
+async def test_a_kind_that_cannot_be_seen_is_named_and_seen_as_soon_as_it_can(
+    failure: ApiError, words: str
+) -> None:
+    async with Loop([failure, failure, listing(5)]).running() as loop:
+        assert words in str(loop.reflector.last_error)
+        await loop.clock.advance(10)
+        state, last_error = loop.reflector.state, loop.reflector.last_error
+        assert loop.cache.synced
+        assert (state, last_error) == (Watching(), None)
+
+
+async def test_selectors_go_along_with_lists_and_watches() -> None:
+    scope = Scope("default", labels="a=b", fields="metadata.name=x")
+    async with Loop([listing(5)], [Watch()], scope).running() as loop:
+        for query in (loop.server.asked[0], loop.server.watched[0]):
+            assert query["labelSelector"] == "a=b"
+            assert query["fieldSelector"] == "metadata.name=x"
+
+
+async def test_nothing_is_left_behind_when_it_is_cancelled() -> None:
+    watch = Watch()
+    async with Loop([listing(5)], [watch]).running() as loop:
+        during = watch.open
+    assert (during, watch.open) == (True, False)
+    assert loop.clock.waiting == 0
