@@ -131,8 +131,8 @@ TWO_RANGES = "[ranges[0] 10.0.0.16-10.0.0.31, ranges[1] 10.0.0.64-10.0.0.95]"
         (
             span("9.255.255.255", "10.1.0.0"),
             (
-                "9.255.255.255-10.1.0.0 straddles allocatable ranges; must fit entirely within one "
-                "range. Overlapping ranges: "
+                "9.255.255.255-10.1.0.0 straddles allocatable ranges; must fit entirely within "
+                "one range. Overlapping ranges: "
                 "ranges[0] 10.0.0.16-10.0.0.31, ranges[1] 10.0.0.64-10.0.0.95"
             ),
         ),
