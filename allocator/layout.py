@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from allocator.addresses import AddressRange, Family
+from allocator.addresses import AddressRange, Family, address_in
 from allocator.errors import InvalidPool, OutOfRange, PoolTooLarge
 from allocator.spans import Span, minus, union
 from allocator.validation import validate_pool
@@ -81,8 +81,8 @@ class Layout:
         if messages:
             raise InvalidPool(messages)
         whole = AddressRange.parse_cidr(cidr)
-        parsed = [_at_home(AddressRange.parse(*ends), whole.family) for ends in ranges] or [whole]
-        kept = [_at_home(AddressRange.parse_cidr(text), whole.family) for text in reserved]
+        parsed = [_read_range(*ends, whole.family) for ends in ranges] or [whole]
+        kept = [_read_reserved(text, whole.family) for text in reserved]
         span = parsed[-1].last - parsed[0].first + 1
         if max_addresses is not None and span > max_addresses:
             raise PoolTooLarge(span, max_addresses)
@@ -158,7 +158,14 @@ class Layout:
         return f"{name} is outside allocatable ranges [{', '.join(named)}]"
 
 
-def _at_home(parsed: AddressRange, family: Family) -> AddressRange:
-    same = parsed.in_family(family)
-    assert same is not None  # else validate_pool would have refused it
-    return same
+def _read_range(start: str, end: str, family: Family) -> AddressRange:
+    first, last = address_in(start, family), address_in(end, family)
+    assert first is not None  # else validate_pool would have refused them
+    assert last is not None
+    return AddressRange(first, last, family)
+
+
+def _read_reserved(text: str, family: Family) -> AddressRange:
+    reserved = AddressRange.parse_cidr(text).in_family(family)
+    assert reserved is not None  # likewise
+    return reserved

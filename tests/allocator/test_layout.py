@@ -62,6 +62,13 @@ def test_a_pool_that_reserves_everything_is_sound_and_hands_out_nothing() -> Non
     assert not layout.could_ever_pin(AddressRange.parse("10.0.0.1", "10.0.0.1"))
 
 
+def test_ipv4_addresses_written_as_ipv6_mean_the_same_in_an_ipv4_pool() -> None:
+    layout = Layout.parse(
+        "10.0.0.0/24", ["::ffff:10.0.0.16/124"], [("::ffff:10.0.0.16", "10.0.0.239")]
+    )
+    assert layout == Layout.parse("10.0.0.0/24", ["10.0.0.16/28"], [("10.0.0.16", "10.0.0.239")])
+
+
 def test_every_fault_is_carried_by_the_error() -> None:
     with pytest.raises(InvalidPool) as caught:
         Layout.parse("10.0.0.0/24", ["10.1.0.0/28"], [("10.0.0.9", "10.0.0.1")])
