@@ -1,0 +1,36 @@
+"""Patches as kube-apiserver applies them, and who owns which field afterwards.
+
+Pure functions over plain dicts and lists. Every patch returns a new object that shares what it
+does not touch with its inputs, so nothing that passes through here may be changed in place.
+"""
+
+from envtest.patching.applying import apply, same_except_times
+from envtest.patching.errors import ApplyConflict, Cause, PatchError
+from envtest.patching.fieldmodel import FieldModel, Versions
+from envtest.patching.jsonpatch import check_operations, json_patch
+from envtest.patching.managers import (
+    check_manager,
+    decoding_error,
+    default_manager,
+    validate_managed_fields,
+)
+from envtest.patching.mergepatch import merge_patch
+from envtest.patching.tracking import track_update
+
+__all__ = [
+    "ApplyConflict",
+    "Cause",
+    "FieldModel",
+    "PatchError",
+    "Versions",
+    "apply",
+    "check_manager",
+    "check_operations",
+    "decoding_error",
+    "default_manager",
+    "json_patch",
+    "merge_patch",
+    "same_except_times",
+    "track_update",
+    "validate_managed_fields",
+]

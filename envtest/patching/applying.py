@@ -1,0 +1,208 @@
+"""Server-side apply: merging what somebody wants into an object, and settling who owns what."""
+
+from typing import Any, NamedTuple
+
+from envtest.patching import entries, fieldset, lastapplied
+from envtest.patching.checking import check
+from envtest.patching.compare import claimed, equal
+from envtest.patching.conflicts import Conflicts
+from envtest.patching.entries import APPLY, UPDATE, Managed, Owned
+from envtest.patching.errors import ModelError, bad_request, internal
+from envtest.patching.fieldmodel import FieldModel, Versions
+from envtest.patching.merging import merge
+from envtest.patching.pruning import prune
+from envtest.patching.tracking import UNOWNED, Write, take_away, update
+
+FIRST = "before-first-apply"
+
+
+class _Applied(NamedTuple):
+    """What an apply comes to: the object with stale managedFields, and who owns what."""
+
+    obj: dict[str, Any]
+    managed: Managed
+
+
+def apply(  # noqa: PLR0913  # the parts of a request, nearly all by name
+    live: dict[str, Any] | None,
+    applied: dict[str, Any],
+    *,
+    manager: str,
+    force: bool,
+    fields: FieldModel,
+    subresource: str = "",
+    now: str,
+    versions: Versions | None = None,
+    kind: tuple[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return the object after an apply; parts are shared with the inputs, which stay unchanged.
+
+    The caller defaults and validates the result, and compares it with the live object by
+    `same_except_times` to see whether anything is to be stored.
+
+    Args:
+        live: the stored object, None if there is none yet.
+        applied: what the manager wants, as the client sent it.
+        manager: the name of the applier.
+        force: take fields of others over instead of refusing.
+        fields: the model of the type.
+        subresource: the subresource that is applied through.
+        now: the time, RFC 3339 in whole seconds.
+        versions: the other versions of the type.
+        kind: apiVersion and kind that the request is for; by default those of the live object.
+
+    Raises:
+        ApplyConflict: fields belong to others.
+        PatchError: 400 or 500 if the applied object is not one of this type.
+    """
+    given = _check_kind(applied, kind or (_kind_of(live) if live else None))
+    base = live if live is not None else {"apiVersion": given[0], "kind": given[1], **fields.zero}
+    try:
+        managed = entries.decoded((base.get("metadata") or {}).get("managedFields"))
+    except ValueError as error:
+        raise internal(f"failed to decode managed fields: {error}") from None
+    act = _Act(Write(fields, given[0], subresource, versions), base, applied)
+    who = entries.manager(manager, APPLY, given[0], subresource)
+    if not managed:
+        managed = act.first(entries.manager(FIRST, UPDATE, given[0], subresource), now)
+    try:
+        result = act.run(managed, who, now, force=force)
+    except Conflicts as conflicts:
+        act.may_force(conflicts, manager)
+        result = act.run(managed, who, now, force=True)
+    return _finished(result, applied, manager)
+
+
+def _check_kind(applied: dict[str, Any], expected: tuple[str, str] | None) -> tuple[str, str]:
+    """Return apiVersion and kind of an applied object.
+
+    Raises:
+        PatchError: they are not those of the request.
+    """
+    given = _kind_of(applied)
+    if given != (expected or given) or not all(given):
+        version = given[0] if "/" in given[0] else "/" + given[0]
+        raise bad_request(f"invalid object type: {version}, Kind={given[1]}")
+    metadata = applied.get("metadata")
+    if isinstance(metadata, dict) and isinstance(metadata.get("managedFields"), list):
+        raise bad_request("metadata.managedFields must be nil")
+    return given
+
+
+def _kind_of(obj: dict[str, Any]) -> tuple[str, str]:
+    """Return apiVersion and kind; what is no text counts as empty."""
+    return _text(obj.get("apiVersion")), _text(obj.get("kind"))
+
+
+def _text(value: Any) -> str:
+    """Return a text, empty for anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def _finished(result: _Applied, applied: dict[str, Any], manager: str) -> dict[str, Any]:
+    """Return the object with its entries."""
+    obj = lastapplied.renewed(result.obj, applied, manager)
+    metadata = dict(obj.get("metadata") or {})
+    metadata.pop("managedFields", None)
+    if result.managed:
+        metadata["managedFields"] = entries.encoded(result.managed)
+    return {**obj, "metadata": metadata}
+
+
+class _Act:
+    """One object applied to another; it may have to be tried twice."""
+
+    def __init__(self, write: Write, live: dict[str, Any], applied: dict[str, Any]) -> None:
+        """Take the two objects, of the version that the write is in."""
+        self._write = write
+        self._live = live
+        self._applied = applied
+
+    def first(self, who: entries.Manager, now: str) -> Managed:
+        """Return who owns an object that nobody tracked: a name that stands for the past."""
+        model = self._write.model
+        blank = {"apiVersion": self._live.get("apiVersion"), "kind": self._live.get("kind")}
+        try:
+            return update(self._write, {**blank, **model.zero}, self._live, {}, who, now)
+        except ModelError as error:
+            raise internal(f"failed to create manager for existing fields: {error}") from None
+
+    def may_force(self, conflicts: Conflicts, manager: str) -> None:
+        """Refuse conflicts, except with fields that kubectl itself applied before servers could.
+
+        Raises:
+            ApplyConflict: something is left to conflict with.
+        """
+        allowed = lastapplied.owned(self._write, self._live) if manager == "kubectl" else None
+        left = conflicts.lost
+        if allowed is not None:
+            left = {who: fieldset.difference(f, allowed) for who, f in conflicts.lost.items()}
+        if any(left.values()):
+            raise Conflicts({who: fields for who, fields in left.items() if fields}).refusal()
+
+    def run(self, before: Managed, who: entries.Manager, now: str, *, force: bool) -> _Applied:
+        """Merge, take out what is not applied any more, and settle ownership.
+
+        Raises:
+            Conflicts: fields belong to others and nothing is forced.
+            PatchError: the applied object does not fit the model.
+        """
+        write, live = self._write, self._live
+        self._check()
+        managed = write.reconcile(before)
+        merged = merge(write.model.root, live, self._applied)
+        last = managed.get(who)
+        claims = claimed(write.model.root, self._applied)
+        claims = fieldset.without_trees(claims, write.ignored)
+        managed[who] = Owned(claims, write.api_version, last.time if last else None)
+        new = prune(write, merged, managed, last) if last and last.fields else merged
+        change = write.compare(live, new)
+        others = {other: owned for other, owned in managed.items() if other != who}
+        lost, gone = write.taken(others, live, new, change)
+        if lost and not force:
+            raise Conflicts(lost)
+        take_away(managed, lost, gone)
+        changed = not equal(live, new)
+        own = fieldset.difference(claims, UNOWNED)
+        managed.pop(who, None)
+        if own:
+            time = now if changed else last.time if last else None
+            managed[who] = Owned(fieldset.ordered(own), write.api_version, time)
+        return _Applied(new if changed else live, managed)
+
+    def _check(self) -> None:
+        """Hold the applied object against the model.
+
+        Raises:
+            PatchError: 500 with the first misfit; the real server calls it an internal error.
+        """
+        try:
+            check(self._write.model.root, self._applied)
+        except ModelError as error:
+            metadata = self._applied.get("metadata")
+            named = metadata if isinstance(metadata, dict) else {}
+            version, kind = _kind_of(self._applied)
+            version = version if "/" in version else "/" + version
+            name = f"{_text(named.get('namespace'))}/{_text(named.get('name'))}"
+            raise internal(
+                f"failed to create typed patch object ({name}; {version}, Kind={kind}): {error}"
+            ) from None
+
+
+def same_except_times(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    """Tell whether two objects are equal but for the times of their managedFields.
+
+    Such a write changes nothing, and the real server then keeps the old times as well.
+    """
+    return _timeless(left) == _timeless(right)
+
+
+def _timeless(obj: dict[str, Any]) -> dict[str, Any]:
+    """Return an object without the times of its managedFields."""
+    metadata = dict(obj.get("metadata") or {})
+    managed = metadata.get("managedFields")
+    if managed:
+        metadata["managedFields"] = [
+            {key: value for key, value in entry.items() if key != "time"} for entry in managed
+        ]
+    return {**obj, "metadata": metadata}

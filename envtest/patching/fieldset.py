@@ -1,0 +1,165 @@
+"""Sets of field paths, kept in the very form that fieldsV1 has on the wire.
+
+A node is a dict from path elements to nodes. A path is in the set if its node is empty or has the
+member "."; the root stands for the object itself, which nobody owns, so an empty root is the
+empty set. No function changes its arguments; results share nodes with them, so nodes must never
+be changed in place once they are part of a set. (Classes of nodes with membership flags were
+tried first: translating to and from the wire cost more than all set operations together.)
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from envtest.patching import elements
+from envtest.patching.elements import SELF
+from envtest.patching.errors import MisfitError
+
+Fields = dict[str, Any]
+
+
+def contains(node: Fields) -> bool:
+    """Tell whether the path that a (non-root) node stands for is itself in the set."""
+    return not node or SELF in node
+
+
+def union(left: Fields, right: Fields) -> Fields:
+    """Return the paths of either set."""
+    if not left or not right:
+        return left or right
+    return _joined(left, right)
+
+
+def _joined(left: Fields, right: Fields) -> Fields:
+    """Join two nodes that have children."""
+    out = dict(left)
+    for element, node in right.items():
+        mine = out.get(element)
+        out[element] = node if mine is None else _union(mine, node)
+    return out
+
+
+def _union(left: Fields, right: Fields) -> Fields:
+    """Join two nodes below the root, where an empty node is a member."""
+    if left and right:
+        return _joined(left, right)
+    full = left or right
+    return full if not full or SELF in full else {SELF: {}, **full}
+
+
+def difference(left: Fields, right: Fields) -> Fields:
+    """Return the paths of `left` that are not in `right`; a path never takes others along."""
+    return _difference(left, right) or {} if left and right else left
+
+
+def _difference(left: Fields, right: Fields) -> Fields | None:
+    """Subtract nodes; None means that nothing is left."""
+    if not left:
+        return None if contains(right) else left
+    if not right:
+        return _tidied({e: n for e, n in left.items() if e != SELF})
+    out = {}
+    for element, node in left.items():
+        other = right.get(element)
+        rest = node if other is None else _difference(node, other)
+        if rest is not None:
+            out[element] = rest
+    return _tidied(out)
+
+
+def _tidied(node: Fields) -> Fields | None:
+    """Bring a node that may have lost children into its one form."""
+    if not node:
+        return None
+    return {} if len(node) == 1 and SELF in node else node
+
+
+def without_trees(left: Fields, right: Fields) -> Fields:
+    """Return the paths of `left` that are neither in `right` nor below a path in `right`."""
+    out = {}
+    for element, node in left.items():
+        other = right.get(element)
+        if other is None:
+            out[element] = node
+        elif not contains(other):
+            rest = without_trees(node, other) if node else node
+            if not node or rest:
+                out[element] = {} if len(rest) == 1 and SELF in rest else rest
+    return out
+
+
+def intersection(left: Fields, right: Fields) -> Fields:
+    """Return the paths that are in both sets."""
+    return _intersection(left, right) or {} if left and right else {}
+
+
+def _intersection(left: Fields, right: Fields) -> Fields | None:
+    """Intersect nodes; None means that they share nothing."""
+    if not left or not right:
+        return {} if contains(left) and contains(right) else None
+    out = {}
+    for element, node in left.items():
+        other = right.get(element)
+        if other is not None:
+            both = _intersection(node, other)
+            if both is not None:
+                out[element] = both
+    return _tidied(out)
+
+
+def ordered(node: Fields) -> Fields:
+    """Return the set with its elements in the order that the server writes them."""
+    if not node:
+        return node
+    if all(element[0] in {".", "f"} for element in node):
+        names = sorted(node)
+    else:
+        names = sorted(node, key=elements.sort_key)
+    return {name: ordered(node[name]) for name in names}
+
+
+def paths(fields: Fields, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of a set: those of a node before those of its children, as Go does."""
+    names = sorted((e for e in fields if e != SELF), key=elements.sort_key)
+    for element in names:
+        if contains(fields[element]):
+            yield (*prefix, element)
+    for element in names:
+        yield from paths(fields[element], (*prefix, element))
+
+
+def shown(path: tuple[str, ...]) -> str:
+    """Return a path as messages print it: `.spec.ports[port=80,protocol="TCP"].name`."""
+    return "".join(map(elements.shown, path))
+
+
+def has(fields: Fields, path: tuple[str, ...]) -> bool:
+    """Tell whether a path is in the set."""
+    node = fields
+    for element in path:
+        child = node.get(element)
+        if child is None:
+            return False
+        node = child
+    return bool(path) and contains(node)
+
+
+def read(raw: Any, *, depth: int = 0) -> Fields:
+    """Return what a client wrote as fieldsV1 in the one spelling, without unknown elements.
+
+    Raises:
+        MisfitError: it is no set of fields.
+    """
+    if raw is None and depth == 0:
+        return {}
+    if not isinstance(raw, dict):
+        raise MisfitError("fields are objects in objects")
+    out: Fields = {}
+    for element, node in raw.items():
+        if element == SELF:
+            if depth:
+                out[SELF] = {}
+            continue
+        spelled = elements.normalised(element)
+        if spelled is not None:
+            out[spelled] = read(node, depth=depth + 1)
+    return {} if len(out) == 1 and SELF in out else out

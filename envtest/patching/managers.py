@@ -1,0 +1,70 @@
+"""The names of field managers, and what may be wrong with entries that clients send."""
+
+from typing import Any
+
+from envtest.patching import entries, gotext
+from envtest.patching.errors import Cause
+
+MAX_NAME = 128  # bytes
+MAX_SUBRESOURCE = 256  # bytes
+
+
+def default_manager(user_agent: str) -> str:
+    """Return the manager of a request that names none: the product of its User-Agent."""
+    name = ""
+    for rune in user_agent.split("/", 1)[0]:
+        if gotext.is_print(rune):
+            if len((name + rune).encode("utf-8", "replace")) > MAX_NAME:
+                break
+            name += rune
+    return name
+
+
+def check_manager(name: str, field: str = "fieldManager") -> list[Cause]:
+    """Say what is wrong with the name of a manager, as causes of a 422 answer."""
+    found = []
+    if len(name.encode("utf-8", "replace")) > MAX_NAME:
+        text = f"Too long: may not be more than {MAX_NAME} bytes"
+        found.append(Cause("FieldValueTooLong", text, field))
+    position = 0
+    for rune in name:
+        if not gotext.is_print(rune):
+            shown = f"{gotext.quoted(name)}: invalid character U+{ord(rune):04X}"
+            text = f"Invalid value: {shown} (at position {position})"
+            found.append(Cause("FieldValueInvalid", text, field))
+        position += len(rune.encode("utf-8", "replace"))
+    return found
+
+
+def decoding_error(obj: dict[str, Any]) -> str | None:
+    """Return why the managedFields of an object cannot be read, None if they can.
+
+    The real server says so in a warning when an admission webhook has spoilt them.
+    """
+    try:
+        entries.decoded((obj.get("metadata") or {}).get("managedFields"))
+    except (ValueError, TypeError) as error:
+        return str(error)
+    return None
+
+
+def validate_managed_fields(obj: dict[str, Any]) -> list[Cause]:
+    """Say what is wrong with the managedFields of an object, as causes of a 422 answer.
+
+    Entries that cannot be read at all never come this far: ownership tracking replaces them.
+    """
+    found: list[Cause] = []
+    for index, entry in enumerate((obj.get("metadata") or {}).get("managedFields") or ()):
+        place = f"metadata.managedFields[{index}]"
+        operation, kind = entry.get("operation", ""), entry.get("fieldsType", "")
+        if operation not in {entries.APPLY, entries.UPDATE}:
+            text = f"Invalid value: {gotext.quoted(operation)}: must be `Apply` or `Update`"
+            found.append(Cause("FieldValueInvalid", text, f"{place}.operation"))
+        if kind not in {"", "FieldsV1"}:
+            text = f"Invalid value: {gotext.quoted(kind)}: must be `FieldsV1`"
+            found.append(Cause("FieldValueInvalid", text, f"{place}.fieldsType"))
+        found += check_manager(entry.get("manager", ""), f"{place}.manager")
+        if len(entry.get("subresource", "").encode()) > MAX_SUBRESOURCE:
+            text = f"Too long: may not be more than {MAX_SUBRESOURCE} bytes"
+            found.append(Cause("FieldValueTooLong", text, f"{place}.subresource"))
+    return found

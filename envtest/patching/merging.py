@@ -1,0 +1,135 @@
+"""Merging what somebody applies into the live object: nothing is removed, what is applied wins."""
+
+from collections import deque
+from typing import Any
+
+from envtest.patching.errors import MisfitError, ModelError
+from envtest.patching.model import ListNode, MapNode, Node, item_element
+
+_ABSENT: Any = object()
+
+
+def merge(node: Node, live: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
+    """Return the live object with the applied one merged in; parts of both are shared, not copied.
+
+    Raises:
+        ModelError: a list cannot be taken apart into items.
+    """
+    merged: dict[str, Any] = _merge(node, live, applied)
+    return {} if merged is _ABSENT else merged
+
+
+def _merge(node: Node, live: Any, applied: Any) -> Any:
+    """Merge two values, of which one may be absent."""
+    if applied is _ABSENT:
+        return live
+    if live is _ABSENT:
+        return applied
+    atom = node.atom_for(applied)
+    if isinstance(atom, MapNode):
+        here = live if isinstance(live, dict) else {}
+        there = applied if isinstance(applied, dict) else {}
+        return applied if atom.atomic or not (here or there) else _members(atom, here, there)
+    if isinstance(atom, ListNode):
+        items = live if isinstance(live, list) else []
+        others = applied if isinstance(applied, list) else []
+        return applied if atom.atomic or not (items or others) else _Items(atom, items, others)()
+    return applied
+
+
+def _members(atom: MapNode, live: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
+    """Merge two objects member by member."""
+    merged = dict(live)
+    for name, value in applied.items():
+        merged[name] = _merge(atom.child(name), live.get(name, _ABSENT), value)
+    return merged
+
+
+class _Items:
+    """One merge of two lists whose items have owners of their own.
+
+    Items that both have stand in the order in which they are applied; the others keep their
+    places between them, live ones first.
+    """
+
+    def __init__(self, atom: ListNode, live: list[Any], applied: list[Any]) -> None:
+        """Give every item its path element; of an item that is live twice, no copy is merged."""
+        self._atom = atom
+        self._live = live
+        self._live_elements = _elements(atom, live)
+        self._elements = _elements(atom, applied)
+        self._applied = dict(zip(self._elements, applied, strict=True))
+        self._known: dict[str, Any] = {}
+        for element, item in zip(self._live_elements, live, strict=True):
+            self._known[element] = None if element in self._known else item
+        self._shared = deque(element for element in self._elements if element in self._known)
+        self._merged: set[str] = set()
+        self._out: list[Any] = []
+        self._left = self._right = 0
+
+    def __call__(self) -> list[Any]:
+        """Walk both lists to their ends."""
+        lefts, rights = len(self._live_elements), len(self._elements)
+        while self._left < lefts or self._right < rights:
+            if self._left < lefts and self._right < rights and self._step_both():
+                continue
+            if self._left < lefts and self._step_left():
+                continue
+            if self._right < rights:
+                self._step_right()
+        return self._out
+
+    def _step_both(self) -> bool:
+        """Merge heads that are the same item; pass over a live item that is applied later."""
+        element = self._live_elements[self._left]
+        if element == self._elements[self._right]:
+            self._take(element)
+            self._left += 1
+            self._right += 1
+            if self._shared:
+                self._shared.popleft()
+            return True
+        if element in self._applied and self._shared and self._shared[0] != element:
+            self._left += 1
+            return True
+        return False
+
+    def _step_left(self) -> bool:
+        """Keep a live item that is not applied; pass over one that has been merged."""
+        element = self._live_elements[self._left]
+        if element not in self._applied:
+            self._out.append(self._live[self._left])
+            self._left += 1
+            return True
+        if element in self._merged:
+            self._left += 1
+        return False
+
+    def _step_right(self) -> None:
+        """Take the next applied item."""
+        element = self._elements[self._right]
+        self._take(element)
+        self._right += 1
+        if self._shared and self._shared[0] == element:
+            self._shared.popleft()
+
+    def _take(self, element: str) -> None:
+        """Put out an applied item, merged with the live one if there is one."""
+        self._merged.add(element)
+        live = self._known.get(element, _ABSENT)
+        self._out.append(_merge(self._atom.item, live, self._applied[element]))
+
+
+def _elements(atom: ListNode, items: list[Any]) -> list[str]:
+    """Return the path elements of the items.
+
+    Raises:
+        ModelError: an item has none.
+    """
+    found = []
+    for index, item in enumerate(items):
+        try:
+            found.append(item_element(atom, item))
+        except MisfitError as error:
+            raise ModelError([f"element {index}: {error}"]) from None
+    return found

@@ -1,0 +1,211 @@
+"""Who owns which field after a create, an update or a patch.
+
+The rule in one sentence: whoever changes a field owns it, whoever had it before loses it, and an
+entry's time moves only when a write of its manager changed something.
+"""
+
+from typing import Any
+
+from envtest.patching import entries, fieldset, reconcile
+from envtest.patching.compare import Comparison, compare
+from envtest.patching.entries import UPDATE, Managed, Manager, Owned
+from envtest.patching.errors import ModelError
+from envtest.patching.fieldmodel import FieldModel, Versions
+from envtest.patching.fieldset import Fields
+
+# What nobody owns, because the server writes it or because it names the object.
+UNOWNED: Fields = {
+    "f:apiVersion": {},
+    "f:kind": {},
+    "f:metadata": {
+        ".": {},
+        "f:clusterName": {},
+        "f:creationTimestamp": {},
+        "f:generation": {},
+        "f:managedFields": {},
+        "f:name": {},
+        "f:namespace": {},
+        "f:resourceVersion": {},
+        "f:selfLink": {},
+        "f:uid": {},
+    },
+}
+
+
+class Write:
+    """One write, seen through each version in which somebody owns fields."""
+
+    def __init__(
+        self,
+        model: FieldModel,
+        api_version: str,
+        subresource: str,
+        versions: Versions | None,
+    ) -> None:
+        """Take what is known of the type; without `versions`, other versions are not served."""
+        self.model = model
+        self.api_version = api_version
+        self.ignored: Fields = model.reset.get(subresource, {})
+        self._versions = versions
+
+    def model_of(self, api_version: str) -> FieldModel | None:
+        """Return the model of a version, None if it is not served."""
+        if api_version == self.api_version:
+            return self.model
+        return self._versions.model(api_version) if self._versions else None
+
+    def converted(self, obj: dict[str, Any], api_version: str) -> dict[str, Any]:
+        """Return an object as it reads in a version that has a model."""
+        if api_version == self.api_version or self._versions is None:
+            return obj
+        return self._versions.convert(obj, api_version)
+
+    def compare(self, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
+        """Compare two objects of the version of the request."""
+        found = compare(self.model.root, old, new)
+        found.without(self.ignored)
+        return found
+
+    def compare_in(
+        self, api_version: str, old: dict[str, Any], new: dict[str, Any]
+    ) -> Comparison | None:
+        """Compare two objects as they read in another version, None if it is not served."""
+        model = self.model_of(api_version)
+        if model is None:
+            return None
+        before, after = self.converted(old, api_version), self.converted(new, api_version)
+        return compare(model.root, before, after)
+
+    def reconcile(self, managed: Managed) -> Managed:
+        """Return the entries as the models of today see them, without those of lost versions."""
+        found: Managed = {}
+        for who, owned in managed.items():
+            model = self.model_of(owned.api_version)
+            if model is not None:
+                fields = reconcile.reconcile(model.root, owned.fields)
+                if fields is not owned.fields:
+                    found[who] = Owned(fields, owned.api_version, owned.time)
+                else:
+                    found[who] = owned
+        return found
+
+    def taken(
+        self, managed: Managed, old: dict[str, Any], new: dict[str, Any], change: Comparison
+    ) -> tuple[dict[Manager, Fields], dict[Manager, Fields]]:
+        """Return what each manager has lost to this write, and which fields went altogether.
+
+        Args:
+            managed: the entries, without that of the writer.
+            old: the object before.
+            new: the object after.
+            change: their comparison in the version of the request.
+        """
+        seen: dict[str, Comparison | None] = {self.api_version: change}
+        lost: dict[Manager, Fields] = {}
+        gone: dict[Manager, Fields] = {}
+        for who, owned in managed.items():
+            if owned.api_version not in seen:
+                seen[owned.api_version] = self.compare_in(owned.api_version, old, new)
+            found = seen[owned.api_version]
+            if found is None:
+                continue
+            written = fieldset.intersection(owned.fields, found.written())
+            if written:
+                lost[who] = written
+            if found.removed:
+                gone[who] = found.removed
+        return lost, gone
+
+
+def take_away(managed: Managed, *losses: dict[Manager, Fields]) -> None:
+    """Subtract what managers have lost; an entry without fields goes."""
+    for loss in losses:
+        for who, fields in loss.items():
+            owned = managed[who]
+            left = fieldset.difference(owned.fields, fields)
+            managed[who] = Owned(left, owned.api_version, owned.time)
+    for who in [who for who, owned in managed.items() if not owned.fields]:
+        del managed[who]
+
+
+def track_update(  # noqa: PLR0913  # the parts of a request, nearly all by name
+    live: dict[str, Any] | None,
+    new: dict[str, Any],
+    *,
+    manager: str,
+    fields: FieldModel,
+    api_version: str,
+    subresource: str = "",
+    now: str,
+    versions: Versions | None = None,
+) -> None:
+    """Set metadata.managedFields of an object that is about to be stored.
+
+    Entries share parts with those of the live object: treat both as read-only.
+
+    Args:
+        live: the stored object, None on create.
+        new: the object to store, defaulted and pruned, changed in place.
+        manager: the name of the writer, `unknown` if empty.
+        fields: the model of the type.
+        api_version: the version of the request.
+        subresource: the subresource that is written through; its body's managedFields are ignored.
+        now: the time, RFC 3339 in whole seconds.
+        versions: the other versions of the type.
+    """
+    metadata = new.setdefault("metadata", {})
+    before = (live.get("metadata") or {}).get("managedFields") if live else None
+    sent = metadata.pop("managedFields", None)
+    managed = _starting_point(before, sent, is_subresource=bool(subresource))
+    if not managed and live is not None:
+        return  # nobody is tracked since somebody reset it; the first apply starts again
+    write = Write(fields, api_version, subresource, versions)
+    old = live if live is not None else dict(fields.zero)
+    who = entries.manager(manager, UPDATE, api_version, subresource)
+    try:
+        managed = update(write, old, new, managed, who, now)
+    except ModelError:
+        return  # no ownership at all rather than a wrong one
+    if managed:
+        metadata["managedFields"] = entries.encoded(managed)
+
+
+def _starting_point(before: Any, sent: Any, *, is_subresource: bool) -> Managed:
+    """Return the entries that a write starts from: the client's if they make sense, else live."""
+    if not is_subresource and sent is not before and sent is not None and sent != before:
+        if sent in ([], [{}]):
+            return {}
+        try:
+            managed = entries.decoded(sent)
+        except (ValueError, TypeError):
+            managed = {}
+        if managed:
+            return managed
+    return entries.trusted(before or [])
+
+
+def update(
+    write: Write,
+    old: dict[str, Any],
+    new: dict[str, Any],
+    managed: Managed,
+    who: Manager,
+    now: str,
+) -> Managed:
+    """Return the entries after a write that has already been merged into `new`.
+
+    Raises:
+        ModelError: the objects do not fit the model.
+    """
+    managed = write.reconcile(managed)
+    change = write.compare(old, new)
+    lost, gone = write.taken(managed, old, new, change)
+    take_away(managed, lost, gone)
+    own = fieldset.difference(change.written(), UNOWNED)
+    if own:
+        previous = managed.get(who)
+        if previous is not None:
+            own = fieldset.union(own, previous.fields)
+        managed[who] = Owned(fieldset.ordered(own), write.api_version, now)
+    entries.cap(managed)
+    return managed

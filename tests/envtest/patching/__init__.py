@@ -1,0 +1,1 @@
+"""Patches and field ownership, held against recorded answers and against laws."""
