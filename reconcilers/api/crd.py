@@ -1,0 +1,240 @@
+"""CustomResourceDefinitions made of the models, so that the two can never tell different stories.
+
+Pydantic's JSON schema is turned into a structural schema as apiextensions.k8s.io/v1 wants it:
+references written out, no titles, optional instead of "or null", no defaults that would
+materialise empty values. What a schema cannot say of one object alone is said by CEL rules on
+the models.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.tenantcluster import TenantCluster
+
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A printer column of `kubectl get`; `wide` shows it with -o wide only."""
+
+    name: str
+    type: str
+    path: str
+    wide: bool = False
+
+    def rendered(self) -> Schema:
+        """Return the column as the CRD carries it."""
+        column: Schema = {"name": self.name, "type": self.type, "jsonPath": self.path}
+        return column | {"priority": 1} if self.wide else column
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a CRD says beyond the schema."""
+
+    model: type
+    plural: str
+    short: str
+    columns: tuple[Column, ...]
+    selectable: tuple[str, ...] = field(default=())
+
+    @property
+    def kind(self) -> str:
+        """The kind's name: the model's."""
+        return self.model.__name__
+
+    @property
+    def crd_name(self) -> str:
+        """The name of its CustomResourceDefinition."""
+        return f"{self.plural}.{names.GROUP}"
+
+
+_READY = '.status.conditions[?(@.type=="Ready")].status'
+_REASON = '.status.conditions[?(@.type=="Ready")].reason'
+_AGE = Column("Age", "date", ".metadata.creationTimestamp")
+
+KINDS: tuple[Kind, ...] = (
+    Kind(
+        NetworkPool,
+        "networkpools",
+        "np",
+        (
+            Column("CIDR", "string", ".spec.cidr"),
+            Column("Available", "integer", ".status.availableIPs"),
+            Column("Allocated", "integer", ".status.allocatedIPs"),
+            Column("Total", "integer", ".status.totalIPs"),
+            Column("Used %", "integer", ".status.utilizationPercent"),
+            Column("Ready", "string", _READY),
+            Column("Largest", "integer", ".status.largestFreeBlock", wide=True),
+            Column("Fragmentation", "integer", ".status.fragmentationPercent", wide=True),
+            Column("Allocations", "integer", ".status.allocationCount", wide=True),
+            Column("Reason", "string", _REASON, wide=True),
+            _AGE,
+        ),
+    ),
+    Kind(
+        IPAllocation,
+        "ipallocations",
+        "ipa",
+        (
+            Column("Pool", "string", ".spec.poolRef.name"),
+            Column("Cluster", "string", ".spec.tenantClusterRef.name"),
+            Column("Type", "string", ".spec.type"),
+            Column("Phase", "string", ".status.phase"),
+            Column("Start", "string", ".status.startAddress"),
+            Column("End", "string", ".status.endAddress"),
+            Column("Range", "string", ".status.cidr", wide=True),
+            Column("Count", "integer", ".status.allocatedCount", wide=True),
+            Column("Tenant", "string", ".spec.tenantClusterRef.namespace", wide=True),
+            Column("Reason", "string", _REASON, wide=True),
+            _AGE,
+        ),
+        selectable=(".spec.poolRef.name",),
+    ),
+    Kind(
+        TenantCluster,
+        "tenantclusters",
+        "tc",
+        (
+            Column("Phase", "string", ".status.phase"),
+            Column("K8s Version", "string", ".spec.kubernetesVersion"),
+            Column("Workers", "integer", ".status.observedState.workers.ready"),
+            Column("Endpoint", "string", ".status.controlPlaneEndpoint"),
+            Column(
+                "Network",
+                "string",
+                '.status.conditions[?(@.type=="NetworkReady")].message',
+                wide=True,
+            ),
+            _AGE,
+        ),
+    ),
+    Kind(
+        ProviderConfig,
+        "providerconfigs",
+        "pc",
+        (
+            Column("Provider", "string", ".spec.provider"),
+            Column("Scope", "string", ".spec.scope.type"),
+            Column("Ready", "boolean", ".status.ready"),
+            Column("Validated", "boolean", ".status.validated"),
+            Column("Available", "integer", ".status.capacity.availableIPs", wide=True),
+            Column("Tenants", "integer", ".status.capacity.estimatedTenants", wide=True),
+            _AGE,
+        ),
+    ),
+)
+
+
+def crds() -> list[Schema]:
+    """Return the CustomResourceDefinitions of all kinds."""
+    return [_definition(kind) for kind in KINDS]
+
+
+def _definition(kind: Kind) -> Schema:
+    version: Schema = {
+        "name": names.VERSION,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": structural_schema(kind.model)},
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [column.rendered() for column in kind.columns],
+    }
+    if kind.selectable:
+        version["selectableFields"] = [{"jsonPath": path} for path in kind.selectable]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": kind.crd_name},
+        "spec": {
+            "group": names.GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind.kind,
+                "listKind": f"{kind.kind}List",
+                "plural": kind.plural,
+                "singular": kind.kind.lower(),
+                "shortNames": [kind.short],
+                "categories": ["butler", "all-butler"],
+            },
+            "versions": [version],
+        },
+    }
+
+
+def structural_schema(model: type) -> Schema:
+    """Return the structural OpenAPI v3 schema of a kind's model."""
+    whole = TypeAdapter(model).json_schema()
+    definitions = whole.pop("$defs", {})
+    spec = _structural(whole["properties"]["spec"], definitions)
+    status = _without_defaults(_structural(whole["properties"]["status"], definitions))
+    return {
+        "description": " ".join((model.__doc__ or "").split()),
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": spec,
+            "status": status,
+        },
+    }
+
+
+def _structural(schema: Mapping[str, Any], definitions: Mapping[str, Schema]) -> Schema:
+    merged = _resolved(schema, definitions)
+    result = {key: value for key, value in merged.items() if key not in {"title", "default"}}
+    default = merged.get("default")
+    if isinstance(default, bool | int) or (isinstance(default, str) and default):
+        result["default"] = default
+    if "properties" in result:
+        result["properties"] = {
+            name: _structural(part, definitions) for name, part in result["properties"].items()
+        }
+    for inner in ("items", "additionalProperties"):
+        if isinstance(result.get(inner), Mapping):
+            result[inner] = _structural(result[inner], definitions)
+    if result.get("additionalProperties") is True:
+        del result["additionalProperties"]
+    return result
+
+
+def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Schema]) -> Schema:
+    """Write out a reference and drop the "or null" of an optional field."""
+    merged = dict(schema)
+    for choice in merged.pop("anyOf", ()):
+        if choice.get("type") != "null":
+            merged = {**choice, **merged}
+    reference = merged.pop("$ref", None)
+    if reference is not None:
+        target = _resolved(definitions[reference.rsplit("/", 1)[-1]], definitions)
+        merged = {**target, **merged}
+    return merged
+
+
+def _without_defaults(schema: Any) -> Any:
+    if isinstance(schema, Mapping):
+        return {k: _without_defaults(v) for k, v in schema.items() if k != "default"}
+    if isinstance(schema, list):
+        return [_without_defaults(item) for item in schema]
+    return schema
+
+
+def by_name(wanted: Iterable[str] = ()) -> list[Schema]:
+    """Return the CRDs whose kind, plural or short name is in `wanted`; all if none are named.
+
+    Raises:
+        KeyError: no kind has one of these names.
+    """
+    known = {name.lower(): kind for kind in KINDS for name in (kind.kind, kind.plural, kind.short)}
+    chosen = [known[name.lower()] for name in wanted]
+    return [_definition(kind) for kind in chosen or KINDS]

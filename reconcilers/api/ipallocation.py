@@ -1,0 +1,152 @@
+"""IPAllocation: one tenant's request for a contiguous range, and the range it was given."""
+
+from dataclasses import field
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from controller.meta import Key, ObjectMeta
+from reconcilers.api import names
+from reconcilers.api.fields import (
+    MODEL,
+    Address,
+    Conditions,
+    Int32,
+    Int64,
+    NonEmpty,
+    PositiveInt32,
+    in_order,
+    model,
+    rules,
+    words,
+)
+
+PENDING = "Pending"
+ALLOCATED = "Allocated"
+RELEASED = "Released"
+FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class PoolReference:
+    """A NetworkPool in the allocation's own namespace."""
+
+    name: NonEmpty
+    """Name of the pool."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class TenantReference:
+    """The TenantCluster that an allocation serves."""
+
+    name: NonEmpty
+    """Name of the TenantCluster."""
+    namespace: NonEmpty
+    """Its namespace."""
+
+    @property
+    def key(self) -> Key:
+        """The namespace and name."""
+        return Key(self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True, config=model(in_order("startAddress", "endAddress")))
+class PinnedRange:
+    """Exactly these addresses, instead of best fit."""
+
+    startAddress: Address
+    """First address."""
+    endAddress: Address
+    """Last address."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class IPAllocationSpec:
+    """The request. It cannot be changed: delete it and ask again."""
+
+    poolRef: PoolReference
+    """The pool to allocate from."""
+    tenantClusterRef: TenantReference
+    """The TenantCluster this serves."""
+    type: Annotated[str, words(names.TYPE_NODES, names.TYPE_LOADBALANCER)]
+    """What the addresses are for."""
+    count: PositiveInt32 | None = None
+    """How many addresses; the pool's default for this type if absent. Ignored with pinnedRange."""
+    pinnedRange: PinnedRange | None = None
+    """A specific range instead of best fit."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class IPAllocationStatus:
+    """The range, and how far the request has come."""
+
+    phase: Annotated[str, words(PENDING, ALLOCATED, RELEASED, FAILED)] | None = None
+    """Pending, Allocated, Released or Failed."""
+    conditions: Conditions = ()
+    """Ready, with the reason."""
+    cidr: str | None = None
+    """The range in CIDR notation if it is an aligned power of two, else start-end."""
+    startAddress: str | None = None
+    """First address."""
+    endAddress: str | None = None
+    """Last address."""
+    addresses: tuple[str, ...] = ()
+    """Every address; the first 65,536 of a larger range."""
+    allocatedCount: Int32 | None = None
+    """How many addresses the range holds."""
+    observedGeneration: Int64 | None = None
+    """The generation of spec that this status describes."""
+    allocatedAt: datetime | None = None
+    """When the range was chosen."""
+    releasedAt: datetime | None = None
+    """When the range was given back."""
+    allocatedBy: str | None = None
+    """Which controller chose it."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class IPAllocation:
+    """A request for contiguous addresses from a NetworkPool, and its answer."""
+
+    metadata: ObjectMeta
+    spec: Annotated[
+        IPAllocationSpec,
+        Field(
+            json_schema_extra=rules(
+                ("self == oldSelf", "spec cannot be changed: delete the IPAllocation, ask again")
+            )
+        ),
+    ]
+    """The request."""
+    status: IPAllocationStatus = field(default_factory=IPAllocationStatus)
+    """The answer."""
+
+    @property
+    def pool_key(self) -> Key:
+        """The pool it asks: in its own namespace."""
+        return Key(self.metadata.namespace, self.spec.poolRef.name)
+
+    @property
+    def releasing(self) -> bool:
+        """Whether its range is being given back: deleted, or marked for shrink."""
+        return self.metadata.terminating or (
+            names.ANNOTATION_RELEASING in self.metadata.annotations
+        )
+
+    @property
+    def requested_at(self) -> datetime:
+        """When it was first asked for: a re-creation carries the first request's time along.
+
+        A requested-at annotation that is no RFC 3339 time counts as absent.
+        """
+        created = self.metadata.creationTimestamp
+        assert created is not None, "the server stamps every object"
+        try:
+            carried = datetime.fromisoformat(
+                self.metadata.annotations.get(names.ANNOTATION_REQUESTED_AT, "")
+            )
+        except ValueError:
+            return created
+        return min(carried, created) if carried.tzinfo else created

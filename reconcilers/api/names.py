@@ -1,0 +1,64 @@
+"""Every name that others see: group, labels, annotations, finalizers, managers."""
+
+from hashlib import sha256
+
+GROUP = "butler.butlerlabs.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+DEFAULT_NAMESPACE = "butler-system"
+
+
+def _own(name: str) -> str:
+    return f"{GROUP}/{name}"
+
+
+LABEL_TEAM = _own("team")
+LABEL_TENANT = _own("tenant")
+LABEL_POOL = _own("network-pool")
+LABEL_TYPE = _own("allocation-type")
+LABEL_ROLE = _own("allocation-role")
+LABEL_PLATFORM_LB = _own("platform-lb")
+LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGED_BY = "butler"
+ROLE_INITIAL = "initial"
+ROLE_GROWTH = "growth"
+
+TYPE_NODES = "nodes"
+TYPE_LOADBALANCER = "loadbalancer"
+
+ANNOTATION_TENANT_UID = _own("tenant-uid")
+ANNOTATION_REQUESTED_AT = _own("requested-at")
+ANNOTATION_RELEASING = _own("releasing")
+ANNOTATION_RELEASE_ANYWAY = _own("release-anyway")
+ANNOTATION_PROJECTION_BASIS = _own("projection-basis")
+ANNOTATION_PROJECTION_BEGUN = _own("projection-begun")
+
+FINALIZER_POOL = _own("networkpool")
+FINALIZER_ALLOCATION = _own("ipallocation")
+FINALIZER_TENANT = _own("tenantcluster-ipam")
+FINALIZER_PROVIDER = _own("providerconfig")
+
+ALLOCATED_BY = "networkpool-controller"
+TENANT_FIELD_MANAGER = "butler-controller/ipam"
+COMPONENT = "butler-controller"
+
+LABEL_VALUE_MAX = 63
+NAME_MAX = 253
+_HASH_LENGTH = 8
+
+
+def short_hash(text: str) -> str:
+    """Return eight hexadecimal digits that tell `text` from others."""
+    return sha256(text.encode()).hexdigest()[:_HASH_LENGTH]
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return `text`, or its beginning and a hash of all of it if it is longer than `limit`."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit - _HASH_LENGTH - 1].rstrip('-._')}-{short_hash(text)}"
+
+
+def label_value(text: str) -> str:
+    """Return `text` as a label value: at most 63 characters, the end hashed if it is longer."""
+    return shortened(text, LABEL_VALUE_MAX)

@@ -1,0 +1,229 @@
+"""NetworkPool: a block of addresses that administrators declare and tenants draw from."""
+
+from dataclasses import field
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from controller.meta import ObjectMeta
+from reconcilers.api import names
+from reconcilers.api.fields import (
+    MODEL,
+    Address,
+    AddressText,
+    Cidr,
+    Conditions,
+    Int32,
+    Int64,
+    NonEmpty,
+    Percent,
+    PositiveInt32,
+    in_order,
+    model,
+    words,
+)
+
+DEFAULT_NODES = 5
+DEFAULT_LOADBALANCER = 8
+MAX_RANGES = 16
+MAX_ASSIGNMENTS = 512
+
+_SPAN = model(in_order("start", "end"))
+_TENANT_ALLOCATION = model(
+    ("has(self.start) == has(self.end)", "start and end go together: give both or none"),
+    in_order("start", "end"),
+)
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class ReservedRange:
+    """Addresses that are never handed out."""
+
+    cidr: Cidr
+    """Reserved range in CIDR notation; lies within the pool's CIDR."""
+    description: str = ""
+    """Why it is reserved, for people."""
+
+
+@dataclass(frozen=True, slots=True, config=_SPAN)
+class AddressSpan:
+    """First and last address of a stretch, both included."""
+
+    start: AddressText
+    """First address."""
+    end: AddressText
+    """Last address."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class TenantDefaults:
+    """How many addresses an allocation gets that does not say."""
+
+    nodesPerTenant: PositiveInt32 = DEFAULT_NODES
+    """Addresses for nodes."""
+    lbPoolPerTenant: PositiveInt32 = DEFAULT_LOADBALANCER
+    """Addresses for load balancers."""
+
+
+@dataclass(frozen=True, slots=True, config=_TENANT_ALLOCATION)
+class TenantAllocation:
+    """Which part of the CIDR tenants draw from, and how much by default."""
+
+    start: AddressText | None = None
+    """First allocatable address. Deprecated: use ranges."""
+    end: AddressText | None = None
+    """Last allocatable address. Deprecated: use ranges."""
+    ranges: Annotated[tuple[AddressSpan, ...], Field(max_length=MAX_RANGES)] = ()
+    """Allocatable stretches, sorted and disjoint. Takes precedence over start and end."""
+    defaults: TenantDefaults | None = None
+    """Sizes of allocations that name none."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class NetworkPoolSpec:
+    """What the administrator declares."""
+
+    cidr: Cidr
+    """The block this pool owns."""
+    reserved: tuple[ReservedRange, ...] = ()
+    """Ranges within the block that are never handed out."""
+    tenantAllocation: TenantAllocation | None = None
+    """Restricts tenants to part of the block; the whole block if absent."""
+
+    def spans(self) -> tuple[tuple[str, str], ...]:
+        """Return the allocatable stretches as declared; empty means the whole CIDR."""
+        tenant = self.tenantAllocation
+        if tenant is None:
+            return ()
+        if tenant.ranges:
+            return tuple((span.start, span.end) for span in tenant.ranges)
+        return ((tenant.start or "", tenant.end or ""),) if tenant.start or tenant.end else ()
+
+    def default_count(self, kind: str) -> int:
+        """Return how many addresses an allocation of type `kind` gets that names no count."""
+        tenant = self.tenantAllocation
+        defaults = (tenant.defaults if tenant else None) or TenantDefaults()
+        return defaults.nodesPerTenant if kind == names.TYPE_NODES else defaults.lbPoolPerTenant
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class Assignment:
+    """A range promised to one IPAllocation at one resourceVersion."""
+
+    name: NonEmpty
+    """Name of the IPAllocation, in the pool's namespace."""
+    uid: NonEmpty
+    """Its uid."""
+    resourceVersion: NonEmpty
+    """The version the choice was made on, and the only one the range may be written to."""
+    startAddress: NonEmpty
+    """First address of the range."""
+    endAddress: NonEmpty
+    """Last address of the range."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class NamedObject:
+    """Name and namespace of something that uses an address."""
+
+    name: str
+    """Name."""
+    namespace: str = ""
+    """Namespace."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class NamedNode:
+    """Name of a node that uses an address."""
+
+    name: str
+    """Name."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class InfrastructureAllocation:
+    """An address of the pool that the platform itself uses. Written by others; accepted here."""
+
+    ip: Address
+    """The address."""
+    source: Annotated[str, words("metallb", "node", "static", "machine")]
+    """How it was found."""
+    serviceRef: NamedObject | None = None
+    """The Service that uses it."""
+    nodeRef: NamedNode | None = None
+    """The node that uses it."""
+    machineRef: NamedObject | None = None
+    """The machine that uses it."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class UnmanagedRange:
+    """A stretch of the CIDR that is neither reserved nor for tenants. Written by others."""
+
+    start: str
+    """First address."""
+    end: str
+    """Last address."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class NetworkPoolStatus:
+    """What the pool holds, as its controller last saw it."""
+
+    totalIPs: Int32 = 0
+    """Allocatable addresses: in the ranges, not reserved."""
+    allocatedIPs: Int32 = 0
+    """Of these, held by or promised to allocations."""
+    availableIPs: Int32 = 0
+    """The difference."""
+    allocationCount: Int32 = 0
+    """Allocations that hold or were promised a range."""
+    fragmentationPercent: Percent | None = None
+    """0: the free space is one block; near 100: many small ones."""
+    largestFreeBlock: Int32 = 0
+    """Addresses in the largest free block."""
+    utilizationPercent: Percent | None = None
+    """Allocated of total, rounded down."""
+    observedGeneration: Int64 = 0
+    """The generation of spec that this status describes."""
+    conditions: Conditions = ()
+    """Ready, CapacityWarning, CapacityCritical, CapacityExhausted and others."""
+    assignments: Annotated[
+        tuple[Assignment, ...],
+        Field(max_length=MAX_ASSIGNMENTS, json_schema_extra={"x-kubernetes-list-type": "atomic"}),
+    ] = ()
+    """Promised ranges that are not yet known to be written. Never edit by hand."""
+    allocationsRevision: str = ""
+    """How far a controller must have read the IPAllocations before it may hand out ranges."""
+    infrastructureAllocations: Annotated[
+        tuple[InfrastructureAllocation, ...],
+        Field(
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["ip"],
+            }
+        ),
+    ] = ()
+    """Addresses that the platform itself uses."""
+    infrastructureConsumedIPs: Int32 | None = None
+    """How many of these there are."""
+    poolSizeIPs: Int32 | None = None
+    """All addresses of the CIDR."""
+    reservedIPs: Int32 | None = None
+    """Addresses in reserved ranges."""
+    unmanagedRanges: tuple[UnmanagedRange, ...] = ()
+    """Stretches of the CIDR that are neither reserved nor for tenants."""
+    unmanagedScopeIPs: Int32 | None = None
+    """How many addresses these hold."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class NetworkPool:
+    """A block of IP addresses available to tenant clusters."""
+
+    metadata: ObjectMeta
+    spec: NetworkPoolSpec
+    """What the administrator declares."""
+    status: NetworkPoolStatus = field(default_factory=NetworkPoolStatus)
+    """What the pool holds."""

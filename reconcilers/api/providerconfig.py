@@ -1,0 +1,230 @@
+"""ProviderConfig: where clusters are built, and which pools their addresses come from."""
+
+from dataclasses import field
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from controller.meta import ObjectMeta
+from reconcilers.api.fields import (
+    MODEL,
+    Conditions,
+    Int32,
+    NonEmpty,
+    PositiveInt32,
+    rules,
+    words,
+)
+from reconcilers.api.providerblocks import (
+    Aws,
+    Azure,
+    Gcp,
+    Harvester,
+    Local,
+    Nutanix,
+    Proxmox,
+)
+
+IPAM = "ipam"
+CLOUD = "cloud"
+STATIC = "static"
+ELASTIC = "elastic"
+LOCAL = "local"
+PROVIDERS = ("harvester", "nutanix", "proxmox", "azure", "aws", "gcp", LOCAL)
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class CredentialsReference:
+    """The Secret with the provider's credentials."""
+
+    name: NonEmpty
+    """Name."""
+    namespace: str | None = None
+    """Namespace; the ProviderConfig's own if absent."""
+    key: str | None = None
+    """Which key of the Secret, where only one is needed."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class TeamReference:
+    """A team."""
+
+    name: NonEmpty
+    """Name."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class Scope:
+    """Who may use the provider."""
+
+    type: Annotated[str, words("platform", "team")] = "platform"
+    """Everybody, or one team."""
+    teamRef: TeamReference | None = None
+    """The team."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class PoolPreference:
+    """A NetworkPool in the ProviderConfig's namespace, and when to try it."""
+
+    name: NonEmpty
+    """Name of the pool."""
+    priority: Int32 = 0
+    """Lower is tried first; ties in list order."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class LoadBalancerSizing:
+    """How many load-balancer addresses a tenant gets, and when."""
+
+    defaultPoolSize: PositiveInt32 = 8
+    """Static mode: addresses for each tenant."""
+    allocationMode: Annotated[str, words(STATIC, ELASTIC)] = STATIC
+    """static: a fixed number; elastic: grows and shrinks with demand."""
+    initialPoolSize: PositiveInt32 = 2
+    """Elastic mode: addresses to start with."""
+    growthIncrement: PositiveInt32 = 2
+    """Elastic mode: addresses added at a time."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class Quota:
+    """The most that one tenant may hold."""
+
+    maxNodeIPs: PositiveInt32 | None = None
+    """Node addresses; no limit if absent."""
+    maxLoadBalancerIPs: PositiveInt32 | None = None
+    """Load-balancer addresses; no limit if absent."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class ProviderNetwork:
+    """How clusters of this provider get their addresses."""
+
+    mode: Annotated[str, words(IPAM, CLOUD)] = CLOUD
+    """ipam: from NetworkPools; cloud: the provider's own load balancers."""
+    poolRefs: tuple[PoolPreference, ...] = ()
+    """The pools, with priorities."""
+    subnet: str | None = None
+    """Name of the machines' network."""
+    gateway: str | None = None
+    """Its gateway."""
+    dnsServers: tuple[str, ...] = ()
+    """Its name servers."""
+    timeServers: tuple[str, ...] = ()
+    """Its time servers."""
+    loadBalancer: LoadBalancerSizing | None = None
+    """How many load-balancer addresses a tenant gets."""
+    quotaPerTenant: Quota | None = None
+    """The most that one tenant may hold."""
+
+    @property
+    def sizing(self) -> LoadBalancerSizing:
+        """The load-balancer sizing, with defaults where the spec says nothing."""
+        return self.loadBalancer or LoadBalancerSizing()
+
+    @property
+    def quota(self) -> Quota:
+        """The quota; no limits where the spec says nothing."""
+        return self.quotaPerTenant or Quota()
+
+    def pools_in_order(self) -> tuple[str, ...]:
+        """Return the names of the pools, first choice first, each once."""
+        ranked = sorted(self.poolRefs, key=lambda pool: pool.priority)
+        return tuple(dict.fromkeys(pool.name for pool in ranked))
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class Limits:
+    """The most that one team may have."""
+
+    maxClustersPerTeam: PositiveInt32 | None = None
+    """Clusters."""
+    maxNodesPerTeam: PositiveInt32 | None = None
+    """Nodes."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class ProviderConfigSpec:
+    """Where clusters are built."""
+
+    provider: Annotated[str, words(*PROVIDERS)]
+    """Which kind of infrastructure."""
+    credentialsRef: CredentialsReference | None = None
+    """The Secret with the credentials; not needed for local."""
+    harvester: Harvester | None = None
+    """Settings of Harvester."""
+    nutanix: Nutanix | None = None
+    """Settings of Nutanix."""
+    proxmox: Proxmox | None = None
+    """Settings of Proxmox."""
+    azure: Azure | None = None
+    """Settings of Azure."""
+    aws: Aws | None = None
+    """Settings of AWS."""
+    gcp: Gcp | None = None
+    """Settings of Google Cloud."""
+    local: Local | None = None
+    """Settings of local clusters."""
+    scope: Scope | None = None
+    """Who may use it."""
+    network: ProviderNetwork | None = None
+    """How its clusters get addresses."""
+    limits: Limits | None = None
+    """The most that one team may have."""
+
+    @property
+    def networking(self) -> ProviderNetwork:
+        """The network settings; cloud mode where the spec says nothing."""
+        return self.network or ProviderNetwork()
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class Capacity:
+    """What the provider's pools still hold."""
+
+    availableIPs: Int32 = 0
+    """Free addresses in its pools."""
+    estimatedTenants: Int32 = 0
+    """How many more tenants of default size these suffice for."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class ProviderConfigStatus:
+    """Whether the provider can be used."""
+
+    conditions: Conditions = ()
+    """CredentialsValid, PoolAvailable and others."""
+    validated: bool | None = None
+    """Whether the credentials are complete."""
+    lastValidationTime: datetime | None = None
+    """When they were found so."""
+    providerVersion: str | None = None
+    """Written by others."""
+    ready: bool | None = None
+    """Whether clusters can be built."""
+    lastProbeTime: datetime | None = None
+    """When the result of the last look changed."""
+    capacity: Capacity | None = None
+    """What its pools still hold."""
+
+
+_NEEDS_CREDENTIALS = rules(
+    (
+        "self.provider == 'local' || (has(self.credentialsRef) && self.credentialsRef.name != '')",
+        "credentialsRef with a non-empty name is required for all providers except local",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class ProviderConfig:
+    """Where clusters are built, and which pools their addresses come from."""
+
+    metadata: ObjectMeta
+    spec: Annotated[ProviderConfigSpec, Field(json_schema_extra=_NEEDS_CREDENTIALS)]
+    """Where clusters are built."""
+    status: ProviderConfigStatus = field(default_factory=ProviderConfigStatus)
+    """Whether it can be used."""

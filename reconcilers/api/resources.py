@@ -1,0 +1,129 @@
+"""The kinds as the framework addresses them: ours, and the few of others that we read or write."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.meta import ObjectMeta
+from controller.resource import Resource
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.tenantcluster import TenantCluster
+
+NETWORK_POOL = Resource(names.GROUP, names.VERSION, "NetworkPool", "networkpools", NetworkPool)
+IP_ALLOCATION = Resource(names.GROUP, names.VERSION, "IPAllocation", "ipallocations", IPAllocation)
+TENANT_CLUSTER = Resource(
+    names.GROUP, names.VERSION, "TenantCluster", "tenantclusters", TenantCluster
+)
+PROVIDER_CONFIG = Resource(
+    names.GROUP, names.VERSION, "ProviderConfig", "providerconfigs", ProviderConfig
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A Secret; values are base64 text."""
+
+    metadata: ObjectMeta
+    data: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ButlerConfigSpec:
+    """The platform's own settings, as far as they matter here."""
+
+    defaultProviderConfigRef: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ButlerConfig:
+    """The platform's own settings; read if the kind is served."""
+
+    metadata: ObjectMeta
+    spec: ButlerConfigSpec = field(default_factory=ButlerConfigSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class AddressPoolSpec:
+    """The part of a MetalLB IPAddressPool that we own."""
+
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IPAddressPool:
+    """MetalLB's IPAddressPool in a tenant."""
+
+    metadata: ObjectMeta
+    spec: AddressPoolSpec = field(default_factory=AddressPoolSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertisementSpec:
+    """The part of a MetalLB L2Advertisement that we own."""
+
+    ipAddressPools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class L2Advertisement:
+    """MetalLB's L2Advertisement in a tenant."""
+
+    metadata: ObjectMeta
+    spec: AdvertisementSpec = field(default_factory=AdvertisementSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class Ingress:
+    """One address that a load balancer gave to a Service."""
+
+    ip: str = ""
+    hostname: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadBalancerStatus:
+    """What a Service's load balancer reports."""
+
+    ingress: tuple[Ingress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStatus:
+    """A Service's status."""
+
+    loadBalancer: LoadBalancerStatus = field(default_factory=LoadBalancerStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSpec:
+    """The part of a Service's spec that says whether it wants an address from us."""
+
+    type: str = "ClusterIP"
+    loadBalancerClass: str | None = None
+    loadBalancerIP: str = ""
+    ipFamilies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A Service in a tenant."""
+
+    metadata: ObjectMeta
+    spec: ServiceSpec = field(default_factory=ServiceSpec)
+    status: ServiceStatus = field(default_factory=ServiceStatus)
+
+
+SECRET = Resource("", "v1", "Secret", "secrets", Secret)
+SERVICE = Resource("", "v1", "Service", "services", Service)
+BUTLER_CONFIG = Resource(
+    names.GROUP, names.VERSION, "ButlerConfig", "butlerconfigs", ButlerConfig, namespaced=False
+)
+IP_ADDRESS_POOL = Resource(
+    "metallb.io", "v1beta1", "IPAddressPool", "ipaddresspools", IPAddressPool
+)
+L2_ADVERTISEMENT = Resource(
+    "metallb.io", "v1beta1", "L2Advertisement", "l2advertisements", L2Advertisement
+)

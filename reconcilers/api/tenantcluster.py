@@ -1,0 +1,231 @@
+"""TenantCluster: a cluster that a team asks for. We give it addresses; others build it.
+
+The schema accepts every field that Butler's does, so that objects written for Butler apply
+unchanged; this project reads the network and load-balancer parts.
+"""
+
+from dataclasses import field
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from controller.meta import ObjectMeta
+from reconcilers.api.fields import (
+    MODEL,
+    Conditions,
+    Int32,
+    Int64,
+    NonEmpty,
+    PositiveInt32,
+    words,
+)
+from reconcilers.api.tenantaddons import Addons
+from reconcilers.api.tenantmachines import (
+    ControlPlane,
+    InfrastructureOverride,
+    Workers,
+    Workspaces,
+)
+
+PENDING = "Pending"
+PROVISIONING = "Provisioning"
+INSTALLING = "Installing"
+READY = "Ready"
+UPDATING = "Updating"
+DELETING = "Deleting"
+FAILED = "Failed"
+
+OBSERVE = "Observe"
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class LocalReference:
+    """The name of an object in a namespace that is understood."""
+
+    name: NonEmpty
+    """Name."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class ProviderReference:
+    """A ProviderConfig."""
+
+    name: NonEmpty
+    """Name."""
+    namespace: str | None = None
+    """Namespace; butler-system if absent."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class LoadBalancerPool:
+    """Addresses for load balancers given by hand."""
+
+    start: str
+    """First address."""
+    end: str
+    """Last address."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class Networking:
+    """The tenant's networks."""
+
+    podCIDR: str = "10.244.0.0/16"
+    """Addresses of pods, within the tenant."""
+    serviceCIDR: str = "10.96.0.0/12"
+    """Addresses of Services, within the tenant."""
+    loadBalancerPool: LoadBalancerPool | None = None
+    """Load-balancer addresses given by hand; used without IPAM."""
+    lbPoolSize: PositiveInt32 | None = None
+    """How many load-balancer addresses to ask for, instead of the provider's default."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class ManagementPolicy:
+    """Who drives this cluster."""
+
+    mode: Annotated[str, words("Active", OBSERVE, "GitOps")] = "Active"
+    """Observe: another controller owns the phase; only addresses are managed here."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class TenantClusterSpec:
+    """The cluster that is asked for."""
+
+    kubernetesVersion: Annotated[str, Field(pattern=r"^v\d+\.\d+\.\d+$")]
+    """For example v1.33.1."""
+    workers: Workers
+    """The worker nodes."""
+    teamRef: LocalReference | None = None
+    """The team that owns the cluster."""
+    providerConfigRef: ProviderReference | None = None
+    """Where it is built; the platform's default if absent."""
+    controlPlane: ControlPlane | None = None
+    """The control plane."""
+    networking: Networking | None = None
+    """The tenant's networks."""
+    managementPolicy: ManagementPolicy | None = None
+    """Who drives this cluster."""
+    addons: Addons | None = None
+    """What is installed in it."""
+    timeServers: tuple[str, ...] = ()
+    """NTP servers of its nodes."""
+    infrastructureOverride: InfrastructureOverride | None = None
+    """Provider settings of this cluster alone."""
+    workspaces: Workspaces | None = None
+    """Developer workspaces in it."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class ObservedWorkers:
+    """Worker nodes as seen."""
+
+    desired: Int32 | None = None
+    """How many are asked for."""
+    ready: Int32 | None = None
+    """How many are ready."""
+    nodes: Annotated[
+        tuple[Any, ...],
+        Field(
+            json_schema_extra={
+                "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+            }
+        ),
+    ] = ()
+    """Each node, free-form."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class ObservedAddon:
+    """An addon as seen."""
+
+    name: str
+    """Name."""
+    version: str | None = None
+    """Version."""
+    status: (
+        Annotated[str, words("Pending", "Installing", "Healthy", "Degraded", "Failed")] | None
+    ) = None
+    """How it is doing."""
+    managedBy: Annotated[str, words("butler", "flux", "argocd", "manual")] | None = None
+    """Who installs it."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class ObservedState:
+    """The cluster as seen."""
+
+    kubernetesVersion: str | None = None
+    """Version it runs."""
+    workers: ObservedWorkers | None = None
+    """Its nodes."""
+    addons: tuple[ObservedAddon, ...] = ()
+    """Its addons."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class TenantClusterStatus:
+    """How far the cluster has come."""
+
+    conditions: Conditions = ()
+    """NetworkReady, Ready and others."""
+    phase: (
+        Annotated[str, words(PENDING, PROVISIONING, INSTALLING, READY, UPDATING, DELETING, FAILED)]
+        | None
+    ) = None
+    """Where it stands."""
+    tenantNamespace: str | None = None
+    """Namespace that holds the cluster's objects, the kubeconfig Secret among them."""
+    controlPlaneEndpoint: str | None = None
+    """Address of its API server."""
+    kubeconfigSecretRef: LocalReference | None = None
+    """The Secret with its kubeconfig."""
+    observedGeneration: Int64 | None = None
+    """The generation of spec that this status describes."""
+    lastTransitionTime: datetime | None = None
+    """When the phase changed last."""
+    observedState: ObservedState | None = None
+    """The cluster as seen."""
+    workerNodesReady: Int32 | None = None
+    """Ready worker nodes."""
+    workerNodesDesired: Int32 | None = None
+    """Worker nodes asked for."""
+    ipAllocationRef: LocalReference | None = None
+    """The IPAllocation with its node addresses."""
+    lbAllocationRef: LocalReference | None = None
+    """The IPAllocation with its first load-balancer addresses."""
+    imageSyncRef: LocalReference | None = None
+    """Written by others."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class TenantCluster:
+    """A Kubernetes cluster for a team."""
+
+    metadata: ObjectMeta
+    spec: TenantClusterSpec
+    """The cluster that is asked for."""
+    status: TenantClusterStatus = field(default_factory=TenantClusterStatus)
+    """How far it has come."""
+
+    @property
+    def networking(self) -> Networking:
+        """The networks, with defaults where the spec says nothing."""
+        return self.spec.networking or Networking()
+
+    @property
+    def observed_only(self) -> bool:
+        """Whether another controller owns the phase."""
+        policy = self.spec.managementPolicy
+        return policy is not None and policy.mode == OBSERVE
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the cluster has reached the phase Ready."""
+        return self.status.phase == READY
+
+    def reference(self) -> dict[str, str]:
+        """Return the tenantClusterRef that its allocations carry."""
+        return {"name": self.metadata.name, "namespace": self.metadata.namespace}

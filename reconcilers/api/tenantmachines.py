@@ -1,0 +1,216 @@
+"""The parts of a TenantCluster's spec that describe machines. Accepted; read by others."""
+
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from reconcilers.api.fields import MODEL, Int32, NonEmpty, PositiveInt32, words
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class NamedReference:
+    """The name of an object in a namespace that is understood."""
+
+    name: NonEmpty
+    """Name."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class Quantities:
+    """Amounts of cpu and memory."""
+
+    cpu: str | None = None
+    """For example 500m."""
+    memory: str | None = None
+    """For example 512Mi."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class ComponentResources:
+    """Requests and limits of one component."""
+
+    requests: Quantities | None = None
+    """What is set aside."""
+    limits: Quantities | None = None
+    """What is the most."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class ControlPlaneResources:
+    """Requests and limits of the control plane's components."""
+
+    apiServer: ComponentResources | None = None
+    """kube-apiserver."""
+    controllerManager: ComponentResources | None = None
+    """kube-controller-manager."""
+    scheduler: ComponentResources | None = None
+    """kube-scheduler."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class ControlPlane:
+    """The control plane."""
+
+    replicas: Annotated[Int32, Field(ge=1, le=3)] = 1
+    """How many."""
+    dataStoreRef: NamedReference | None = None
+    """Where its state is kept."""
+    serviceType: Annotated[str, words("LoadBalancer", "NodePort", "ClusterIP")] | None = None
+    """How it is reached."""
+    certSANs: tuple[str, ...] = ()
+    """Further names in its certificate."""
+    externalCloudProvider: bool = True
+    """Whether a cloud controller manager runs outside."""
+    resources: ControlPlaneResources | None = None
+    """Requests and limits."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class Talos:
+    """Settings of Talos machines."""
+
+    installDisk: str = "/dev/vda"
+    """Disk to install on."""
+    installerImage: str | None = None
+    """Installer image."""
+    version: str = "v1.9.3"
+    """Version of Talos."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class OperatingSystem:
+    """The machines' operating system."""
+
+    type: Annotated[str, words("rocky", "flatcar", "talos", "kairos", "bottlerocket")] = "rocky"
+    """Which one."""
+    version: str = "9.5"
+    """Its version."""
+    imageRef: str | None = None
+    """Image."""
+    schematicID: str | None = None
+    """Image factory schematic."""
+    sshAuthorizedKey: str | None = None
+    """Key that may log in."""
+    talos: Talos | None = None
+    """Settings of Talos machines."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class MachineTemplate:
+    """What a worker machine looks like."""
+
+    cpu: PositiveInt32 = 4
+    """Cores."""
+    memory: str = "16Gi"
+    """Memory."""
+    diskSize: str = "100Gi"
+    """Disk."""
+    os: OperatingSystem | None = None
+    """Operating system."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class Workers:
+    """The worker nodes."""
+
+    replicas: PositiveInt32
+    """How many."""
+    machineTemplate: MachineTemplate | None = None
+    """What each looks like."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class HarvesterOverride:
+    """Settings for Harvester."""
+
+    namespace: str | None = None
+    """Namespace."""
+    networkName: str | None = None
+    """Network."""
+    imageName: str | None = None
+    """Image."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class NutanixOverride:
+    """Settings for Nutanix."""
+
+    clusterUUID: str | None = None
+    """Cluster."""
+    subnetUUID: str | None = None
+    """Subnet."""
+    imageUUID: str | None = None
+    """Image."""
+    storageContainerUUID: str | None = None
+    """Storage container."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class ProxmoxOverride:
+    """Settings for Proxmox."""
+
+    node: str | None = None
+    """Node."""
+    storage: str | None = None
+    """Storage."""
+    templateID: Int32 | None = None
+    """Template."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class GcpOverride:
+    """Settings for Google Cloud."""
+
+    zone: str | None = None
+    """Zone."""
+    machineType: str | None = None
+    """Machine type."""
+    image: str | None = None
+    """Image."""
+    imageFamily: str | None = None
+    """Image family."""
+    subnetwork: str | None = None
+    """Subnetwork."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class InfrastructureOverride:
+    """Provider settings of one cluster."""
+
+    harvester: HarvesterOverride | None = None
+    """Harvester."""
+    nutanix: NutanixOverride | None = None
+    """Nutanix."""
+    proxmox: ProxmoxOverride | None = None
+    """Proxmox."""
+    gcp: GcpOverride | None = None
+    """Google Cloud."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class WorkspaceQuota:
+    """The most that workspaces may use."""
+
+    maxCPU: str = "16"
+    """Cores."""
+    maxMemory: str = "32Gi"
+    """Memory."""
+    maxStorage: str = "500Gi"
+    """Storage."""
+
+
+@dataclass(frozen=True, slots=True, config=MODEL)
+class Workspaces:
+    """Developer workspaces in the cluster."""
+
+    enabled: bool
+    """Whether there are any."""
+    defaultImage: str | None = None
+    """Image of a workspace that names none."""
+    maxWorkspaces: Int32 = 20
+    """How many at the most."""
+    resourceQuota: WorkspaceQuota | None = None
+    """The most that they may use."""
+    autoDeleteAfter: str = "720h"
+    """When an idle one is deleted."""

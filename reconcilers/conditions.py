@@ -1,0 +1,46 @@
+"""The conditions that reconcilers write, and how a status becomes a patch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from controller.conditions import Condition, set_condition, to_json
+
+READY = "Ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a condition should say now, before anybody asks since when."""
+
+    type: str
+    status: bool
+    reason: str
+    message: str
+
+    def condition(self, generation: int) -> Condition:
+        """Return the condition without a transition time."""
+        return Condition(
+            type=self.type,
+            status="True" if self.status else "False",
+            reason=self.reason,
+            message=self.message,
+            lastTransitionTime=None,
+            observedGeneration=generation,
+        )
+
+
+def with_findings(
+    existing: Sequence[Condition], findings: Sequence[Finding], generation: int, now: datetime
+) -> tuple[Condition, ...]:
+    """Return `existing` with each finding set; a transition time moves only with its status."""
+    conditions = tuple(existing)
+    for finding in findings:
+        conditions = set_condition(conditions, finding.condition(generation), now)
+    return conditions
+
+
+def rendered(conditions: Sequence[Condition]) -> list[dict[str, Any]]:
+    """Return conditions as JSON values."""
+    return [to_json(condition) for condition in conditions]

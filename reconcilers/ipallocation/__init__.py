@@ -1,0 +1,1 @@
+"""The life of one request: finalizer, Pending, and Released only after the tenant let go."""

@@ -1,0 +1,35 @@
+"""The question that stands between a deleted allocation and its addresses: has the tenant let go?
+
+The finalizer of an IPAllocation is the gate, whoever deleted it. It goes last.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from reconcilers.api.ipallocation import IPAllocation
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """Nobody can use the range any more; `how` says how we know."""
+
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """The tenant still has, or may still have, the range; `why` says what is waited for."""
+
+    why: str
+
+
+class Gate(Protocol):
+    """Asks the tenant's side."""
+
+    async def ask(self, allocation: IPAllocation) -> LetGo | Holding:
+        """Say whether the tenant has let go of the range of a marked allocation.
+
+        Raises:
+            ControllerError: it could not be learnt from the management cluster; ask again.
+        """
+        ...

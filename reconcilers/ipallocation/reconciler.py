@@ -1,0 +1,197 @@
+"""One pass over one IPAllocation.
+
+    gone?              nothing to do
+    being deleted?     once the tenant let go: Released, then the finalizer goes
+    no finalizer?      add it; nothing is handed out to an allocation without
+    holds a range?     nothing to do
+    not yet served?    Pending with the reason, unless the pool is about to serve it
+
+Ranges, Allocated and Failed are written by the pool's reconciler alone.
+"""
+
+from datetime import datetime
+from typing import Any
+
+import structlog
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.clock import Clock
+from controller.conditions import find, is_true, rfc3339
+from controller.errors import Conflict, NotFound
+from controller.meta import Key, Version
+from controller.outcome import SETTLED, Again, Blocked, Outcome
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, RELEASED, IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.conditions import READY, Finding, rendered, with_findings
+from reconcilers.ipallocation.gate import Gate, Holding
+from reconcilers.settings import AllocationSettings
+
+_log = structlog.get_logger(__name__)
+
+
+class IPAllocationReconciler:
+    """Looks after the life of requests, not after their ranges."""
+
+    def __init__(
+        self,
+        client: Client,
+        allocations: Cache[IPAllocation],
+        pools: Cache[NetworkPool],
+        gate: Gate,
+        clock: Clock,
+        settings: AllocationSettings,
+    ) -> None:
+        self._client = client
+        self._allocations = allocations
+        self._pools = pools
+        self._gate = gate
+        self._clock = clock
+        self._settings = settings
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Bring one allocation up to date."""
+        allocation = self._allocations.get(key)
+        if allocation is None:
+            return SETTLED
+        try:
+            return await self._pass(allocation)
+        except (Conflict, NotFound):
+            # The cache is behind what happened; it will show it, and that wakes us.
+            return Again(self._settings.pending_after)
+
+    async def _pass(self, allocation: IPAllocation) -> Outcome:
+        ours = names.FINALIZER_ALLOCATION in allocation.metadata.finalizers
+        if allocation.metadata.terminating:
+            return await self._leave(allocation) if ours else SETTLED
+        if not ours:
+            await self._adopt(allocation)
+            return SETTLED
+        if ranges.held(allocation) is not None and allocation.status.phase == ALLOCATED:
+            return Again(self._settings.requeue_allocated)
+        if allocation.status.phase == FAILED:
+            return Again(self._settings.requeue_failed)
+        return await self._wait(allocation)
+
+    async def _adopt(self, allocation: IPAllocation) -> None:
+        finalizers = [*allocation.metadata.finalizers, names.FINALIZER_ALLOCATION]
+        await self._client.patch(
+            IP_ALLOCATION, Version.of(allocation), {"metadata": {"finalizers": finalizers}}
+        )
+
+    async def _wait(self, allocation: IPAllocation) -> Outcome:
+        """Show that, and why, the allocation waits; but not while it is about to be served.
+
+        A write here makes a new version, which voids a promise for the old one: an allocation
+        that can be served at once is left alone for a moment.
+        """
+        pool = self._pools.get(allocation.pool_key)
+        reason = waiting_for(allocation, pool)
+        if reason.reason == "Reconciling":
+            if pool is not None and _is_promised(allocation, pool):
+                return Again(self._settings.requeue_pending)
+            left = self._settings.pending_after - self._age(allocation)
+            if left > 0:
+                return Again(left)
+        if not says(allocation, PENDING, reason):
+            await self._write(allocation, pending_status(allocation, reason, self._clock.now()))
+        return Blocked(reason.reason, self._settings.requeue_pending)
+
+    def _age(self, allocation: IPAllocation) -> float:
+        created = allocation.metadata.creationTimestamp
+        return (self._clock.now() - created).total_seconds() if created else 0.0
+
+    async def _leave(self, allocation: IPAllocation) -> Outcome:
+        """Give the range back: once the tenant let go, Released, then the finalizer goes."""
+        if allocation.status.phase != RELEASED:
+            if ranges.held(allocation) is not None:
+                answer = await self._gate.ask(allocation)
+                if isinstance(answer, Holding):
+                    return await self._hold(allocation, answer)
+                _log.info("releasing IPAllocation", reason=answer.how)
+            allocation = await self._write(
+                allocation, released_status(allocation, self._clock.now())
+            )
+        left = [f for f in allocation.metadata.finalizers if f != names.FINALIZER_ALLOCATION]
+        await self._client.patch(
+            IP_ALLOCATION, Version.of(allocation), {"metadata": {"finalizers": left}}
+        )
+        return SETTLED
+
+    async def _hold(self, allocation: IPAllocation, holding: Holding) -> Outcome:
+        finding = Finding(READY, False, "WaitingForTenant", holding.why)
+        if not says(allocation, allocation.status.phase, finding):
+            await self._write(
+                allocation,
+                {"conditions": _conditions(allocation, finding, self._clock.now())},
+            )
+        return Blocked("WaitingForTenant", self._settings.requeue_releasing)
+
+    async def _write(self, allocation: IPAllocation, status: dict[str, Any]) -> IPAllocation:
+        return await self._client.patch(
+            IP_ALLOCATION, Version.of(allocation), {"status": status}, subresource="status"
+        )
+
+
+def waiting_for(allocation: IPAllocation, pool: NetworkPool | None) -> Finding:
+    """Return the Ready condition of an allocation that holds nothing."""
+    where = allocation.pool_key
+    if pool is None:
+        return Finding(READY, False, "PoolNotFound", f"NetworkPool {where} does not exist")
+    if pool.metadata.terminating:
+        return Finding(READY, False, "PoolNotReady", f"NetworkPool {where} is being deleted")
+    ready = find(pool.status.conditions, READY)
+    if ready is not None and not is_true(pool.status.conditions, READY):
+        return Finding(
+            READY, False, "PoolNotReady", f"NetworkPool {where} is not ready: {ready.reason}"
+        )
+    return Finding(
+        READY, False, "Reconciling", f"waiting for NetworkPool {where} to assign a range"
+    )
+
+
+def _is_promised(allocation: IPAllocation, pool: NetworkPool) -> bool:
+    meta = allocation.metadata
+    return any(
+        (promise.uid, promise.resourceVersion) == (meta.uid, meta.resourceVersion)
+        for promise in pool.status.assignments
+    )
+
+
+def says(allocation: IPAllocation, phase: str | None, finding: Finding) -> bool:
+    """Return whether the allocation's status carries this phase and finding already."""
+    said = find(allocation.status.conditions, finding.type)
+    return (
+        said is not None
+        and allocation.status.phase == phase
+        and (said.status, said.reason, said.message)
+        == ("True" if finding.status else "False", finding.reason, finding.message)
+    )
+
+
+def pending_status(allocation: IPAllocation, finding: Finding, now: datetime) -> dict[str, Any]:
+    """Return the status of an allocation that waits."""
+    return {
+        "phase": PENDING,
+        "observedGeneration": allocation.metadata.generation,
+        "conditions": _conditions(allocation, finding, now),
+    }
+
+
+def released_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
+    """Return the status of an allocation whose range is given back in this moment."""
+    finding = Finding(READY, False, "Released", "the range was given back")
+    return {
+        "phase": RELEASED,
+        "releasedAt": rfc3339(now),
+        "conditions": _conditions(allocation, finding, now),
+    }
+
+
+def _conditions(allocation: IPAllocation, finding: Finding, now: datetime) -> list[dict[str, Any]]:
+    return rendered(
+        with_findings(allocation.status.conditions, [finding], allocation.metadata.generation, now)
+    )

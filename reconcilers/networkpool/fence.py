@@ -1,0 +1,79 @@
+"""A pool without memory hands out nothing until earlier promises are void.
+
+A pool that was just created, forcibly re-created or restored from a backup, or whose status was
+wiped, does not know what was promised before; a write of such a promise may still be on its way.
+Every allocation that holds nothing is therefore written once, with precondition: whatever was
+promised to its older version can no longer be written. Only then does the pool get a memory.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from controller.client import Client
+from controller.errors import Conflict
+from controller.meta import Version
+from reconcilers import ranges
+from reconcilers.api.ipallocation import PENDING, IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.conditions import READY, Finding, rendered, with_findings
+from reconcilers.networkpool.view import View
+from reconcilers.networkpool.writes import AllocationWriter
+
+
+def void_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
+    """Return a status that differs from every earlier one, so that writing it makes a new version.
+
+    The server makes no new version of an unchanged object; the time, to the microsecond, sees to
+    it that this is a change even if the same allocation is fenced twice.
+    """
+    message = (
+        f"NetworkPool {allocation.spec.poolRef.name} had lost track of its promises;"
+        f" those made before {now.isoformat()} are void"
+    )
+    generation = allocation.metadata.generation
+    ready = Finding(READY, False, "PoolNotReady", message)
+    return {
+        "phase": PENDING,
+        "observedGeneration": generation,
+        "conditions": rendered(
+            with_findings(allocation.status.conditions, [ready], generation, now)
+        ),
+    }
+
+
+async def raise_fence(
+    client: Client, writer: AllocationWriter, pool: NetworkPool, listed: View, now: datetime
+) -> NetworkPool:
+    """Void earlier promises and give the pool a memory; return the pool as written.
+
+    Args:
+        client: writes the pool, with precondition.
+        writer: writes the allocations, with preconditions.
+        pool: read before `listed` was begun.
+        listed: a live LIST of the pool's allocations.
+        now: the time, for the voiding statuses.
+
+    Raises:
+        Conflict: something changed meanwhile; read again and start over.
+        ControllerError: a write failed; the pool still has no memory, so nothing is lost.
+    """
+    idle = [
+        allocation
+        for allocation in listed.of_pool
+        if ranges.held(allocation) is None and not allocation.metadata.terminating
+    ]
+    written = await writer.write([(a, void_status(a, now)) for a in idle])
+    for one in written:
+        if one.error is not None:
+            raise one.error
+        if one.answer is None:
+            raise Conflict(409, "Conflict", f"IPAllocation {one.allocation.metadata.key} moved on")
+    seen = [*listed.of_pool, *(one.answer for one in written if one.answer is not None)]
+    memory = {
+        "allocationsRevision": str(max((a.metadata.revision for a in seen), default=0)),
+        "assignments": None,
+    }
+    return await client.patch(
+        NETWORK_POOL, Version.of(pool), {"status": memory}, subresource="status"
+    )

@@ -1,0 +1,221 @@
+"""The rules by which two ranges never overlap, as pure functions of what was read.
+
+    settle   which promises are kept open, and how far a later reader must have read
+    taken    what nobody else may get
+    waiting  who asks, oldest first
+    choose   who gets what: best fit, lowest address on ties
+    decide   all four, for one pass
+
+A promise (an assignment in the pool's status) takes effect at most once: it may be written only
+to the very version of the allocation that it names. It is settled for good when that object has
+moved on or is gone.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from allocator import (
+    AddressRange,
+    AllocatorError,
+    InvalidRequest,
+    Layout,
+    OutOfRange,
+    PinnedRangeConflict,
+    PoolExhausted,
+    Space,
+)
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import ALLOCATED, RELEASED, IPAllocation
+from reconcilers.api.networkpool import MAX_ASSIGNMENTS, Assignment, NetworkPool
+from reconcilers.networkpool.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What became of the promises in a pool's status.
+
+    Args:
+        open: the promises that may still take effect.
+        revision: the highest resourceVersion of the objects that settled others; never lowered.
+    """
+
+    open: tuple[Assignment, ...]
+    revision: int
+
+
+def memory(pool: NetworkPool) -> int | None:
+    """Return the pool's allocationsRevision; None if it has none, or one that is no number."""
+    text = pool.status.allocationsRevision
+    return int(text) if text.isdecimal() else None
+
+
+def settle(pool: NetworkPool, view: View) -> Settlement:
+    """Sort the pool's promises by what the view shows of their allocations.
+
+    A promise is settled when its uid is seen at a higher resourceVersion, in whatever state, or
+    when the view has read as far as the promise's version and the uid is not there. Only the
+    former raises the revision: a position is a bookmark's or a list's number, and a reader that
+    has seen the objects need not have seen those.
+    """
+    revision = memory(pool) or 0
+    still_open = []
+    for promise in pool.status.assignments:
+        if not promise.resourceVersion.isdecimal():
+            continue  # garbled by hand: no object is ever at such a version
+        version = int(promise.resourceVersion)
+        seen = view.current(promise.name, promise.uid)
+        if seen is not None and seen.metadata.revision > version:
+            revision = max(revision, seen.metadata.revision)
+        elif seen is not None or view.position < version:
+            still_open.append(promise)
+    return Settlement(tuple(still_open), revision)
+
+
+def taken(view: View, promises: Iterable[Assignment]) -> Iterator[AddressRange]:
+    """Yield what nobody else may get: every range in a status, and every open promise.
+
+    The phase does not matter: an allocation that is being deleted, or whose phase somebody wiped,
+    holds its range until it is gone. Ranges may overlap each other where others made that so.
+    """
+    held = (ranges.held(allocation) for allocation in view.of_pool)
+    promised = (ranges.promised(promise) for promise in promises)
+    return (found for found in chain(held, promised) if found is not None)
+
+
+def waiting(view: View, promises: Iterable[Assignment]) -> list[IPAllocation]:
+    """Return the allocations that wait for a range, oldest request first, name as tie-break."""
+    promised = {promise.uid for promise in promises}
+    asking = (
+        allocation
+        for allocation in view.of_pool
+        if allocation.metadata.uid not in promised and _asks(allocation)
+    )
+    return sorted(asking, key=lambda a: (a.requested_at, a.metadata.name))
+
+
+def _asks(allocation: IPAllocation) -> bool:
+    return (
+        names.FINALIZER_ALLOCATION in allocation.metadata.finalizers
+        and not allocation.metadata.terminating
+        and allocation.status.phase != RELEASED
+        and (ranges.held(allocation) is None or allocation.status.phase != ALLOCATED)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A range chosen for one allocation at the version that was read."""
+
+    allocation: IPAllocation
+    range: AddressRange
+
+    @property
+    def promise(self) -> Assignment:
+        """The promise as the pool's status carries it."""
+        meta = self.allocation.metadata
+        return Assignment(
+            name=meta.name,
+            uid=meta.uid,
+            resourceVersion=meta.resourceVersion,
+            startAddress=self.range.start_text,
+            endAddress=self.range.end_text,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an allocation gets nothing: a reason for its Ready condition, and a sentence."""
+
+    allocation: IPAllocation
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What one pass hands out.
+
+    Args:
+        grants: at most a batch.
+        refusals: those who cannot be served now.
+        unheard: whether a full batch left others for the next pass.
+    """
+
+    grants: tuple[Grant, ...]
+    refusals: tuple[Refusal, ...]
+    unheard: bool
+
+
+_REASONS: dict[type[AllocatorError], str] = {
+    PoolExhausted: "PoolExhausted",
+    PinnedRangeConflict: "PinnedRangeConflict",
+    OutOfRange: "OutOfRange",
+    InvalidRequest: "InvalidRequest",
+}
+
+
+def requested(allocation: IPAllocation, pool: NetworkPool) -> int:
+    """Return how many addresses an unpinned allocation asks for."""
+    return allocation.spec.count or pool.spec.default_count(allocation.spec.type)
+
+
+def choose(pool: NetworkPool, asking: Sequence[IPAllocation], space: Space, room: int) -> Choice:
+    """Serve `asking` in order from `space`, at most `room`; smaller ones may pass larger ones."""
+    grants: list[Grant] = []
+    refusals: list[Refusal] = []
+    for allocation in asking:
+        if len(grants) == room:
+            return Choice(tuple(grants), tuple(refusals), unheard=True)
+        try:
+            grants.append(Grant(allocation, _take(pool, allocation, space)))
+        except AllocatorError as refused:
+            refusals.append(_refusal(allocation, refused))
+    return Choice(tuple(grants), tuple(refusals), unheard=False)
+
+
+def _take(pool: NetworkPool, allocation: IPAllocation, space: Space) -> AddressRange:
+    kept = ranges.held(allocation)
+    if kept is not None:  # somebody wiped its phase: it gets what it holds, and nobody else does
+        return kept
+    wanted = ranges.pinned(allocation)
+    if wanted is not None:
+        return space.pin(wanted)
+    return space.allocate(requested(allocation, pool))
+
+
+def _refusal(allocation: IPAllocation, refused: AllocatorError) -> Refusal:
+    reason = next(
+        (word for kind, word in _REASONS.items() if isinstance(refused, kind)), "InvalidRequest"
+    )
+    return Refusal(allocation, reason, str(refused))
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one pass found and chose.
+
+    Args:
+        settlement: the promises of earlier passes.
+        choice: the new ones.
+        space: the pool's addresses with everything taken that is held or promised.
+    """
+
+    settlement: Settlement
+    choice: Choice
+    space: Space
+
+    @property
+    def promises(self) -> tuple[Assignment, ...]:
+        """Everything that the pool's status has to carry: open promises, then new ones."""
+        return (*self.settlement.open, *(grant.promise for grant in self.choice.grants))
+
+
+def decide(pool: NetworkPool, view: View, geometry: Layout, batch: int) -> Decision:
+    """Return what a pass over `pool` does, given what was read of its allocations."""
+    settlement = settle(pool, view)
+    space = Space(geometry, taken(view, settlement.open))
+    room = min(batch, MAX_ASSIGNMENTS - len(settlement.open))
+    choice = choose(pool, waiting(view, settlement.open), space, room)
+    return Decision(settlement, choice, space)

@@ -1,0 +1,248 @@
+"""One pass over one NetworkPool.
+
+gone?            nothing to do
+being deleted?   departure.py
+no finalizer?    add it: without it the pool could vanish under its allocations
+no memory?       fence.py
+otherwise        read, decide, write the pool, write the allocations
+"""
+
+from dataclasses import dataclass, field
+
+from controller.events import Recorder
+
+from allocator import InvalidPool, Layout
+from controller.cache import Cache
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import Conflict, NotFound
+from controller.meta import Key, Version
+from controller.outcome import SETTLED, Again, Blocked, Outcome
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import Assignment, NetworkPool
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.networkpool import departure, status
+from reconcilers.networkpool.fence import raise_fence
+from reconcilers.networkpool.protocol import Decision, decide, memory, settle
+from reconcilers.networkpool.report import Reporter
+from reconcilers.networkpool.view import Behind, Reader, Unreadable, View
+from reconcilers.networkpool.writes import AllocationWriter, Fate, Promised, Written, news
+from reconcilers.settings import PoolSettings
+
+ATTEMPTS = 5
+RETRY = 1.0
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What this replica remembers of a pool between passes. Losing it is harmless."""
+
+    busy_at: float
+    """When it last wrote promises; settled ones are dropped a quiet while after."""
+    made: set[tuple[str, str]] = field(default_factory=set)
+    """Promises that it made itself: uid and resourceVersion."""
+    seen: dict[tuple[str, str], float] = field(default_factory=dict)
+    """Since when it has seen each promise of others unchanged."""
+
+
+class NetworkPoolReconciler:
+    """Hands out the ranges of pools, and says in their status what they hold."""
+
+    def __init__(
+        self,
+        client: Client,
+        pools: Cache[NetworkPool],
+        allocations: Cache[IPAllocation],
+        recorder: Recorder,
+        clock: Clock,
+        settings: PoolSettings,
+    ) -> None:
+        self._client = client
+        self._pools = pools
+        self._clock = clock
+        self._settings = settings
+        self._reader = Reader(allocations, client, clock, settings.cache_patience)
+        self._writer = AllocationWriter(client, settings.width)
+        self._reporter = Reporter(recorder)
+        self._memories: dict[Key, _Memory] = {}
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Bring one pool, and the allocations that wait for it, up to date."""
+        pool = self._pools.get(key)
+        for _ in range(ATTEMPTS):
+            if pool is None:
+                self._memories.pop(key, None)
+                self._reader.forget(key)
+                return SETTLED
+            try:
+                return await self._pass(pool)
+            except Behind as behind:
+                return Again(behind.after)
+            except Unreadable as unreadable:
+                self._reporter.unreadable(pool, unreadable)
+                return Blocked("UnreadableAllocation", self._settings.resync)
+            except Conflict:
+                # Somebody else wrote: forget the choice, read live, begin again.
+                pool = await self._live(key)
+        return Again(RETRY)
+
+    async def _live(self, key: Key) -> NetworkPool | None:
+        try:
+            return await self._client.get(NETWORK_POOL, key)
+        except NotFound:
+            return None
+
+    async def _pass(self, pool: NetworkPool) -> Outcome:
+        if pool.metadata.terminating:
+            return await self._depart(pool)
+        if names.FINALIZER_POOL not in pool.metadata.finalizers:
+            pool = await self._adopt(pool)
+        try:
+            geometry = ranges.layout(pool.spec, self._settings.max_addresses)
+        except InvalidPool as invalid:
+            return await self._refuse(pool, invalid.messages)
+        pool, view = await self._remembered(pool)
+        return await self._serve(pool, view, geometry)
+
+    async def _adopt(self, pool: NetworkPool) -> NetworkPool:
+        finalizers = [*pool.metadata.finalizers, names.FINALIZER_POOL]
+        return await self._client.patch(
+            NETWORK_POOL, Version.of(pool), {"metadata": {"finalizers": finalizers}}
+        )
+
+    async def _remembered(self, pool: NetworkPool) -> tuple[NetworkPool, View]:
+        """Return the pool with a memory, and a view that has read as far as that."""
+        revision = memory(pool)
+        if revision is not None:
+            view = await self._reader.at_least(pool, revision)
+            if view.position >= revision:
+                return pool, view
+            # A LIST that has not got there: the number is another cluster's, or a lost future's.
+        listed = await self._reader.live(pool.metadata.key)
+        pool = await raise_fence(self._client, self._writer, pool, listed, self._clock.now())
+        return pool, await self._reader.live(pool.metadata.key)
+
+    async def _serve(self, pool: NetworkPool, view: View, geometry: Layout) -> Outcome:
+        decision = decide(pool, view, geometry, self._settings.batch)
+        pool = await self._write_pool(pool, view, decision)
+        written = await self._complete(pool, view, decision.settlement.open)
+        written += await self._grant(decision)
+        refusals = news(decision.choice.refusals)
+        refused = await self._writer.refuse(refusals, self._clock.now())
+        self._reporter.granted(pool, written)
+        self._reporter.refused(pool, refusals, refused)
+        return self._next(decision, [*written, *refused])
+
+    async def _write_pool(self, pool: NetworkPool, view: View, decision: Decision) -> NetworkPool:
+        """Write the pool's status if there is anything to promise, to tell, or to prove.
+
+        To prove: a refusal is written only after a write of the pool succeeded in the same pass,
+        so that a replica with an old view of the pool cannot refuse what another one granted. An
+        unchanged status makes no new version, but its precondition is checked all the same.
+        """
+        wanted = status.served(pool, view, decision, self._clock.now())
+        if not (
+            decision.choice.grants
+            or news(decision.choice.refusals)
+            or status.differs(pool.status, wanted)
+            or self._tidy(pool, decision)
+        ):
+            return pool
+        if decision.choice.grants:
+            mine = self._memory(pool)
+            mine.busy_at = self._clock.monotonic()
+            mine.made.update(
+                (g.promise.uid, g.promise.resourceVersion) for g in decision.choice.grants
+            )
+        return await self._client.patch(
+            NETWORK_POOL, Version.of(pool), {"status": wanted}, subresource="status"
+        )
+
+    def _memory(self, pool: NetworkPool) -> _Memory:
+        return self._memories.setdefault(
+            pool.metadata.key, _Memory(busy_at=self._clock.monotonic())
+        )
+
+    def _tidy(self, pool: NetworkPool, decision: Decision) -> bool:
+        """Whether settled promises have lain around for a quiet while."""
+        settled = len(pool.status.assignments) - len(decision.settlement.open)
+        quiet_since = self._clock.monotonic() - self._memory(pool).busy_at
+        return settled > 0 and quiet_since >= self._settings.quiet_period
+
+    async def _grant(self, decision: Decision) -> list[Written]:
+        fresh = [Promised(grant.promise, grant.allocation) for grant in decision.choice.grants]
+        return await self._writer.grant(fresh, self._clock.now())
+
+    async def _complete(
+        self, pool: NetworkPool, view: View, promises: tuple[Assignment, ...]
+    ) -> list[Written]:
+        """Write the promises of earlier passes that are still open.
+
+        Our own at once; those of others only after we saw them unchanged for a while, so that two
+        live replicas do not double every write.
+        """
+        mine = self._memory(pool)
+        now = self._clock.monotonic()
+        identities = {(promise.uid, promise.resourceVersion) for promise in promises}
+        mine.made &= identities | {(p.uid, p.resourceVersion) for p in pool.status.assignments}
+        mine.seen = {identity: mine.seen.get(identity, now) for identity in identities}
+        due = []
+        for promise in promises:
+            identity = (promise.uid, promise.resourceVersion)
+            patient = now - mine.seen[identity] >= self._settings.foreign_patience
+            if identity in mine.made or patient:
+                due += _at_version(promise, view)
+        return await self._writer.grant(due, self._clock.now())
+
+    def _next(self, decision: Decision, written: list[Written]) -> Outcome:
+        """Say when to look again."""
+        if decision.choice.unheard:
+            return Again(0)
+        if any(one.fate is Fate.UNKNOWN for one in written):
+            return Again(RETRY)
+        foreign = len(decision.settlement.open) - sum(
+            one.fate in {Fate.WRITTEN, Fate.SETTLED} for one in written
+        )
+        if foreign > 0:
+            return Again(self._settings.foreign_patience)
+        if decision.choice.grants:
+            return Again(self._settings.requeue_after_work)
+        return Again(self._settings.resync)
+
+    async def _refuse(self, pool: NetworkPool, problems: tuple[str, ...]) -> Outcome:
+        wanted = status.invalid(pool, problems, self._clock.now())
+        if status.differs(pool.status, wanted):
+            await self._client.patch(
+                NETWORK_POOL, Version.of(pool), {"status": wanted}, subresource="status"
+            )
+        return Blocked("ValidationFailed")
+
+    async def _depart(self, pool: NetworkPool) -> Outcome:
+        if names.FINALIZER_POOL not in pool.metadata.finalizers:
+            return SETTLED
+        count, view = await departure.remaining(pool, self._reader)
+        if count == 0:
+            await departure.release(self._client, pool)
+            return SETTLED
+        wanted = status.deleting(pool, count, self._clock.now())
+        if status.differs(pool.status, wanted):
+            pool = await self._client.patch(
+                NETWORK_POOL, Version.of(pool), {"status": wanted}, subresource="status"
+            )
+        await self._complete(pool, view, settle(pool, view).open)
+        return Blocked("Deleting", self._settings.requeue_deleting)
+
+
+def _at_version(promise: Assignment, view: View) -> list[Promised]:
+    """Return the promise with its allocation if the view shows it at the promised version."""
+    allocation = view.current(promise.name, promise.uid)
+    if (
+        allocation is None
+        or allocation.metadata.terminating
+        or allocation.metadata.resourceVersion != promise.resourceVersion
+        or ranges.promised(promise) is None
+    ):
+        return []
+    return [Promised(promise, allocation)]

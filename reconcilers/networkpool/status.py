@@ -1,0 +1,157 @@
+"""What a pool's status says: counters, conditions, promises. A function of the objects alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from allocator import Capacity
+from controller.conditions import remove_condition
+from reconcilers import ranges
+from reconcilers.api.fields import INT32_MAX
+from reconcilers.api.ipallocation import ALLOCATED
+from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolStatus
+from reconcilers.conditions import READY, Finding, rendered, with_findings
+from reconcilers.networkpool.protocol import Decision
+from reconcilers.networkpool.view import View
+
+STALLED = "Stalled"
+TIERS: tuple[tuple[str, int], ...] = (
+    ("CapacityWarning", 70),
+    ("CapacityCritical", 85),
+    ("CapacityExhausted", 95),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The status of a pool that can be served, apart from its promises."""
+
+    capacity: Capacity
+    allocations: int
+
+    def ready(self) -> Finding:
+        """Return the Ready condition."""
+        return Finding(
+            READY,
+            True,
+            "Ready",
+            f"{self.capacity.available}/{self.capacity.total} IPs available"
+            f" ({self.allocations} allocations)",
+        )
+
+    def tiers(self) -> list[Finding]:
+        """Return the three capacity conditions, which are always present."""
+        used, total = self.capacity.allocated, self.capacity.total
+        if total == 0:
+            return [
+                Finding(tier, False, "NoCapacity", "Pool has no allocatable IPs")
+                for tier, _ in TIERS
+            ]
+        message = f"Pool utilization is {100 * used / total:.0f}% ({used}/{total} IPs)"
+        return [
+            Finding(
+                tier,
+                100 * used >= threshold * total,
+                "UtilizationAboveThreshold"
+                if 100 * used >= threshold * total
+                else "UtilizationBelowThreshold",
+                message,
+            )
+            for tier, threshold in TIERS
+        ]
+
+    def counters(self) -> dict[str, Any]:
+        """Return the numbers, as the status carries them."""
+        size = self.capacity
+        return {
+            "totalIPs": min(size.total, INT32_MAX),
+            "allocatedIPs": min(size.allocated, INT32_MAX),
+            "availableIPs": min(size.available, INT32_MAX),
+            "allocationCount": self.allocations,
+            "largestFreeBlock": min(size.largest_free, INT32_MAX),
+            "fragmentationPercent": size.fragmentation_percent,
+            "utilizationPercent": 100 * size.allocated // size.total if size.total else 0,
+        }
+
+
+def summary(view: View, decision: Decision) -> Summary:
+    """Return what the pool's status says once this pass' promises are kept."""
+    holders = sum(
+        1
+        for allocation in view.of_pool
+        if allocation.status.phase == ALLOCATED and ranges.held(allocation) is not None
+    )
+    return Summary(decision.space.capacity(), holders + len(decision.promises))
+
+
+def served(pool: NetworkPool, view: View, decision: Decision, now: datetime) -> dict[str, Any]:
+    """Return the whole status of a pool whose spec is sound."""
+    found = summary(view, decision)
+    conditions = with_findings(
+        remove_condition(pool.status.conditions, STALLED),
+        [found.ready(), *found.tiers()],
+        pool.metadata.generation,
+        now,
+    )
+    return {
+        **found.counters(),
+        "observedGeneration": pool.metadata.generation,
+        "conditions": rendered(conditions),
+        **promises(decision.promises, decision.settlement.revision),
+    }
+
+
+def invalid(pool: NetworkPool, problems: Sequence[str], now: datetime) -> dict[str, Any]:
+    """Return the status of a pool whose spec contradicts itself. Its promises stay as they are."""
+    message = f"validation errors: [{', '.join(problems)}]"
+    findings = [
+        Finding(READY, False, "ValidationFailed", message),
+        Finding(STALLED, True, "ValidationFailed", message),
+        *(Finding(tier, False, "NoCapacity", "Pool has no allocatable IPs") for tier, _ in TIERS),
+    ]
+    return _conditions_only(pool, findings, now)
+
+
+def deleting(pool: NetworkPool, blockers: int, now: datetime) -> dict[str, Any]:
+    """Return the status of a pool whose deletion waits for `blockers` allocations."""
+    message = f"waiting for {blockers} active allocations to be released"
+    return _conditions_only(pool, [Finding(READY, False, "Deleting", message)], now)
+
+
+def _conditions_only(
+    pool: NetworkPool, findings: Sequence[Finding], now: datetime
+) -> dict[str, Any]:
+    generation = pool.metadata.generation
+    conditions = with_findings(pool.status.conditions, findings, generation, now)
+    return {"observedGeneration": generation, "conditions": rendered(conditions)}
+
+
+def promises(assignments: Sequence[Assignment], revision: int) -> dict[str, Any]:
+    """Return the part of a status that other replicas rely on."""
+    return {
+        "assignments": [
+            {
+                "name": promise.name,
+                "uid": promise.uid,
+                "resourceVersion": promise.resourceVersion,
+                "startAddress": promise.startAddress,
+                "endAddress": promise.endAddress,
+            }
+            for promise in assignments
+        ],
+        "allocationsRevision": str(revision),
+    }
+
+
+def differs(status: NetworkPoolStatus, wanted: dict[str, Any]) -> bool:
+    """Return whether a write of `wanted` would tell anybody anything new.
+
+    Promises that are settled do not count: they go with the next write, never by one of their own
+    (see Pass.tidy for the one exception, a quiet minute later).
+    """
+    ignored = {"assignments", "allocationsRevision", "conditions"}
+    plain = any(
+        getattr(status, name) != value for name, value in wanted.items() if name not in ignored
+    )
+    return plain or rendered(status.conditions) != wanted["conditions"]

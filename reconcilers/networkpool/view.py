@@ -1,0 +1,129 @@
+"""Which allocations there are, and how far the reader of them has read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.clock import Clock
+from controller.codec import Page
+from controller.meta import Key
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import IP_ALLOCATION
+
+POOL_INDEX = "spec.poolRef.name"
+
+
+def pool_index(allocation: IPAllocation) -> tuple[str, ...]:
+    """Return the index values of an allocation: its pool, with the namespace they share."""
+    return (str(allocation.pool_key),)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The allocations of one pool, and of its namespace by name.
+
+    Args:
+        position: the revision up to which watch or list delivered everything.
+        of_pool: the allocations that name the pool.
+        find: finds any allocation of the namespace by name, whichever pool it names.
+    """
+
+    position: int
+    of_pool: tuple[IPAllocation, ...]
+    find: Callable[[str], IPAllocation | None]
+
+    def current(self, name: str, uid: str) -> IPAllocation | None:
+        """Return the allocation of this name if it is still the one with this uid."""
+        found = self.find(name)
+        return found if found is not None and found.metadata.uid == uid else None
+
+
+def of_page(page: Page[IPAllocation], pool: Key) -> View:
+    """Return the view that a live LIST of the pool's namespace gives."""
+    return View(
+        page.revision,
+        tuple(item for item in page.items if item.pool_key == pool),
+        {item.metadata.name: item for item in page.items}.get,
+    )
+
+
+class Behind(Exception):
+    """The cache has not read far enough yet; look again after `after` seconds."""
+
+    def __init__(self, after: float) -> None:
+        super().__init__(f"the cache is behind; looking again after {after} s")
+        self.after = after
+
+
+class Unreadable(Exception):
+    """Some allocations cannot be decoded, so nobody knows what they hold."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__(f"IPAllocations that cannot be read: {', '.join(names)}")
+        self.names = names
+
+
+_LOOK_AGAIN = 0.1
+
+
+class Reader:
+    """Reads the allocations of a pool from the cache, or live if the cache stays behind.
+
+    The position is what watch or list delivered; own answers in the cache never move it, or a
+    replica could believe to have read what it only wrote.
+    """
+
+    def __init__(
+        self, cache: Cache[IPAllocation], client: Client, clock: Clock, patience: float
+    ) -> None:
+        self._cache = cache
+        self._client = client
+        self._clock = clock
+        self._patience = patience
+        self._behind_since: dict[Key, float] = {}
+
+    def cached(self, pool: Key) -> View:
+        """Return the view that the cache gives, however old it is."""
+        return View(
+            self._cache.position,
+            self._cache.by_index(POOL_INDEX, str(pool)),
+            lambda name: self._cache.get(Key(pool.namespace, name)),
+        )
+
+    async def live(self, pool: Key) -> View:
+        """Return the view of a LIST that begins now.
+
+        Raises:
+            Unreadable: some of what it lists cannot be decoded.
+            ControllerError: the list failed.
+        """
+        page = await self._client.list(IP_ALLOCATION, namespace=pool.namespace)
+        if page.unreadable:
+            raise Unreadable(tuple(sorted(key.name for key in page.unreadable)))
+        return of_page(page, pool)
+
+    async def at_least(self, pool: NetworkPool, revision: int) -> View:
+        """Return a view that has read up to `revision`, or a LIST begun after `pool` was read.
+
+        Raises:
+            Behind: the cache may still get there.
+            Unreadable: some allocations of the namespace cannot be decoded.
+            ControllerError: the list failed.
+        """
+        key = pool.metadata.key
+        hidden = [k.name for k in self._cache.unreadable if k.namespace == key.namespace]
+        if hidden:
+            raise Unreadable(tuple(sorted(hidden)))
+        if self._cache.position >= revision:
+            self._behind_since.pop(key, None)
+            return self.cached(key)
+        since = self._behind_since.setdefault(key, self._clock.monotonic())
+        if self._clock.monotonic() - since < self._patience:
+            raise Behind(_LOOK_AGAIN)
+        return await self.live(key)
+
+    def forget(self, pool: Key) -> None:
+        """Forget a pool that is gone."""
+        self._behind_since.pop(pool, None)

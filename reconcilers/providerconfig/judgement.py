@@ -1,0 +1,124 @@
+"""What a ProviderConfig's status says, as functions of what was read."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from reconcilers.api import names
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import (
+    ELASTIC,
+    IPAM,
+    LOCAL,
+    Capacity,
+    ProviderConfig,
+    ProviderNetwork,
+)
+from reconcilers.conditions import READY, Finding
+
+REQUIRED_KEYS: Mapping[str, tuple[str, ...]] = {
+    "harvester": ("kubeconfig",),
+    "nutanix": ("username", "password"),
+    "proxmox": ("username", "password"),
+    "azure": ("clientID", "clientSecret", "tenantID"),
+    "aws": ("accessKeyID", "secretAccessKey"),
+    "gcp": ("serviceAccountKey",),
+    LOCAL: (),
+}
+
+CREDENTIALS_VALID = "CredentialsValid"
+POOL_AVAILABLE = "PoolAvailable"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What was found of a ProviderConfig.
+
+    Args:
+        credentials: the CredentialsValid condition.
+        findings: the other conditions.
+        capacity: what its pools hold; None outside IPAM mode.
+    """
+
+    credentials: Finding
+    findings: tuple[Finding, ...]
+    capacity: Capacity | None
+
+
+def credentials(config: ProviderConfig, where: str, keys: Iterable[str] | None) -> Finding:
+    """Return the CredentialsValid condition.
+
+    Args:
+        config: the ProviderConfig.
+        where: namespace/name of the Secret.
+        keys: the Secret's keys; None if it does not exist.
+    """
+    if keys is None:
+        return Finding(
+            CREDENTIALS_VALID,
+            False,
+            "CredentialsInvalid",
+            f"credentials secret {where} not found",
+        )
+    present = set(keys)
+    missing = [key for key in REQUIRED_KEYS.get(config.spec.provider, ()) if key not in present]
+    if missing:
+        return Finding(
+            CREDENTIALS_VALID,
+            False,
+            "CredentialsInvalid",
+            f"secret missing required keys: [{' '.join(missing)}]",
+        )
+    return Finding(CREDENTIALS_VALID, True, "Ready", "credentials validated")
+
+
+def scope(config: ProviderConfig) -> Finding | None:
+    """Return why the scope is wrong, None if it is not."""
+    wanted = config.spec.scope
+    if wanted is not None and wanted.type == "team" and wanted.teamRef is None:
+        return Finding(
+            READY, False, "ValidationFailed", "scope.type is 'team' but scope.teamRef is not set"
+        )
+    return None
+
+
+def pools(config: ProviderConfig, found: Iterable[NetworkPool]) -> tuple[Finding, Capacity] | None:
+    """Return the PoolAvailable condition and the capacity; None outside IPAM mode."""
+    network = config.spec.networking
+    if network.mode != IPAM:
+        return None
+    if not network.poolRefs:
+        finding = Finding(
+            POOL_AVAILABLE,
+            False,
+            "ValidationFailed",
+            "network.mode is 'ipam' but no poolRefs configured",
+        )
+        return finding, Capacity()
+    there = list(found)
+    available = sum(pool.status.availableIPs for pool in there)
+    tenants = sum(estimated_tenants(pool, network) for pool in there)
+    if available == 0:
+        message = "all configured pools are exhausted"
+        return Finding(POOL_AVAILABLE, False, "PoolExhausted", message), Capacity()
+    message = f"{available} IPs available (~{tenants} tenants)"
+    return (
+        Finding(POOL_AVAILABLE, True, "PoolAvailable", message),
+        Capacity(availableIPs=available, estimatedTenants=tenants),
+    )
+
+
+def estimated_tenants(pool: NetworkPool, network: ProviderNetwork) -> int:
+    """Return how many tenants of initial size the pool's free addresses suffice for."""
+    sizing = network.sizing
+    elastic = sizing.allocationMode == ELASTIC
+    balancers = sizing.initialPoolSize if elastic else sizing.defaultPoolSize
+    each = pool.spec.default_count(names.TYPE_NODES) + balancers
+    return pool.status.availableIPs // each
+
+
+def overall(judgement: Judgement) -> Finding:
+    """Return the Ready condition: everything that was judged holds."""
+    for finding in (judgement.credentials, *judgement.findings):
+        if not finding.status:
+            return Finding(READY, False, finding.reason, finding.message)
+    return Finding(READY, True, "Ready", "the provider can be used")

@@ -1,0 +1,176 @@
+"""One pass over one ProviderConfig.
+
+gone?             nothing to do
+being deleted?    the finalizer goes when no TenantCluster refers to it any more
+no finalizer?     add it
+otherwise         judge credentials, scope and pools; write the status if it differs
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from controller.events import Recorder
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.clock import Clock
+from controller.conditions import is_true, rfc3339
+from controller.errors import Conflict, NotFound
+from controller.meta import Key, Version
+from controller.outcome import SETTLED, Again, Blocked, Outcome
+from reconcilers.api import names
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import LOCAL, ProviderConfig
+from reconcilers.api.resources import PROVIDER_CONFIG, SECRET, TENANT_CLUSTER
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.conditions import Finding, rendered, with_findings
+from reconcilers.providerconfig import judgement
+from reconcilers.providerconfig.judgement import Judgement
+from reconcilers.settings import Settings
+
+
+class ProviderConfigReconciler:
+    """Says whether providers can be used."""
+
+    def __init__(  # noqa: PLR0913 - the caches it reads; wiring.py is the one caller
+        self,
+        client: Client,
+        configs: Cache[ProviderConfig],
+        *,
+        pools: Cache[NetworkPool],
+        clusters: Cache[TenantCluster],
+        recorder: Recorder,
+        clock: Clock,
+        settings: Settings,
+    ) -> None:
+        self._client = client
+        self._configs = configs
+        self._pools = pools
+        self._clusters = clusters
+        self._recorder = recorder
+        self._clock = clock
+        self._settings = settings
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Bring one ProviderConfig up to date."""
+        config = self._configs.get(key)
+        if config is None:
+            return SETTLED
+        try:
+            if config.metadata.terminating:
+                return await self._leave(config)
+            if names.FINALIZER_PROVIDER not in config.metadata.finalizers:
+                config = await self._finalizers(
+                    config, [*config.metadata.finalizers, names.FINALIZER_PROVIDER]
+                )
+            await self._tell(config, await self._judge(config))
+        except Conflict:
+            return Again(1.0)
+        return Again(self._settings.provider.resync)
+
+    async def _finalizers(self, config: ProviderConfig, finalizers: list[str]) -> ProviderConfig:
+        return await self._client.patch(
+            PROVIDER_CONFIG, Version.of(config), {"metadata": {"finalizers": finalizers}}
+        )
+
+    async def _judge(self, config: ProviderConfig) -> Judgement:
+        findings: list[Finding] = []
+        scope = judgement.scope(config)
+        if scope is not None:
+            findings.append(scope)
+        judged = judgement.pools(config, self._pools_of(config))
+        if judged is not None:
+            findings.append(judged[0])
+        return Judgement(
+            await self._credentials(config), tuple(findings), judged[1] if judged else None
+        )
+
+    def _pools_of(self, config: ProviderConfig) -> Iterable[NetworkPool]:
+        for name in config.spec.networking.pools_in_order():
+            pool = self._pools.get(Key(config.metadata.namespace, name))
+            if pool is not None and not pool.metadata.terminating:
+                yield pool
+
+    async def _credentials(self, config: ProviderConfig) -> Finding:
+        reference = config.spec.credentialsRef
+        if reference is None:
+            nothing = () if config.spec.provider == LOCAL else None
+            return judgement.credentials(config, "(no credentialsRef)", nothing)
+        where = Key(reference.namespace or config.metadata.namespace, reference.name)
+        try:
+            secret = await self._client.get(SECRET, where)
+        except NotFound:
+            return judgement.credentials(config, str(where), None)
+        return judgement.credentials(config, str(where), secret.data)
+
+    async def _tell(self, config: ProviderConfig, found: Judgement) -> None:
+        change = self._change(config, found)
+        if not change:
+            return
+        answer = await self._client.patch(
+            PROVIDER_CONFIG, Version.of(config), {"status": change}, subresource="status"
+        )
+        self._announce(config, answer, found)
+
+    def _change(self, config: ProviderConfig, found: Judgement) -> dict[str, Any]:
+        """Return the status patch; empty if the look found nothing new.
+
+        The times of validation and of the last probe move only with a result, so that a provider
+        at rest is not written every few minutes.
+        """
+        now, status = self._clock.now(), config.status
+        valid = found.credentials.status
+        findings = [found.credentials, *(f for f in found.findings if f.type != "Ready")]
+        conditions = with_findings(
+            status.conditions,
+            [*findings, judgement.overall(found)],
+            config.metadata.generation,
+            now,
+        )
+        change: dict[str, Any] = {}
+        if rendered(conditions) != rendered(status.conditions):
+            change["conditions"] = rendered(conditions)
+        if status.validated != valid or status.ready != valid:
+            change |= {"validated": valid, "ready": valid}
+            if valid:
+                change["lastValidationTime"] = rfc3339(now)
+        if found.capacity != status.capacity and found.capacity is not None:
+            change["capacity"] = {
+                "availableIPs": found.capacity.availableIPs,
+                "estimatedTenants": found.capacity.estimatedTenants,
+            }
+        if change:
+            change["lastProbeTime"] = rfc3339(now)
+        return change
+
+    def _announce(self, before: ProviderConfig, after: ProviderConfig, found: Judgement) -> None:
+        for finding, reason in (
+            (found.credentials, "CredentialsInvalid"),
+            *((f, "PoolsExhausted") for f in found.findings if f.reason == "PoolExhausted"),
+        ):
+            turned = not is_true(before.status.conditions, finding.type) and any(
+                c.type == finding.type and c.status == "False" for c in before.status.conditions
+            )
+            if not finding.status and not turned:
+                self._recorder.record(
+                    PROVIDER_CONFIG, after, "Warning", reason, finding.message, action="Validate"
+                )
+
+    async def _leave(self, config: ProviderConfig) -> Outcome:
+        if names.FINALIZER_PROVIDER not in config.metadata.finalizers:
+            return SETTLED
+        if any(self._refers(cluster, config) for cluster in self._clusters):
+            return Blocked("InUse", self._settings.provider.requeue_deleting)
+        page = await self._client.list(TENANT_CLUSTER)
+        if any(self._refers(cluster, config) for cluster in page.items):
+            return Blocked("InUse", self._settings.provider.requeue_deleting)
+        left = [f for f in config.metadata.finalizers if f != names.FINALIZER_PROVIDER]
+        await self._finalizers(config, left)
+        return SETTLED
+
+    def _refers(self, cluster: TenantCluster, config: ProviderConfig) -> bool:
+        named = cluster.spec.providerConfigRef
+        return named is not None and config.metadata.key == (
+            named.namespace or self._settings.namespace,
+            named.name,
+        )

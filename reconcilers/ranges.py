@@ -1,0 +1,73 @@
+"""Between API objects and address arithmetic: what a spec means, what a status holds."""
+
+from functools import lru_cache
+
+from allocator import AddressRange, AllocatorError, Layout
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import Assignment, NetworkPoolSpec
+
+LISTED_ADDRESSES = 65_536
+
+
+def layout(spec: NetworkPoolSpec, max_addresses: int) -> Layout:
+    """Return the geometry that a pool's spec declares.
+
+    Raises:
+        InvalidPool: the spec contradicts itself; `messages` says where.
+        PoolTooLarge: it has more than `max_addresses` addresses.
+    """
+    return Layout.parse(
+        spec.cidr,
+        [reserved.cidr for reserved in spec.reserved],
+        spec.spans(),
+        max_addresses=max_addresses,
+    )
+
+
+@lru_cache(maxsize=131_072)
+def parsed(start: str, end: str) -> AddressRange | None:
+    """Return the range from `start` to `end`, or None if that is no range."""
+    try:
+        return AddressRange.parse(start, end)
+    except AllocatorError:
+        return None
+
+
+@lru_cache(maxsize=1_024)
+def parsed_entry(text: str) -> AddressRange | None:
+    """Return the range of a CIDR or `start-end`, or None if the text is neither."""
+    start, dash, end = text.partition("-")
+    if dash:
+        return parsed(start.strip(), end.strip())
+    try:
+        return AddressRange.parse_cidr(text)
+    except AllocatorError:
+        return None
+
+
+def held(allocation: IPAllocation) -> AddressRange | None:
+    """Return the range in the allocation's status, in whatever phase; None if it holds none.
+
+    A status without start and end but with a cidr, as some writers leave it, holds that.
+    """
+    status = allocation.status
+    if status.startAddress and status.endAddress:
+        return parsed(status.startAddress, status.endAddress)
+    return parsed_entry(status.cidr) if status.cidr else None
+
+
+def promised(assignment: Assignment) -> AddressRange | None:
+    """Return the range that an assignment promises; None if somebody garbled it."""
+    return parsed(assignment.startAddress, assignment.endAddress)
+
+
+def pinned(allocation: IPAllocation) -> AddressRange | None:
+    """Return the range that the allocation asks for by address; None if it asks by count.
+
+    Raises:
+        AllocatorError: the range is none, for example because its start is after its end.
+    """
+    wanted = allocation.spec.pinnedRange
+    if wanted is None:
+        return None
+    return AddressRange.parse(wanted.startAddress, wanted.endAddress)

@@ -1,0 +1,105 @@
+"""Every interval and threshold, with the reference's defaults, in one frozen place.
+
+Seconds unless a name says otherwise. The command line offers each as a flag, so that tests and
+demonstrations can shorten what takes minutes in production.
+"""
+
+from dataclasses import dataclass
+
+from reconcilers.api.names import DEFAULT_NAMESPACE
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSettings:
+    """How NetworkPools are looked after."""
+
+    resync: float = 60.0
+    """Between two looks at a pool at rest."""
+    requeue_after_work: float = 5.0
+    """Until the next look after ranges were handed out."""
+    requeue_deleting: float = 10.0
+    """Between two looks at a pool that waits for its allocations to go."""
+    quiet_period: float = 60.0
+    """How long nothing was assigned before settled assignments are dropped by an own write."""
+    foreign_patience: float = 2.0
+    """How long an assignment that another replica made stays unchanged before we complete it."""
+    cache_patience: float = 1.0
+    """How long to wait for the cache to reach allocationsRevision before listing."""
+    max_addresses: int = 1_048_576
+    """The largest pool, in addresses."""
+    batch: int = 256
+    """Ranges handed out with one write of a pool."""
+    width: int = 32
+    """Status writes of allocations in flight at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationSettings:
+    """How IPAllocations are looked after."""
+
+    pending_after: float = 0.7
+    """How long an allocation may wait to be served at once before it is marked Pending."""
+    requeue_pending: float = 15.0
+    """Backstop for Pending ones."""
+    requeue_failed: float = 30.0
+    """Backstop for Failed ones."""
+    requeue_allocated: float = 300.0
+    """Backstop for Allocated ones."""
+    requeue_releasing: float = 5.0
+    """Between two looks at one that waits for its tenant to let go."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSettings:
+    """How TenantClusters are looked after."""
+
+    requeue_waiting: float = 10.0
+    """While addresses are waited for."""
+    requeue_not_ready: float = 30.0
+    """While the cluster is not Ready."""
+    requeue_young: float = 60.0
+    """Ready for less than an hour."""
+    requeue_grown: float = 300.0
+    """Ready for less than a day."""
+    requeue_old: float = 900.0
+    """Ready for longer."""
+    requeue_deleting: float = 5.0
+    """While a deleted cluster lets go of its addresses."""
+    teardown_grace: float = 600.0
+    """How long a deleted cluster's unreachable API is tried before its addresses count as free."""
+    request_timeout: float = 10.0
+    """The most that one request to a tenant may take."""
+    answer_limit: int = 32 * 1024 * 1024
+    """The most bytes that a tenant's answer may have."""
+    metallb_namespace: str = "metallb-system"
+    """Where MetalLB lives in tenants."""
+    backfill_nodes: bool = False
+    """Whether a cluster that was Ready without a nodes allocation gets one."""
+    allow_proxy: bool = False
+    """Whether a tenant's kubeconfig may name a proxy."""
+    allow_insecure: bool = False
+    """Whether a tenant's kubeconfig may switch off the check of its certificate."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """How ProviderConfigs are looked after."""
+
+    resync: float = 300.0
+    """Between two looks."""
+    requeue_deleting: float = 10.0
+    """While a deleted one is still referenced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All of them, and where the defaults live."""
+
+    namespace: str = DEFAULT_NAMESPACE
+    """What references without a namespace mean, and where the lease is."""
+    concurrency: int = 10
+    """Keys of one kind that are worked on at once."""
+    pool: PoolSettings = PoolSettings()
+    allocation: AllocationSettings = AllocationSettings()
+    tenant: TenantSettings = TenantSettings()
+    provider: ProviderSettings = ProviderSettings()

@@ -1,0 +1,151 @@
+"""Has the tenant let go of a range? Asked before the range counts as free again."""
+
+from collections.abc import Callable
+
+import structlog
+from controller.events import Recorder
+from typing_extensions import override
+
+from allocator import AddressRange
+from controller.cache import Cache
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import ControllerError, NotFound
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.resources import SERVICE, TENANT_CLUSTER, Service
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.ipallocation.gate import Gate, Holding, LetGo
+from reconcilers.settings import TenantSettings
+from reconcilers.tenantcluster.membership import is_foreign
+from reconcilers.tenantcluster.metallb import MetalLB, Unavailable, basis_of
+from reconcilers.tenantcluster.tenants import NoWayIn, Tenants
+
+_log = structlog.get_logger(__name__)
+
+
+class TenantGate(Gate):
+    """Looks into the tenant, and knows when nobody needs to.
+
+    Args:
+        client: the management cluster.
+        clusters: its TenantClusters.
+        tenants: the ways into tenants.
+        recorder: tells people when addresses are given back without the tenant's word.
+        clock: for the teardown grace.
+        settings: how long a deleted cluster may stay unreachable.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clusters: Cache[TenantCluster],
+        tenants: Tenants,
+        recorder: Recorder,
+        clock: Clock,
+        settings: TenantSettings,
+    ) -> None:
+        self._client = client
+        self._clusters = clusters
+        self._tenants = tenants
+        self._recorder = recorder
+        self._clock = clock
+        self._settings = settings
+
+    @override
+    async def ask(self, allocation: IPAllocation) -> LetGo | Holding:
+        if allocation.spec.type == names.TYPE_NODES:
+            return LetGo("node addresses are not projected into the tenant")
+        tenant = await self._owner(allocation)
+        if tenant is None:
+            return LetGo("its TenantCluster is gone")
+        if is_foreign(allocation, tenant):
+            return LetGo("the cluster it was made for is gone; another has its name")
+        if names.ANNOTATION_RELEASE_ANYWAY in tenant.metadata.annotations:
+            return LetGo(f"the TenantCluster carries {names.ANNOTATION_RELEASE_ANYWAY}")
+        if tenant.metadata.terminating:
+            return await self._ask_terminating(tenant, allocation)
+        return await self._look(tenant, allocation)
+
+    async def _owner(self, allocation: IPAllocation) -> TenantCluster | None:
+        """Return the TenantCluster; that there is none is believed of a live read only."""
+        key = allocation.spec.tenantClusterRef.key
+        cached = self._clusters.get(key)
+        if cached is not None and not is_foreign(allocation, cached):
+            return cached
+        try:
+            return await self._client.get(TENANT_CLUSTER, key)
+        except NotFound as missing:
+            if missing.reason != "NotFound":
+                raise
+            return None
+
+    async def _ask_terminating(
+        self, tenant: TenantCluster, allocation: IPAllocation
+    ) -> LetGo | Holding:
+        if names.ANNOTATION_PROJECTION_BEGUN not in tenant.metadata.annotations:
+            return LetGo("nothing was ever projected into the tenant")
+        try:
+            await self._tenants.kubeconfig(tenant)
+        except NoWayIn as none:
+            if none.absent:
+                return LetGo("the tenant's kubeconfig Secret is gone")
+        answer = await self._look(tenant, allocation)
+        since = tenant.metadata.deletionTimestamp
+        if isinstance(answer, LetGo) or since is None:
+            return answer
+        waited = (self._clock.now() - since).total_seconds()
+        if waited < self._settings.teardown_grace:
+            return answer
+        self._recorder.record(
+            TENANT_CLUSTER,
+            tenant,
+            "Warning",
+            "TeardownGracePassed",
+            f"Releasing {allocation.metadata.name} without the tenant's word: {answer.why}",
+            action="Release",
+        )
+        return LetGo(f"the tenant did not answer for {waited:.0f} s after deletion")
+
+    async def _look(self, tenant: TenantCluster, allocation: IPAllocation) -> LetGo | Holding:
+        """Read the tenant's pool and Services live."""
+        given = ranges.held(allocation)
+        if given is None:
+            return LetGo("it holds no range")
+        try:
+            client = await self._tenants.enter(tenant)
+            return await self._inspect(client, given, allocation.metadata.revision)
+        except NoWayIn as none:
+            return Holding(f"the tenant cannot be asked: {none.message}")
+        except ControllerError as error:
+            await self._tenants.leave(tenant.metadata.key)
+            return Holding(f"the tenant cannot be asked: {error}")
+
+    async def _inspect(self, client: Client, given: AddressRange, mark: int) -> LetGo | Holding:
+        try:
+            pool = await MetalLB(client, self._settings.metallb_namespace).pool()
+        except Unavailable as missing:
+            return LetGo(missing.message)
+        if pool is not None:
+            if basis_of(pool) < mark:
+                return Holding("the tenant's MetalLB pool was not written since the deletion")
+            if any(_touches(entry, given) for entry in pool.spec.addresses):
+                return Holding("the tenant's MetalLB pool still has the range")
+        user = await self._user(client, given.contains)
+        if user is not None:
+            return Holding(f"Service {user.metadata.key} still shows an address of the range")
+        return LetGo("the tenant's MetalLB pool and Services are free of it")
+
+    async def _user(self, client: Client, ours: Callable[[AddressRange], bool]) -> Service | None:
+        for service in (await client.list(SERVICE)).items:
+            for ingress in service.status.loadBalancer.ingress:
+                found = ranges.parsed(ingress.ip, ingress.ip) if ingress.ip else None
+                if found is not None and ours(found):
+                    return service
+        return None
+
+
+def _touches(entry: str, given: AddressRange) -> bool:
+    found = ranges.parsed_entry(entry)
+    return found is None or found.overlaps(given)

@@ -1,0 +1,129 @@
+"""Which allocations are a tenant's, and what they are called.
+
+Decided by spec.tenantClusterRef and spec.type through an index, never by labels: those are
+written for people and repaired, the role label excepted, whose absence is read by migration rule.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from controller.cache import Cache
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.tenantcluster import TenantCluster
+
+TENANT_INDEX = "spec.tenantClusterRef"
+
+
+def tenant_index(allocation: IPAllocation) -> tuple[str, ...]:
+    """Return the index values of an allocation: the tenant it serves."""
+    return (str(allocation.spec.tenantClusterRef.key),)
+
+
+def members(allocations: Cache[IPAllocation], tenant: TenantCluster) -> list[IPAllocation]:
+    """Return the allocations of this very tenant, oldest first, name as tie-break.
+
+    An allocation stamped with another uid belongs to an earlier cluster of the same name.
+    """
+    found = allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
+    return sorted((a for a in found if not is_foreign(a, tenant)), key=_by_age)
+
+
+def is_foreign(allocation: IPAllocation, tenant: TenantCluster) -> bool:
+    """Return whether the allocation was made for an earlier cluster of the same name."""
+    stamped = allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
+    return stamped is not None and stamped != tenant.metadata.uid
+
+
+def _by_age(allocation: IPAllocation) -> tuple[str, str]:
+    created = allocation.metadata.creationTimestamp
+    return (created.isoformat() if created else "", allocation.metadata.name)
+
+
+def role(allocation: IPAllocation, tenant: TenantCluster) -> str:
+    """Return initial or growth: by label, and where that is missing, by name.
+
+    Pinned ranges and unrecognised names are initial, so that nothing is shrunk by mistake.
+    """
+    labelled = allocation.metadata.labels.get(names.LABEL_ROLE)
+    if labelled in {names.ROLE_INITIAL, names.ROLE_GROWTH}:
+        return labelled
+    numbered = re.fullmatch(
+        re.escape(base_name(tenant, names.TYPE_LOADBALANCER)) + r"-\d+", allocation.metadata.name
+    )
+    grown = numbered is not None and allocation.spec.pinnedRange is None
+    return names.ROLE_GROWTH if grown else names.ROLE_INITIAL
+
+
+def initial(
+    found: Iterable[IPAllocation], tenant: TenantCluster, kind: str
+) -> IPAllocation | None:
+    """Return the first allocation of type `kind` that counts as the tenant's own, if any."""
+    of_kind = [a for a in found if a.spec.type == kind]
+    if kind == names.TYPE_LOADBALANCER:
+        of_kind = [a for a in of_kind if role(a, tenant) == names.ROLE_INITIAL]
+    canonical = {base_name(tenant, kind), hashed_name(tenant, kind)}
+    named = [a for a in of_kind if a.metadata.name in canonical]
+    return next(iter([*named, *of_kind]), None)
+
+
+_SUFFIX = {names.TYPE_LOADBALANCER: "lb", names.TYPE_NODES: "nodes"}
+
+
+def base_name(tenant: TenantCluster, kind: str) -> str:
+    """Return the name of the tenant's first allocation of type `kind`."""
+    meta = tenant.metadata
+    suffix = f"-{_SUFFIX[kind]}"
+    return names.shortened(f"{meta.namespace}-{meta.name}", names.NAME_MAX - len(suffix)) + suffix
+
+
+def hashed_name(tenant: TenantCluster, kind: str) -> str:
+    """Return the name for when another tenant's allocation has the plain one.
+
+    Tenants a-b/c and a/b-c would otherwise want the same name.
+    """
+    plain = base_name(tenant, kind)
+    return f"{plain}-{names.short_hash(str(tenant.metadata.key))}"
+
+
+def free_name(
+    tenant: TenantCluster, kind: str, taken_by: Cache[IPAllocation], namespace: str
+) -> str:
+    """Return the name under which the tenant's first allocation of type `kind` is created."""
+    plain = base_name(tenant, kind)
+    holder = next((a for a in taken_by if a.metadata.key == (namespace, plain)), None)
+    if holder is None:
+        return plain
+    ours = (holder.spec.tenantClusterRef.key, holder.spec.type) == (tenant.metadata.key, kind)
+    return plain if ours else hashed_name(tenant, kind)
+
+
+def labels(tenant: TenantCluster, pool: str, kind: str, role_name: str) -> dict[str, str]:
+    """Return the labels that every allocation of a tenant carries."""
+    return {
+        names.LABEL_TEAM: names.label_value(tenant.metadata.namespace),
+        names.LABEL_TENANT: names.label_value(tenant.metadata.name),
+        names.LABEL_POOL: names.label_value(pool),
+        names.LABEL_TYPE: kind,
+        names.LABEL_ROLE: role_name,
+        names.LABEL_MANAGED_BY: names.MANAGED_BY,
+    }
+
+
+def request(tenant: TenantCluster, kind: str, name: str, pool: str, count: int) -> dict[str, Any]:
+    """Return the body of a new allocation, finalizer included, so that it need not be added."""
+    return {
+        "metadata": {
+            "name": name,
+            "labels": labels(tenant, pool, kind, names.ROLE_INITIAL),
+            "annotations": {names.ANNOTATION_TENANT_UID: tenant.metadata.uid},
+            "finalizers": [names.FINALIZER_ALLOCATION],
+        },
+        "spec": {
+            "poolRef": {"name": pool},
+            "tenantClusterRef": tenant.reference(),
+            "type": kind,
+            "count": count,
+        },
+    }

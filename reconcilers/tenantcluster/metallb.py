@@ -1,0 +1,204 @@
+"""What MetalLB in a tenant should hold, and writing it so that a late write cannot hurt.
+
+The tenant's IPAddressPool carries the position of the cache that it was computed from, as an
+annotation. A projection reads the pool live, gives up if that basis is newer than its own, and
+writes with the pool's resourceVersion: so an older view can never undo a newer one.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from controller.client import Client
+from controller.errors import NotFound
+from controller.meta import Key, Object, Version
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
+from reconcilers.api.resources import IP_ADDRESS_POOL, L2_ADVERTISEMENT, IPAddressPool
+
+POOL_NAME = "default-pool"
+ADVERTISEMENT_NAME = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What the tenant should hold, as one reader of the management cluster sees it.
+
+    Args:
+        entries: the pool's addresses, each `start-end`.
+        basis: the position of the cache that they were read from.
+        needed: the basis that gives back every range that is marked for it.
+    """
+
+    entries: tuple[str, ...]
+    basis: int
+    needed: int = 0
+
+
+class Unavailable(Exception):
+    """The tenant answers, but the projection cannot be written now.
+
+    Args:
+        reason: CamelCase word for a condition.
+        message: a sentence for people.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+def projection(members: Sequence[IPAllocation], position: int) -> Projection:
+    """Return what the tenant of `members` should hold.
+
+    Ranges that are being given back are left out. The order is that of creation, so that what
+    MetalLB hands out first stays first.
+    """
+    balancers = [a for a in members if a.spec.type == names.TYPE_LOADBALANCER]
+    held = [
+        (a.metadata.creationTimestamp, a.metadata.name, ranges.held(a))
+        for a in balancers
+        if a.status.phase == ALLOCATED and not a.releasing
+    ]
+    entries = [
+        f"{found.start_text}-{found.end_text}" for _, _, found in sorted(held, key=_order) if found
+    ]
+    marks = [a.metadata.revision for a in balancers if a.releasing and ranges.held(a)]
+    return Projection(tuple(entries), position, max(marks, default=0))
+
+
+def _order(entry: tuple[Any, str, Any]) -> tuple[str, str]:
+    created, name, _ = entry
+    return (created.isoformat() if created else "", name)
+
+
+def basis_of(pool: IPAddressPool) -> int:
+    """Return the position that the pool's content was computed from; 0 if it does not say."""
+    text = pool.metadata.annotations.get(names.ANNOTATION_PROJECTION_BASIS, "")
+    return int(text) if text.isdecimal() else 0
+
+
+class MetalLB:
+    """The MetalLB of one tenant.
+
+    Args:
+        client: the way into the tenant.
+        namespace: where MetalLB lives there.
+    """
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self._pool = Key(namespace, POOL_NAME)
+        self._advertisement = Key(namespace, ADVERTISEMENT_NAME)
+
+    async def pool(self) -> IPAddressPool | None:
+        """Return the pool as it is now; None if there is none, but MetalLB is installed.
+
+        Raises:
+            Unavailable: the tenant positively does not serve MetalLB's kinds.
+            ControllerError: the tenant did not answer.
+        """
+        try:
+            return await self._client.get(IP_ADDRESS_POOL, self._pool)
+        except NotFound:
+            if not await self._client.served(IP_ADDRESS_POOL):
+                raise Unavailable(
+                    "MetalLBNotInstalled",
+                    "MetalLB is not installed in the tenant: metallb.io is not served",
+                ) from None
+            return None
+
+    async def project(
+        self, wanted: Projection, confirm: Callable[[], Awaitable[Projection]]
+    ) -> None:
+        """Make the tenant hold what `wanted` says, writing only what differs.
+
+        Args:
+            wanted: from the cache.
+            confirm: reads the same live from the management cluster. Asked before a pool is
+                created: one that is not there carries no basis that an old view could fail on.
+
+        Raises:
+            Unavailable: MetalLB is missing, or a newer view has written.
+            Conflict: the pool changed since it was read; begin again.
+            ControllerError: the tenant did not answer.
+        """
+        live = await self.pool()
+        if live is None:
+            await self._create(await confirm() if wanted.entries else wanted)
+            return
+        if basis_of(live) > wanted.basis:
+            raise Unavailable("Behind", "another replica has written a newer state of the pool")
+        if not wanted.entries:
+            await self._withdraw(live)
+            return
+        if live.spec.addresses != wanted.entries or basis_of(live) < wanted.needed:
+            await self._client.apply(
+                IP_ADDRESS_POOL,
+                self._pool,
+                _pool_body(wanted),
+                manager=names.TENANT_FIELD_MANAGER,
+                force=True,
+                version=live.metadata.resourceVersion,
+            )
+        await self._advertise()
+
+    async def _create(self, wanted: Projection) -> None:
+        if not wanted.entries:
+            return
+        body = _pool_body(wanted)
+        body["metadata"]["name"] = POOL_NAME
+        await self._client.create(
+            IP_ADDRESS_POOL,
+            self._pool.namespace,
+            body,
+            field_manager=names.TENANT_FIELD_MANAGER,
+        )
+        await self._advertise()
+
+    async def _advertise(self) -> None:
+        """Make sure that somebody announces the pool; what names it already stays as it is."""
+        try:
+            live = await self._client.get(L2_ADVERTISEMENT, self._advertisement)
+        except NotFound:
+            live = None
+        if live is not None and POOL_NAME in live.spec.ipAddressPools:
+            return
+        await self._client.apply(
+            L2_ADVERTISEMENT,
+            self._advertisement,
+            {"metadata": {"labels": _LABELS}, "spec": {"ipAddressPools": [POOL_NAME]}},
+            manager=names.TENANT_FIELD_MANAGER,
+            force=True,
+        )
+
+    async def _withdraw(self, pool: IPAddressPool) -> None:
+        """Delete what we made: MetalLB refuses a pool without addresses."""
+        try:
+            advertisement = await self._client.get(L2_ADVERTISEMENT, self._advertisement)
+        except NotFound:
+            advertisement = None
+        if advertisement is not None and is_ours(advertisement):
+            await self._client.delete(L2_ADVERTISEMENT, Version.of(advertisement))
+        if is_ours(pool):
+            await self._client.delete(IP_ADDRESS_POOL, Version.of(pool))
+
+
+_LABELS = {names.LABEL_MANAGED_BY: names.MANAGED_BY}
+
+
+def is_ours(obj: Object) -> bool:
+    """Return whether we made this object in the tenant."""
+    return obj.metadata.labels.get(names.LABEL_MANAGED_BY) == names.MANAGED_BY
+
+
+def _pool_body(wanted: Projection) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "labels": dict(_LABELS),
+            "annotations": {names.ANNOTATION_PROJECTION_BASIS: str(wanted.basis)},
+        },
+        "spec": {"addresses": list(wanted.entries)},
+    }

@@ -1,0 +1,94 @@
+"""Bringing a tenant's MetalLB in line with its allocations, and saying how that went."""
+
+from datetime import datetime
+
+import structlog
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.conditions import rfc3339
+from controller.errors import Conflict, ControllerError
+from controller.meta import Version
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.conditions import Finding
+from reconcilers.settings import TenantSettings
+from reconcilers.tenantcluster.membership import is_foreign, members
+from reconcilers.tenantcluster.metallb import MetalLB, Projection, Unavailable, projection
+from reconcilers.tenantcluster.status import load_balancer
+from reconcilers.tenantcluster.tenants import NoWayIn, Tenants
+
+_log = structlog.get_logger(__name__)
+
+
+class Projector:
+    """Writes into tenants what the management cluster decided."""
+
+    def __init__(
+        self,
+        client: Client,
+        allocations: Cache[IPAllocation],
+        tenants: Tenants,
+        settings: TenantSettings,
+    ) -> None:
+        self._client = client
+        self._allocations = allocations
+        self._tenants = tenants
+        self._settings = settings
+
+    def wanted(self, tenant: TenantCluster) -> Projection:
+        """Return what the tenant should hold, as the cache sees it."""
+        return projection(members(self._allocations, tenant), self._allocations.position)
+
+    async def begin(self, tenant: TenantCluster, now: datetime) -> TenantCluster:
+        """Record durably that something will be projected, before the first time it is.
+
+        A cluster that is deleted without this record never had an address in it.
+
+        Raises:
+            Conflict: the cluster changed since it was read.
+        """
+        if names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations:
+            return tenant
+        mark = {names.ANNOTATION_PROJECTION_BEGUN: rfc3339(now)}
+        return await self._client.patch(
+            TENANT_CLUSTER, Version.of(tenant), {"metadata": {"annotations": mark}}
+        )
+
+    async def project(self, tenant: TenantCluster) -> Finding:
+        """Bring the tenant's MetalLB in line; return the LoadBalancerReady condition.
+
+        Only what the management cluster fails to answer is raised: a tenant that does not answer
+        is the tenant's own trouble, told in its condition.
+        """
+        wanted = self.wanted(tenant)
+        try:
+            client = await self._tenants.enter(tenant)
+        except NoWayIn as none:
+            return load_balancer(False, none.reason, none.message)
+        try:
+            metallb = MetalLB(client, self._settings.metallb_namespace)
+            await metallb.project(wanted, lambda: self._confirmed(tenant))
+        except Unavailable as unavailable:
+            return load_balancer(False, unavailable.reason, unavailable.message)
+        except Conflict:
+            return load_balancer(False, "Reconciling", "the tenant's MetalLB pool just changed")
+        except ControllerError as error:
+            _log.warning("cannot get tenant client, skipping", error=str(error))
+            await self._tenants.leave(tenant.metadata.key)
+            return load_balancer(False, "TenantUnreachable", f"{type(error).__name__}: {error}")
+        if not wanted.entries:
+            return load_balancer(True, "Ready", "the tenant has no load-balancer IPs")
+        return load_balancer(True, "Ready", f"MetalLB holds {', '.join(wanted.entries)}")
+
+    async def _confirmed(self, tenant: TenantCluster) -> Projection:
+        """Return what the tenant should hold, from a LIST that begins now."""
+        page = await self._client.list(IP_ALLOCATION)
+        mine = [
+            a
+            for a in page.items
+            if a.spec.tenantClusterRef.key == tenant.metadata.key and not is_foreign(a, tenant)
+        ]
+        return projection(mine, page.revision)

@@ -1,0 +1,198 @@
+"""One pass over one TenantCluster.
+
+gone?               close the way into it
+being deleted?      teardown.py
+no finalizer?       add it
+cloud mode?         Ready; the tenant is never touched
+otherwise           ask for addresses, project them, say where the cluster stands
+"""
+
+from datetime import datetime
+
+import structlog
+from controller.events import Recorder
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import Conflict
+from controller.meta import Key, Version
+from controller.outcome import SETTLED, Again, Blocked, Outcome
+from reconcilers.api import names
+from reconcilers.api.providerconfig import IPAM, ProviderConfig
+from reconcilers.api.resources import TENANT_CLUSTER
+from reconcilers.api.tenantcluster import (
+    DELETING,
+    FAILED,
+    INSTALLING,
+    PROVISIONING,
+    READY,
+    TenantCluster,
+)
+from reconcilers.conditions import Finding
+from reconcilers.settings import TenantSettings
+from reconcilers.tenantcluster import network
+from reconcilers.tenantcluster.asking import Asking
+from reconcilers.tenantcluster.projecting import Projector
+from reconcilers.tenantcluster.provider import Providers
+from reconcilers.tenantcluster.status import Verdict, not_ready, patch, ready
+from reconcilers.tenantcluster.status import network as network_condition
+from reconcilers.tenantcluster.teardown import Teardown
+from reconcilers.tenantcluster.tenants import Tenants
+
+_log = structlog.get_logger(__name__)
+
+SOON = 1.0
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+
+class TenantClusterReconciler:
+    """Gives tenants their addresses and takes them back."""
+
+    def __init__(  # noqa: PLR0913 - the collaborators, each small; wiring.py is the one caller
+        self,
+        client: Client,
+        clusters: Cache[TenantCluster],
+        *,
+        providers: Providers,
+        asking: Asking,
+        projector: Projector,
+        teardown: Teardown,
+        tenants: Tenants,
+        recorder: Recorder,
+        clock: Clock,
+        settings: TenantSettings,
+    ) -> None:
+        self._client = client
+        self._clusters = clusters
+        self._providers = providers
+        self._asking = asking
+        self._projector = projector
+        self._teardown = teardown
+        self._tenants = tenants
+        self._recorder = recorder
+        self._clock = clock
+        self._settings = settings
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Bring one cluster up to date."""
+        tenant = self._clusters.get(key)
+        if tenant is None:
+            await self._tenants.leave(key)
+            return SETTLED
+        try:
+            if tenant.metadata.terminating:
+                return await self._leave(tenant)
+            return await self._pass(tenant)
+        except Conflict:
+            # The cache is behind what happened; it will show it, and that wakes us.
+            return Again(SOON)
+
+    async def _pass(self, tenant: TenantCluster) -> Outcome:
+        if names.FINALIZER_TENANT not in tenant.metadata.finalizers:
+            tenant = await self._adopt(tenant)
+        provider = await self._providers.of(tenant)
+        problem = network.misconfigured(provider)
+        if problem is not None or provider is None:
+            return await self._tell_problem(tenant, problem)
+        if provider.spec.networking.mode != IPAM:
+            return await self._bypass(tenant)
+        return await self._serve(tenant, provider)
+
+    async def _adopt(self, tenant: TenantCluster) -> TenantCluster:
+        finalizers = [*tenant.metadata.finalizers, names.FINALIZER_TENANT]
+        return await self._client.patch(
+            TENANT_CLUSTER, Version.of(tenant), {"metadata": {"finalizers": finalizers}}
+        )
+
+    async def _tell_problem(self, tenant: TenantCluster, problem: Finding | None) -> Outcome:
+        assert problem is not None, "a missing ProviderConfig is a problem"
+        findings = (problem, not_ready(problem.reason, problem.message))
+        await self._tell(tenant, Verdict(FAILED, findings))
+        return Blocked(problem.reason, self._settings.requeue_not_ready)
+
+    async def _bypass(self, tenant: TenantCluster) -> Outcome:
+        findings = (network_condition(True, "Ready", "cloud networking mode"), ready())
+        await self._tell(tenant, Verdict(READY, findings))
+        return SETTLED
+
+    async def _serve(self, tenant: TenantCluster, provider: ProviderConfig) -> Outcome:
+        wanted = self._asking.wanted(tenant, provider, self._settings.backfill_nodes)
+        standings = [await self._asking.ask(tenant, provider, one) for one in wanted]
+        addresses = network.finding(standings)
+        refs = network.refs(standings)
+        if not addresses.status and not tenant.is_ready:
+            verdict = Verdict(
+                PROVISIONING, (addresses, not_ready(addresses.reason, addresses.message)), refs
+            )
+            await self._tell(tenant, verdict)
+            return Blocked(addresses.reason, self._settings.requeue_waiting)
+        return await self._install(tenant, addresses, refs)
+
+    async def _install(
+        self, tenant: TenantCluster, addresses: Finding, refs: dict[str, str]
+    ) -> Outcome:
+        """Project the addresses; a cluster that was Ready stays so through a tenant's troubles."""
+        if self._projector.wanted(tenant).entries:
+            tenant = await self._projector.begin(tenant, self._clock.now())
+        projected = await self._projector.project(tenant)
+        if projected.status or tenant.is_ready:
+            phase, overall = READY, ready()
+        else:
+            absent = projected.reason == "KubeconfigMissing"
+            phase = PROVISIONING if absent else INSTALLING
+            overall = not_ready(projected.reason, projected.message)
+        await self._tell(tenant, Verdict(phase, (addresses, projected, overall), refs))
+        if projected.reason == "Behind":
+            return Again(SOON)
+        if not projected.status:
+            return Blocked(projected.reason, self._settings.requeue_not_ready)
+        return Again(self._tier(tenant, self._clock.now()))
+
+    def _tier(self, tenant: TenantCluster, now: datetime) -> float:
+        """Return seconds until the next look, longer the longer the cluster has been Ready."""
+        since = tenant.status.lastTransitionTime
+        age = (now - since).total_seconds() if since and tenant.is_ready else 0.0
+        if age < HOUR:
+            return self._settings.requeue_young
+        return self._settings.requeue_grown if age < DAY else self._settings.requeue_old
+
+    async def _tell(self, tenant: TenantCluster, verdict: Verdict) -> TenantCluster:
+        change = patch(tenant, verdict, self._clock.now())
+        if not change:
+            return tenant
+        answer = await self._client.patch(
+            TENANT_CLUSTER, Version.of(tenant), {"status": change}, subresource="status"
+        )
+        if "phase" in change:
+            self._announce(answer, verdict)
+        return answer
+
+    def _announce(self, tenant: TenantCluster, verdict: Verdict) -> None:
+        kind, reason = _EVENTS.get(verdict.phase, ("", ""))
+        if not reason:
+            return
+        message = next((f.message for f in verdict.findings if f.type == "Ready"), verdict.phase)
+        self._recorder.record(TENANT_CLUSTER, tenant, kind, reason, message, action="Reconcile")
+
+    async def _leave(self, tenant: TenantCluster) -> Outcome:
+        if names.FINALIZER_TENANT not in tenant.metadata.finalizers:
+            return SETTLED
+        left = await self._teardown.mark(tenant)
+        if left == 0 and await self._teardown.finish(tenant):
+            await self._tenants.leave(tenant.metadata.key)
+            return SETTLED
+        message = f"waiting for {left} IP allocations to be released"
+        await self._tell(tenant, Verdict(DELETING, (not_ready("Deleting", message),)))
+        if names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations:
+            await self._projector.project(tenant)
+        return Blocked("Deleting", self._settings.requeue_deleting)
+
+
+_EVENTS = {
+    PROVISIONING: ("Normal", "ClusterProvisioning"),
+    READY: ("Normal", "ClusterReady"),
+    DELETING: ("Normal", "ClusterDeleting"),
+    FAILED: ("Warning", "ClusterFailed"),
+}

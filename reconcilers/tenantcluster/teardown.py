@@ -1,0 +1,66 @@
+"""A TenantCluster that is being deleted gives everything back.
+
+1. its allocations are deleted: that is the mark which every projection leaves out
+2. the tenant's MetalLB loses what we put there
+3. each allocation goes once the tenant let go of it (gate.py)
+4. our finalizer goes when a live LIST shows none left
+"""
+
+import structlog
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.errors import NotFound
+from controller.meta import Version
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.tenantcluster.membership import is_foreign, members
+
+_log = structlog.get_logger(__name__)
+
+
+class Teardown:
+    """Deletes what a tenant had."""
+
+    def __init__(self, client: Client, allocations: Cache[IPAllocation]) -> None:
+        self._client = client
+        self._allocations = allocations
+
+    async def mark(self, tenant: TenantCluster) -> int:
+        """Delete the tenant's allocations; return how many are still there.
+
+        Raises:
+            Conflict: one changed since it was read; begin again.
+            ControllerError: a delete failed; the others were tried in earlier or later passes.
+        """
+        found = members(self._allocations, tenant)
+        for allocation in found:
+            if allocation.metadata.terminating:
+                continue
+            _log.info("deleted IPAllocation during cleanup", allocation=allocation.metadata.name)
+            try:
+                await self._client.delete(IP_ALLOCATION, Version.of(allocation))
+            except NotFound:
+                continue
+        return len(found)
+
+    async def finish(self, tenant: TenantCluster) -> bool:
+        """Take our finalizer off if nothing is left; return whether that is so.
+
+        Raises:
+            Conflict: the cluster changed since it was read; begin again.
+            ControllerError: the LIST or the write failed.
+        """
+        page = await self._client.list(IP_ALLOCATION)
+        key = tenant.metadata.key
+        if any(
+            a.spec.tenantClusterRef.key == key and not is_foreign(a, tenant) for a in page.items
+        ):
+            return False
+        left = [f for f in tenant.metadata.finalizers if f != names.FINALIZER_TENANT]
+        await self._client.patch(
+            TENANT_CLUSTER, Version.of(tenant), {"metadata": {"finalizers": left}}
+        )
+        return True

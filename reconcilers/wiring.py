@@ -1,0 +1,256 @@
+"""The composition root: which controller watches what, and who is handed to whom.
+
+NetworkPool      itself, and the IPAllocations that name it
+IPAllocation     itself, and its pool where that appears, goes, or turns ready
+TenantCluster    itself, its IPAllocations, its ProviderConfig, and pools while it waits
+ProviderConfig   itself, the pools it names, and the clusters that refer to it
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.events import Recorder
+from controller.manager import Manager, Watch
+from controller.mapping import to_self
+
+from controller.cache import Change
+from controller.clock import Clock
+from controller.conditions import is_true
+from controller.informer import Informer
+from controller.meta import Key
+from reconcilers.api import names
+from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.conditions import READY
+from reconcilers.ipallocation.reconciler import IPAllocationReconciler
+from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.view import POOL_INDEX, pool_index
+from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
+from reconcilers.settings import Settings
+from reconcilers.tenantcluster.asking import Asking
+from reconcilers.tenantcluster.gate import TenantGate
+from reconcilers.tenantcluster.membership import TENANT_INDEX, tenant_index
+from reconcilers.tenantcluster.poolchoice import PoolChoice
+from reconcilers.tenantcluster.projecting import Projector
+from reconcilers.tenantcluster.provider import Providers
+from reconcilers.tenantcluster.reconciler import TenantClusterReconciler
+from reconcilers.tenantcluster.teardown import Teardown
+from reconcilers.tenantcluster.tenants import Tenants
+
+
+@dataclass(frozen=True, slots=True)
+class Informers:
+    """What all four controllers read."""
+
+    pools: Informer[NetworkPool]
+    allocations: Informer[IPAllocation]
+    clusters: Informer[TenantCluster]
+    providers: Informer[ProviderConfig]
+
+
+def assemble(manager: Manager, clock: Clock, settings: Settings) -> Tenants:
+    """Add the four controllers to `manager`; return the ways into tenants, closed at the end."""
+    informers = Informers(
+        pools=manager.informer(NETWORK_POOL),
+        allocations=manager.informer(
+            IP_ALLOCATION, indexes={POOL_INDEX: pool_index, TENANT_INDEX: tenant_index}
+        ),
+        clusters=manager.informer(TENANT_CLUSTER),
+        providers=manager.informer(PROVIDER_CONFIG),
+    )
+    recorder = Recorder(manager.client, clock, names.COMPONENT)
+    manager.add_service("events", recorder.run, leader_only=False)
+    tenants = Tenants(manager.client, settings.tenant)
+    _networkpools(manager, informers, recorder, clock, settings)
+    _ipallocations(manager, informers, tenants, recorder, clock, settings)
+    _tenantclusters(manager, informers, tenants, recorder, clock, settings)
+    _providerconfigs(manager, informers, recorder, clock, settings)
+    return tenants
+
+
+def _networkpools(
+    manager: Manager, informers: Informers, recorder: Recorder, clock: Clock, settings: Settings
+) -> None:
+    reconciler = NetworkPoolReconciler(
+        manager.client,
+        informers.pools.cache,
+        informers.allocations.cache,
+        recorder,
+        clock,
+        settings.pool,
+    )
+    manager.controller(
+        "networkpool",
+        reconciler.reconcile,
+        watches=[
+            Watch(informers.pools, to_self),
+            Watch(informers.allocations, lambda allocation: [allocation.pool_key]),
+        ],
+        concurrency=settings.concurrency,
+    )
+
+
+def _ipallocations(
+    manager: Manager,
+    informers: Informers,
+    tenants: Tenants,
+    recorder: Recorder,
+    clock: Clock,
+    settings: Settings,
+) -> None:
+    gate = TenantGate(
+        manager.client, informers.clusters.cache, tenants, recorder, clock, settings.tenant
+    )
+    reconciler = IPAllocationReconciler(
+        manager.client,
+        informers.allocations.cache,
+        informers.pools.cache,
+        gate,
+        clock,
+        settings.allocation,
+    )
+
+    def unserved(pool: NetworkPool) -> Iterable[Key]:
+        found = informers.allocations.cache.by_index(POOL_INDEX, str(pool.metadata.key))
+        return [a.metadata.key for a in found if a.status.phase != ALLOCATED]
+
+    manager.controller(
+        "ipallocation",
+        reconciler.reconcile,
+        watches=[
+            Watch(informers.allocations, to_self),
+            Watch(informers.pools, unserved, serves_differently),
+        ],
+        concurrency=settings.concurrency,
+    )
+
+
+def _tenantclusters(
+    manager: Manager,
+    informers: Informers,
+    tenants: Tenants,
+    recorder: Recorder,
+    clock: Clock,
+    settings: Settings,
+) -> None:
+    client, allocations = manager.client, informers.allocations.cache
+    clusters = informers.clusters.cache
+    choice = PoolChoice(informers.pools.cache, allocations, settings.pool.max_addresses)
+    reconciler = TenantClusterReconciler(
+        client,
+        clusters,
+        providers=Providers(client, informers.providers.cache, settings.namespace),
+        asking=Asking(client, allocations, choice),
+        projector=Projector(client, allocations, tenants, settings.tenant),
+        teardown=Teardown(client, allocations),
+        tenants=tenants,
+        recorder=recorder,
+        clock=clock,
+        settings=settings.tenant,
+    )
+
+    def waiting(_: NetworkPool) -> Iterable[Key]:
+        return [cluster.metadata.key for cluster in clusters if not cluster.is_ready]
+
+    def users(config: ProviderConfig) -> Iterable[Key]:
+        return [
+            cluster.metadata.key
+            for cluster in clusters
+            if refers_to(cluster, config, settings.namespace, by_default=True)
+        ]
+
+    manager.controller(
+        "tenantcluster",
+        reconciler.reconcile,
+        watches=[
+            Watch(informers.clusters, to_self),
+            Watch(informers.allocations, lambda a: [a.spec.tenantClusterRef.key]),
+            Watch(informers.providers, users),
+            Watch(informers.pools, waiting, has_more_room),
+        ],
+        concurrency=settings.concurrency,
+    )
+
+
+def _providerconfigs(
+    manager: Manager, informers: Informers, recorder: Recorder, clock: Clock, settings: Settings
+) -> None:
+    configs = informers.providers.cache
+    reconciler = ProviderConfigReconciler(
+        manager.client,
+        configs,
+        pools=informers.pools.cache,
+        clusters=informers.clusters.cache,
+        recorder=recorder,
+        clock=clock,
+        settings=settings,
+    )
+
+    def naming(pool: NetworkPool) -> Iterable[Key]:
+        return [
+            config.metadata.key
+            for config in configs
+            if config.metadata.namespace == pool.metadata.namespace
+            and pool.metadata.name in config.spec.networking.pools_in_order()
+        ]
+
+    def leaving(cluster: TenantCluster) -> Iterable[Key]:
+        return [
+            config.metadata.key
+            for config in configs
+            if config.metadata.terminating
+            and refers_to(cluster, config, settings.namespace, by_default=False)
+        ]
+
+    manager.controller(
+        "providerconfig",
+        reconciler.reconcile,
+        watches=[
+            Watch(informers.providers, to_self),
+            Watch(informers.pools, naming),
+            Watch(informers.clusters, leaving),
+        ],
+        concurrency=1,
+    )
+
+
+def refers_to(
+    cluster: TenantCluster, config: ProviderConfig, default_namespace: str, *, by_default: bool
+) -> bool:
+    """Return whether `cluster` names `config`; one that names none does so if `by_default`."""
+    named = cluster.spec.providerConfigRef
+    if named is None:
+        return by_default
+    return config.metadata.key == (named.namespace or default_namespace, named.name)
+
+
+def serves_differently(change: Change[NetworkPool]) -> bool:
+    """Return whether a pool appeared, went, or began or ceased to serve."""
+    return _serves(change.old) != _serves(change.new)
+
+
+def _serves(pool: NetworkPool | None) -> tuple[bool, bool, bool]:
+    if pool is None:
+        return (False, False, False)
+    return (True, pool.metadata.terminating, is_true(pool.status.conditions, READY))
+
+
+def has_more_room(change: Change[NetworkPool]) -> bool:
+    """Return whether a pool appeared or could serve more, or larger, requests than before."""
+    if change.new is None:
+        return False
+    if change.old is None:
+        return True
+    before, after = change.old, change.new
+    return (
+        after.status.largestFreeBlock > before.status.largestFreeBlock
+        or after.metadata.generation != before.metadata.generation
+    )
