@@ -33,7 +33,7 @@ from typing_extensions import override
 from controller.clock import Clock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-_ROUNDS = 100_000
+_ROUNDS = 20_000
 
 
 @dataclass(order=True, slots=True)

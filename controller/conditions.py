@@ -1,0 +1,95 @@
+"""Conditions of an object's status: what holds, why, and since when.
+
+The transition time tells how long a status has held, so it moves when `status` changes and never
+otherwise (the rule of metav1.Condition); `reason` and `message` may change without it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+TRUE = "True"
+FALSE = "False"
+UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition, with the API's field names.
+
+    Args:
+        type: what it is about, for example `Ready`.
+        status: `True`, `False` or `Unknown`.
+        reason: one CamelCase word for programs.
+        message: a sentence for people.
+        lastTransitionTime: since when `status` is what it is.
+        observedGeneration: the metadata.generation that it was judged by.
+    """
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    lastTransitionTime: datetime | None = None
+    observedGeneration: int | None = None
+
+
+def find(conditions: Iterable[Condition], condition_type: str) -> Condition | None:
+    """Return the condition of that type, None if it is not there."""
+    return next((c for c in conditions if c.type == condition_type), None)
+
+
+def is_true(conditions: Iterable[Condition], condition_type: str) -> bool:
+    """Return whether the condition of that type is there and True."""
+    found = find(conditions, condition_type)
+    return found is not None and found.status == TRUE
+
+
+def set_condition(
+    existing: Sequence[Condition], new: Condition, now: datetime
+) -> tuple[Condition, ...]:
+    """Return `existing` with `new` in the place of the condition of its type, or at the end.
+
+    Args:
+        existing: the conditions so far; their order is kept, so a patch shows real changes only.
+        new: what holds now; its own lastTransitionTime is ignored.
+        now: when `new` was judged; becomes the transition time if the status is another one.
+    """
+    old = find(existing, new.type)
+    same = old is not None and old.status == new.status and old.lastTransitionTime is not None
+    since = old.lastTransitionTime if old is not None and same else now.replace(microsecond=0)
+    set_now = replace(new, lastTransitionTime=since)
+    if old is None:
+        return (*existing, set_now)
+    return tuple(set_now if c.type == new.type else c for c in existing)
+
+
+def remove_condition(existing: Sequence[Condition], condition_type: str) -> tuple[Condition, ...]:
+    """Return `existing` without the condition of that type."""
+    return tuple(c for c in existing if c.type != condition_type)
+
+
+def to_json(condition: Condition) -> dict[str, Any]:
+    """Return the condition as it is written to the API: absent fields left out."""
+    body: dict[str, Any] = {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+    if condition.lastTransitionTime is not None:
+        body["lastTransitionTime"] = rfc3339(condition.lastTransitionTime)
+    if condition.observedGeneration is not None:
+        body["observedGeneration"] = condition.observedGeneration
+    return body
+
+
+def rfc3339(moment: datetime) -> str:
+    """Return `moment` as metav1.Time is written: UTC, whole seconds, `Z`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339_micro(moment: datetime) -> str:
+    """Return `moment` as metav1.MicroTime is written: UTC, six decimals, `Z`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,89 @@
+"""Log lines: one JSON object or one console line each, on stderr, with controller-runtime's keys.
+
+`configure` is called once, by the command line. Whoever logs does
+
+    log = structlog.get_logger(__name__)
+    log.info("Allocated", range="10.0.0.1-10.0.0.4")
+
+and what the runner knows (controller, controllerKind, namespace, name, reconcileID) is on the
+line without being passed around. The standard library's loggers (aiohttp, kubernetes_asyncio)
+go the same way.
+"""
+
+import logging
+import sys
+from collections.abc import Iterable
+from typing import IO, Literal
+
+import structlog
+from structlog.types import EventDict, Processor
+
+Format = Literal["json", "console"]
+
+KEY_ORDER = (
+    *("ts", "level", "logger", "msg"),
+    *("controller", "controllerGroup", "controllerKind", "namespace", "name", "reconcileID"),
+)
+"""The keys every line begins with, where it has them, so that lines can be read by eye."""
+
+
+def configure(
+    output: Format = "json", level: str = "info", *, stream: IO[str] | None = None
+) -> None:
+    """Send everything that is logged in this process to one place in one form.
+
+    Args:
+        output: `json` for machines, `console` for people.
+        level: the lowest level that is shown: debug, info, warning or error.
+        stream: where to; standard error by default.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise ValueError(f"log level {level!r} is unknown: use debug, info, warning or error")
+    shared = tuple(_shared())
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    target = stream or sys.stderr
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared, processors=_rendering(output, colors=target.isatty())
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=number, force=True)
+
+
+def _shared() -> Iterable[Processor]:
+    yield structlog.contextvars.merge_contextvars
+    yield structlog.stdlib.add_logger_name
+    yield structlog.stdlib.add_log_level
+    yield structlog.stdlib.PositionalArgumentsFormatter()
+    yield structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts")
+    yield structlog.processors.StackInfoRenderer()
+
+
+def _rendering(output: Format, *, colors: bool) -> list[Processor]:
+    if output == "console":
+        console = structlog.dev.ConsoleRenderer(
+            colors=colors, timestamp_key="ts", sort_keys=False, pad_event_to=0
+        )
+        return [structlog.stdlib.ProcessorFormatter.remove_processors_meta, console]
+    return [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        structlog.processors.format_exc_info,
+        structlog.processors.EventRenamer("msg"),
+        _ordered,
+        structlog.processors.JSONRenderer(sort_keys=False, default=str, ensure_ascii=False),
+    ]
+
+
+def _ordered(_logger: object, _method: str, line: EventDict) -> EventDict:
+    first = {key: line[key] for key in KEY_ORDER if key in line}
+    return {**first, **{key: line[key] for key in sorted(line) if key not in first}}

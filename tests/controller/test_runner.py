@@ -1,0 +1,251 @@
+"""The runner: what each answer of a reconciler leads to."""
+
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+
+import anyio
+import pytest
+from prometheus_client import CollectorRegistry
+
+from controller.errors import (
+    AlreadyExists,
+    Conflict,
+    NoAnswer,
+    TerminalError,
+    TooManyRequests,
+)
+from controller.meta import Key
+from controller.metrics import Metrics
+from controller.outcome import SETTLED, Again, Blocked, Outcome
+from controller.runner import Controller, gravest
+from controller.workqueue import WorkQueue
+from tests.clock import VirtualClock, settle
+
+KEY = Key("ns", "name")
+
+
+class World:
+    """A controller whose reconciler answers from a script, and what came of it."""
+
+    def __init__(self, *script: Outcome | Exception, concurrency: int = 1) -> None:
+        self.clock = VirtualClock()
+        self.queue = WorkQueue[Key](self.clock)
+        self.registry = CollectorRegistry()
+        self.runs: list[float] = []
+        self._script = list(script)
+        self.controller = Controller(
+            "pools",
+            self._reconcile,
+            queue=self.queue,
+            concurrency=concurrency,
+            metrics=Metrics(self.registry).controller("pools", concurrency),
+        )
+
+    async def _reconcile(self, key: Key) -> Outcome:
+        self.runs.append(self.clock.monotonic())
+        answer = self._script.pop(0) if self._script else SETTLED
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def play(self, seconds: float = 3600) -> list[float]:
+        """Add the key and let time pass; returns when the reconciler ran."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.controller.run)
+            self.queue.add(KEY)
+            await self.clock.advance(seconds)
+            group.cancel_scope.cancel()
+        return self.runs
+
+    def count(self, name: str, **labels: str) -> float:
+        value = self.registry.get_sample_value(
+            f"controller_runtime_{name}", {"controller": "pools", **labels}
+        )
+        assert value is not None
+        return value
+
+    def results(self) -> dict[str, float]:
+        results = ("success", "error", "requeue", "requeue_after")
+        return {r: n for r in results if (n := self.count("reconcile_total", result=r))}
+
+
+async def test_a_settled_key_rests() -> None:
+    world = World(SETTLED)
+    assert await world.play() == [0]
+    assert world.results() == {"success": 1}
+
+
+async def test_again_comes_back_after_its_delay() -> None:
+    world = World(Again(30), Again(0.5))
+    assert await world.play() == [0, 30, 30.5]
+    assert world.results() == {"requeue_after": 2, "success": 1}
+
+
+async def test_blocked_without_a_delay_waits_for_a_change() -> None:
+    world = World(Blocked("PoolNotFound"))
+    assert await world.play() == [0]
+
+
+async def test_blocked_with_a_delay_looks_again() -> None:
+    world = World(Blocked("PoolNotFound", 60))
+    assert await world.play() == [0, 60]
+
+
+async def test_failures_back_off_exponentially() -> None:
+    world = World(*[NoAnswer("connection reset")] * 6)
+    runs = await world.play()
+    waits = [round(b - a, 3) for a, b in pairwise(runs)]
+    assert waits == [0.005, 0.01, 0.02, 0.04, 0.08, 0.16]
+    assert world.results() == {"error": 6, "success": 1}
+    assert world.count("reconcile_errors_total") == 6
+
+
+@pytest.mark.parametrize("good", [SETTLED, Again(1), Blocked("X", 1)])
+async def test_every_good_answer_ends_the_series_of_failures(good: Outcome) -> None:
+    world = World(NoAnswer("x"), NoAnswer("x"), good)
+    await world.play(0.5)
+    assert world.queue.failures(KEY) == 0
+
+
+async def test_a_terminal_error_is_not_retried_and_its_failures_are_kept() -> None:
+    world = World(NoAnswer("x"), TerminalError("no such CIDR"))
+    assert len(await world.play()) == 2
+    assert world.results() == {"error": 2}
+    assert world.count("terminal_reconcile_errors_total") == 1
+    assert world.queue.failures(KEY) == 1
+
+
+async def test_the_server_decides_how_long_a_throttled_key_waits() -> None:
+    world = World(TooManyRequests(429, retry_after=7))
+    assert await world.play() == [0, 7]
+    assert world.queue.failures(KEY) == 0
+
+
+async def test_throttling_without_a_time_is_backed_off() -> None:
+    world = World(TooManyRequests(429))
+    assert await world.play() == [0, 0.005]
+
+
+@pytest.mark.parametrize("conflict", [Conflict(409), AlreadyExists(409)])
+async def test_a_conflict_starts_over_and_is_no_error(conflict: Conflict) -> None:
+    world = World(conflict)
+    assert await world.play() == [0, 0.005]
+    assert world.results() == {"requeue": 1, "success": 1}
+    assert world.count("reconcile_errors_total") == 0
+
+
+async def test_a_bug_is_backed_off_counted_and_stops_nobody() -> None:
+    world = World(ZeroDivisionError("x"))
+    assert await world.play() == [0, 0.005]
+    assert world.count("reconcile_panics_total") == 1
+
+
+async def test_a_forgotten_return_is_reported_as_a_bug() -> None:
+    world = World(None)  # type: ignore[arg-type] # what an unchecked reconciler would return
+    assert await world.play() == [0, 0.005]
+    assert world.count("reconcile_panics_total") == 1
+
+
+async def test_a_group_of_conflicts_is_a_conflict() -> None:
+    group = ExceptionGroup("writes", [Conflict(409), ExceptionGroup("more", [Conflict(409)])])
+    world = World(group)
+    await world.play()
+    assert world.results() == {"requeue": 1, "success": 1}
+
+
+def test_the_gravest_of_a_group_decides() -> None:
+    conflict, throttled = Conflict(409), TooManyRequests(429, retry_after=1)
+    final, lost = TerminalError("x"), NoAnswer("x")
+    assert gravest(ExceptionGroup("", [conflict, throttled])) is throttled
+    assert gravest(ExceptionGroup("", [conflict, final, throttled])) is final
+    assert gravest(ExceptionGroup("", [conflict, final, lost])) is lost
+    bug = ExceptionGroup("", [lost, KeyError("x")])
+    assert gravest(bug) is bug
+
+
+def counting(
+    running: list[Key], peak: list[int], release: anyio.Event
+) -> Callable[[Key], Awaitable[Outcome]]:
+    """Return a reconciler that notes who runs beside whom and ends when released."""
+
+    async def reconcile(key: Key) -> Outcome:
+        assert key not in running
+        running.append(key)
+        peak.append(len(running))
+        await release.wait()
+        running.remove(key)
+        return SETTLED
+
+    return reconcile
+
+
+async def test_as_many_keys_run_at_once_as_the_concurrency_allows_and_never_one_twice() -> None:
+    clock, running, peak, release = VirtualClock(), list[Key](), list[int](), anyio.Event()
+    queue = WorkQueue[Key](clock)
+    controller = Controller("c", counting(running, peak, release), queue=queue, concurrency=3)
+    async with anyio.create_task_group() as group:
+        group.start_soon(controller.run)
+        for _ in range(2):
+            for number in range(5):
+                queue.add(Key("", str(number)))
+            await settle()
+        assert len(running) == 3
+        release.set()
+        await settle()
+        controller.stop()
+    assert max(peak) == 3
+    assert len(peak) == 8  # five keys, and once more those three that ran when added again
+
+
+async def test_a_stopped_controller_finishes_what_runs_and_begins_nothing() -> None:
+    clock, running, peak, release = VirtualClock(), list[Key](), list[int](), anyio.Event()
+    queue = WorkQueue[Key](clock)
+    controller = Controller("c", counting(running, peak, release), queue=queue)
+    async with anyio.create_task_group() as group:
+        group.start_soon(controller.run)
+        for name in ("a", "b"):
+            queue.add(Key("", name))
+        await settle()
+        controller.stop()
+        await settle()
+        assert running == [Key("", "a")]
+        release.set()
+    assert len(peak) == 1
+
+
+async def test_cancelling_reaches_the_reconciler_and_ends_the_run() -> None:
+    world, cancelled = World(), list[bool]()
+
+    async def reconcile(key: Key) -> Outcome:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            cancelled.append(True)
+        return SETTLED
+
+    controller = Controller("c", reconcile, queue=world.queue)
+    async with anyio.create_task_group() as group:
+        group.start_soon(controller.run)
+        world.queue.add(KEY)
+        await settle()
+        assert world.queue.statistics().in_work == 1
+        group.cancel_scope.cancel()
+    assert cancelled == [True]
+    assert world.queue.statistics().in_work == 0
+
+
+def test_all_series_of_a_controller_exist_before_its_first_key() -> None:
+    world = World(concurrency=4)
+    for result in ("success", "error", "requeue", "requeue_after"):
+        assert world.count("reconcile_total", result=result) == 0
+    for name in ("errors", "panics", "timeouts"):
+        assert world.count(f"reconcile_{name}_total") == 0
+    assert world.count("terminal_reconcile_errors_total") == 0
+    assert world.count("active_workers") == 0
+    assert world.count("max_concurrent_reconciles") == 4
+    assert world.count("reconcile_time_seconds_count") == 0
+
+
+def test_a_controller_without_workers_is_refused() -> None:
+    with pytest.raises(ValueError, match="concurrency must be at least 1"):
+        World(concurrency=0)

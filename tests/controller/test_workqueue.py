@@ -1,0 +1,323 @@
+"""The work queue: no key lost, none twice, delays keep the earliest, shut-down drains."""
+
+import anyio
+import pytest
+
+from controller.backoff import KeyBackoff
+from controller.workqueue import QueueShutDown, WorkQueue
+from tests.clock import VirtualClock, settle
+
+
+async def take(queue: WorkQueue[str]) -> list[str]:
+    """Take everything that is ready now, without finishing any of it."""
+    taken: list[str] = []
+    while queue.statistics().ready:
+        taken.append(await queue.get())
+    return taken
+
+
+async def test_keys_come_out_in_the_order_they_were_added() -> None:
+    queue = WorkQueue[str](VirtualClock())
+    for key in "cab":
+        queue.add(key)
+    assert await take(queue) == ["c", "a", "b"]
+
+
+async def test_a_key_added_twice_is_handed_out_once() -> None:
+    queue = WorkQueue[str](VirtualClock())
+    for key in "aba":
+        queue.add(key)
+    assert await take(queue) == ["a", "b"]
+
+
+async def test_a_key_in_work_is_not_handed_out_again_before_it_is_done() -> None:
+    queue = WorkQueue[str](VirtualClock())
+    queue.add("a")
+    assert await queue.get() == "a"
+    for _ in range(1000):
+        queue.add("a")
+    assert await take(queue) == []
+    queue.done("a")
+    assert await take(queue) == ["a"]
+    queue.done("a")
+    assert await take(queue) == []
+
+
+async def test_done_without_work_is_refused() -> None:
+    with pytest.raises(KeyError):
+        WorkQueue[str](VirtualClock()).done("a")
+
+
+async def test_a_delayed_key_comes_at_its_instant_to_whoever_waits() -> None:
+    clock, got = VirtualClock(), list[tuple[str, float]]()
+    queue = WorkQueue[str](clock)
+
+    async def worker() -> None:
+        while True:
+            got.append((await queue.get(), clock.monotonic()))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker)
+        queue.add_after("late", 0.3)
+        queue.add_after("soon", 0.1)
+        await clock.advance(0.2)
+        assert got == [("soon", 0.1)]
+        await clock.advance(0.1)
+        assert got == [("soon", 0.1), ("late", 0.3)]
+        group.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("first", "second"), [(5, 60), (60, 5)])
+async def test_of_two_delays_the_earlier_counts(first: float, second: float) -> None:
+    clock = VirtualClock()
+    queue = WorkQueue[str](clock)
+    queue.add_after("a", first)
+    queue.add_after("a", second)
+    await clock.advance(4.999)
+    assert await take(queue) == []
+    await clock.advance(0.001)
+    assert await take(queue) == ["a"]
+    queue.done("a")
+    await clock.advance(3600)
+    assert await take(queue) == []
+
+
+async def test_adding_a_delayed_key_makes_it_ready_at_once_and_ends_the_delay() -> None:
+    clock = VirtualClock()
+    queue = WorkQueue[str](clock)
+    queue.add_after("a", 60)
+    queue.add("a")
+    assert await take(queue) == ["a"]
+    queue.done("a")
+    await clock.advance(3600)
+    assert await take(queue) == []
+
+
+async def test_a_delay_that_ends_during_work_gives_one_more_run_afterwards() -> None:
+    clock = VirtualClock()
+    queue = WorkQueue[str](clock)
+    queue.add("a")
+    await queue.get()
+    queue.add_after("a", 5)
+    await clock.advance(6)
+    assert await take(queue) == []
+    queue.done("a")
+    assert await take(queue) == ["a"]
+
+
+async def test_an_earlier_delay_reaches_workers_who_already_wait_for_a_later_one() -> None:
+    clock, got = VirtualClock(), list[tuple[str, float]]()
+    queue = WorkQueue[str](clock)
+
+    async def worker() -> None:
+        while True:
+            got.append((await queue.get(), clock.monotonic()))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(2):
+            group.start_soon(worker)
+        queue.add_after("late", 100)
+        await settle()
+        queue.add_after("soon", 1)
+        await clock.advance(1)
+        assert got == [("soon", 1.0)]
+        group.cancel_scope.cancel()
+
+
+async def test_another_worker_keeps_the_time_when_the_one_who_did_is_cancelled() -> None:
+    clock, got = VirtualClock(), list[str]()
+    queue = WorkQueue[str](clock)
+
+    async def worker() -> None:
+        got.append(await queue.get())
+
+    async with anyio.create_task_group() as group:
+        with anyio.CancelScope() as keeper:
+            async with anyio.create_task_group() as first:
+                first.start_soon(worker)
+                await settle()
+                group.start_soon(worker)
+                queue.add_after("a", 5)
+                await settle()
+                keeper.cancel()
+        await clock.advance(5)
+    assert got == ["a"]
+
+
+@pytest.mark.parametrize("cancelled_first", [True, False])
+async def test_a_worker_cancelled_in_the_moment_it_is_woken_loses_no_key(
+    cancelled_first: bool,
+) -> None:
+    clock, got = VirtualClock(), list[str]()
+    queue = WorkQueue[str](clock)
+    scopes = [anyio.CancelScope(), anyio.CancelScope()]
+
+    async def worker(scope: anyio.CancelScope) -> None:
+        with scope:
+            got.append(await queue.get())
+
+    async with anyio.create_task_group() as group:
+        for scope in scopes:
+            group.start_soon(worker, scope)
+        await settle()
+        if cancelled_first:
+            scopes[0].cancel()
+        queue.add("a")
+        scopes[0].cancel()
+        await settle()
+        assert got == ["a"]
+        group.cancel_scope.cancel()
+
+
+async def test_one_delay_that_makes_many_keys_ready_wakes_all_workers() -> None:
+    clock, got = VirtualClock(), list[str]()
+    queue = WorkQueue[str](clock)
+
+    async def worker() -> None:
+        got.append(await queue.get())
+
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(worker)
+        for key in "abc":
+            queue.add_after(key, 5)
+        await clock.advance(5)
+    assert sorted(got) == ["a", "b", "c"]
+
+
+async def test_rate_limited_keys_wait_twice_as_long_each_time_until_forgotten() -> None:
+    clock = VirtualClock()
+    queue = WorkQueue[str](clock)
+    for seconds in (0.005, 0.01, 0.02):
+        queue.add_rate_limited("a")
+        await clock.advance(seconds - 0.001)
+        assert await take(queue) == []
+        await clock.advance(0.001)
+        assert await take(queue) == ["a"]
+        queue.done("a")
+    assert queue.failures("a") == 3
+    queue.forget("a")
+    queue.add_rate_limited("a")
+    await clock.advance(0.005)
+    assert await take(queue) == ["a"]
+
+
+def test_the_back_off_of_a_key_doubles_up_to_its_cap_and_knows_no_overflow() -> None:
+    backoff = KeyBackoff[str]()
+    delays = [backoff.failed("a") for _ in range(5000)]
+    assert delays[:6] == [0.005, 0.01, 0.02, 0.04, 0.08, 0.16]
+    assert delays[17:19] == [655.36, 1000.0]
+    assert delays[-1] == 1000.0
+    assert backoff.failed("b") == 0.005
+
+
+async def test_a_higher_priority_goes_first_and_a_raised_key_goes_to_the_end_of_it() -> None:
+    queue = WorkQueue[str](VirtualClock())
+    queue.add("low", priority=-100)
+    queue.add("raised", priority=-100)
+    queue.add("normal")
+    queue.add("raised")
+    assert queue.statistics().ready == {-100: 1, 0: 2}
+    assert await take(queue) == ["normal", "raised", "low"]
+
+
+async def test_a_lower_priority_is_kept_waiting_but_never_for_good() -> None:
+    clock = VirtualClock()
+    queue = WorkQueue[str](clock, ageing=10)
+    for number in range(5):
+        queue.add(f"old-{number}", priority=-100)
+    await clock.advance(10.1)
+    taken = list[str]()
+    for number in range(16 * 5):
+        queue.add(f"live-{number}")
+        taken.append(await queue.get())
+        queue.done(taken[-1])
+    olds = [place for place, key in enumerate(taken) if key.startswith("old")]
+    assert olds == [15, 31, 47, 63, 79]
+
+
+async def test_a_shut_down_queue_hands_out_what_it_has_and_accepts_nothing() -> None:
+    clock = VirtualClock()
+    queue = WorkQueue[str](clock)
+    queue.add("working")
+    assert await queue.get() == "working"
+    queue.add("working")
+    queue.add("ready")
+    queue.add_after("delayed", 5)
+    queue.shut_down()
+    queue.add("new")
+    queue.add_after("new", 1)
+    assert await take(queue) == ["ready"]
+    queue.done("working")
+    assert await take(queue) == ["working"]
+    queue.done("working")
+    with pytest.raises(QueueShutDown):
+        await queue.get()
+
+
+async def test_a_worker_that_waits_learns_of_the_shut_down() -> None:
+    queue, ended = WorkQueue[str](VirtualClock()), list[str]()
+
+    async def worker(name: str) -> None:
+        with pytest.raises(QueueShutDown):
+            await queue.get()
+        ended.append(name)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker, "a")
+        group.start_soon(worker, "b")
+        await settle()
+        queue.shut_down()
+    assert sorted(ended) == ["a", "b"]
+
+
+async def test_workers_wait_for_the_second_run_of_a_key_before_a_drain_is_over() -> None:
+    queue, got = WorkQueue[str](VirtualClock()), list[str]()
+    queue.add("a")
+    assert await queue.get() == "a"
+    queue.add("a")
+    queue.shut_down()
+
+    async def worker() -> None:
+        got.append(await queue.get())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker)
+        await settle()
+        assert got == []
+        queue.done("a")
+    assert got == ["a"]
+
+
+async def test_a_shut_down_without_drain_leaves_only_the_work_that_has_begun() -> None:
+    queue = WorkQueue[str](VirtualClock())
+    queue.add("working")
+    await queue.get()
+    for key in ("working", "ready"):
+        queue.add(key)
+    queue.shut_down(drain=False)
+    with pytest.raises(QueueShutDown):
+        await queue.get()
+    queue.done("working")
+    with pytest.raises(QueueShutDown):
+        await queue.get()
+
+
+async def test_the_statistics_tell_what_waits_and_how_long_the_work_has_taken() -> None:
+    clock = VirtualClock()
+    queue = WorkQueue[str](clock)
+    for key in ("a", "b", "c"):
+        queue.add(key)
+    await queue.get()
+    await clock.advance(2)
+    await queue.get()
+    queue.add_after("later", 60)
+    queue.add_rate_limited("failing")
+    await clock.advance(1)
+    now = queue.statistics()
+    assert now.ready == {0: 2}
+    assert (now.delayed, now.in_work, now.failing) == (1, 2, 1)
+    assert now.oldest_ready_seconds == 3
+    assert (now.unfinished_seconds, now.longest_running_seconds) == (4, 3)
+    with pytest.raises(AttributeError):
+        now.delayed = 0  # type: ignore[misc] # that it is frozen is what is tested
