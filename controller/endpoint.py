@@ -1,7 +1,7 @@
 """Where an API server is, and how to be let in."""
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from typing_extensions import override
@@ -11,11 +11,19 @@ class Credentials(Protocol):
     """How to prove who we are, and how to do so again when that is no longer accepted."""
 
     async def authorization(self) -> str:
-        """Return the Authorization header; empty for none (a client certificate, say)."""
+        """Return the Authorization header; empty for none (a client certificate, say).
+
+        Raises:
+            ConfigurationError: the credentials cannot be read any more.
+        """
         ...
 
     async def renew(self) -> bool:
-        """Read the credentials again after a 401; return whether they differ now."""
+        """Read the credentials again after a 401; return whether another try makes sense.
+
+        Raises:
+            ConfigurationError: the credentials cannot be read any more.
+        """
         ...
 
 
@@ -23,7 +31,7 @@ class Credentials(Protocol):
 class StaticToken(Credentials):
     """A bearer token that somebody else replaces together with the whole transport."""
 
-    token: str = ""
+    token: str = field(default="", repr=False)
 
     @override
     async def authorization(self) -> str:
@@ -51,5 +59,25 @@ class Endpoint:
     credentials: Credentials = StaticToken()
     tls: ssl.SSLContext | None = None
     server_name: str = ""
-    proxy: str = ""
+    proxy: str = field(default="", repr=False)
     user_agent: str = "controller"
+
+
+def tls_context(
+    *, cafile: str | None = None, cadata: str | None = None, verify: bool = True
+) -> ssl.SSLContext:
+    """Return a context that trusts these authorities alone, or the machine's if none is given.
+
+    The strict RFC 5280 checks that Python 3.13 switched on are off: authorities made by kubeadm
+    and by kube-apiserver itself lack the extensions that they ask for, and no other
+    Kubernetes client makes them.
+
+    Raises:
+        ssl.SSLError, OSError: the authorities cannot be read.
+    """
+    context = ssl.create_default_context(cafile=cafile, cadata=cadata)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

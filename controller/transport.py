@@ -87,11 +87,19 @@ class HttpTransport(Transport):
     Args:
         endpoint: where to and as whom.
         max_bytes: of the largest answer that is read; a larger one is malformed.
+        max_seconds: that any request may take, whatever its caller would wait.
     """
 
-    def __init__(self, endpoint: Endpoint, *, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        max_bytes: int = MAX_BYTES,
+        max_seconds: float | None = None,
+    ) -> None:
         self._endpoint = endpoint
         self._max_bytes = max_bytes
+        self._max_seconds = max_seconds
         self._requests: aiohttp.ClientSession | None = None
         self._watches: aiohttp.ClientSession | None = None
 
@@ -117,10 +125,12 @@ class HttpTransport(Transport):
         headers = {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = content_type
+        limits = [seconds for seconds in (timeout, self._max_seconds) if seconds is not None]
+        total = min(limits, default=None)
         arguments = {
             "data": body,
             "headers": headers,
-            "timeout": aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_SECONDS),
+            "timeout": aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_SECONDS),
         }
         url = self._url(path, query)
         try:

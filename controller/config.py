@@ -1,0 +1,248 @@
+"""Finding the cluster to control, as every Kubernetes tool does.
+
+In this order: the kubeconfig and context that were given; $KUBECONFIG; the service account
+of the pod we run in; ~/.kube/config.
+
+kubernetes_asyncio reads all of these, exec plugins included, and it is imported only here and only
+when somebody connects: the import costs 40 MiB and most of a second. What it leaves
+out is added: tokens are stripped, read again every minute in a thread, and loaded anew
+after a 401; impersonation, which it would silently ignore, is refused.
+"""
+
+import atexit
+import os
+import shutil
+import ssl
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import anyio
+import yaml
+from anyio.to_thread import run_sync
+from typing_extensions import override
+
+from controller.endpoint import Credentials, Endpoint, tls_context
+from controller.errors import ConfigurationError
+from controller.proxies import checked_proxy, proxy_from_environment
+from controller.transport import HttpTransport, Transport
+
+# kubernetes_asyncio's own; its annotations are partial and would have to be contradicted.
+Configuration = Any
+Load = Callable[[], Awaitable[Configuration]]
+
+TOKEN_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+TOKEN_SECONDS = 60.0
+"""How long a token is used before it is read again; as client-go."""
+RENEWAL_SECONDS = 5.0
+"""A refused token is not looked for more often than this."""
+
+
+async def connect(
+    kubeconfig: Path | None = None, context: str | None = None, *, user_agent: str = "controller"
+) -> Transport:
+    """Return a transport to the cluster that the arguments or the environment name.
+
+    Nothing is sent yet.
+
+    Args:
+        kubeconfig: a file; None looks where everybody looks.
+        context: a context in the kubeconfig; None takes its current one.
+        user_agent: how we introduce ourselves.
+
+    Raises:
+        ConfigurationError: there is none, or what there is cannot be used.
+    """
+    paths = _kubeconfigs(kubeconfig, context)
+    load: Load = _load_in_cluster
+    if paths:
+
+        async def load() -> Configuration:
+            return await _load_files(paths, context)
+
+    configuration = await load()
+    endpoint = Endpoint(
+        server=configuration.host,
+        credentials=LoadedCredentials(configuration, load),
+        tls=_tls(configuration),
+        server_name=configuration.tls_server_name or "",
+        proxy=_proxy(configuration),
+        user_agent=user_agent,
+    )
+    return HttpTransport(endpoint)
+
+
+class LoadedCredentials(Credentials):
+    """The token of a loaded configuration, kept fresh.
+
+    Args:
+        configuration: as loaded.
+        load: loads it again; runs the exec plugin again, if there is one.
+    """
+
+    def __init__(self, configuration: Configuration, load: Load) -> None:
+        self._configuration = configuration
+        self._load = load
+        self._read = anyio.current_time()
+        self._renewed = -RENEWAL_SECONDS
+        self._changed = False
+        self._lock = anyio.Lock()
+
+    @override
+    async def authorization(self) -> str:
+        hook = self._configuration.refresh_api_key_hook
+        if hook is not None and anyio.current_time() - self._read >= TOKEN_SECONDS:
+            self._read = anyio.current_time()
+            # A file that somebody just replaces is no reason to fail: a 401 would follow.
+            await run_sync(_quietly, hook, self._configuration)
+        return self._token()
+
+    @override
+    async def renew(self) -> bool:
+        async with self._lock:
+            if anyio.current_time() - self._renewed >= RENEWAL_SECONDS:
+                before = self._token()
+                self._configuration = await self._load()
+                self._renewed = self._read = anyio.current_time()
+                self._changed = before != self._token()
+            return self._changed
+
+    def _token(self) -> str:
+        token: str = self._configuration.api_key.get("BearerToken") or ""
+        return token.strip()
+
+
+def _loaders() -> Any:
+    return import_module("kubernetes_asyncio.config")
+
+
+def _blank() -> Configuration:
+    return import_module("kubernetes_asyncio.client.configuration").Configuration()
+
+
+def _quietly(hook: Callable[[Configuration], object], configuration: Configuration) -> None:
+    try:
+        hook(configuration)
+    except (OSError, _loaders().ConfigException):
+        return
+
+
+def _kubeconfigs(kubeconfig: Path | None, context: str | None) -> list[Path]:
+    """Return the kubeconfig files to read; none means the pod's service account.
+
+    Raises:
+        ConfigurationError: there is neither.
+    """
+    if kubeconfig is not None:
+        return [_existing(kubeconfig, "--kubeconfig")]
+    if listed := os.environ.get("KUBECONFIG"):
+        paths = [Path(path).expanduser() for path in listed.split(os.pathsep) if path]
+        if found := [path for path in paths if path.exists()]:
+            return found
+        raise ConfigurationError(f"KUBECONFIG names {listed}, and there is no such file")
+    if not context and os.environ.get("KUBERNETES_SERVICE_HOST") and TOKEN_FILE.exists():
+        return []
+    default = Path.home() / ".kube" / "config"
+    if default.exists():
+        return [default]
+    raise ConfigurationError(
+        f"there is no cluster to talk to: no --kubeconfig, no KUBECONFIG, no {default}, and this"
+        " is not a pod with a service account"
+    )
+
+
+def _existing(path: Path, where: str) -> Path:
+    path = path.expanduser()
+    if not path.is_file():
+        raise ConfigurationError(f"{where} names {path}, and there is no such file")
+    return path
+
+
+async def _load_in_cluster() -> Configuration:
+    configuration = _blank()
+    try:
+        _loaders().load_incluster_config(client_configuration=configuration)
+    except (_loaders().ConfigException, OSError) as error:
+        raise ConfigurationError(f"the pod's service account cannot be used: {error}") from error
+    return configuration
+
+
+async def _load_files(paths: list[Path], context: str | None) -> Configuration:
+    documents = [_document(path) for path in paths]
+    where = os.pathsep.join(map(str, paths))
+    configuration = _blank()
+    try:
+        loader = await _loaders().load_kube_config(
+            config_file=where,
+            context=context,
+            client_configuration=configuration,
+            persist_config=False,
+            temp_file_path=_private_directory(),
+        )
+    except _loaders().ConfigException as error:
+        raise ConfigurationError(f"kubeconfig {where}: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
+        # The loader checks little of what it reads.
+        raise ConfigurationError(
+            f"kubeconfig {where} cannot be used: {type(error).__name__}: {error}"
+        ) from error
+    _refuse_impersonation(documents, loader.current_context or {}, where)
+    return configuration
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    try:
+        document = yaml.safe_load(path.read_bytes())
+    except yaml.YAMLError as error:
+        detail = " ".join(str(error).split())
+        raise ConfigurationError(f"kubeconfig {path} is no YAML: {detail}") from error
+    except OSError as error:
+        raise ConfigurationError(f"kubeconfig {path} cannot be read: {error.strerror}") from error
+    if not isinstance(document, dict) or not document.get("contexts"):
+        raise ConfigurationError(f"kubeconfig {path} has no contexts: is it a kubeconfig?")
+    return document
+
+
+def _refuse_impersonation(
+    documents: list[Mapping[str, Any]], context: Mapping[str, Any], where: str
+) -> None:
+    """Refuse a user with `as`: to act as oneself instead is to act with other rights."""
+    user = (context.get("context") or {}).get("user")
+    for document in documents:
+        for entry in document.get("users") or ():
+            if entry.get("name") == user and "as" in (entry.get("user") or {}):
+                raise ConfigurationError(
+                    f"kubeconfig {where}: user {user} impersonates another (`as`), which is not"
+                    " supported; use credentials of the account itself"
+                )
+
+
+@lru_cache(maxsize=1)
+def _private_directory() -> str:
+    """Return the directory, ours alone and removed at exit, for the loader's files with keys."""
+    directory = tempfile.mkdtemp(prefix="kubeconfig-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
+def _tls(configuration: Configuration) -> ssl.SSLContext | None:
+    if not configuration.host.startswith("https://"):
+        return None
+    try:
+        context = tls_context(cafile=configuration.ssl_ca_cert, verify=configuration.verify_ssl)
+        if configuration.cert_file:
+            context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigurationError(
+            f"the certificates for {configuration.host} cannot be used: {error}"
+        ) from error
+    return context
+
+
+def _proxy(configuration: Configuration) -> str:
+    if configuration.proxy:
+        return checked_proxy(configuration.proxy, "the kubeconfig's proxy-url")
+    return proxy_from_environment(configuration.host, os.environ)

@@ -1,0 +1,214 @@
+"""Kubeconfigs that others wrote."""
+
+import base64
+import ssl
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.errors import ConfigurationError, NoAnswer
+from controller.tenantconfig import TenantCredentials, parse_kubeconfig, tenant_transport
+from tests.controller.world_certs import Pair, authority_and_pair, encrypted_key
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def kubeconfig(
+    cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None, **top: Any
+) -> bytes:
+    """Return a kubeconfig with these additions; a value of None takes a field out."""
+    authority, pair = authority_and_pair()
+    base = {
+        "server": "https://127.0.0.1:6443",
+        "certificate-authority-data": b64(authority),
+    } | (cluster or {})
+    who: dict[str, Any] = {
+        "client-certificate-data": b64(pair.certificate),
+        "client-key-data": b64(pair.key),
+    } | (user or {})
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "one",
+        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {k: v for k, v in base.items() if v is not None}}],
+        "users": [{"name": "u", "user": {k: v for k, v in who.items() if v is not None}}],
+    } | top
+    return yaml.safe_dump(document).encode()
+
+
+NO_CERT = {"client-certificate-data": None, "client-key-data": None}
+
+
+def test_what_kubeadm_writes_is_taken() -> None:
+    authority, pair = authority_and_pair()
+    found = parse_kubeconfig(kubeconfig(cluster={"tls-server-name": "api.example.com"}))
+    assert found == TenantCredentials(
+        "https://127.0.0.1:6443",
+        authority.decode(),
+        pair.certificate.decode(),
+        pair.key.decode(),
+        server_name="api.example.com",
+    )
+
+
+def test_a_token_is_taken_as_text_whatever_yaml_would_make_of_it() -> None:
+    text = kubeconfig(user=NO_CERT | {"token": "TOKEN"}).replace(b"TOKEN", b"0123")
+    assert parse_kubeconfig(text).token == "0123"
+
+
+def test_a_single_context_needs_no_current_one() -> None:
+    nameless = kubeconfig().replace(b"current-context: one", b"current-context: null")
+    assert parse_kubeconfig(nameless).server
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "named"),
+    [
+        ({}, {"exec": {"command": "/bin/sh"}}, "'exec': it names a program to run"),
+        ({}, {"auth-provider": {"name": "gcp"}}, "'auth-provider': it names a plugin"),
+        ({}, {"tokenFile": "/var/run/secrets/token"}, "'tokenFile': it names a file"),
+        ({}, {"client-certificate": "/etc/passwd"}, "'client-certificate': it names a file"),
+        ({}, {"client-key": "/etc/shadow"}, "'client-key': it names a file"),
+        ({}, {"username": "root"}, "'username': passwords"),
+        ({}, {"password": "hunter2"}, "'password': passwords"),
+        ({}, {"as": "system:admin"}, "'as': it is not known here"),
+        ({"certificate-authority": "/etc/ssl/x"}, {}, "'certificate-authority': it names a file"),
+        ({"proxy-url": "http://proxy:3128"}, {}, "'proxy-url': proxies are not allowed"),
+        ({"insecure-skip-tls-verify": True}, {}, "'insecure-skip-tls-verify': TLS without"),
+        ({"server": "http://127.0.0.1:8080"}, {}, "plain HTTP, which is not allowed"),
+        ({"server": "https://user:pw@host"}, {}, "is no https:// URL"),
+        ({"server": "https://host:99999"}, {}, "is no https:// URL"),
+        ({"server": "file:///etc/passwd"}, {}, "is no https:// URL"),
+        ({"server": None}, {}, "is no https:// URL"),
+        ({}, {"client-key-data": None}, "not both"),
+        ({}, NO_CERT, "neither a token nor a client certificate"),
+        ({}, NO_CERT | {"token": "a b"}, "token is none"),
+        ({}, NO_CERT | {"token": "a\nX-Evil: 1"}, "token is none"),
+        ({}, NO_CERT | {"token": {"a": "b"}}, "token is none"),
+        ({}, {"client-key-data": "###"}, "client-key-data is no PEM"),
+        ({"certificate-authority-data": b64(b"hello")}, {}, "authority-data is no PEM"),
+        ({"insecure-skip-tls-verify": "maybe"}, {}, "neither true nor false"),
+        ({"tls-server-name": ["a"]}, {}, "tls-server-name is no text"),
+    ],
+)
+def test_anything_else_is_refused_by_name(
+    cluster: dict[str, Any], user: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_kubeconfig(kubeconfig(cluster, user))
+    assert named in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"a: b\n c: d", "no YAML (line 2)"),
+        (b"\xff\xff\xff", "no YAML"),
+        (b"- a\n- b", "no YAML mapping"),
+        (b"", "no YAML mapping"),
+        (b"a: &x [1, 2]\nb: [*x, *x]\n", "aliases"),
+        (b"a: " + b"[" * 100 + b"]" * 100, "nested too deeply"),
+        (b"a: " + b"[" * 100_000, "nested too deeply"),
+        (b"[" + b"1," * 20_000 + b"]", "too many entries"),
+        (b"a: " + b"x" * 300_000, "larger than"),
+        (b"kind: Config", "no list of contexts"),
+        (kubeconfig(users=[]), "no user 'u'"),
+        (kubeconfig(clusters="x"), "no list of clusters"),
+        (kubeconfig(clusters=[{"name": "c"}]), "more than one cluster 'c', or an empty one"),
+        (
+            kubeconfig().replace(b"current-context: one", b"current-context: two"),
+            "no context 'two'",
+        ),
+        (kubeconfig(contexts=["one"]), "no context 'one'"),
+    ],
+)
+def test_what_is_no_kubeconfig_is_refused_with_the_reason(data: bytes, words: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_kubeconfig(data)
+    assert words in str(caught.value)
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_nothing_but_a_sentence_comes_of_noise(data: bytes) -> None:
+    with pytest.raises(ConfigurationError):
+        parse_kubeconfig(data)
+
+
+def test_flags_allow_what_they_are_named_after() -> None:
+    wanted = {"proxy-url": "http://proxy:3128", "insecure-skip-tls-verify": True}
+    found = parse_kubeconfig(kubeconfig(wanted), allow_proxy=True, allow_insecure=True)
+    assert (found.proxy, found.insecure) == ("http://proxy:3128", True)
+    with pytest.raises(ConfigurationError, match="only http:// and https:// proxies"):
+        parse_kubeconfig(kubeconfig({"proxy-url": "socks5://proxy:1080"}), allow_proxy=True)
+
+
+def test_secrets_do_not_show_in_its_text() -> None:
+    shown = repr(parse_kubeconfig(kubeconfig(user={"token": "s3cret"})))
+    assert "s3cret" not in shown
+    assert "PRIVATE KEY" not in shown
+
+
+@pytest.mark.parametrize("key", [b"-----BEGIN PRIVATE KEY-----\nnone\n", encrypted_key()])
+def test_a_key_that_does_not_work_is_refused_and_leaves_no_file(
+    key: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found = parse_kubeconfig(kubeconfig(user={"client-key-data": b64(key)}))
+    with pytest.raises(ConfigurationError, match="certificates or key"):
+        tenant_transport(found, max_bytes=1000, timeout=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@asynccontextmanager
+async def tls_server(pair: Pair, path: Path) -> AsyncIterator[TestServer]:
+    """Run an HTTPS server that asks for a client certificate and says whose it got."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        subject = request.transport.get_extra_info("peercert")["subject"]
+        return web.json_response({"who": subject[0][0][1]})
+
+    (path / "server.pem").write_bytes(pair.certificate + pair.key)
+    authority, _ = authority_and_pair()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.decode())
+    context.load_cert_chain(path / "server.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    server = TestServer(app, scheme="https")
+    await server.start_server(ssl=context)
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+async def test_its_transport_is_let_in_by_certificate_and_checks_the_server(
+    tmp_path: Path,
+) -> None:
+    _, pair = authority_and_pair()
+    async with tls_server(pair, tmp_path) as server:
+        for name, good in (("api.example.com", True), ("", True), ("other.example.com", False)):
+            cluster = {"server": f"https://127.0.0.1:{server.port}", "tls-server-name": name}
+            transport = tenant_transport(
+                parse_kubeconfig(kubeconfig(cluster)), max_bytes=1000, timeout=10
+            )
+            if good:
+                assert await transport.request("GET", "/") == b'{"who": "admin"}'
+            else:
+                with pytest.raises(NoAnswer, match="certificate"):
+                    await transport.request("GET", "/")
+            await transport.aclose()
