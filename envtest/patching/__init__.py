@@ -7,6 +7,7 @@ does not touch with its inputs, so nothing that passes through here may be chang
 from envtest.patching.applying import apply, same_except_times
 from envtest.patching.errors import ApplyConflict, Cause, PatchError
 from envtest.patching.fieldmodel import FieldModel, Versions
+from envtest.patching.hints import PatchHints
 from envtest.patching.jsonpatch import check_operations, json_patch
 from envtest.patching.managers import (
     check_manager,
@@ -15,6 +16,7 @@ from envtest.patching.managers import (
     validate_managed_fields,
 )
 from envtest.patching.mergepatch import merge_patch
+from envtest.patching.strategic import strategic_merge
 from envtest.patching.tracking import track_update
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "Cause",
     "FieldModel",
     "PatchError",
+    "PatchHints",
     "Versions",
     "apply",
     "check_manager",
@@ -31,6 +34,7 @@ __all__ = [
     "json_patch",
     "merge_patch",
     "same_except_times",
+    "strategic_merge",
     "track_update",
     "validate_managed_fields",
 ]

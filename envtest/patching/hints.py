@@ -1,0 +1,100 @@
+"""How strategic merge patch treats the fields of built-in kinds: what it merges, by which key."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+from envtest.patching.errors import internal
+from envtest.patching.fieldmodel import builtin_schema, builtin_schema_name
+
+Schema = Mapping[str, Any]
+RETAIN_KEYS = "retainKeys"
+
+
+class Hint(NamedTuple):
+    """What is known of one field.
+
+    Attributes:
+        below: the hints for what is inside it: of a list, for its items.
+        strategy: `merge`, `replace` or empty, which merges maps and replaces lists.
+        merge_key: the field by which items of a list are the same; empty in lists of scalars.
+    """
+
+    below: "PatchHints"
+    strategy: str
+    merge_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class PatchHints:
+    """The patch strategies of a type, read from its OpenAPI extensions."""
+
+    schema: Schema
+    name: str
+    resolve: Callable[[str], Schema]
+
+    @classmethod
+    def builtin(cls, group: str, kind: str, version: str | None = None) -> Self:
+        """Return the hints of a kind that every server has.
+
+        Raises:
+            KeyError: there is no such kind.
+        """
+        name = builtin_schema_name(group, kind, version)
+        return cls(builtin_schema(name), name, builtin_schema)
+
+    @property
+    def kind(self) -> str:
+        """What Go calls the kind of this type."""
+        form = self.schema.get("type", "")
+        if form == "object":
+            return "map" if "additionalProperties" in self.schema else "struct"
+        return {"array": "slice", "": "struct"}.get(form, str(form))
+
+    def member(self, field: str) -> Hint:
+        """Return the hint for a map in this struct.
+
+        Raises:
+            PatchError: 500 if there is no such field.
+        """
+        found = self._field(field)
+        return self._hint(found, found)
+
+    def items(self, field: str) -> Hint:
+        """Return the hint for a list in this struct.
+
+        Raises:
+            PatchError: 500 if there is no such field.
+        """
+        found = self._field(field)
+        return self._hint(found, found.get("items", {}))
+
+    def _field(self, field: str) -> Schema:
+        """Return the schema of a field, with the extensions that stand where it is declared."""
+        if self.kind != "struct":
+            raise internal(
+                f"merging an object in json but data type is not struct, instead is: {self.kind}"
+            )
+        found: Schema | None = self.schema.get("properties", {}).get(field)
+        if found is None:
+            type_name = self.name.rpartition(".")[2]
+            raise internal(
+                f'unable to find api field in struct {type_name} for the json field "{field}"'
+            )
+        return found
+
+    def _hint(self, field: Schema, below: Schema) -> Hint:
+        """Return the hint of a field whose inside has the given schema."""
+        strategies = str(field.get("x-kubernetes-patch-strategy", "")).split(",")
+        strategy = next((each for each in strategies if each != RETAIN_KEYS), "")
+        merge_key = str(field.get("x-kubernetes-patch-merge-key", ""))
+        return Hint(self._inside(below), strategy, merge_key)
+
+    def _inside(self, schema: Schema) -> "PatchHints":
+        """Return the hints of a schema, which may be a reference."""
+        wrapped = schema.get("allOf", ())
+        place = schema.get("$ref") or (wrapped[0].get("$ref") if wrapped else None)
+        if not place:
+            return PatchHints(schema, "", self.resolve)
+        name = str(place).rpartition("/")[2]
+        return PatchHints(self.resolve(name), name, self.resolve)

@@ -1,0 +1,187 @@
+"""Lists in strategic merge patch: merged item by item, in an order that suits both sides."""
+
+from collections.abc import Callable
+from typing import Any
+
+from envtest.patching import directives, gotext
+from envtest.patching.directives import DELETE, MERGE, PATCH, REPLACE, Map
+from envtest.patching.errors import internal
+from envtest.patching.hints import Hint, PatchHints
+
+Items = list[Any]
+MergeMap = Callable[[Map, Map, PatchHints], Map]
+
+
+def merge_list(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) -> Items:
+    """Merge two lists as their field says: item by item, or the patch as a whole."""
+    if hint.strategy != MERGE:
+        return patch
+    if not original and not patch:
+        return original
+    if directives.check_items(original, patch):
+        if not hint.merge_key:
+            raise internal(f"cannot merge lists without merge key for {hint.below.kind}")
+        original, patch = _special_items(original, patch, hint.merge_key)
+        merged = _merge_maps(original, patch, hint, merge_map)
+    else:
+        merged = _unique([*original, *patch])
+    key = hint.merge_key
+    known = _Known(patch, key)
+    theirs = [item for item in merged if item in known]
+    others = [item for item in merged if item not in known]
+    return _in_order(theirs, others, patch, original, key)
+
+
+def delete_from(original: Items, gone: Items, hint: Hint, merge_map: MergeMap) -> Items:
+    """Take the items of one list out of another."""
+    if not original and not gone:
+        return original
+    if directives.check_items(original, gone):
+        return merge_list(original, gone, hint._replace(strategy=MERGE), merge_map)
+    known = _Known(gone, "")
+    return [item for item in original if item not in known]
+
+
+def merge_ordered(
+    original: Items | None, patch: Items | None, order: Items, hint: Hint, merge_map: MergeMap
+) -> Items | None:
+    """Merge two lists and put the items in a given order; None if there is neither list.
+
+    Items that only the server has keep their places among the others.
+    """
+    key = hint.merge_key
+    _check_order(patch or [], order, key)
+    if original is None and patch is None:
+        return None
+    if patch is None:
+        merged = original or []
+    elif original is None:
+        merged, _ = directives.without_directives(patch)
+    else:
+        merged = merge_list(original, patch, hint, merge_map)
+    if key and merged:
+        _check_keys(merged, order, key)
+    known = _Known(order, key)
+    theirs = [item for item in merged if item in known]
+    others = [item for item in merged if item not in known]
+    directives.check_items(original or [], patch or [])
+    return _in_order(theirs, others, order, original or [], key)
+
+
+def _check_keys(merged: Items, order: Items, key: str) -> None:
+    """Refuse items without a merge key, in the list or in the order for it."""
+    for item in merged:
+        _key_of(item, key)
+    for place, item in enumerate(order):
+        if not isinstance(item, dict):
+            raise internal(f"value for key {place} is not a map")
+        _key_of(item, key)
+
+
+def _check_order(patch: Items, order: Items, key: str) -> None:
+    """Refuse a patch whose items do not come in the order that it gives itself."""
+    if not patch or not order:
+        return
+    places = iter(order)
+    for item in patch:
+        if key and not isinstance(item, dict):
+            raise directives.bad_type("map[string]interface {}", item)
+        if isinstance(item, dict) and PATCH in item:
+            continue
+        for place in places:
+            if _identity(_key_of(item, key)) == _identity(_key_of(place, key)):
+                break
+        else:
+            raise internal(
+                f"The order in patch list:\n{gotext.plain(patch)}\n doesn't match "
+                f"{directives.ELEMENT_ORDER} list:\n{gotext.plain(order)}\n"
+            )
+
+
+def _key_of(item: Any, key: str) -> Any:
+    """Return what makes an item the same as another: the value of its merge key, or itself."""
+    if not key:
+        return item
+    if not isinstance(item, dict):
+        raise directives.bad_type("map[string]interface {}", item)
+    if key not in item:
+        raise directives.no_merge_key(item, key)
+    return item[key]
+
+
+def _identity(value: Any) -> str:
+    """Return a text that is the same for values that Go takes for the same."""
+    return f"{gotext.type_name(value)} {gotext.plain(value)}"
+
+
+class _Known:
+    """The items of a list, to be asked whether others are the same."""
+
+    def __init__(self, items: Items, key: str) -> None:
+        """Take the list, and the merge key if its items are maps."""
+        self._key = key
+        self._places: dict[str, int] = {}
+        for place, item in enumerate(items):
+            if not key or (isinstance(item, dict) and key in item):
+                self._places.setdefault(_identity(_key_of(item, key)), place)
+
+    def __contains__(self, item: Any) -> bool:
+        """Tell whether the list has such an item."""
+        return self.place(item) >= 0
+
+    def place(self, item: Any) -> int:
+        """Return where the list has such an item, -1 if it has none."""
+        return self._places.get(_identity(_key_of(item, self._key)), -1)
+
+
+def _unique(items: Items) -> Items:
+    """Return the items without repetitions."""
+    return list({_identity(item): item for item in reversed(items)}.values())[::-1]
+
+
+def _special_items(original: Items, patch: Items, key: str) -> tuple[Items, Items]:
+    """Carry out the directives among the items of a patch; return what is left to merge."""
+    plain: Items = []
+    replace = False
+    for item in patch:
+        directive = item.get(PATCH)
+        if PATCH not in item:
+            plain.append(item)
+        elif directive == DELETE:
+            gone = _identity(_key_of(item, key))
+            original = [
+                each for each in original if key not in each or _identity(each[key]) != gone
+            ]
+        elif directive == REPLACE:
+            replace = True
+        elif directive == MERGE:
+            raise internal("merging lists cannot yet be specified in the patch")
+        else:
+            raise directives.unknown_directive(directive, item)
+    return (plain, []) if replace else (original, plain)
+
+
+def _merge_maps(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) -> Items:
+    """Merge maps into those with the same merge key, append the rest."""
+    merged = list(original)
+    for item in patch:
+        wanted = _identity(_key_of(item, hint.merge_key))
+        for place, each in enumerate(merged):
+            if hint.merge_key in each and _identity(each[hint.merge_key]) == wanted:
+                merged[place] = merge_map(each, item, hint.below)
+                break
+        else:
+            merged.append(item)
+    return merged
+
+
+def _in_order(theirs: Items, others: Items, order: Items, live: Items, key: str) -> Items:
+    """Put the items of a patch in its order, and the others among them as they stand now."""
+    by_order, by_live = _Known(order, key), _Known(live, key)
+    left = sorted(others, key=by_live.place)
+    right = sorted(theirs, key=by_order.place)
+    out: Items = []
+    while left and right:
+        here, there = by_live.place(left[0]), by_live.place(right[0])
+        out.append((left if 0 <= here < there else right).pop(0))
+    return out + left + right
