@@ -34,8 +34,8 @@ class Holders:
         self._depths = list(accumulate(steps[edge] for edge in self._edges))
 
     def add(self, span: Span) -> None:
-        """Add a range that overlaps no other."""
-        self._held[span] += 1
+        """Add a range that shares no address with any that is held."""
+        self._held[span] = 1
 
     def remove(self, span: Span) -> list[Span]:
         """Take a range out and return the parts of it that now nobody holds, ascending.

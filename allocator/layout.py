@@ -98,7 +98,7 @@ class Layout:
         first, last = wanted
         at = bisect_right(self._starts, first) - 1
         if at >= 0 and last <= self.blocks[at].last:
-            return [wanted]
+            return [wanted]  # so it is with almost every range
         touched = self.blocks[max(at, 0) : bisect_right(self._starts, last)]
         return [
             (max(first, block.first), min(last, block.last))
@@ -108,8 +108,6 @@ class Layout:
 
     def span_of(self, held: AddressRange) -> Span | None:
         """Return a range as numbers of the pool's family, None if it is of the other one."""
-        if held.family == self.cidr.family:
-            return held.first, held.last
         same = held.in_family(self.cidr.family)
         return None if same is None else (same.first, same.last)
 

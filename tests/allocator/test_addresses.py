@@ -150,6 +150,7 @@ def test_only_canonical_dotted_quads_and_ipv6_texts_are_addresses(text: str) -> 
             "invalid IP range: 10.0.0.1 is IPv4, fd00::1 is IPv6: use one family",
         ),
         ("10.0.0.x", "10.0.0.1", 'invalid IP range: "10.0.0.x" is not an IP address'),
+        ("10.0.0.1", "x" * 64, f'invalid IP range: "{"x" * 64}" is not an IP address'),
         ("10.0.0.1", "x" * 65, f'invalid IP range: "{"x" * 64}..." is not an IP address'),
         ("10.0.0.1", 'a"b\n', 'invalid IP range: "a\\"b\\n" is not an IP address'),
     ],
@@ -166,6 +167,7 @@ def test_what_is_no_range_is_refused_with_a_sentence(start: str, end: str, messa
     [
         (5, 4, 4, "start is after end: start 5, end 4"),
         (-1, 4, 4, "-1 to 4 are not IPv4 addresses"),
+        (-1, -1, 4, "-1 to -1 are not IPv4 addresses"),
         (0, 1 << 32, 4, "0 to 4294967296 are not IPv4 addresses"),
         (0, 1 << 128, 6, f"0 to {1 << 128} are not IPv6 addresses"),
         (0, 4, 5, "family must be 4 or 6, not 5"),
@@ -238,6 +240,8 @@ def test_ipv4_addresses_written_as_ipv6_are_ipv4_for_who_asks() -> None:
     assert mapped.family == 6
     assert mapped.in_family(6) is mapped
     assert mapped.in_family(4) == AddressRange.parse("10.0.0.1", "10.0.0.9")
+    everything = AddressRange.parse("::ffff:0.0.0.0", "::ffff:255.255.255.255")
+    assert everything.in_family(4) == AddressRange.parse_cidr("0.0.0.0/0")
     assert AddressRange.parse("::ffff:10.0.0.1", "::1:0:0:0").in_family(4) is None
     assert AddressRange.parse("::fffe:ffff:ffff", "::ffff:10.0.0.9").in_family(4) is None
     assert AddressRange.parse("fd00::1", "fd00::1").in_family(4) is None

@@ -55,6 +55,28 @@ def test_blocks_are_the_ranges_without_what_is_reserved(
     assert layout.total == sum(block.size for block in layout.blocks)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "parts"),
+    [
+        ((0, 255), [(16, 31), (48, 63), (200, 200)]),
+        ((0, 15), []),
+        ((0, 16), [(16, 16)]),
+        ((16, 31), [(16, 31)]),
+        ((20, 21), [(20, 21)]),
+        ((31, 48), [(31, 31), (48, 48)]),
+        ((32, 47), []),
+        ((63, 199), [(63, 63)]),
+        ((64, 200), [(200, 200)]),
+        ((201, 255), []),
+    ],
+)
+def test_a_span_is_clipped_to_the_blocks(
+    wanted: tuple[int, int], parts: list[tuple[int, int]]
+) -> None:
+    ranges = [("0.0.0.16", "0.0.0.31"), ("0.0.0.48", "0.0.0.63"), ("0.0.0.200", "0.0.0.200")]
+    assert Layout.parse("0.0.0.0/24", [], ranges).clip(wanted) == parts
+
+
 def test_a_pool_that_reserves_everything_is_sound_and_hands_out_nothing() -> None:
     layout = Layout.parse("10.0.0.0/24", ["10.0.0.0/24"])
     assert layout.total == 0
@@ -109,6 +131,7 @@ def test_the_limit_is_a_setting() -> None:
         ("10.0.0.0/24", [], ["10.0.0.0/23"]),
         ("10.0.0.0/24", [], ["10.0.0.8/29", "10.0.0.0/29"]),
         ("10.0.0.0/24", [], ["10.0.0.0/29", "10.0.0.0/28"]),
+        ("10.0.0.0/24", [], ["10.0.0.0/32", "10.0.0.0/28"]),
     ],
 )
 def test_a_layout_that_contradicts_itself_cannot_be_made(

@@ -113,7 +113,7 @@ class SpaceMachine(RuleBasedStateMachine):
 
 
 SpaceMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
-TestSpaceAgainstBitmap = SpaceMachine.TestCase
+TestSpaceAgainstBitmap = pytest.mark.slow(SpaceMachine.TestCase)
 
 
 @given(pool=pools(), counts=st.lists(st.integers(1, 30), max_size=30), data=st.data())

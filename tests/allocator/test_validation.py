@@ -149,6 +149,18 @@ CASES: dict[str, Case] = {
             "reserved CIDR 10.40.0.0/26 straddles ranges[1] boundary (10.40.0.40-10.40.0.90)",
         ],
     ),
+    "reserved begins with the last address of a range": (
+        "10.40.0.0/24",
+        ["10.40.0.32/28"],
+        [("10.40.0.0", "10.40.0.32")],
+        ["reserved CIDR 10.40.0.32/28 straddles ranges[0] boundary (10.40.0.0-10.40.0.32)"],
+    ),
+    "reserved ends with the last address of a range": (
+        "10.40.0.0/24",
+        ["10.40.0.16/28"],
+        [("10.40.0.0", "10.40.0.31")],
+        [],
+    ),
     "reserved holds a whole range": (
         "10.40.0.0/24",
         ["10.40.0.0/26"],
