@@ -1,0 +1,257 @@
+"""Everything of one process that talks to one API server: started in order, stopped in reverse.
+
+    started   stopped
+       1         5      the election's task; the lease is given back after all else has ended
+       2         4      HTTP: /metrics, /healthz, /readyz
+       3         3      informers (a standby keeps its caches warm), services for every replica
+       4         2      winning the election
+       5         1      controllers and leader-only services
+
+A controller begins when the kinds it watches are synced, whatever the others wait for: a missing
+CRD or a missing role stops the controllers that need that kind and shows in /readyz.
+
+Stopping lets running reconciliations end within a grace period and then cancels them. Losing
+the lease cancels them at once: `run` raises LeaderLost, and the process has to exit.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+
+from controller.client import Client
+from controller.clock import Clock, SystemClock
+from controller.election import Won, contested, unopposed
+from controller.health import PING, Check
+from controller.indexes import IndexFunction
+from controller.informer import Informer
+from controller.jobs import ControllerJob, Task, keep_up, running
+from controller.leases import Elector, LeaderLost
+from controller.meta import Object
+from controller.metrics import Metrics
+from controller.options import ManagerOptions
+from controller.probes import health_page, informer_check, metrics_page
+from controller.resource import Resource
+from controller.runner import Controller, Reconcile
+from controller.server import parse_bind, serve
+from controller.transport import Transport
+from controller.triggers import Watch
+from controller.workqueue import WorkQueue
+
+__all__ = ["LeaderLost", "Manager", "ManagerOptions", "Watch"]
+
+T = TypeVar("T", bound=Object)
+Job = Callable[[], Awaitable[None]]
+
+
+class Manager:
+    """Informers, controllers and services over one transport.
+
+    The transport is the caller's to close, after `run`.
+
+    Args:
+        transport: the API server.
+        clock: for everything that waits.
+        options: the election, the ports, the grace.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        clock: Clock | None = None,
+        options: ManagerOptions | None = None,
+    ) -> None:
+        self.options = options or ManagerOptions()
+        self.metrics = Metrics()
+        """The series of this manager, on a registry of its own."""
+        self.client = Client(transport, on_answer=self._answered)
+        """Live requests; objects in the answers enter the caches of this manager."""
+        self.metrics_port: int | None = None
+        """Where /metrics listens while running; None if it does not."""
+        self.health_port: int | None = None
+        """Where the probes listen while running; None if they do not."""
+        self._transport = transport
+        self._clock = clock or SystemClock()
+        self._informers: dict[str, tuple[Informer[Any], object]] = {}
+        self._jobs: dict[str, ControllerJob] = {}
+        self._services: dict[str, tuple[Job, bool]] = {}
+        self._stopping = anyio.Event()
+        self._started = False
+
+    def informer(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str = "",
+        indexes: Mapping[str, IndexFunction[T]] | None = None,
+    ) -> Informer[T]:
+        """Return the informer of a kind; there is one per kind, made when first asked for.
+
+        Raises:
+            ValueError: it was asked for before with another namespace or other indexes.
+            RuntimeError: the manager runs already.
+        """
+        self._only_before_start()
+        asked = (namespace, dict(indexes or {}))
+        known = self._informers.get(resource.full_name)
+        if known is None:
+            made = Informer(
+                resource, self._transport, self._clock, namespace=namespace, indexes=indexes
+            )
+            self._informers[resource.full_name] = (made, asked)
+            return made
+        if known[1] != asked:
+            raise ValueError(
+                f"the informer of {resource.full_name} exists with another namespace or other"
+                " indexes: ask for it once and share it"
+            )
+        return known[0]
+
+    def controller(
+        self,
+        name: str,
+        reconcile: Reconcile,
+        *,
+        watches: Sequence[Watch[Any]],
+        concurrency: int = 1,
+    ) -> Controller:
+        """Add a controller; the kind of its first watch is the one its log lines name.
+
+        Raises:
+            ValueError: the name is taken, or there is nothing to watch.
+            RuntimeError: the manager runs already.
+        """
+        self._only_before_start()
+        if name in self._jobs:
+            raise ValueError(f"there is a controller called {name} already")
+        if not watches:
+            raise ValueError(f"controller {name} watches nothing, so it would never run")
+        observer = self.metrics.queue(name)
+        controller = Controller(
+            name,
+            reconcile,
+            queue=WorkQueue(self._clock, observer=observer),
+            concurrency=concurrency,
+            metrics=self.metrics.controller(name, concurrency),
+            kind=watches[0].informer.resource,
+        )
+        observer.watch(controller.queue.statistics)
+        self._jobs[name] = ControllerJob(controller, watches)
+        return controller
+
+    def add_service(self, name: str, run: Job, *, leader_only: bool = True) -> None:
+        """Add something that runs beside the controllers, a periodic job say.
+
+        If it fails it is logged and started again; it ends by returning, or when cancelled.
+
+        Args:
+            name: for logs and metrics.
+            run: the job.
+            leader_only: run only while holding the lease, else in every replica.
+
+        Raises:
+            ValueError: the name is taken.
+            RuntimeError: the manager runs already.
+        """
+        self._only_before_start()
+        if name in self._services:
+            raise ValueError(f"there is a service called {name} already")
+        self._services[name] = (run, leader_only)
+
+    def stop(self) -> None:
+        """Ask `run` to end: no new work, what runs may finish within the grace period."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Run everything until `stop`, or until cancelled.
+
+        Raises:
+            LeaderLost: the lease was lost; the process must exit.
+            ConfigurationError: a port cannot be listened on, or the lease is not configured.
+        """
+        self._only_before_start()
+        self._started = True
+        try:
+            await self._run()
+        except ExceptionGroup as group:
+            cause = _essence(group)
+            if cause is group:
+                raise
+            raise cause from group
+
+    async def _run(self) -> None:
+        everybody: list[Task] = [informer.run for informer, _ in self._informers.values()]
+        everybody += self._service_tasks(leader_only=False)
+        async with self._election() as won, self._http(), running(everybody):
+            if await won(self._stopping):
+                await self._work()
+
+    async def _work(self) -> None:
+        jobs = self._jobs.values()
+        async with (
+            running(self._service_tasks(leader_only=True)),
+            running([job.run for job in jobs]),
+        ):
+            await self._stopping.wait()
+            for job in jobs:
+                job.stop()
+            with self._clock.move_on_after(self.options.grace_seconds):
+                for job in jobs:
+                    await job.ended.wait()
+
+    def _election(self) -> AbstractAsyncContextManager[Won]:
+        if not self.options.leader_elect:
+            return unopposed()
+        settings = self.options.lease_settings()
+        status = self.metrics.leader_status.labels(settings.key.name)
+        return contested(Elector(self.client, self._clock, settings), status.set)
+
+    @asynccontextmanager
+    async def _http(self) -> AsyncIterator[None]:
+        metrics = parse_bind(self.options.metrics_bind, "metrics bind address")
+        health = parse_bind(self.options.health_bind, "health probe bind address")
+        async with AsyncExitStack() as stack:
+            if metrics:
+                pages = {"/metrics": metrics_page(self.metrics)}
+                self.metrics_port = await stack.enter_async_context(
+                    serve(metrics, pages, "metrics")
+                )
+            if health:
+                pages = {
+                    "/healthz": health_page("healthz", lambda: [PING]),
+                    "/readyz": health_page("readyz", self._readiness),
+                }
+                self.health_port = await stack.enter_async_context(serve(health, pages, "probes"))
+            yield
+
+    def _readiness(self) -> list[Check]:
+        return [PING, *(informer_check(informer) for informer, _ in self._informers.values())]
+
+    def _service_tasks(self, *, leader_only: bool) -> list[Task]:
+        restarts = self.metrics.service_restarts
+        return [
+            partial(keep_up, name, run, self._clock, restarts)
+            for name, (run, only) in self._services.items()
+            if only == leader_only
+        ]
+
+    def _answered(self, resource: Resource[Any], obj: Object) -> None:
+        known = self._informers.get(resource.full_name)
+        if known is not None:
+            known[0].cache.own(obj)
+
+    def _only_before_start(self) -> None:
+        if self._started:
+            raise RuntimeError("the manager runs already: add everything first, and run it once")
+
+
+def _essence(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the one failure in nested groups, or the loss of the lease among several."""
+    lost = group.subgroup(LeaderLost)
+    found: Exception = lost or group
+    while isinstance(found, ExceptionGroup) and len(found.exceptions) == 1:
+        found = found.exceptions[0]
+    return found

@@ -1,0 +1,62 @@
+"""How a manager runs: settings with controller-runtime's defaults."""
+
+import socket
+import uuid
+from dataclasses import dataclass, field
+
+from controller.errors import ConfigurationError
+from controller.leases import LeaseSettings
+from controller.meta import Key
+
+
+def identity() -> str:
+    """Return a name for this process that no other has: host and a random UUID."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerOptions:
+    """The settings of a manager.
+
+    Args:
+        leader_elect: work only while holding the lease.
+        lease_namespace: where the lease lives.
+        lease_name: what the lease is called.
+        identity: this process, as the lease names its holder.
+        lease_duration: seconds after which another may take a lease that was not renewed.
+        renew_deadline: seconds after which we stop if we could not renew.
+        retry_period: seconds between attempts.
+        metrics_bind: where /metrics is served: `:8080`, `127.0.0.1:0`; empty or `0` for nowhere.
+        health_bind: where /healthz and /readyz are served; likewise.
+        grace_seconds: how long running reconciliations may take to end when stopping.
+    """
+
+    leader_elect: bool = False
+    lease_namespace: str = ""
+    lease_name: str = ""
+    identity: str = field(default_factory=identity)
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+    metrics_bind: str = ""
+    health_bind: str = ""
+    grace_seconds: float = 30.0
+
+    def lease_settings(self) -> LeaseSettings:
+        """Return the settings of the election.
+
+        Raises:
+            ConfigurationError: the lease has no name, or its times leave no room for each other.
+        """
+        if not self.lease_name or not self.lease_namespace:
+            raise ConfigurationError("leader election needs a name and a namespace for the lease")
+        try:
+            return LeaseSettings(
+                key=Key(self.lease_namespace, self.lease_name),
+                identity=self.identity,
+                lease_duration=self.lease_duration,
+                renew_deadline=self.renew_deadline,
+                retry_period=self.retry_period,
+            )
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from error
