@@ -1,0 +1,120 @@
+"""`butler-ipam`: the list of commands, and the way into each.
+
+A command is one line in COMMANDS: its name, where it is defined, and what --help says of it. The
+module is imported when the command runs, or asked for its own --help, and not before.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import PurePath
+
+import click
+from typing_extensions import override
+
+from reconcilers.cli import problems
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Where a command is.
+
+    Args:
+        module: the module, imported when the command is needed.
+        attribute: the click command in it.
+        summary: one line for the list of commands.
+    """
+
+    module: str
+    attribute: str
+    summary: str
+
+
+COMMANDS: Mapping[str, Command] = {
+    "run": Command("reconcilers.cli.run", "run", "Run the controllers against a cluster."),
+    "apiserver": Command(
+        "reconcilers.cli.apiserver", "apiserver", "Serve the embedded Kubernetes API alone."
+    ),
+    "up": Command(
+        "reconcilers.cli.up", "up", "Start API servers, controllers and samples, and stay."
+    ),
+    "demo": Command("reconcilers.cli.demo", "demo", "Play the whole story live, and check it."),
+    "plan": Command(
+        "reconcilers.cli.plan", "plan", "Show what manifests would be allocated; no cluster."
+    ),
+    "crds": Command("reconcilers.cli.crds", "crds", "Print the CustomResourceDefinitions."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported one at a time."""
+
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    @override
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        where = COMMANDS.get(cmd_name)
+        if where is None:
+            return None
+        command: click.Command = getattr(import_module(where.module), where.attribute)
+        return command
+
+    @override
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        wanted = args[0]
+        if wanted not in COMMANDS and not wanted.startswith("-"):
+            near = get_close_matches(wanted, COMMANDS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise click.UsageError(f"there is no command {wanted!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    @override
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.summary) for name, command in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="butler-ipam", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Hand out contiguous IP ranges to tenant Kubernetes clusters.
+
+    Every option can also be given as environment variable BUTLER_IPAM_<OPTION>.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 well, 1 a problem was found, 2 a wrong call."""
+    try:
+        code = cli.main(
+            args=None if arguments is None else list(arguments),
+            prog_name=program_name(),
+            standalone_mode=False,
+        )
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.ClickException as failure:
+        sys.exit(problems.show(failure))
+    except click.Abort:
+        sys.exit(130)  # as a shell reports an interrupt
+    except BrokenPipeError:
+        problems.stdout_is_gone()
+        sys.exit(0)
+
+
+def program_name() -> str:
+    """Return how the user called us: `kubectl ipam` if kubectl did."""
+    called = PurePath(sys.argv[0]).stem
+    return "kubectl ipam" if called.startswith("kubectl-") else "butler-ipam"
+
+
+if __name__ == "__main__":
+    main()

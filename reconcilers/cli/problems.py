@@ -1,0 +1,57 @@
+"""How the command line fails: one sentence on stderr, and an exit code that scripts can test.
+
+0   all is well
+1   something is wrong with the input, or with what the command found
+2   the command was called in a way that makes no sense
+"""
+
+import os
+import sys
+from typing import IO, Any
+
+import click
+from typing_extensions import override
+
+EXIT_PROBLEM = 1
+EXIT_USAGE = 2
+
+
+class Problem(click.ClickException):
+    """What stops a command: a sentence that says what is wrong, where, and how to mend it."""
+
+    exit_code = EXIT_PROBLEM
+
+    @override
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the sentence."""
+        say("error", self.format_message())
+
+
+def say(kind: str, sentence: str) -> None:
+    """Print a sentence on stderr.
+
+    Args:
+        kind: `error`, `warning` or `note`; coloured on a terminal.
+        sentence: what to tell.
+    """
+    click.echo(f"{click.style(f'{kind}:', fg=_COLOURS[kind], bold=True)} {sentence}", err=True)
+
+
+_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
+
+
+def show(failure: click.ClickException) -> int:
+    """Print any failure of click's the way we print ours; return its exit code."""
+    if isinstance(failure, click.exceptions.NoArgsIsHelpError):
+        click.echo(failure.format_message())
+        return EXIT_USAGE
+    say("error", failure.format_message())
+    if isinstance(failure, click.UsageError) and failure.ctx is not None:
+        click.echo(f"try: {failure.ctx.command_path} --help", err=True)
+    return failure.exit_code
+
+
+def stdout_is_gone() -> None:
+    """Let what is still buffered go nowhere: the reader, `head` say, has seen enough."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
