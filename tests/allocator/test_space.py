@@ -202,6 +202,16 @@ def test_of_overlapping_ranges_each_release_frees_only_what_nobody_else_holds() 
     assert free(space) == [(3, 19)]
 
 
+def test_a_single_shared_address_stays_held_until_both_have_let_go() -> None:
+    taken = [span(0, 5), span(5, 9), span(10, 12)]
+    for first, second in (taken[:2], taken[1::-1]):
+        space = Space(pool((0, 19)), taken)
+        space.release(first)
+        assert space.used == second.size + 3
+        space.release(second)
+        assert free(space) == [(0, 9), (13, 19)]
+
+
 def test_space_that_overlapping_ranges_left_can_be_held_and_released_like_any_other() -> None:
     space = Space(pool((0, 19)), [span(0, 9), span(5, 14)])
     space.release(span(0, 9))
