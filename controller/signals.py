@@ -1,0 +1,45 @@
+"""SIGTERM and SIGINT: the first ends a manager in good order, the second ends the process."""
+
+import os
+import signal
+
+import anyio
+import structlog
+
+from controller.manager import Manager
+
+log = structlog.get_logger(__name__)
+
+
+async def run_until_signal(manager: Manager) -> None:
+    """Run `manager` until it ends, or until a signal asks it to.
+
+    After the first SIGTERM or SIGINT running work may finish within the manager's grace period.
+    A second one exits the process at once, with status 1.
+
+    Raises:
+        LeaderLost, ConfigurationError: as Manager.run does.
+    """
+    failures: list[Exception] = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(_listen, manager)
+        try:
+            await manager.run()
+        except Exception as error:  # noqa: BLE001 - raised below, outside of the group's wrapping
+            failures.append(error)
+        group.cancel_scope.cancel()
+    if failures:
+        raise failures[0]
+
+
+async def _listen(manager: Manager) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        asked = False
+        async for number in signals:
+            if asked:
+                log.warning("Second signal, exiting at once", signal=number.name)
+                # Not sys.exit: that would wait for the very tasks that do not end.
+                os._exit(1)
+            log.info("Stopping", signal=number.name)
+            asked = True
+            manager.stop()

@@ -1,0 +1,286 @@
+"""Leader election: one leader at a time, whatever hangs, fails or freezes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from controller.client import Client
+from controller.errors import NoAnswer, ServerFailure
+from controller.leases import Elector, LeaderLost, LeaseSettings
+from controller.meta import Key
+from tests.clock import VirtualClock
+from tests.controller.world_store import Connection, Store
+
+PATH = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
+KEY = Key("system", "leader")
+
+
+class Candidate:
+    """An elector with a connection of its own, run in a task of its own."""
+
+    def __init__(self, name: str, store: Store, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.way = Connection(store)
+        self.elector = Elector(
+            Client(self.way), clock, LeaseSettings(KEY, name), jitter=lambda: 0.5
+        )
+        self.led: list[tuple[float, float | None]] = []
+        self.lost: LeaderLost | None = None
+        self.scope = anyio.CancelScope()
+
+    @property
+    def leads(self) -> bool:
+        return bool(self.led) and self.led[-1][1] is None
+
+    async def run(self) -> None:
+        """Lead once; note from when to when the work ran."""
+        with self.scope:
+            await self.elector.acquire()
+            begun = self.clock.monotonic()
+            self.led.append((begun, None))
+            try:
+                await self.elector.hold()
+            except LeaderLost as error:
+                self.lost = error
+            finally:
+                self.led[-1] = (begun, self.clock.monotonic())
+
+
+class World:
+    """A store, a clock and two candidates, `a` of which leads."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.store = Store()
+        self.a, self.b = (Candidate(name, self.store, self.clock) for name in "ab")
+
+    @property
+    def record(self) -> dict[str, Any]:
+        spec: dict[str, Any] = self.store.objects[PATH]["spec"]
+        return spec
+
+
+async def playing(play: Callable[[World], Any]) -> World:
+    """Let `a` win, let `b` wait, and play."""
+    world = World()
+    async with anyio.create_task_group() as group:
+        group.start_soon(world.a.run)
+        await world.clock.advance(0)
+        assert world.a.leads
+        group.start_soon(world.b.run)
+        await world.clock.advance(0)
+        await play(world)
+        group.cancel_scope.cancel()
+    return world
+
+
+async def test_the_first_creates_the_lease_with_times_the_server_accepts() -> None:
+    async def play(world: World) -> None:
+        assert world.record == {
+            "holderIdentity": "a",
+            "leaseDurationSeconds": 15,
+            "acquireTime": "2026-01-01T00:00:00.000000Z",
+            "renewTime": "2026-01-01T00:00:00.000000Z",
+            "leaseTransitions": 0,
+        }
+
+    await playing(play)
+
+
+async def test_a_healthy_leader_renews_every_two_seconds_and_stays() -> None:
+    async def play(world: World) -> None:
+        await world.clock.advance(3600)
+        assert world.a.leads
+        assert world.b.led == []
+        assert world.record["acquireTime"] == "2026-01-01T00:00:00.000000Z"
+        assert world.record["renewTime"] == "2026-01-01T01:00:00.000000Z"
+        assert world.record["leaseTransitions"] == 0
+        assert world.store.revision == 100 + 1 + 1800
+
+    await playing(play)
+
+
+async def test_a_leader_whose_requests_hang_stops_before_another_can_begin() -> None:
+    async def play(world: World) -> None:
+        await world.clock.advance(60.5)
+        world.a.way.hangs = True
+        await world.clock.advance_until(lambda: world.b.leads)
+
+    world = await playing(play)
+    (_, stopped), (begun, _) = world.a.led[0], world.b.led[0]
+    assert stopped == 70  # the last renewal was sent at 60
+    assert begun - stopped >= 5
+    assert begun < 60 + 15 + 2.2 * 2
+    assert "not renewed within 10 s" in str(world.a.lost)
+    assert world.record["holderIdentity"] == "b"
+    assert world.record["leaseTransitions"] == 1
+
+
+async def test_a_leader_whose_answers_are_lost_stops_although_its_writes_arrive() -> None:
+    async def play(world: World) -> None:
+        await world.clock.advance(60.5)
+        world.a.way.loses_answers = True
+        await world.clock.advance_until(lambda: world.b.leads)
+
+    world = await playing(play)
+    (_, stopped), (begun, _) = world.a.led[0], world.b.led[0]
+    assert stopped == 70
+    assert begun - stopped >= 5
+
+
+async def test_a_short_outage_costs_no_leadership() -> None:
+    async def play(world: World) -> None:
+        await world.clock.advance(60)
+        world.a.way.refused = {"PUT": NoAnswer("reset"), "GET": ServerFailure(500)}
+        await world.clock.advance(7)
+        world.a.way.refused = {}
+        await world.clock.advance(600)
+        assert world.a.leads
+        assert world.b.led == []
+
+    await playing(play)
+
+
+async def test_one_request_that_hangs_does_not_use_up_the_deadline() -> None:
+    async def play(world: World) -> None:
+        await world.clock.advance(60)
+        world.a.way.hangs = True
+        await world.clock.advance(3)  # the renewal of 62 hangs until 67
+        world.a.way.hangs = False
+        await world.clock.advance(600)
+        assert world.a.leads
+
+    await playing(play)
+
+
+async def test_somebody_elses_name_in_the_record_ends_the_leadership_at_once() -> None:
+    async def play(world: World) -> None:
+        await world.clock.advance(60)
+        stolen = world.store.objects[PATH]
+        world.store.put(PATH, {**stolen, "spec": {**world.record, "holderIdentity": "thief"}})
+        await world.clock.advance(2)
+        assert not world.a.leads
+        assert "held by somebody else" in str(world.a.lost)
+
+    await playing(play)
+
+
+async def test_a_label_that_somebody_puts_on_the_lease_stays_and_costs_nothing() -> None:
+    async def play(world: World) -> None:
+        lease = world.store.objects[PATH]
+        labelled = {**lease["metadata"], "labels": {"team": "net"}}
+        world.store.put(PATH, {**lease, "metadata": labelled})
+        await world.clock.advance(60)
+        assert world.a.leads
+        assert world.store.objects[PATH]["metadata"]["labels"] == {"team": "net"}
+        assert world.record["renewTime"] == "2026-01-01T00:01:00.000000Z"
+
+    await playing(play)
+
+
+async def test_a_lease_deleted_under_its_holder_is_written_again() -> None:
+    async def play(world: World) -> None:
+        world.store.remove(PATH)
+        await world.clock.advance(2)
+        assert world.a.leads
+        assert world.record["holderIdentity"] == "a"
+
+    await playing(play)
+
+
+async def test_expiry_is_judged_by_our_own_clock_never_by_the_times_in_the_record() -> None:
+    clock, store = VirtualClock(), Store()
+    store.put(PATH, {"metadata": {"name": "leader", "namespace": "system"}, "spec": old_record()})
+    candidate = Candidate("b", store, clock)
+    async with anyio.create_task_group() as group:
+        group.start_soon(candidate.run)
+        await clock.advance(14.9)
+        assert candidate.led == []
+        await clock.advance(3)
+        assert candidate.leads
+        group.cancel_scope.cancel()
+
+
+def old_record() -> dict[str, Any]:
+    """Return a record of a holder whose clock is a year behind ours."""
+    return {
+        "holderIdentity": "a",
+        "leaseDurationSeconds": 15,
+        "acquireTime": "2025-01-01T00:00:00.000000Z",
+        "renewTime": "2025-01-01T00:00:00.000000Z",
+        "leaseTransitions": 3,
+    }
+
+
+async def test_a_released_lease_is_taken_within_one_retry_period() -> None:
+    async def play(world: World) -> None:
+        await world.clock.advance(60)
+        world.a.scope.cancel()
+        await world.clock.advance(0)
+        assert world.record["holderIdentity"] == "a"
+        await world.a.elector.release()
+        assert world.record["holderIdentity"] == ""
+        assert world.record["leaseDurationSeconds"] == 1
+        assert await world.clock.advance_until(lambda: world.b.leads) <= 2 * 2.2
+        assert world.record["leaseTransitions"] == 1
+
+    await playing(play)
+
+
+async def test_a_lease_that_was_taken_over_is_not_released() -> None:
+    async def play(world: World) -> None:
+        world.a.way.hangs = True
+        await world.clock.advance_until(lambda: world.b.leads)
+        world.a.way.hangs = False
+        await world.a.elector.release()
+        assert world.record["holderIdentity"] == "b"
+
+    await playing(play)
+
+
+async def test_a_release_that_hangs_ends_after_the_time_of_one_request() -> None:
+    async def play(world: World) -> None:
+        world.a.scope.cancel()
+        world.a.way.hangs = True
+        ended: list[float] = []
+
+        async def release() -> None:
+            await world.a.elector.release()
+            ended.append(world.clock.monotonic())
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(release)
+            await world.clock.advance(60)
+        assert ended == [5]
+
+    await playing(play)
+
+
+async def test_a_claim_whose_answer_never_came_is_given_back() -> None:
+    clock, store = VirtualClock(), Store()
+    candidate = Candidate("a", store, clock)
+    candidate.way.loses_answers = True
+    store.put(PATH, {"metadata": {"name": "leader", "namespace": "system"}, "spec": {}})
+    async with anyio.create_task_group() as group:
+        group.start_soon(candidate.run)
+        await clock.advance(0)
+        candidate.way.loses_answers = False
+        await clock.advance(5)
+        group.cancel_scope.cancel()
+    await candidate.elector.release()
+    assert store.objects[PATH]["spec"].get("holderIdentity", "") == ""
+
+
+@pytest.mark.parametrize("times", [(10, 10, 2), (15, 2.4, 2), (15, 10, 0)])
+def test_times_that_leave_no_room_for_each_other_are_refused(
+    times: tuple[float, float, float],
+) -> None:
+    with pytest.raises(ValueError, match="lease duration > renew deadline"):
+        LeaseSettings(KEY, "a", *times)
+
+
+def test_an_election_without_identity_is_refused() -> None:
+    with pytest.raises(ValueError, match="identity"):
+        LeaseSettings(KEY, "")

@@ -1,0 +1,284 @@
+"""The manager: what starts and stops in which order, and what stops nobody else."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from controller.errors import ControllerError, Forbidden, NotFound
+from controller.manager import LeaderLost, Manager, ManagerOptions, Watch
+from controller.mapping import to_self
+from controller.meta import Key, Version
+from controller.outcome import SETTLED, Outcome
+from controller.resource import Resource
+from tests.clock import VirtualClock, settle
+from tests.controller.world_objects import WIDGETS, Widget
+from tests.controller.world_store import Connection, Store
+
+GADGETS = Resource("example.com", "v1", "Gadget", "gadgets", Widget)
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
+ELECTING = ManagerOptions(
+    leader_elect=True, lease_namespace="system", lease_name="leader", identity="a"
+)
+
+
+def path(name: str, plural: str = "widgets") -> str:
+    return f"/apis/example.com/v1/namespaces/default/{plural}/{name}"
+
+
+class World:
+    """A manager over a store, with one controller that notes what it sees."""
+
+    def __init__(self, options: ManagerOptions | None = None) -> None:
+        self.clock = VirtualClock()
+        self.store = Store()
+        self.way = Connection(self.store)
+        self.manager = Manager(self.way, clock=self.clock, options=options)
+        self.widgets = self.manager.informer(WIDGETS)
+        self.seen: list[str] = []
+        self.failure: ControllerError | None = None
+        self._ended = anyio.Event()
+        self.pause = 0.0
+        self.manager.controller("widget", self.look, watches=[Watch(self.widgets, to_self)])
+
+    def widget(self, name: str, plural: str = "widgets") -> None:
+        body = {"metadata": {"name": name, "namespace": "default"}, "spec": {}}
+        self.store.put(path(name, plural), body)
+
+    async def look(self, key: Key) -> Outcome:
+        self.seen.append(f"begin {key.name}")
+        await self.clock.sleep(self.pause)
+        self.seen.append(f"end {key.name}")
+        return SETTLED
+
+    async def run(self) -> None:
+        try:
+            await self.manager.run()
+        except ControllerError as error:
+            self.failure = error
+        finally:
+            self._ended.set()
+
+    def ended(self) -> bool:
+        """Whether the manager has returned or raised."""
+        return self._ended.is_set()
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[None]:
+    async with anyio.create_task_group() as group:
+        group.start_soon(world.run)
+        await world.clock.advance(0)
+        yield
+        group.cancel_scope.cancel()
+
+
+async def test_an_event_becomes_a_look_at_its_key() -> None:
+    world = World()
+    world.widget("there-before")
+    async with running(world):
+        assert world.seen == ["begin there-before", "end there-before"]
+        world.widget("new")
+        await world.clock.advance(0)
+        assert world.seen[2:] == ["begin new", "end new"]
+
+
+async def test_own_writes_are_in_the_cache_before_the_watch_tells_of_them() -> None:
+    world = World()
+    world.widget("a")
+    async with running(world):
+        world.way.refused["WATCH"] = NotFound(404)
+        seen = world.widgets.cache.get(Key("default", "a"))
+        assert seen is not None
+        patched = await world.manager.client.patch(
+            WIDGETS, Version.of(seen), {"spec": {"color": "blue"}}
+        )
+        assert world.widgets.cache.get(Key("default", "a")) is patched
+        assert patched.spec.color == "blue"
+
+
+async def test_a_kind_that_cannot_be_seen_stops_only_the_controllers_that_need_it() -> None:
+    world = World()
+    gadgets = world.manager.informer(GADGETS)
+    looked: list[Key] = []
+
+    async def look(key: Key) -> Outcome:
+        looked.append(key)
+        return SETTLED
+
+    world.manager.controller("gadget", look, watches=[Watch(gadgets, to_self)])
+    world.way.forbidden["gadgets"] = Forbidden(403, "Forbidden", "gadgets is forbidden")
+    world.widget("a")
+    world.widget("g", "gadgets")
+    async with running(world):
+        await world.clock.advance(60)
+        assert world.seen == ["begin a", "end a"]
+        assert looked == []
+        world.way.forbidden.clear()
+        await world.clock.advance(61)
+        assert looked == [Key("default", "g")]
+
+
+async def test_a_controller_that_still_waits_for_its_kind_does_not_delay_the_stop() -> None:
+    world = World()
+    world.way.refused["LIST"] = Forbidden(403)
+    async with running(world):
+        world.manager.stop()
+        await world.clock.advance(0)
+        assert world.ended()
+        assert world.failure is None
+
+
+async def test_stopping_lets_running_work_end_and_begins_no_more() -> None:
+    world = World()
+    world.pause = 10
+    for name in ("a", "b"):
+        world.widget(name)
+    async with running(world):
+        world.manager.stop()
+        await world.clock.advance(9)
+        assert not world.ended()
+        await world.clock.advance(1)
+        assert world.ended()
+    assert world.seen == ["begin a", "end a"]
+
+
+async def test_work_that_does_not_end_within_the_grace_period_is_cancelled() -> None:
+    world = World(ManagerOptions(grace_seconds=5))
+    world.pause = 1000
+    world.widget("a")
+    async with running(world):
+        world.manager.stop()
+        await world.clock.advance(5)
+        assert world.ended()
+    assert world.seen == ["begin a"]
+    assert world.failure is None
+
+
+async def test_a_standby_keeps_its_caches_warm_and_does_nothing() -> None:
+    world = World(ELECTING)
+    world.widget("a")
+    world.store.put(LEASE, held_by("other"))
+    async with running(world):
+        await world.clock.advance(10)
+        assert len(world.widgets.cache) == 1
+        assert world.seen == []
+        world.store.put(LEASE, held_by(""))
+        await world.clock.advance(5)
+        assert world.seen == ["begin a", "end a"]
+
+
+def held_by(holder: str) -> dict[str, object]:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15}
+    return {"metadata": {"name": "leader", "namespace": "system"}, "spec": spec}
+
+
+async def test_a_standby_can_be_stopped_while_it_waits() -> None:
+    world = World(ELECTING)
+    world.store.put(LEASE, held_by("other"))
+    async with running(world):
+        world.manager.stop()
+        await world.clock.advance(0)
+        assert world.ended()
+    assert world.store.objects[LEASE]["spec"]["holderIdentity"] == "other"
+
+
+async def test_the_lease_is_held_until_the_last_work_has_ended_and_then_given_back() -> None:
+    world = World(ELECTING)
+    world.pause = 20
+    world.widget("a")
+    async with running(world):
+        world.manager.stop()
+        await world.clock.advance(19)
+        assert world.store.objects[LEASE]["spec"]["holderIdentity"] == "a"
+        await world.clock.advance(1)
+        assert world.ended()
+    assert world.seen == ["begin a", "end a"]
+    assert world.store.objects[LEASE]["spec"]["holderIdentity"] == ""
+
+
+async def test_a_cancelled_manager_gives_its_lease_back_too() -> None:
+    world = World(ELECTING)
+    async with running(world):
+        assert world.store.objects[LEASE]["spec"]["holderIdentity"] == "a"
+    assert world.store.objects[LEASE]["spec"]["holderIdentity"] == ""
+
+
+async def test_losing_the_lease_cancels_the_work_and_is_raised() -> None:
+    world = World(ELECTING)
+    world.pause = 1000
+    world.widget("a")
+    async with running(world):
+        world.way.hangs = True
+        await world.clock.advance(9.9)
+        assert not world.ended()
+        await world.clock.advance(0.1)
+        assert world.ended()
+    assert isinstance(world.failure, LeaderLost)
+    assert world.seen == ["begin a"]
+    assert world.store.objects[LEASE]["spec"]["holderIdentity"] == "a"
+
+
+async def test_services_run_where_they_belong_and_are_started_again_when_they_fail() -> None:
+    world = World(ELECTING)
+    ran: list[tuple[str, float]] = []
+
+    def service(name: str) -> Callable[[], Awaitable[None]]:
+        async def run() -> None:
+            ran.append((name, world.clock.monotonic()))
+            raise ZeroDivisionError(name)
+
+        return run
+
+    world.manager.add_service("everywhere", service("everywhere"), leader_only=False)
+    world.manager.add_service("leader", service("leader"))
+    world.store.put(LEASE, held_by("other"))
+    async with running(world):
+        await world.clock.advance(7)
+        assert ran == [("everywhere", 0), ("everywhere", 1), ("everywhere", 3), ("everywhere", 7)]
+        world.store.put(LEASE, held_by(""))
+        await world.clock.advance(7)
+        assert "leader" in {name for name, _ in ran}
+    assert world.failure is None
+
+
+async def test_nothing_is_left_behind_after_many_starts_and_stops() -> None:
+    def tasks() -> int:
+        return len(anyio.get_running_tasks())
+
+    before = tasks()
+    for _ in range(100):
+        world = World(ELECTING)
+        world.widget("a")
+        async with running(world):
+            world.manager.stop()
+            await world.clock.advance(1)
+        assert world.ended()
+        assert world.failure is None
+        assert world.clock.waiting == 0
+    await settle()
+    assert tasks() == before
+
+
+def test_one_kind_has_one_informer() -> None:
+    world = World()
+    assert world.manager.informer(WIDGETS) is world.widgets
+    with pytest.raises(ValueError, match="share it"):
+        world.manager.informer(WIDGETS, namespace="other")
+
+
+async def test_nothing_is_added_to_a_running_manager() -> None:
+    world = World()
+    async with running(world):
+        with pytest.raises(RuntimeError, match="runs already"):
+            world.manager.informer(GADGETS)
+
+
+@pytest.mark.parametrize("name", ["widget", "idle"])
+def test_a_controller_needs_a_name_of_its_own_and_something_to_watch(name: str) -> None:
+    world = World()
+    with pytest.raises(ValueError, match=name):
+        world.manager.controller(
+            name, world.look, watches=[Watch(world.widgets, to_self)] if name == "widget" else []
+        )

@@ -1,0 +1,160 @@
+"""A server in memory that several connections share, each of which can be made to fail.
+
+It knows what the work side of the framework needs: read, list, watch, create, replace and patch
+with a resourceVersion as precondition. Whatever is about HTTP is tested on a real server.
+"""
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import msgspec
+from typing_extensions import override
+
+from controller.errors import AlreadyExists, Conflict, NotFound
+from controller.transport import NO_QUERY, Transport
+
+
+class Store:
+    """The objects by path, and everything that happened to them."""
+
+    def __init__(self) -> None:
+        self.revision = 100
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.log: list[tuple[str, str, dict[str, Any]]] = []
+        self.happened = anyio.Event()
+
+    def put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Store `body` at `path` with a new resourceVersion, as created or as changed."""
+        old = self.objects.get(path)
+        self.revision += 1
+        pins = {
+            "resourceVersion": str(self.revision),
+            "uid": old["metadata"]["uid"] if old else f"uid-{self.revision}",
+        }
+        stored = {**body, "metadata": {**body["metadata"], **pins}}
+        self.objects[path] = stored
+        self._tell("MODIFIED" if old else "ADDED", path, stored)
+        return stored
+
+    def remove(self, path: str) -> None:
+        """Delete the object at `path`."""
+        gone = self.objects.pop(path)
+        self.revision += 1
+        self._tell("DELETED", path, {**gone, "metadata": gone["metadata"] | self.version})
+
+    @property
+    def version(self) -> dict[str, str]:
+        """The newest resourceVersion."""
+        return {"resourceVersion": str(self.revision)}
+
+    def _tell(self, kind: str, path: str, stored: dict[str, Any]) -> None:
+        self.log.append((kind, path, stored))
+        self.happened.set()
+        self.happened = anyio.Event()
+
+
+class Connection(Transport):
+    """One client's way to the store.
+
+    `hangs` makes its requests wait for ever, unheard by the store; with `loses_answers` the store
+    hears them but the answers never come; `refused` maps a method (LIST and WATCH are
+    methods here) to the error that it fails with, and so does `forbidden` a kind's plural.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.hangs = False
+        self.loses_answers = False
+        self.refused: dict[str, Exception] = {}
+        self.forbidden: dict[str, Exception] = {}
+        self.sent: list[tuple[str, str]] = []
+
+    @override
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] = NO_QUERY,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout: float | None = 30.0,
+    ) -> bytes:
+        self.sent.append((method, path))
+        if self.hangs:
+            await anyio.sleep_forever()
+        listing = method == "GET" and bool(query)
+        self._refuse("LIST" if listing else method, path)
+        if listing:
+            answer = self._list(path)
+        else:
+            answer = self._answer(method, path, msgspec.json.decode(body) if body else {})
+        if self.loses_answers:
+            await anyio.sleep_forever()
+        return msgspec.json.encode(answer)
+
+    def _refuse(self, method: str, path: str) -> None:
+        error = self.refused.get(method) or self.forbidden.get(path.rpartition("/")[2])
+        if error is not None:
+            raise error
+
+    def _list(self, path: str) -> dict[str, Any]:
+        objects = self.store.objects.items()
+        items = [obj for key, obj in objects if _within(key, path)]
+        return {"kind": "List", "metadata": self.store.version, "items": items}
+
+    def _answer(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        store = self.store
+        if method == "POST":
+            path = f"{path}/{body['metadata']['name']}"
+            if path in store.objects:
+                raise AlreadyExists(409, "AlreadyExists", path)
+            return store.put(path, body)
+        known = store.objects.get(path)
+        if known is None:
+            raise NotFound(404, "NotFound", path)
+        if method == "GET":
+            return known
+        if body["metadata"]["resourceVersion"] != known["metadata"]["resourceVersion"]:
+            raise Conflict(409, "Conflict", path)
+        return store.put(path, body if method == "PUT" else _merged(known, body))
+
+    @override
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        self._refuse("WATCH", path)
+        yield self._events(path, int(query["resourceVersion"]))
+
+    async def _events(self, path: str, since: int) -> AsyncIterator[bytes]:
+        position = 0
+        while True:
+            while position < len(self.store.log):
+                kind, at, obj = self.store.log[position]
+                position += 1
+                if _within(at, path) and int(obj["metadata"]["resourceVersion"]) > since:
+                    yield msgspec.json.encode({"type": kind, "object": obj}) + b"\n"
+            await self.store.happened.wait()
+
+    @override
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+
+def _within(path: str, collection: str) -> bool:
+    """Whether an object's path lies in a collection, which may span all namespaces."""
+    own = path.rpartition("/")[0]
+    return collection in (own, re.sub("/namespaces/[^/]+", "", own))
+
+
+def _merged(old: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(old)
+    for name, value in patch.items():
+        both = isinstance(value, dict) and isinstance(merged.get(name), dict)
+        merged[name] = _merged(merged[name], value) if both else value
+    return merged
