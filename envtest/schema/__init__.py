@@ -1,0 +1,30 @@
+"""Structural schemas of custom resources: from request bytes to a judged object.
+
+Decoding, pruning, defaults, validation, CRD checks, tables and published OpenAPI:
+pure functions over decoded JSON; their yardstick is kube-apiserver v1.36.
+"""
+
+from envtest.schema.compiled import CompiledSchema
+from envtest.schema.embedded import MalformedObject
+from envtest.schema.errors import FieldError, aggregate_message
+from envtest.schema.jsonerrors import MalformedJSON
+from envtest.schema.objectmeta import MalformedMetadata
+from envtest.schema.strict import NumberOutOfRange, settle_numbers, snippet, strict_json
+from envtest.schema.tables import Column, human_duration, table_cells, table_columns
+
+__all__ = [
+    "Column",
+    "CompiledSchema",
+    "FieldError",
+    "MalformedJSON",
+    "MalformedMetadata",
+    "MalformedObject",
+    "NumberOutOfRange",
+    "aggregate_message",
+    "human_duration",
+    "settle_numbers",
+    "snippet",
+    "strict_json",
+    "table_cells",
+    "table_columns",
+]

@@ -1,0 +1,1 @@
+"""Rules of custom resources (`x-kubernetes-validations`)."""

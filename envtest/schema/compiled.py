@@ -1,0 +1,132 @@
+"""A schema made ready for use.
+
+Pruning, defaulting and validation of objects of one kind and version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Self
+
+from envtest.schema import objectmeta
+from envtest.schema.cel.rules import RuleTree
+from envtest.schema.defaulting import DefaultNode
+from envtest.schema.embedded import EmbeddedNode, MalformedObject
+from envtest.schema.errors import NO_FIELD, FieldError, invalid
+from envtest.schema.listtypes import ListNode
+from envtest.schema.pruning import PruneNode
+from envtest.schema.values import NO_OLD, ValueSchema
+
+_RULES_SKIPPED: Final = invalid(
+    NO_FIELD,
+    None,
+    "some validation rules were not checked because the object was invalid; correct the existing "
+    "errors to complete "
+    "validation",
+)
+
+
+class CompiledSchema:
+    """The schema of one version of a kind, compiled once; all methods work on plain decoded JSON.
+
+    The order in which a server uses it: `prune`, `default`, then `validate`.
+    """
+
+    __slots__ = ("_defaults", "_embedded", "_lists", "_prune", "_rules", "_values")
+
+    def __init__(self, open_api_v3_schema: Mapping[str, Any]) -> None:
+        self._prune = PruneNode(open_api_v3_schema)
+        self._defaults = DefaultNode(open_api_v3_schema)
+        self._values = ValueSchema(open_api_v3_schema)
+        self._embedded = EmbeddedNode.compile(open_api_v3_schema)
+        self._lists = ListNode.compile(open_api_v3_schema)
+        self._rules = RuleTree.compile(open_api_v3_schema)
+
+    @classmethod
+    def compile(cls, open_api_v3_schema: Mapping[str, Any]) -> Self:
+        """Compile the `openAPIV3Schema` of a CRD version that `validate_crd` has accepted."""
+        return cls(open_api_v3_schema)
+
+    def prune(self, obj: dict[str, Any]) -> list[str]:
+        """Drop unknown fields and bring metadata into shape, in place.
+
+        Returns:
+            The paths of the dropped fields in the server's order: those of the schema sorted, then
+            metadata's.
+
+        Raises:
+            MalformedObject: an embedded object has an apiVersion, kind or metadata of the wrong
+                type.
+            MalformedMetadata: metadata has a field of the wrong type. Both texts are the server's,
+                to be put behind `Widget in version "v1" cannot be handled as a Widget: `.
+        """
+        unknown: list[str] = []
+        self._prune.prune(obj, "", unknown, root=True)
+        unknown.sort()
+        if self._embedded is not None:
+            self._embedded.coerce(obj, "", unknown)
+        metadata = obj.get("metadata")
+        if isinstance(metadata, dict):
+            unknown += objectmeta.coerce(metadata, "metadata")
+        return unknown
+
+    def default(self, obj: dict[str, Any]) -> None:
+        """Fill in defaults and drop nulls that mean «not there», in place."""
+        self._defaults.apply(obj)
+
+    def validate(
+        self,
+        obj: Mapping[str, Any],
+        old: Mapping[str, Any] | None = None,
+        *,
+        first: Sequence[FieldError] = (),
+        warnings: list[str] | None = None,
+    ) -> list[FieldError]:
+        """All that is wrong with an object, in the server's order.
+
+        Args:
+            obj: the object, pruned and defaulted.
+            old: what it replaces. Errors in parts that did not change are then forgiven, and rules
+                that compare with the old state are evaluated.
+            first: errors found before (metadata, scale); they come first in the answer and decide
+                with the others whether rules are evaluated at all.
+            warnings: receives the messages of rules that an unchanged part breaks.
+
+        Returns:
+            The errors; empty when the object is valid.
+        """
+        found: list[FieldError] = []
+        self._values.check(obj, "", found, NO_OLD if old is None else old)
+        out = [*first, *_once(found)]
+        if self._embedded is not None:
+            self._embedded.check(obj, "", out)
+        if self._lists is not None:
+            self._check_lists(obj, old, out)
+        if self._rules is not None:
+            if any(error.blocks_rules for error in out):
+                out.append(_RULES_SKIPPED)
+            else:
+                out += self._rules.check(obj, old, warnings if warnings is not None else [])
+        return out
+
+    def _check_lists(
+        self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, out: list[FieldError]
+    ) -> None:
+        assert self._lists is not None
+        if old is not None:
+            before: list[FieldError] = []
+            self._lists.check(old, "", before)
+            if before:
+                return
+        self._lists.check(obj, "", out)
+
+
+def _once(errors: list[FieldError]) -> list[FieldError]:
+    """Each error once: a value that fails the same check in several branches is told once."""
+    seen: dict[tuple[str, str, str], FieldError] = {}
+    for error in errors:
+        seen.setdefault((error.kind, error.field, error.detail), error)
+    return list(seen.values())
+
+
+__all__ = ["CompiledSchema", "MalformedObject"]

@@ -1,0 +1,144 @@
+"""One refused field.
+
+Kind, path, offending value and detail, worded as the API server words them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from envtest.schema import gotext
+
+
+class Omitted:
+    """Marks a value that the message leaves out (objects and lists in rule failures)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """A value given by its text: typed objects print their fields in an order of their own."""
+
+    text: str
+
+
+OMITTED: Final = Omitted()
+# A nil path prints like this; the server uses it for errors that belong to no single field.
+NO_FIELD: Final = "<nil>"
+
+_LABELS = {
+    "Required": "Required value",
+    "Invalid": "Invalid value",
+    "TypeInvalid": "Invalid value",
+    "Duplicate": "Duplicate value",
+    "NotSupported": "Unsupported value",
+    "Forbidden": "Forbidden",
+    "TooLong": "Too long",
+    "TooMany": "Too many",
+    "NotFound": "Not found",
+    "InternalError": "Internal error",
+}
+_REASONS = {kind: f"FieldValue{kind}" for kind in _LABELS} | {"InternalError": "InternalError"}
+_WITHOUT_VALUE = frozenset({"Required", "Forbidden", "TooLong", "InternalError"})
+# Kinds after which rules are not evaluated: what they would read may be of another shape.
+_BLOCKING = frozenset({"NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"})
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One reason why an object is refused.
+
+    Attributes:
+        kind: "Required", "Invalid", "TypeInvalid", "Duplicate", "NotSupported", "Forbidden",
+            "TooLong", "TooMany", "NotFound" or "InternalError".
+        field: path as the server prints it, e.g. `spec.items[0].name`; `<nil>` when the error has
+            no field.
+        value: the offending value, or OMITTED.
+        detail: what is wrong with it; may be empty.
+    """
+
+    kind: str
+    field: str
+    value: Any
+    detail: str
+
+    @property
+    def body(self) -> str:
+        """The message without the field in front."""
+        text = _LABELS[self.kind]
+        if self.kind not in _WITHOUT_VALUE and self.value is not OMITTED:
+            text += f": {_value_text(self.value)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    @property
+    def message(self) -> str:
+        """The message with the field in front, as it stands in a Status."""
+        return f"{self.field}: {self.body}"
+
+    @property
+    def blocks_rules(self) -> bool:
+        """Whether rules are left unchecked on an object with this error."""
+        return self.kind in _BLOCKING
+
+    def cause(self) -> dict[str, str]:
+        """The entry of `details.causes` in a Status."""
+        return {"reason": _REASONS[self.kind], "message": self.body, "field": self.field}
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, Verbatim):
+        return value.text
+    if isinstance(value, str):
+        return gotext.quote(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return gotext.number(value)
+    return gotext.json_text(value)
+
+
+def aggregate_message(errors: Iterable[FieldError]) -> str:
+    """Join errors as the server does: each text once, brackets when there are several."""
+    texts = list(dict.fromkeys(error.message for error in errors))
+    return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    """A field that has to be there."""
+    return FieldError("Required", field, "", detail)
+
+
+def invalid(field: str, value: Any, detail: str) -> FieldError:
+    """A value that breaks a rule."""
+    return FieldError("Invalid", field, value, detail)
+
+
+def forbidden(field: str, detail: str) -> FieldError:
+    """A field that must not be set here."""
+    return FieldError("Forbidden", field, "", detail)
+
+
+def duplicate(field: str, value: Any) -> FieldError:
+    """A value that stands twice where it may stand once."""
+    return FieldError("Duplicate", field, value, "")
+
+
+def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
+    """A value outside the allowed ones.
+
+    `supported` in the order in which they are to be listed.
+    """
+    listed = "supported values: " + ", ".join(gotext.quote(item) for item in supported)
+    return FieldError("NotSupported", field, value, listed if supported else "")
+
+
+def too_long(field: str, limit: int) -> FieldError:
+    """A string with more than `limit` characters (the server says bytes and counts characters)."""
+    noun = "byte" if limit == 1 else "bytes"
+    detail = f"may not be more than {limit} {noun}" if limit >= 0 else "value is too long"
+    return FieldError("TooLong", field, "", detail)
+
+
+def too_many(field: str, actual: int, limit: int) -> FieldError:
+    """More than `limit` items or properties."""
+    noun = "item" if limit == 1 else "items"
+    return FieldError("TooMany", field, actual, f"must have at most {limit} {noun}")

@@ -1,0 +1,106 @@
+"""Names of objects, labels and groups: the server's rules with the server's sentences."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
+_LABEL_1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_QUALIFIED: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VALUE: Final = f"({_QUALIFIED})?"
+_MAX_SUBDOMAIN: Final = 253
+_MAX_LABEL: Final = 63
+
+_is_label = re.compile(_LABEL).fullmatch
+_is_subdomain = re.compile(_SUBDOMAIN).fullmatch
+_is_label_1035 = re.compile(_LABEL_1035).fullmatch
+_is_qualified = re.compile(_QUALIFIED).fullmatch
+_is_value = re.compile(_VALUE).fullmatch
+
+_QUALIFIED_RULE = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character "
+    f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_QUALIFIED}')"
+)
+
+
+def subdomain_errors(text: str) -> list[str]:
+    """What keeps `text` from being a DNS-1123 subdomain (object names, API groups)."""
+    errors = (
+        []
+        if len(text) <= _MAX_SUBDOMAIN
+        else [f"must be no more than {_MAX_SUBDOMAIN} characters"]
+    )
+    if not _is_subdomain(text):
+        errors.append(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
+            "'-' or '.', and must "
+            "start and end with an alphanumeric character (e.g. 'example.com', regex used for "
+            "validation is "
+            f"'{_SUBDOMAIN}')"
+        )
+    return errors
+
+
+def label_errors(text: str) -> list[str]:
+    """What keeps `text` from being a DNS-1123 label (namespaces)."""
+    errors = [] if len(text) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} characters"]
+    if not _is_label(text):
+        errors.append(
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or "
+            "'-', and must start and "
+            "end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for "
+            "validation is "
+            f"'{_LABEL}')"
+        )
+    return errors
+
+
+def label_1035_errors(text: str) -> list[str]:
+    """What keeps `text` from being a DNS-1035 label (names of resources and versions)."""
+    errors = [] if len(text) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} characters"]
+    if not _is_label_1035(text):
+        errors.append(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start "
+            "with an alphabetic "
+            "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
+            "regex used for "
+            f"validation is '{_LABEL_1035}')"
+        )
+    return errors
+
+
+def qualified_name_errors(text: str) -> list[str]:
+    """What keeps `text` from being a qualified name: a label key, annotation key or finalizer."""
+    prefix, slash, name = text.rpartition("/")
+    if "/" in prefix:
+        prefixed = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        return [f"a valid label key {_QUALIFIED_RULE} {prefixed}"]
+    errors: list[str] = []
+    if slash and not prefix:
+        errors.append("prefix part must be non-empty")
+    elif slash:
+        errors += [f"prefix part {error}" for error in subdomain_errors(prefix)]
+    if not name:
+        errors.append("name part must be non-empty")
+    elif len(name) > _MAX_LABEL:
+        errors.append(f"name part must be no more than {_MAX_LABEL} bytes")
+    if not _is_qualified(name):
+        errors.append(f"name part {_QUALIFIED_RULE}")
+    return errors
+
+
+def label_value_errors(text: str) -> list[str]:
+    """What keeps `text` from being a label's value."""
+    errors = [] if len(text) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} bytes"]
+    if not _is_value(text):
+        errors.append(
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', "
+            "'_' or '.', and must "
+            "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or "
+            "'12345', regex used "
+            f"for validation is '({_QUALIFIED})?')"
+        )
+    return errors

@@ -1,0 +1,293 @@
+"""ObjectMeta: reading it from JSON as the server's typed decoder does, and judging its contents.
+
+Custom resources carry it at their root and wherever a schema says
+`x-kubernetes-embedded-resource`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from envtest.schema import names
+from envtest.schema.errors import FieldError, Verbatim, invalid, too_long
+from envtest.schema.gotext import json_text
+
+_ANNOTATIONS_MAX: Final = 256 * 1024
+_STRING = "string"
+_MAP = "map[string]string"
+_OWNER = {
+    "apiVersion": _STRING,
+    "blockOwnerDeletion": "bool",
+    "controller": "bool",
+    "kind": _STRING,
+    "name": _STRING,
+    "uid": "types.UID",
+}
+_MANAGER = {
+    "apiVersion": _STRING,
+    "fieldsType": _STRING,
+    "fieldsV1": "any",
+    "manager": _STRING,
+    "operation": "v1.ManagedFieldsOperationType",
+    "subresource": _STRING,
+    "time": "time",
+}
+_META: Mapping[str, str] = {
+    "annotations": _MAP,
+    "creationTimestamp": "time",
+    "deletionGracePeriodSeconds": "int64",
+    "deletionTimestamp": "time",
+    "finalizers": "[]string",
+    "generateName": _STRING,
+    "generation": "int64",
+    "labels": _MAP,
+    "managedFields": "[]v1.ManagedFieldsEntry",
+    "name": _STRING,
+    "namespace": _STRING,
+    "ownerReferences": "[]v1.OwnerReference",
+    "resourceVersion": _STRING,
+    "selfLink": _STRING,
+    "uid": "types.UID",
+}
+_LISTED = {
+    "managedFields": ("ManagedFieldsEntry", _MANAGER),
+    "ownerReferences": ("OwnerReference", _OWNER),
+}
+_KINDS = {
+    bool: "bool",
+    str: "string",
+    int: "number",
+    float: "number",
+    dict: "object",
+    list: "array",
+}
+_TEXTUAL = frozenset({_STRING, "types.UID", "v1.ManagedFieldsOperationType"})
+_RFC3339 = re.compile(
+    r"(\d{4})-(\d{2})-(\d{2})T(\d{1,2}):(\d{2}):(\d{2})(?:[.,]\d+)?(Z|[+-]\d{2}:\d{2})", re.ASCII
+)
+
+
+class MalformedMetadata(ValueError):
+    """Metadata of the wrong shape; the text is what Go's JSON decoder says."""
+
+
+def coerce(metadata: dict[str, Any], path: str) -> list[str]:
+    """Drop unknown fields and nulls from `metadata`, in place.
+
+    Returns:
+        The paths of the dropped unknown fields (`metadata.foo`), sorted.
+
+    Raises:
+        MalformedMetadata: a field has another type than ObjectMeta gives it.
+    """
+    unknown: list[str] = []
+    _coerce_struct(metadata, "ObjectMeta", _META, path, unknown)
+    return sorted(unknown)
+
+
+def _coerce_struct(
+    value: dict[str, Any], struct: str, fields: Mapping[str, str], path: str, unknown: list[str]
+) -> None:
+    prefix = (
+        "ObjectMeta"
+        if struct == "ObjectMeta"
+        else f"{struct}.{path.rpartition('.')[2].split('[')[0]}"
+    )
+    for name in sorted(value):
+        kind = fields.get(name)
+        if kind is None:
+            unknown.append(f"{path}.{name}")
+            del value[name]
+        elif value[name] is None:
+            del value[name]
+        else:
+            _coerce_field(value, name, kind, prefix)
+            _coerce_items(value, name, path, unknown)
+
+
+def _coerce_items(value: dict[str, Any], name: str, path: str, unknown: list[str]) -> None:
+    if name not in _LISTED:
+        return
+    struct, fields = _LISTED[name]
+    for index, item in enumerate(value[name]):
+        if not isinstance(item, dict):
+            raise _mismatch(item, f"ObjectMeta.{name}", f"v1.{struct}")
+        _coerce_struct(item, struct, fields, f"{path}.{name}[{index}]", unknown)
+
+
+def _coerce_field(value: dict[str, Any], name: str, kind: str, prefix: str) -> None:
+    item = value[name]
+    where = f"{prefix}.{name}"
+    if kind in _TEXTUAL and not isinstance(item, str):
+        raise _mismatch(item, where, kind)
+    if kind == "bool" and not isinstance(item, bool):
+        raise _mismatch(item, where, kind)
+    if kind == "int64" and (isinstance(item, bool) or not isinstance(item, int)):
+        raise _mismatch(item, where, kind, shown=isinstance(item, float))
+    if kind == "time":
+        value[name] = _time(item, where)
+    elif kind == _MAP:
+        _coerce_map(item, where)
+    elif kind.startswith("[]"):
+        _coerce_list(item, where, kind)
+
+
+def _coerce_map(value: Any, where: str) -> None:
+    if not isinstance(value, dict):
+        raise _mismatch(value, where, _MAP)
+    for key, item in sorted(value.items()):
+        if item is None:
+            value[key] = ""
+        elif not isinstance(item, str):
+            raise _mismatch(item, where, _STRING)
+
+
+def _coerce_list(value: Any, where: str, kind: str) -> None:
+    if not isinstance(value, list):
+        raise _mismatch(value, where, kind)
+    if kind == "[]string":
+        for item in value:
+            if not isinstance(item, str):
+                raise _mismatch(item, where, _STRING)
+
+
+def _mismatch(value: Any, where: str, kind: str, *, shown: bool = False) -> MalformedMetadata:
+    found = _KINDS.get(type(value), "null") + (f" {value}" if shown else "")
+    return MalformedMetadata(
+        f"json: cannot unmarshal {found} into Go struct field {where} of type {kind}"
+    )
+
+
+def _time(value: Any, where: str) -> str:
+    """An RFC 3339 time as the server prints it: UTC, whole seconds."""
+    if not isinstance(value, str):
+        raise _mismatch(value, where, _STRING)
+    found = _RFC3339.fullmatch(value)
+    if found is None:
+        raise MalformedMetadata(_time_error(value))
+    offset = "+00:00" if found[7] == "Z" else found[7]
+    try:
+        moment = datetime.datetime.fromisoformat(
+            f"{found[1]}-{found[2]}-{found[3]}T{int(found[4]):02d}:{found[5]}:{found[6]}{offset}"
+        )
+        return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError) as error:
+        field = "day" if int(found[4]) < 24 else "hour"
+        raise MalformedMetadata(f'parsing time "{value}": {field} out of range') from error
+
+
+def _time_error(value: str) -> str:
+    layout = "2006-01-02T15:04:05Z07:00"
+    steps = (
+        (r"\d{4}", "2006"),
+        ("-", "-"),
+        (r"\d{2}", "01"),
+        ("-", "-"),
+        (r"\d{2}", "02"),
+        ("T", "T"),
+        (r"\d{1,2}", "15"),
+        (":", ":"),
+        (r"\d{2}", "04"),
+        (":", ":"),
+        (r"\d{2}", "05"),
+        (r"(?:[.,]\d+)?(?:Z|[+-]\d{2}:\d{2})", "Z07:00"),
+    )
+    at = 0
+    for pattern, part in steps:
+        found = re.compile(pattern, re.ASCII).match(value, at)
+        if found is None:
+            return f'parsing time "{value}" as "{layout}": cannot parse "{value[at:]}" as "{part}"'
+        at = found.end()
+    return f'parsing time "{value}": extra text: "{value[at:]}"'
+
+
+def validate(metadata: Mapping[str, Any], path: str) -> list[FieldError]:
+    """Judge labels, annotations, owner references and finalizers.
+
+    Names are the caller's business.
+    """
+    out: list[FieldError] = []
+    _check_owners(metadata.get("ownerReferences") or [], f"{path}.ownerReferences", out)
+    for finalizer in metadata.get("finalizers") or []:
+        out += [
+            invalid(f"{path}.finalizers", finalizer, text)
+            for text in names.qualified_name_errors(finalizer)
+        ]
+    check_labels(metadata.get("labels") or {}, f"{path}.labels", out)
+    check_annotations(metadata.get("annotations") or {}, f"{path}.annotations", out)
+    return out
+
+
+def check_labels(labels: Mapping[str, str], path: str, out: list[FieldError]) -> None:
+    """Append what is wrong with label keys and values."""
+    for key, value in sorted(labels.items()):
+        out += [invalid(path, key, text) for text in names.qualified_name_errors(key)]
+        out += [invalid(path, value, text) for text in names.label_value_errors(value)]
+
+
+def check_annotations(annotations: Mapping[str, str], path: str, out: list[FieldError]) -> None:
+    """Append what is wrong with annotation keys, and with their size together (256 KiB)."""
+    for key in sorted(annotations):
+        # Keys are judged without regard to case.
+        out += [invalid(path, key, text) for text in names.qualified_name_errors(key.lower())]
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    if size > _ANNOTATIONS_MAX:
+        out.append(too_long(path, _ANNOTATIONS_MAX))
+
+
+def _check_owners(owners: list[dict[str, Any]], path: str, out: list[FieldError]) -> None:
+    controller: dict[str, Any] | None = None
+    for owner in owners:
+        _check_owner(owner, path, out)
+        if owner.get("controller") is not True:
+            continue
+        if controller is not None:
+            pair = f"{controller.get('kind', '')}/{controller.get('name', '')} and "
+            pair += f"{owner.get('kind', '')}/{owner.get('name', '')}"
+            detail = (
+                "Only one reference can have Controller set to true. "
+                f'Found "true" in references for {pair}'
+            )
+            out.append(
+                invalid(path, Verbatim("[" + ",".join(map(_owner_text, owners)) + "]"), detail)
+            )
+        else:
+            controller = owner
+
+
+def _check_owner(owner: dict[str, Any], path: str, out: list[FieldError]) -> None:
+    version = str(owner.get("apiVersion", ""))
+    group, _, short = version.rpartition("/")
+    if version.count("/") > 1:
+        out.append(
+            invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
+        )
+    elif not short:
+        out.append(invalid(f"{path}.apiVersion", version, "version must not be empty"))
+    for name in ("kind", "name", "uid"):
+        if owner.get(name):
+            continue
+        out.append(invalid(f"{path}.{name}", "", "must not be empty"))
+    if owner.get("kind") == "Event" and short == "v1" and group in {"", "events.k8s.io"}:
+        detail = f"{group}/{short}, Kind=Event is disallowed from being an owner"
+        out.append(invalid(path, Verbatim(_owner_text(owner)), detail))
+
+
+def _owner_text(owner: Mapping[str, Any]) -> str:
+    """An owner reference as the server prints it.
+
+    In the type's order, empty optional fields left out.
+    """
+    members = [
+        f'"{name}":{json_text(owner.get(name, ""))}'
+        for name in ("apiVersion", "kind", "name", "uid")
+    ]
+    members += [
+        f'"{name}":{json_text(owner[name])}'
+        for name in ("controller", "blockOwnerDeletion")
+        if owner.get(name) is not None
+    ]
+    return "{" + ",".join(members) + "}"

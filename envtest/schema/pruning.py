@@ -1,0 +1,88 @@
+"""Pruning: fields that the schema does not name are dropped, and told to the client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+_TYPE_META = frozenset({"apiVersion", "kind", "metadata"})
+
+
+class PruneNode:
+    """What one schema node keeps.
+
+    Args:
+        schema: the schema; None for a place without one, where nothing is kept.
+    """
+
+    __slots__ = ("_additional", "_embedded", "_items", "_preserve", "_properties")
+
+    def __init__(self, schema: Mapping[str, Any] | None) -> None:
+        schema = schema or {}
+        self._preserve = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+        self._embedded = bool(schema.get("x-kubernetes-embedded-resource"))
+        properties: Mapping[str, Any] = schema.get("properties") or {}
+        self._properties = {name: PruneNode(child) for name, child in properties.items()}
+        self._additional = self._beyond(schema.get("additionalProperties"))
+        items = schema.get("items")
+        self._items = PruneNode(items) if isinstance(items, Mapping) else None
+
+    @classmethod
+    def _beyond(cls, schema: object) -> Self | None:
+        # A boolean lets names stand (`false` is for validation to refuse) but says nothing about
+        # what is inside: scalars stay, the rest is emptied.
+        if isinstance(schema, Mapping):
+            return cls(schema)
+        return None if schema is None else cls(None)
+
+    def prune(
+        self,
+        value: Any,
+        path: str,
+        unknown: list[str],
+        *,
+        root: bool = False,
+        keep_all: bool = False,
+    ) -> None:
+        """Drop unknown fields below `value`, in place; append their paths to `unknown`.
+
+        Args:
+            value: an object or a list; of anything else nothing can be dropped.
+            path: where it stands, "" for the root.
+            unknown: where paths go, unsorted.
+            root: whether apiVersion, kind and metadata stay here whatever the schema says.
+            keep_all: whether unknown fields stay: items of a list that preserves them do so too.
+        """
+        keep_all = keep_all or self._preserve
+        if isinstance(value, dict):
+            self._prune_object(value, path, unknown, (root or self._embedded, keep_all))
+        elif isinstance(value, list):
+            items = self._items or (None if keep_all else _NOTHING)
+            if items is None:
+                return
+            for index, item in enumerate(value):
+                if isinstance(item, dict | list):
+                    items.prune(item, f"{path}[{index}]", unknown, keep_all=keep_all)
+
+    def _prune_object(
+        self, value: dict[str, Any], path: str, unknown: list[str], keeps: tuple[bool, bool]
+    ) -> None:
+        root, keep_all = keeps
+        dropped: list[str] = []
+        prefix = f"{path}." if path else ""
+        properties, additional = self._properties, self._additional
+        for name, item in value.items():
+            if root and name in _TYPE_META:
+                continue
+            child = properties.get(name, additional)
+            if child is None:
+                if not keep_all:
+                    dropped.append(name)
+            elif isinstance(item, dict | list):
+                child.prune(item, prefix + name, unknown)
+        for name in dropped:
+            del value[name]
+            unknown.append(prefix + name)
+
+
+_NOTHING = PruneNode(None)

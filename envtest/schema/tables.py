@@ -1,0 +1,171 @@
+"""Tables: the columns a CRD version prints, and the cells of one object."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from envtest.schema.gotext import json_text
+from envtest.schema.jsonpath import InvalidPath, JSONPath, compile_path
+from envtest.schema.wording import CREATION_TIMESTAMP, NAME
+
+_MINUTE: Final = 60
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+_YEAR: Final = 365 * _DAY
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: what the client is told of it, and where its cells come from."""
+
+    name: str
+    type: str
+    format: str
+    description: str
+    priority: int
+    path: JSONPath
+
+    def definition(self) -> dict[str, Any]:
+        """The entry of `columnDefinitions`."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
+
+
+def _standard(name: str, kind: str, name_format: str, description: str, path: str) -> Column:
+    return Column(name, kind, name_format, description, 0, compile_path(path))
+
+
+NAME_COLUMN: Final = _standard("Name", "string", "name", NAME, ".metadata.name")
+AGE_COLUMN: Final = _standard("Age", "date", "", CREATION_TIMESTAMP, ".metadata.creationTimestamp")
+
+
+def table_columns(crd_version: Mapping[str, Any]) -> list[Column]:
+    """The columns of a CRD version: Name, then its own; Age where it has none of its own.
+
+    Args:
+        crd_version: an entry of `spec.versions`. A path that cannot be read makes the server fall
+            back to the standard columns; so does this.
+    """
+    try:
+        own = [_column(entry) for entry in crd_version.get("additionalPrinterColumns") or ()]
+    except InvalidPath:
+        own = []
+    return [NAME_COLUMN, *(own or [AGE_COLUMN])]
+
+
+def _column(entry: Mapping[str, Any]) -> Column:
+    path = entry["jsonPath"]
+    described = f"Custom resource definition column (in JSONPath format): {path}"
+    return Column(
+        name=entry["name"],
+        type=entry["type"],
+        format=entry.get("format") or "",
+        description=entry.get("description") or described,
+        priority=entry.get("priority") or 0,
+        path=compile_path(path),
+    )
+
+
+def table_cells(
+    columns: Sequence[Column], obj: Mapping[str, Any], now: datetime.datetime
+) -> list[Any]:
+    """The cells of one object.
+
+    Args:
+        columns: from `table_columns`.
+        obj: the object.
+        now: the moment that ages are counted from, with time zone.
+    """
+    cells: list[Any] = []
+    for column in columns:
+        found = column.path.find(obj)
+        cells.append(_cell(column.type, found[0], now) if found else None)
+    return cells
+
+
+def _cell(kind: str, value: Any, now: datetime.datetime) -> Any:
+    return _CELLS[kind](value, now)
+
+
+def _text(value: Any, _now: datetime.datetime) -> str:
+    if isinstance(value, str):
+        return value
+    return "<no value>" if value is None else json_text(value)
+
+
+def _integer(value: Any, _now: datetime.datetime) -> int | None:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _number(value: Any, _now: datetime.datetime) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _boolean(value: Any, _now: datetime.datetime) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _date(value: Any, now: datetime.datetime) -> str | None:
+    if not isinstance(value, str):
+        return None
+    if not value:
+        return "<unknown>"
+    try:
+        moment = datetime.datetime.fromisoformat(value)
+    except ValueError:
+        return "<invalid>"
+    if moment.tzinfo is None or "T" not in value:
+        return "<invalid>"
+    return human_duration((now - moment).total_seconds())
+
+
+_CELLS: Mapping[str, Callable[[Any, datetime.datetime], Any]] = {
+    "boolean": _boolean,
+    "date": _date,
+    "integer": _integer,
+    "number": _number,
+    "string": _text,
+}
+
+
+def human_duration(seconds: float) -> str:
+    """A duration as kubectl prints ages: two units at most, the second one only while it matters.
+
+    Args:
+        seconds: may be slightly negative (clocks differ); below -1 s it is `<invalid>`.
+    """
+    whole = int(seconds)
+    if whole < -1:
+        return "<invalid>"
+    for limit, unit, minor in _AGES:
+        if whole < limit:
+            return _two_units(max(whole, 0), unit, minor)
+    return f"{whole // _YEAR}y"
+
+
+# Below this many seconds: in which unit, and with which smaller one beside it.
+_AGES: Final = (
+    (2 * _MINUTE, 1, 0),
+    (10 * _MINUTE, _MINUTE, 1),
+    (3 * _HOUR, _MINUTE, 0),
+    (8 * _HOUR, _HOUR, _MINUTE),
+    (2 * _DAY, _HOUR, 0),
+    (8 * _DAY, _DAY, _HOUR),
+    (2 * _YEAR, _DAY, 0),
+    (8 * _YEAR, _YEAR, _DAY),
+)
+_UNITS: Final = {1: "s", _MINUTE: "m", _HOUR: "h", _DAY: "d", _YEAR: "y"}
+
+
+def _two_units(seconds: int, unit: int, minor: int) -> str:
+    text = f"{seconds // unit}{_UNITS[unit]}"
+    rest = seconds % unit // minor if minor else 0
+    return f"{text}{rest}{_UNITS[minor]}" if rest else text

@@ -1,0 +1,299 @@
+"""Value validation: an object against an OpenAPI schema, with the API server's errors.
+
+Every schema node is compiled once into a `ValueSchema`; checking walks value and schema together
+and appends errors to one list. Each check returns how many partial checks matched: of the branches
+of an `anyOf` or `oneOf` that all fail, the server shows the errors of the one that matched most,
+so the count has to be the server's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from envtest.schema import formats
+from envtest.schema.composites import Composites
+from envtest.schema.equality import same
+from envtest.schema.errors import FieldError, invalid, not_supported, required, too_long, too_many
+from envtest.schema.gotext import json_text, quote
+from envtest.schema.maplists import keys_of
+from envtest.schema.numbers import NumberRule, is_json_integer
+from envtest.schema.patterns import InvalidPattern, matcher
+
+# Stands for "there is no old value to compare with"; None is a value.
+NO_OLD: Final = object()
+
+_JSON_TYPES: dict[type, tuple[str, str]] = {
+    bool: ("boolean", ""),
+    str: ("string", ""),
+    int: ("integer", "int64"),
+    float: ("number", "float64"),
+    dict: ("object", ""),
+    list: ("array", ""),
+}
+Children = dict[str, "ValueSchema"]
+
+
+class ValueSchema:
+    """One compiled schema node; build the whole tree from the root schema.
+
+    Args:
+        schema: an OpenAPI v3 schema as it stands in a CRD (or in a branch of `allOf` and the
+            like).
+    """
+
+    __slots__ = (
+        "_additional",
+        "_closed",
+        "_composites",
+        "_enum",
+        "_format",
+        "_format_check",
+        "_items",
+        "_map_keys",
+        "_max_items",
+        "_max_length",
+        "_max_properties",
+        "_min_items",
+        "_min_length",
+        "_min_properties",
+        "_nullable",
+        "_number",
+        "_pattern",
+        "_pattern_matches",
+        "_properties",
+        "_required",
+        "_types",
+    )
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._types = _types_of(schema)
+        single = self._types[0] if len(self._types) == 1 else ""
+        self._nullable = bool(schema.get("nullable"))
+        self._format = _supported_format(schema, single)
+        self._format_check = formats.check_of(self._format)
+        self._number = NumberRule(schema, single, self._format)
+        self._enum = _Enum(schema["enum"]) if schema.get("enum") else None
+        self._composites = Composites.compile(schema, ValueSchema)
+        self._compile_strings(schema)
+        self._compile_lists(schema)
+        self._compile_objects(schema)
+
+    def _compile_strings(self, schema: Mapping[str, Any]) -> None:
+        self._min_length: int | None = schema.get("minLength")
+        self._max_length: int | None = schema.get("maxLength")
+        self._pattern: str = schema.get("pattern") or ""
+        self._pattern_matches: Callable[[str], object] | None = None
+        if self._pattern:
+            self._pattern_matches = _matcher(self._pattern)
+
+    def _compile_lists(self, schema: Mapping[str, Any]) -> None:
+        items = schema.get("items")
+        self._items = ValueSchema(items) if isinstance(items, Mapping) else None
+        self._min_items: int | None = schema.get("minItems")
+        self._max_items: int | None = schema.get("maxItems")
+        is_map = schema.get("x-kubernetes-list-type") == "map"
+        self._map_keys = keys_of(schema) if is_map else None
+
+    def _compile_objects(self, schema: Mapping[str, Any]) -> None:
+        properties = schema.get("properties") or {}
+        self._properties: Children = {
+            name: ValueSchema(child) for name, child in properties.items()
+        }
+        additional = schema.get("additionalProperties")
+        self._additional = ValueSchema(additional) if isinstance(additional, Mapping) else None
+        self._closed = additional is False
+        self._required: Sequence[str] = tuple(schema.get("required") or ())
+        self._min_properties: int | None = schema.get("minProperties")
+        self._max_properties: int | None = schema.get("maxProperties")
+
+    def check(self, value: Any, path: str, out: list[FieldError], old: Any = NO_OLD) -> int:
+        """Append to `out` what is wrong with `value`; an unchanged value is forgiven everything.
+
+        Args:
+            value: the value at `path`.
+            path: where it stands, "" for the root.
+            out: where errors go.
+            old: what stood there before, NO_OLD if nothing did.
+
+        Returns:
+            The server's match count.
+        """
+        before = len(out)
+        matched = self.check_afresh(value, path, out, old)
+        if len(out) > before and old is not NO_OLD and same(value, old):
+            del out[before:]
+        return matched
+
+    def check_afresh(self, value: Any, path: str, out: list[FieldError], old: Any = NO_OLD) -> int:
+        """As `check`, but an unchanged value is held to the schema all the same.
+
+        Its parts are not.
+        """
+        if value is None:
+            return self._check_null(path, out)
+        kind = type(value)
+        matched = 2
+        if self._types or self._format:
+            matched += 2 if self._check_type(value, kind, path, out) else 1
+        if self._composites is None:
+            matched += 2
+        else:
+            matched += 1 + self._composites.check(value, path, out, old)
+        if kind is str:
+            matched += self._check_string(value, path, out)
+        elif kind is dict:
+            pass
+        elif kind is list:
+            matched += 1 + self._check_list(value, path, out, old)
+        elif kind is not bool:
+            self._number.check(value, path, out)
+            matched += 2
+        if self._enum is not None:
+            self._enum.check(value, path, out)
+        if kind is dict:
+            matched += 1 + self._check_object(value, path, out, old)
+        return matched
+
+    def _check_null(self, path: str, out: list[FieldError]) -> int:
+        matched = 1
+        if self._types and not self._nullable:
+            out.append(_wrong_type(path, ",".join(self._types), "null"))
+            matched = 0
+        if self._enum is not None:
+            self._enum.check(None, path, out)
+        return matched
+
+    def _check_type(self, value: Any, kind: type, path: str, out: list[FieldError]) -> bool:
+        json_type, json_format = _JSON_TYPES[kind]
+        types = self._types
+        if json_type in types and not self._format:
+            return True
+        suits = (
+            json_type in types
+            or (kind is int and "number" in types)
+            or (kind is float and "integer" in types and is_json_integer(value))
+        )
+        textual = kind is str or kind is list
+        if not textual and self._format and not suits and self._format != json_format:
+            out.append(_wrong_type(path, self._format, json_format))
+            return False
+        if textual and self._format and "number" not in types and "integer" not in types:
+            return True
+        if not suits:
+            out.append(_wrong_type(path, ",".join(types), json_type))
+        return suits
+
+    def _check_string(self, value: str, path: str, out: list[FieldError]) -> int:
+        self._check_text(value, path, out)
+        if self._format_check is None:
+            return 1
+        if not self._format_check(value):
+            out.append(_wrong_type(path, self._format, value))
+        return 2
+
+    def _check_text(self, value: str, path: str, out: list[FieldError]) -> None:
+        if self._max_length is not None and len(value) > self._max_length:
+            out.append(too_long(path, self._max_length))
+        elif self._min_length is not None and len(value) < self._min_length:
+            detail = f"{path} in body should be at least {self._min_length} chars long"
+            out.append(invalid(path, value, detail))
+        elif self._pattern_matches is not None and not self._pattern_matches(value):
+            out.append(invalid(path, value, f"{path} in body should match '{self._pattern}'"))
+
+    def _check_list(self, value: list[Any], path: str, out: list[FieldError], old: Any) -> int:
+        matched = 1
+        items = self._items
+        if items is not None:
+            before = None
+            if self._map_keys is not None and isinstance(old, list):
+                before = self._map_keys.index(old)
+            for index, item in enumerate(value):
+                was = NO_OLD if before is None else before.get(item, NO_OLD)
+                matched += items.check(item, f"{path}[{index}]", out, was)
+        size = len(value)
+        if self._min_items is not None and size < self._min_items:
+            out.append(
+                invalid(path, size, f"{path} in body should have at least {self._min_items} items")
+            )
+        if self._max_items is not None and size > self._max_items:
+            out.append(too_many(path, size, self._max_items))
+        return matched
+
+    def _check_object(
+        self, value: dict[str, Any], path: str, out: list[FieldError], old: Any
+    ) -> int:
+        if not self._check_size(len(value), path, out):
+            return 0
+        if self._closed:
+            for name in value.keys() - self._properties.keys():
+                detail = f"{path}.{name} in body is a forbidden property"
+                out.append(invalid(path, name, detail))
+        was = old if type(old) is dict else {}
+        matched = 0
+        properties, additional = self._properties, self._additional
+        prefix = f"{path}." if path else ""
+        for name, item in value.items():
+            child = properties.get(name, additional)
+            if child is not None:
+                matched += child.check(item, prefix + name, out, was.get(name, NO_OLD))
+        out += [required(prefix + name) for name in self._required if name not in value]
+        return matched
+
+    def _check_size(self, size: int, path: str, out: list[FieldError]) -> bool:
+        if self._min_properties is not None and size < self._min_properties:
+            detail = f"{path} in body should have at least {self._min_properties} properties"
+            out.append(invalid(path, size, detail))
+            return False
+        if self._max_properties is not None and size > self._max_properties:
+            out.append(too_many(path, size, self._max_properties))
+            return False
+        return True
+
+
+class _Enum:
+    """The allowed values; numbers are compared by value, everything else by type and value."""
+
+    __slots__ = ("_known", "_shown")
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self._shown = [value if isinstance(value, str) else json_text(value) for value in values]
+        self._known = {_enum_key(value) for value in values if value is not None}
+
+    def check(self, value: Any, path: str, out: list[FieldError]) -> None:
+        if value is None or _enum_key(value) not in self._known:
+            out.append(not_supported(path, value, self._shown))
+
+
+def _enum_key(value: Any) -> object:
+    if isinstance(value, dict | list):
+        return json.dumps(value, sort_keys=True)
+    return (isinstance(value, bool), value)
+
+
+def _types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    if schema.get("x-kubernetes-int-or-string"):
+        return ("integer", "string")
+    kind = schema.get("type")
+    return (kind,) if kind else ()
+
+
+def _supported_format(schema: Mapping[str, Any], kind: str) -> str:
+    name = schema.get("format") or ""
+    return "" if formats.unrecognized(name, kind) else name
+
+
+def _wrong_type(path: str, expected: str, found: str) -> FieldError:
+    return FieldError(
+        "TypeInvalid", path, found, f"{path} in body must be of type {expected}: {quote(found)}"
+    )
+
+
+def _matcher(pattern: str) -> Callable[[str], object] | None:
+    try:
+        return matcher(pattern)
+    except InvalidPattern:
+        # A CRD with such a pattern is refused; inside a branch nobody checks it there is nothing
+        # to match with.
+        return None

@@ -1,0 +1,1 @@
+"""Tests of the structural-schema library."""
