@@ -10,7 +10,7 @@ otherwise           ask for addresses, project them, say where the cluster stand
 from datetime import datetime
 
 import structlog
-from controller.events import Recorder
+from controller.events import EventType, Recorder
 
 from controller.cache import Cache
 from controller.client import Client
@@ -170,9 +170,9 @@ class TenantClusterReconciler:
         return answer
 
     def _announce(self, tenant: TenantCluster, verdict: Verdict) -> None:
-        kind, reason = _EVENTS.get(verdict.phase, ("", ""))
-        if not reason:
+        if verdict.phase not in _EVENTS:
             return
+        kind, reason = _EVENTS[verdict.phase]
         message = next((f.message for f in verdict.findings if f.type == "Ready"), verdict.phase)
         self._recorder.record(TENANT_CLUSTER, tenant, kind, reason, message, action="Reconcile")
 
@@ -190,7 +190,7 @@ class TenantClusterReconciler:
         return Blocked("Deleting", self._settings.requeue_deleting)
 
 
-_EVENTS = {
+_EVENTS: dict[str, tuple[EventType, str]] = {
     PROVISIONING: ("Normal", "ClusterProvisioning"),
     READY: ("Normal", "ClusterReady"),
     DELETING: ("Normal", "ClusterDeleting"),

@@ -1,0 +1,174 @@
+"""One replica: caches that lag, the real reconcilers, tasks that may be cut off at any await."""
+
+import contextlib
+import random
+from dataclasses import replace
+from typing import Any, cast
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+from typing_extensions import override
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.codec import Deleted, Modified
+from controller.errors import ControllerError
+from controller.events import Recorder
+from controller.meta import Key, Object
+from controller.resource import Resource
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.ipallocation.gate import Gate, LetGo
+from reconcilers.ipallocation.reconciler import IPAllocationReconciler
+from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.view import POOL_INDEX, pool_index
+from reconcilers.settings import AllocationSettings, PoolSettings
+from tests.clock import VirtualClock
+from tests.reconcilers.simulation.wire import Flight, Wire
+from tests.reconcilers.simulation.world import ALLOCATIONS, NAMESPACE, POOLS, Event, World
+
+
+class OpenGate(Gate):
+    """Every tenant lets go at once."""
+
+    @override
+    async def ask(self, allocation: IPAllocation) -> LetGo:
+        return LetGo("nobody asked")
+
+
+class _Silent:
+    def record(self, *args: Any, **kwargs: Any) -> None:
+        """Say nothing: events decide nothing."""
+
+
+class Feed:
+    """A cache and how far it has read its kind's history."""
+
+    def __init__(self, cache: Cache[Any], history: list[Event], world: World) -> None:
+        self.cache = cache
+        self._history = history
+        self._world = world
+        self._read = 0
+
+    def list_at(self, index: int, revision: int) -> None:
+        """Begin with a list that shows the history up to `index`."""
+        shown: dict[str, Any] = {}
+        for event in self._history[:index]:
+            if event.object is None:
+                shown.pop(event.name, None)
+            else:
+                shown[event.name] = event.object
+        items = [_typed(self.cache.resource, obj) for obj in shown.values()]
+        self.cache.replace(items, revision)
+        self._read = index
+
+    def advance(self, count: int) -> None:
+        """Deliver the next `count` events."""
+        for event in self._history[self._read : self._read + count]:
+            self._deliver(event)
+        self._read = min(len(self._history), self._read + count)
+
+    @property
+    def behind(self) -> int:
+        """How many events are still to come."""
+        return len(self._history) - self._read
+
+    def _deliver(self, event: Event) -> None:
+        if event.object is not None:
+            self.cache.apply(Modified(_typed(self.cache.resource, event.object)))
+            return
+        last = self.cache.get(Key(NAMESPACE, event.name))
+        if last is None:
+            self.cache.bookmark(event.revision)
+            return
+        self.cache.apply(Deleted(_restamped(last, event.revision)))
+
+
+def _typed(resource: Resource[Any], obj: dict[str, Any]) -> Any:
+    return msgspec.convert(obj, resource.type)
+
+
+def _restamped(obj: Object, revision: int) -> Any:
+    meta = replace(obj.metadata, resourceVersion=str(revision))
+    return replace(cast("Any", obj), metadata=meta)
+
+
+class Replica:
+    """A process that believes it leads."""
+
+    def __init__(
+        self, world: World, flights: list[Flight], clock: VirtualClock, rnd: random.Random
+    ) -> None:
+        self._rnd = rnd
+        pools = Cache(NETWORK_POOL)
+        allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
+        self.pools = Feed(pools, world.history[POOLS], world)
+        self.allocations = Feed(allocations, world.history[ALLOCATIONS], world)
+        caches: dict[str, Cache[Any]] = {"NetworkPool": pools, "IPAllocation": allocations}
+        client = Client(
+            Wire(flights), on_answer=lambda resource, obj: caches[resource.kind].own(obj)
+        )
+        settings = PoolSettings()
+        self._reconcilers = (
+            NetworkPoolReconciler(
+                client, pools, allocations, cast("Recorder", _Silent()), clock, settings
+            ).reconcile,
+            IPAllocationReconciler(
+                client, allocations, pools, OpenGate(), clock, AllocationSettings()
+            ).reconcile,
+        )
+        self._passes: dict[tuple[int, Key], anyio.CancelScope] = {}
+
+    def boot(self, *, stale: bool, world: World) -> None:
+        """List both kinds, as a fresh process does; a stale list may show any past."""
+        for feed, history in (
+            (self.pools, world.history[POOLS]),
+            (self.allocations, world.history[ALLOCATIONS]),
+        ):
+            index = self._rnd.randint(0, len(history)) if stale else len(history)
+            past = history[index - 1].revision if index else 1
+            feed.list_at(index, world.revision if index == len(history) and not stale else past)
+
+    def read(self, *, all_of_it: bool = False) -> None:
+        """Deliver some of what the caches have not seen yet."""
+        for feed in (self.pools, self.allocations):
+            feed.advance(feed.behind if all_of_it else self._rnd.randint(0, feed.behind))
+
+    def work(self, group: TaskGroup) -> None:
+        """Begin a pass over some key that is not being worked on."""
+        number = self._rnd.randrange(2)
+        feed = (self.pools, self.allocations)[number]
+        keys = sorted(obj.metadata.key for obj in feed.cache)
+        if keys:
+            self.begin(group, number, self._rnd.choice(keys))
+
+    def begin(self, group: TaskGroup, number: int, key: Key) -> None:
+        """Begin a pass over `key`, unless one is under way."""
+        if (number, key) not in self._passes:
+            self._passes[number, key] = anyio.CancelScope()
+            group.start_soon(self._pass, number, key)
+
+    async def _pass(self, number: int, key: Key) -> None:
+        with self._passes[number, key], contextlib.suppress(ControllerError):
+            # a fault: the runner would retry with back-off, here the seed decides when
+            await self._reconcilers[number](key)
+        del self._passes[number, key]
+
+    def all_keys(self) -> list[tuple[int, Key]]:
+        """Return everything that there is to work on."""
+        return [
+            (number, obj.metadata.key)
+            for number, feed in enumerate((self.pools, self.allocations))
+            for obj in sorted(feed.cache, key=lambda o: o.metadata.key)
+        ]
+
+    @property
+    def idle(self) -> bool:
+        """Whether no pass is under way."""
+        return not self._passes
+
+    def die(self) -> None:
+        """Stop at whatever await it is at. Its requests stay on their way."""
+        for scope in self._passes.values():
+            scope.cancel()

@@ -1,0 +1,126 @@
+"""Requests in flight: a seed decides when each runs, and whether its answer arrives."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import msgspec
+from typing_extensions import override
+
+from controller.errors import ControllerError, NoAnswer, api_error
+from controller.transport import Transport
+from tests.reconcilers.simulation.world import KINDS, NAMESPACE, Json, World
+
+_NOTHING: Mapping[str, str] = {}
+
+
+@dataclass
+class Flight:
+    """One request on its way."""
+
+    method: str
+    plural: str
+    name: str
+    subresource: str
+    body: Json
+    ran: bool = False
+    answer: bytes | ControllerError | None = None
+    landed: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether the sender still waits."""
+        return not self.landed.is_set()
+
+    def run(self, world: World) -> None:
+        """Let the server see it, now."""
+        code, body = self._execute(world)
+        self.ran = True
+        self.answer = msgspec.json.encode(body) if code < 300 else api_error(code, body)
+
+    def land(self, *, lost: bool = False) -> None:
+        """Give the sender the answer, or nothing."""
+        if lost or self.answer is None:
+            self.answer = NoAnswer(f"{self.method} {self.plural}/{self.name}: timed out")
+        self.landed.set()
+
+    def _execute(self, world: World) -> tuple[int, Json]:
+        match self.method, self.name:
+            case "GET", "":
+                return 200, _list(world, self.plural)
+            case "GET", name:
+                found = world.get(self.plural, name)
+                return (200, found) if found else api_not_found()
+            case "PATCH", name:
+                return world.patch(
+                    self.plural, name, self.body, status=self.subresource == "status"
+                )
+            case "DELETE", name:
+                pins = self.body["preconditions"]
+                return world.delete(self.plural, name, pins["resourceVersion"], pins["uid"])
+            case "POST", _:
+                return world.create(self.plural, self.body)
+            case method, _:
+                raise AssertionError(f"the simulation has no {method}")
+
+
+def api_not_found() -> tuple[int, Json]:
+    """Return the Status of a missing object."""
+    return 404, {"kind": "Status", "code": 404, "reason": "NotFound"}
+
+
+def _list(world: World, plural: str) -> Json:
+    return {
+        "kind": f"{KINDS[plural]}List",
+        "apiVersion": "butler.butlerlabs.dev/v1alpha1",
+        "metadata": {"resourceVersion": str(world.revision)},
+        "items": list(world.of(plural)),
+    }
+
+
+class Wire(Transport):
+    """Carries one replica's requests into the common pool of flights."""
+
+    def __init__(self, flights: list[Flight]) -> None:
+        self._flights = flights
+
+    @override
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] = _NOTHING,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout: float | None = 30.0,
+    ) -> bytes:
+        plural, name, subresource = _parsed(path)
+        decoded: Any = msgspec.json.decode(body) if body else {}
+        flight = Flight(method, plural, name, subresource, decoded)
+        self._flights.append(flight)
+        await flight.landed.wait()
+        assert flight.answer is not None
+        if isinstance(flight.answer, ControllerError):
+            raise flight.answer
+        return flight.answer
+
+    @override
+    def stream(
+        self, path: str, *, query: Mapping[str, str] = _NOTHING
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        raise AssertionError("caches are fed by the simulation itself")
+
+    @override
+    async def aclose(self) -> None:
+        pass
+
+
+def _parsed(path: str) -> tuple[str, str, str]:
+    parts = path.strip("/").split("/")
+    parts = parts[parts.index(NAMESPACE) + 1 :] if NAMESPACE in parts else parts[3:]
+    plural, name, subresource = (*parts, "", "")[:3]
+    return plural, name, subresource

@@ -1,0 +1,144 @@
+"""The API server as a model: versions, preconditions, finalizers, a log of events for caches."""
+
+import copy
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from controller.conditions import rfc3339
+
+Json = dict[str, Any]
+NAMESPACE = "butler-system"
+POOLS = "networkpools"
+ALLOCATIONS = "ipallocations"
+KINDS = {POOLS: "NetworkPool", ALLOCATIONS: "IPAllocation"}
+API_VERSION = "butler.butlerlabs.dev/v1alpha1"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One entry of a kind's history; the object is None where it was deleted."""
+
+    revision: int
+    name: str
+    object: Json | None
+
+
+@dataclass
+class World:
+    """Objects of two kinds in one namespace."""
+
+    now: Callable[[], datetime]
+    revision: int = 1
+    uids: int = 0
+    objects: dict[tuple[str, str], Json] = field(default_factory=dict)
+    history: dict[str, list[Event]] = field(default_factory=lambda: {POOLS: [], ALLOCATIONS: []})
+    writes: int = 0
+
+    def of(self, plural: str) -> Iterable[Json]:
+        """Return all objects of a kind."""
+        return [obj for (kind, _), obj in sorted(self.objects.items()) if kind == plural]
+
+    def get(self, plural: str, name: str) -> Json | None:
+        """Return one object."""
+        return self.objects.get((plural, name))
+
+    def create(self, plural: str, body: Json) -> tuple[int, Json]:
+        """Create an object, as a user or a controller would."""
+        name = body["metadata"]["name"]
+        if (plural, name) in self.objects:
+            return failure(409, "AlreadyExists")
+        self.uids += 1
+        obj = copy.deepcopy(body)
+        obj |= {"apiVersion": API_VERSION, "kind": KINDS[plural]}
+        obj["metadata"] |= {
+            "namespace": NAMESPACE,
+            "uid": f"uid-{self.uids}",
+            "generation": 1,
+            "creationTimestamp": rfc3339(self.now()),
+        }
+        return 201, self._store(plural, name, obj)
+
+    def patch(
+        self, plural: str, name: str, patch: Json, *, status: bool = False, guarded: bool = True
+    ) -> tuple[int, Json]:
+        """Merge a patch; `guarded` patches carry a resourceVersion, those of chaos do not."""
+        old = self.objects.get((plural, name))
+        if old is None:
+            return failure(404, "NotFound")
+        wanted = dict(patch.get("metadata") or {})
+        version, uid = wanted.pop("resourceVersion", None), wanted.pop("uid", None)
+        assert not guarded or version is not None, "a write without a precondition"
+        if version is not None and version != old["metadata"]["resourceVersion"]:
+            return failure(409, "Conflict")
+        if uid is not None and uid != old["metadata"]["uid"]:
+            return failure(409, "Conflict")
+        change = {"status": patch.get("status", {})} if status else {**patch, "metadata": wanted}
+        new = merged(old, change)
+        if new == old:
+            return 200, old
+        if new.get("spec") != old.get("spec"):
+            new["metadata"] = {**new["metadata"], "generation": old["metadata"]["generation"] + 1}
+        return 200, self._store(plural, name, new)
+
+    def delete(
+        self, plural: str, name: str, version: str | None = None, uid: str | None = None
+    ) -> tuple[int, Json]:
+        """Delete an object, or mark it if finalizers hold it."""
+        old = self.objects.get((plural, name))
+        if old is None:
+            return failure(404, "NotFound")
+        meta = old["metadata"]
+        if version not in {None, meta["resourceVersion"]} or uid not in {None, meta["uid"]}:
+            return failure(409, "Conflict")
+        if meta.get("finalizers"):
+            if "deletionTimestamp" not in meta:
+                mark = {"metadata": {"deletionTimestamp": rfc3339(self.now())}}
+                self._store(plural, name, merged(old, mark))
+            return 200, self.objects[plural, name]
+        self._remove(plural, name)
+        return 200, {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+
+    def vanish(self, plural: str, name: str) -> None:
+        """Remove an object at once, finalizers or not."""
+        if (plural, name) in self.objects:
+            self._remove(plural, name)
+
+    def _store(self, plural: str, name: str, obj: Json) -> Json:
+        meta = obj["metadata"]
+        gone = "deletionTimestamp" in meta and not meta.get("finalizers")
+        self.writes += 1
+        if gone:
+            # The answer carries the old resourceVersion, the event that follows a newer one.
+            self._remove(plural, name)
+            return obj
+        self.revision += 1
+        obj["metadata"] = {**meta, "resourceVersion": str(self.revision)}
+        self.objects[plural, name] = obj
+        self.history[plural].append(Event(self.revision, name, obj))
+        return obj
+
+    def _remove(self, plural: str, name: str) -> None:
+        self.revision += 1
+        del self.objects[plural, name]
+        self.history[plural].append(Event(self.revision, name, None))
+
+
+def merged(old: Json, patch: Json) -> Json:
+    """Return `old` with a JSON merge patch; unchanged parts are shared, nothing is mutated."""
+    new = dict(old)
+    for key, value in patch.items():
+        if value is None:
+            new.pop(key, None)
+        elif isinstance(value, dict):
+            inner = new.get(key)
+            new[key] = merged(inner if isinstance(inner, dict) else {}, value)
+        else:
+            new[key] = value
+    return new
+
+
+def failure(code: int, reason: str) -> tuple[int, Json]:
+    """Return a Status for a failure."""
+    return code, {"kind": "Status", "status": "Failure", "code": code, "reason": reason}
