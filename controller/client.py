@@ -7,14 +7,16 @@ clusters whose fields we own; it too takes a version.)
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from controller.codec import Page, decode_json, decode_object, encode
 from controller.errors import MalformedAnswer
 from controller.meta import Key, Object, Version
 from controller.pages import PAGE_SIZE, list_whole
 from controller.resource import Resource
-from controller.transport import Transport
+
+if TYPE_CHECKING:  # the HTTP client it needs is no business of those who never send anything
+    from controller.transport import Transport
 
 T = TypeVar("T", bound=Object)
 
@@ -40,7 +42,7 @@ class Client:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: "Transport",
         *,
         on_answer: Callable[[Resource[Any], Object], None] | None = None,
         field_manager: str = "",
@@ -230,7 +232,7 @@ class Client:
 
 
 async def _discover(
-    transport: Transport, path: str, kind: str, field: str
+    transport: "Transport", path: str, kind: str, field: str
 ) -> list[dict[str, Any]]:
     document = decode_json(await transport.request("GET", path))
     entries = document.get(field) if isinstance(document, dict) else None

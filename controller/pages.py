@@ -1,13 +1,15 @@
 """Lists that come in parts, put together."""
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from controller.codec import Page, decode_page
 from controller.errors import Expired
 from controller.meta import Object
 from controller.resource import Resource
-from controller.transport import Transport
+
+if TYPE_CHECKING:  # the HTTP client it needs is no business of those who never send anything
+    from controller.transport import Transport
 
 T = TypeVar("T", bound=Object)
 
@@ -17,7 +19,7 @@ LIST_SECONDS = 60.0
 
 
 async def list_whole(
-    transport: Transport, resource: Resource[T], namespace: str, query: Mapping[str, str]
+    transport: "Transport", resource: Resource[T], namespace: str, query: Mapping[str, str]
 ) -> Page[T]:
     """Return a whole list, however many parts the server makes of it.
 
@@ -46,7 +48,7 @@ class _ExpiredInBetween(Exception):
 
 
 async def _list_in_parts(
-    transport: Transport, resource: Resource[T], namespace: str, query: Mapping[str, str]
+    transport: "Transport", resource: Resource[T], namespace: str, query: Mapping[str, str]
 ) -> Page[T]:
     path = resource.collection(namespace)
     data = await transport.request("GET", path, query=query, timeout=LIST_SECONDS)
