@@ -1,0 +1,113 @@
+"""Options about the process and not about addresses: cluster, lease, ports, logs.
+
+Names and defaults are controller-runtime's where it has them.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from controller import logs
+from controller.options import ManagerOptions
+from reconcilers.cli.durations import duration
+from reconcilers.cli.flags import switch
+from reconcilers.cli.options import option
+
+F = TypeVar("F", bound=Callable[..., Any])
+Decorator = Callable[[F], F]
+
+LEASE_NAME = "butler-ipam"
+
+
+def _duration(flag: str, default: str, sentence: str) -> Decorator[F]:
+    return option(flag, type=duration, default=default, metavar="DURATION", help=sentence)
+
+
+def _bind(flag: str, default: str, what: str) -> Decorator[F]:
+    sentence = f"Where {what} served; 0 for nowhere."
+    return option(flag, default=default, metavar="HOST:PORT", help=sentence)
+
+
+def cluster_options(function: F) -> F:
+    """Give a command --kubeconfig and --context."""
+    return _all(
+        function,
+        option(
+            "--kubeconfig",
+            type=click.Path(path_type=Path),
+            help="Kubeconfig file; if absent, as kubectl finds it, or the pod's service account.",
+        ),
+        option("--context", help="Context in the kubeconfig; if absent, its current one."),
+    )
+
+
+def manager_options(function: F) -> F:
+    """Give a command the options that `manager_settings` reads."""
+    return _all(
+        function,
+        switch("--leader-elect", default=False, help="Work only while holding the lease."),
+        _duration(
+            "--leader-elect-lease-duration",
+            "15s",
+            "How long others leave a lease alone that is not renewed.",
+        ),
+        _duration(
+            "--leader-elect-renew-deadline", "10s", "How long to go on if it cannot be renewed."
+        ),
+        _duration("--leader-elect-retry-period", "2s", "Between attempts to take or renew it."),
+        _bind("--metrics-bind-address", ":8080", "/metrics is"),
+        _bind("--health-probe-bind-address", ":8081", "/healthz and /readyz are"),
+        _duration("--graceful-shutdown-timeout", "30s", "How long running work may take to end."),
+    )
+
+
+def log_options(function: F) -> F:
+    """Give a command the options that `configure_logs` reads."""
+    return _all(
+        function,
+        option(
+            "--log-level",
+            "--zap-log-level",
+            "log_level",
+            type=click.Choice(["debug", "info", "warning", "error"]),
+            default="info",
+            help="The lowest level that is logged.",
+        ),
+        option(
+            "--log-format",
+            type=click.Choice(["auto", "json", "console"]),
+            default="auto",
+            help="auto: console on a terminal, else JSON.",
+        ),
+    )
+
+
+def _all(function: F, *decorators: Decorator[F]) -> F:
+    return reduce(lambda decorated, one: one(decorated), reversed(decorators), function)
+
+
+def manager_settings(values: Mapping[str, Any], namespace: str) -> ManagerOptions:
+    """Return what `manager_options` gave as the manager takes it; the lease is in `namespace`."""
+    return ManagerOptions(
+        leader_elect=values["leader_elect"],
+        lease_namespace=namespace,
+        lease_name=LEASE_NAME,
+        lease_duration=values["leader_elect_lease_duration"],
+        renew_deadline=values["leader_elect_renew_deadline"],
+        retry_period=values["leader_elect_retry_period"],
+        metrics_bind=values["metrics_bind_address"],
+        health_bind=values["health_probe_bind_address"],
+        grace_seconds=values["graceful_shutdown_timeout"],
+    )
+
+
+def configure_logs(values: Mapping[str, Any]) -> None:
+    """Send the logs to stderr as the options say."""
+    form: logs.Format = "console" if sys.stderr.isatty() else "json"
+    if values["log_format"] != "auto":
+        form = values["log_format"]
+    logs.configure(form, values["log_level"])

@@ -1,0 +1,77 @@
+"""`butler-ipam run`: the controllers against a cluster, until a signal or a lost lease."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+import structlog
+
+from controller.clock import SystemClock
+from controller.config import connect
+from controller.errors import ConfigurationError
+from controller.leases import LeaderLost
+from controller.manager import Manager
+from controller.options import ManagerOptions
+from controller.signals import run_until_signal
+from reconcilers.api import names
+from reconcilers.cli.flags import setting_options, settings
+from reconcilers.cli.managerflags import (
+    cluster_options,
+    configure_logs,
+    log_options,
+    manager_options,
+    manager_settings,
+)
+from reconcilers.cli.options import option
+from reconcilers.cli.problems import Problem
+from reconcilers.settings import Settings
+from reconcilers.wiring import assemble
+
+_log = structlog.get_logger(__name__)
+
+
+@click.command()
+@cluster_options
+@manager_options
+@option(
+    "--webhook-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Where admission webhooks are served; 0 for nowhere.",
+)
+@log_options
+@setting_options
+def run(kubeconfig: Path | None, context: str | None, webhook_port: int, **values: Any) -> None:
+    """Run the controllers against a cluster, until SIGTERM or SIGINT.
+
+    A second signal ends the process at once. Logs go to stderr. /readyz says what is missing:
+    a kind whose CRD is not installed, a server that does not answer.
+    """
+    chosen = settings(values)
+    configure_logs(values)
+    if webhook_port:
+        _log.warning("admission webhooks are not served by this version", port=webhook_port)
+    options = manager_settings(values, chosen.namespace)
+    try:
+        anyio.run(_run, kubeconfig, context, options, chosen)
+    except (ConfigurationError, LeaderLost) as problem:
+        raise Problem(str(problem)) from problem
+
+
+async def _run(
+    kubeconfig: Path | None, context: str | None, options: ManagerOptions, chosen: Settings
+) -> None:
+    transport = await connect(kubeconfig, context, user_agent=names.COMPONENT)
+    try:
+        clock = SystemClock()
+        manager = Manager(transport, clock=clock, options=options)
+        tenants = assemble(manager, clock, chosen)
+        try:
+            await run_until_signal(manager)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await tenants.aclose()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await transport.aclose()
