@@ -84,7 +84,8 @@ def _check_kind(applied: dict[str, Any], expected: tuple[str, str] | None) -> tu
         version = given[0] if "/" in given[0] else "/" + given[0]
         raise bad_request(f"invalid object type: {version}, Kind={given[1]}")
     metadata = applied.get("metadata")
-    if isinstance(metadata, dict) and isinstance(metadata.get("managedFields"), list):
+    managed = metadata.get("managedFields") if isinstance(metadata, dict) else None
+    if isinstance(managed, list) and all(isinstance(entry, dict) for entry in managed):
         raise bad_request("metadata.managedFields must be nil")
     return given
 
@@ -149,7 +150,10 @@ class _Act:
         """
         write, live = self._write, self._live
         self._check()
-        managed = write.reconcile(before)
+        try:
+            managed = write.reconcile(before)
+        except ModelError as error:
+            raise internal(str(error)) from None
         merged = merge(write.model.root, live, self._applied)
         last = managed.get(who)
         claims = claimed(write.model.root, self._applied)
@@ -194,7 +198,8 @@ def same_except_times(left: dict[str, Any], right: dict[str, Any]) -> bool:
 
     Such a write changes nothing, and the real server then keeps the old times as well.
     """
-    return _timeless(left) == _timeless(right)
+    ours, theirs = _timeless(left), _timeless(right)
+    return ours == theirs and equal(ours, theirs)
 
 
 def _timeless(obj: dict[str, Any]) -> dict[str, Any]:

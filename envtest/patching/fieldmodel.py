@@ -23,11 +23,14 @@ class FieldModel:
             filled in, so that an empty `spec` of a Service is nobody's; {} for custom resources.
         reset: by subresource ("" is the object itself), the fields that a write there cannot
             change and therefore does not own.
+        is_custom: whether the kind is a custom resource, which takes it ill if an entry is of a
+            version that it does not have; built-in kinds just drop such entries.
     """
 
     root: Node
     zero: Mapping[str, Any] = field(default_factory=dict)
     reset: Mapping[str, Fields] = field(default_factory=dict)
+    is_custom: bool = False
 
     @classmethod
     def from_schema(
@@ -48,9 +51,9 @@ class FieldModel:
         if status_subresource:
             reset = {"": {"f:status": {}}, "status": {"f:metadata": {}, "f:spec": {}}}
         if open_api_v3 is None:
-            return cls(UNKNOWN, {}, reset)
+            return cls(UNKNOWN, {}, reset, is_custom=True)
         root = schemas.custom_resource(open_api_v3, _definitions(), preserve=preserve_unknown)
-        return cls(root, {}, reset)
+        return cls(root, {}, reset, is_custom=True)
 
     @classmethod
     def builtin(cls, group: str, kind: str, version: str | None = None) -> Self:
@@ -114,7 +117,7 @@ class Versions:
     """The other versions of a kind, for objects whose fields were written through several.
 
     Attributes:
-        model: the model of an apiVersion, None if it is not served.
+        model: the model of an apiVersion, None if there is no such version, served or not.
         convert: an object as it reads in an apiVersion; must not change its argument.
     """
 

@@ -32,18 +32,24 @@ def json_kind(value: Any) -> str:
     return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else "null"
 
 
-def number(value: float) -> str:
-    """Return a float as %v prints it: shortest digits, exponent from 21 digits on."""
+def number(value: float, *, low: int = -4, high: int = 6) -> str:
+    """Return a float as %v prints it.
+
+    Args:
+        value: the number; -0 never survives the way through YAML and is printed as 0.
+        low: the lowest power of ten that is written without an exponent.
+        high: the first power of ten that is written with one.
+    """
     if value == 0:
-        return "-0" if str(value).startswith("-") else "0"
-    digits, _, exponent = f"{value!r}".partition("e")
-    power = int(exponent) if exponent else 0
-    sign = "-" if digits.startswith("-") else ""
-    whole, _, fraction = digits.lstrip("-").partition(".")
-    figures = (whole + (fraction if fraction != "0" else "")).lstrip("0")
-    point = len(whole) + power if whole != "0" else power - (len(fraction) - len(figures))
+        return "0"
+    digits, _, exponent = f"{abs(value)!r}".partition("e")
+    whole, _, fraction = digits.partition(".")
+    figures = (whole + fraction).lstrip("0")
+    leading = len(whole + fraction) - len(figures)
+    point = len(whole) - leading + (int(exponent) if exponent else 0)
     figures = figures.rstrip("0")
-    if -4 <= point - 1 < 21:
+    sign = "-" if value < 0 else ""
+    if low <= point - 1 < high:
         return sign + _plain(figures, point)
     mantissa = figures[0] + ("." + figures[1:] if len(figures) > 1 else "")
     return f"{sign}{mantissa}e{'-' if point < 1 else '+'}{abs(point - 1):02d}"
@@ -137,4 +143,4 @@ def json_text(value: Any) -> str:
 
 def _json_number(value: float) -> str:
     """Return a float as Go writes it in JSON: whole numbers have no fraction."""
-    return str(int(value)) if value.is_integer() and abs(value) < 1e21 else number(value)
+    return number(value, low=-6, high=21).replace("e-0", "e-")

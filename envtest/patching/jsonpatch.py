@@ -15,7 +15,6 @@ from envtest.patching.errors import PatchError, bad_request, unprocessable
 
 MAX_OPERATIONS = 10_000
 _INDEX = re.compile(r"[+-]?[0-9]+\Z")
-_MISSING: Any = object()
 _END = "-"
 # The stored document spells these as escapes, the request does not, and strings are compared as
 # they are spelled: a test of such a string fails on the real server even if it is equal.
@@ -97,7 +96,7 @@ def _carry_out(root: Any, operation: dict[str, Any]) -> Any:
         case "remove":
             _remove(root, path)
         case "replace":
-            return _replace(root, path, copy.deepcopy(operation.get("value", _MISSING)))
+            return _replace(root, path, copy.deepcopy(operation.get("value")))
         case "move":
             value = _remove(root, _source(operation))
             _add(root, path, value)
@@ -181,7 +180,6 @@ def _replace(root: Any, path: str, value: Any) -> Any:
             raise _DoesNotApply
         return value
     container, token = _locate(root, path)
-    value = None if value is _MISSING else value
     if isinstance(container, list):
         container[_index(token, len(container))] = value
     else:

@@ -42,21 +42,30 @@ class Write:
         subresource: str,
         versions: Versions | None,
     ) -> None:
-        """Take what is known of the type; without `versions`, other versions are not served."""
+        """Take what is known of the type; without `versions`, there is one version."""
         self.model = model
         self.api_version = api_version
         self.ignored: Fields = model.reset.get(subresource, {})
         self._versions = versions
 
     def model_of(self, api_version: str) -> FieldModel | None:
-        """Return the model of a version, None if it is not served."""
+        """Return the model of a version, None if a built-in kind has no such version.
+
+        Raises:
+            ModelError: a custom resource has no such version, or it is no version at all.
+        """
         if api_version == self.api_version:
             return self.model
-        return self._versions.model(api_version) if self._versions else None
+        found = self._versions.model(api_version) if self._versions else None
+        if found is None and (self.model.is_custom or api_version.count("/") > 1):
+            text = f"request to convert CR to an invalid group/version: {api_version}"
+            raise ModelError([text])
+        return found
 
     def converted(self, obj: dict[str, Any], api_version: str) -> dict[str, Any]:
         """Return an object as it reads in a version that has a model."""
-        if api_version == self.api_version or self._versions is None:
+        here = obj.get("apiVersion", self.api_version)
+        if here == api_version or self._versions is None:
             return obj
         return self._versions.convert(obj, api_version)
 
@@ -173,7 +182,7 @@ def track_update(  # noqa: PLR0913  # the parts of a request, nearly all by name
 def _starting_point(before: Any, sent: Any, *, is_subresource: bool) -> Managed:
     """Return the entries that a write starts from: the client's if they make sense, else live."""
     if not is_subresource and sent is not before and sent is not None and sent != before:
-        if sent in ([], [{}]):
+        if _is_reset(sent):
             return {}
         try:
             managed = entries.decoded(sent)
@@ -182,6 +191,21 @@ def _starting_point(before: Any, sent: Any, *, is_subresource: bool) -> Managed:
         if managed:
             return managed
     return entries.trusted(before or [])
+
+
+def _is_reset(sent: Any) -> bool:
+    """Tell whether a client wants nobody to own anything: an empty list, or one empty entry."""
+    if not isinstance(sent, list) or len(sent) > 1:
+        return False
+    entry = sent[0] if sent else None
+    return entry is None or (
+        isinstance(entry, dict) and all(value in {"", None} for value in _scalars(entry))
+    )
+
+
+def _scalars(entry: dict[str, Any]) -> list[Any]:
+    """Return the values of an entry, with containers standing for something that is not empty."""
+    return [True if isinstance(value, dict | list) else value for value in entry.values()]
 
 
 def update(
