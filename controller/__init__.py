@@ -1,1 +1,136 @@
-"""When to look? A framework for level-based controllers on raw watches."""
+"""When to look? A framework for level-based controllers on raw watches.
+
+Follow one event in this order: `reflector` (from the bytes of lists and watches), `cache`,
+`informer`, `triggers` (predicates and mappings), `workqueue`, `runner`. `manager` starts and
+stops all of it. The README beside this file has a line on every module.
+"""
+
+from controller.backoff import KeyBackoff
+from controller.cache import Cache, Change
+from controller.client import Client
+from controller.clock import Clock, SystemClock
+from controller.codec import Page
+from controller.conditions import Condition, remove_condition, set_condition
+from controller.config import connect
+from controller.endpoint import Endpoint
+from controller.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    ConfigurationError,
+    Conflict,
+    ControllerError,
+    Expired,
+    Forbidden,
+    Invalid,
+    MalformedAnswer,
+    NoAnswer,
+    NotFound,
+    ServerFailure,
+    TerminalError,
+    TooManyRequests,
+    Unauthorized,
+)
+from controller.events import Recorder
+from controller.informer import Informer, Registration
+from controller.leases import Elector, LeaderLost, LeaseSettings
+from controller.logs import configure as configure_logs
+from controller.manager import Manager
+from controller.mapping import by, to_owner, to_self
+from controller.meta import Key, Object, ObjectMeta, OwnerReference, Version
+from controller.metrics import Metrics
+from controller.options import ManagerOptions
+from controller.outcome import SETTLED, Again, Blocked, Outcome, Settled
+from controller.predicates import (
+    Predicate,
+    all_of,
+    annotations_changed,
+    any_of,
+    generation_changed,
+    labels_changed,
+    not_,
+    revision_changed,
+)
+from controller.resource import Resource
+from controller.runner import Controller, Reconcile
+from controller.signals import run_until_signal
+from controller.tenantconfig import TenantCredentials, parse_kubeconfig, tenant_transport
+from controller.transport import HttpTransport, Transport
+from controller.triggers import Watch
+from controller.workqueue import LOW_PRIORITY, QueueShutDown, QueueStatistics, WorkQueue
+
+__all__ = [
+    "LOW_PRIORITY",
+    "SETTLED",
+    "Again",
+    "AlreadyExists",
+    "ApiError",
+    "BadRequest",
+    "Blocked",
+    "Cache",
+    "Change",
+    "Client",
+    "Clock",
+    "Condition",
+    "ConfigurationError",
+    "Conflict",
+    "Controller",
+    "ControllerError",
+    "Elector",
+    "Endpoint",
+    "Expired",
+    "Forbidden",
+    "HttpTransport",
+    "Informer",
+    "Invalid",
+    "Key",
+    "KeyBackoff",
+    "LeaderLost",
+    "LeaseSettings",
+    "MalformedAnswer",
+    "Manager",
+    "ManagerOptions",
+    "Metrics",
+    "NoAnswer",
+    "NotFound",
+    "Object",
+    "ObjectMeta",
+    "Outcome",
+    "OwnerReference",
+    "Page",
+    "Predicate",
+    "QueueShutDown",
+    "QueueStatistics",
+    "Reconcile",
+    "Recorder",
+    "Registration",
+    "Resource",
+    "ServerFailure",
+    "Settled",
+    "SystemClock",
+    "TenantCredentials",
+    "TerminalError",
+    "TooManyRequests",
+    "Transport",
+    "Unauthorized",
+    "Version",
+    "Watch",
+    "WorkQueue",
+    "all_of",
+    "annotations_changed",
+    "any_of",
+    "by",
+    "configure_logs",
+    "connect",
+    "generation_changed",
+    "labels_changed",
+    "not_",
+    "parse_kubeconfig",
+    "remove_condition",
+    "revision_changed",
+    "run_until_signal",
+    "set_condition",
+    "tenant_transport",
+    "to_owner",
+    "to_self",
+]

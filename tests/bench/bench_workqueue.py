@@ -1,0 +1,92 @@
+"""What the work queue costs per key: adding, handing out, finishing, with and without metrics.
+
+Sixteen workers take 100,000 keys of 20,000 objects, so four of five additions meet a key that is
+queued already; then every key is put off once, and comes back by its delay.
+"""
+
+from collections.abc import Callable
+from time import perf_counter
+
+import anyio
+import click
+
+from controller.clock import SystemClock
+from controller.meta import Key
+from controller.metrics import Metrics
+from controller.workqueue import QueueShutDown, WorkQueue
+
+KEYS = [Key("tenants", f"cluster-{number}") for number in range(20_000)]
+WORKERS = 16
+
+
+async def work(queue: WorkQueue[Key], then: Callable[[Key], None]) -> None:
+    """Take keys until the queue is drained."""
+    while True:
+        try:
+            key = await queue.get()
+        except QueueShutDown:
+            return
+        then(key)
+        queue.done(key)
+
+
+async def measure(queue: WorkQueue[Key], fill: Callable[[], None]) -> float:
+    """Return the seconds that filling and draining the queue took."""
+    begun = perf_counter()
+    fill()
+    queue.shut_down()
+    async with anyio.create_task_group() as group:
+        for _ in range(WORKERS):
+            group.start_soon(work, queue, queue.forget)
+    return perf_counter() - begun
+
+
+async def added_once(queue: WorkQueue[Key]) -> float:
+    """Return microseconds per key that is added, handed out and finished once."""
+
+    def fill() -> None:
+        for key in KEYS:
+            queue.add(key)
+
+    return await measure(queue, fill) / len(KEYS) * 1e6
+
+
+async def added_again(queue: WorkQueue[Key]) -> float:
+    """Return microseconds per addition of a key that is queued already."""
+    for key in KEYS:
+        queue.add(key)
+    begun = perf_counter()
+    for _ in range(4):
+        for key in KEYS:
+            queue.add(key)
+    return (perf_counter() - begun) / (4 * len(KEYS)) * 1e6
+
+
+async def put_off(queue: WorkQueue[Key]) -> float:
+    """Return microseconds per key that comes back by its delay and is handed out."""
+    begun = perf_counter()
+    for key in KEYS:
+        queue.add_after(key, 0.001)
+    for _ in KEYS:
+        queue.done(await queue.get())
+    return (perf_counter() - begun) / len(KEYS) * 1e6
+
+
+async def main() -> None:
+    """Print one line per way of using the queue."""
+    click.echo(f"{'':44}{'plain':>10}{'metrics':>10}   µs per key")
+    ways = {
+        "added, handed out, done": added_once,
+        "added while queued": added_again,
+        "put off, handed out, done": put_off,
+    }
+    for name, way in ways.items():
+        plain = await way(WorkQueue[Key](SystemClock()))
+        observer = Metrics().queue("bench")
+        metered = await way(WorkQueue[Key](SystemClock(), observer=observer))
+        click.echo(f"{name:44}{plain:10.2f}{metered:10.2f}")
+
+
+def run() -> None:
+    """Print what the queue costs."""
+    anyio.run(main)
