@@ -1,0 +1,157 @@
+"""Objects for tests, each with only what the test says and plausible metadata."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import Assignment, NetworkPool
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.networkpool.view import View
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+NAMESPACE = "butler-system"
+_revisions = count(1000)
+
+
+def metadata(name: str, namespace: str = NAMESPACE, **extra: Any) -> dict[str, Any]:
+    """Return metadata as a server would fill it in."""
+    return {
+        "name": name,
+        "namespace": namespace,
+        "uid": f"uid-{namespace}-{name}",
+        "resourceVersion": str(next(_revisions)),
+        "generation": 1,
+        "creationTimestamp": EPOCH.isoformat(),
+    } | extra
+
+
+def pool(
+    name: str = "lab",
+    cidr: str = "10.40.0.0/24",
+    *,
+    reserved: Sequence[str] = (),
+    tenant: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+    **meta: Any,
+) -> NetworkPool:
+    """Return a pool that has its finalizer and a memory."""
+    spec: dict[str, Any] = {"cidr": cidr, "reserved": [{"cidr": c} for c in reserved]}
+    if tenant is not None:
+        spec["tenantAllocation"] = tenant
+    meta = {"finalizers": ["butler.butlerlabs.dev/networkpool"]} | meta
+    body = {
+        "metadata": metadata(name, **meta),
+        "spec": spec,
+        "status": {"allocationsRevision": "1"} | dict(status or {}),
+    }
+    return msgspec.convert(body, NetworkPool)
+
+
+def allocation(
+    name: str,
+    *,
+    of: str = "lab",
+    tenant: str = "team/a",
+    kind: str = "loadbalancer",
+    size: int | None = None,
+    pin: tuple[str, str] | None = None,
+    held: tuple[str, str] | None = None,
+    phase: str | None = None,
+    age: float = 0.0,
+    status: Mapping[str, Any] | None = None,
+    **meta: Any,
+) -> IPAllocation:
+    """Return an allocation; `held` makes it Allocated unless `phase` says otherwise."""
+    namespace, cluster = tenant.split("/")
+    spec: dict[str, Any] = {
+        "poolRef": {"name": of},
+        "tenantClusterRef": {"name": cluster, "namespace": namespace},
+        "type": kind,
+    }
+    if size is not None:
+        spec["count"] = size
+    if pin is not None:
+        spec["pinnedRange"] = {"startAddress": pin[0], "endAddress": pin[1]}
+    told: dict[str, Any] = {"phase": phase or ("Allocated" if held else None)}
+    if held is not None:
+        told |= {"startAddress": held[0], "endAddress": held[1]}
+    meta = {
+        "finalizers": ["butler.butlerlabs.dev/ipallocation"],
+        "creationTimestamp": (EPOCH - timedelta(seconds=age)).isoformat(),
+    } | meta
+    body = {
+        "metadata": metadata(name, **meta),
+        "spec": spec,
+        "status": told | dict(status or {}),
+    }
+    return msgspec.convert(body, IPAllocation)
+
+
+def promise(of: IPAllocation, start: str, end: str, *, version: str | None = None) -> Assignment:
+    """Return a promise to `of` at the version it has, unless another is given."""
+    meta = of.metadata
+    return Assignment(
+        name=meta.name,
+        uid=meta.uid,
+        resourceVersion=version or meta.resourceVersion,
+        startAddress=start,
+        endAddress=end,
+    )
+
+
+def view(*allocations: IPAllocation, position: int = 10**9, of: str = "lab") -> View:
+    """Return a view that shows exactly these."""
+    return View(
+        position,
+        tuple(a for a in allocations if a.spec.poolRef.name == of),
+        {a.metadata.name: a for a in allocations}.get,
+    )
+
+
+def tenant(
+    name: str = "a",
+    namespace: str = "team",
+    *,
+    spec: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+    **meta: Any,
+) -> TenantCluster:
+    """Return a TenantCluster with its finalizer."""
+    meta = {"finalizers": ["butler.butlerlabs.dev/tenantcluster-ipam"]} | meta
+    body = {
+        "metadata": metadata(name, namespace, **meta),
+        "spec": {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}} | dict(spec or {}),
+        "status": dict(status or {}),
+    }
+    return msgspec.convert(body, TenantCluster)
+
+
+def provider(
+    *pools: str | tuple[str, int],
+    name: str = "default",
+    load_balancer: Mapping[str, Any] | None = None,
+    quota: Mapping[str, Any] | None = None,
+    spec: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+    **meta: Any,
+) -> ProviderConfig:
+    """Return a ProviderConfig in IPAM mode over `pools`, each a name or a name and a priority."""
+    network: dict[str, Any] = {
+        "mode": "ipam",
+        "poolRefs": [
+            {"name": p} if isinstance(p, str) else {"name": p[0], "priority": p[1]} for p in pools
+        ],
+        "loadBalancer": dict(load_balancer or {}),
+        "quotaPerTenant": dict(quota or {}),
+    }
+    body = {
+        "metadata": metadata(name, **meta),
+        "spec": {"provider": "local", "network": network} | dict(spec or {}),
+        "status": dict(status or {}),
+    }
+    return msgspec.convert(body, ProviderConfig)

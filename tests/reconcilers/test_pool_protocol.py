@@ -1,0 +1,209 @@
+"""The rules of a pass over a pool, each as a function of what was read."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconcilers import ranges
+from reconcilers.api.networkpool import Assignment
+from reconcilers.networkpool import protocol
+from tests.reconcilers import make
+
+
+def _pool(*promises: Assignment, **extra: Any) -> Any:
+    listed = [
+        {
+            "name": p.name,
+            "uid": p.uid,
+            "resourceVersion": p.resourceVersion,
+            "startAddress": p.startAddress,
+            "endAddress": p.endAddress,
+        }
+        for p in promises
+    ]
+    return make.pool(status={"assignments": listed, "allocationsRevision": "7"} | extra)
+
+
+def _decide(pool: Any, *allocations: Any, position: int = 10**9, batch: int = 256) -> Any:
+    geometry = ranges.layout(pool.spec, 1 << 20)
+    return protocol.decide(pool, make.view(*allocations, position=position), geometry, batch)
+
+
+def test_a_promise_stays_open_while_its_allocation_is_at_the_promised_version() -> None:
+    waiting = make.allocation("a")
+    pool = _pool(make.promise(waiting, "10.40.0.0", "10.40.0.7"))
+    found = protocol.settle(pool, make.view(waiting))
+    assert [p.name for p in found.open] == ["a"]
+    assert found.revision == 7
+
+
+def test_a_promise_is_settled_by_any_later_version_and_that_raises_the_revision() -> None:
+    edited = make.allocation("a", resourceVersion="900")
+    pool = _pool(make.promise(edited, "10.40.0.0", "10.40.0.7", version="899"))
+    found = protocol.settle(pool, make.view(edited))
+    assert found.open == ()
+    assert found.revision == 900
+
+
+def test_a_promise_to_an_absent_allocation_is_open_until_the_view_has_read_that_far() -> None:
+    gone = make.allocation("a", resourceVersion="500")
+    pool = _pool(make.promise(gone, "10.40.0.0", "10.40.0.7"))
+    assert protocol.settle(pool, make.view(position=499)).open
+    late = protocol.settle(pool, make.view(position=500))
+    assert late.open == ()
+    assert late.revision == 7, "a position is no object's version and is never remembered"
+
+
+def test_a_promise_to_an_earlier_allocation_of_the_same_name_is_not_the_new_ones() -> None:
+    old = make.allocation("a", resourceVersion="500")
+    new = make.allocation("a", resourceVersion="600", uid="another")
+    pool = _pool(make.promise(old, "10.40.0.0", "10.40.0.7"))
+    decision = _decide(pool, new, position=550)
+    assert decision.settlement.open == ()
+    assert [g.range.text for g in decision.choice.grants] == ["10.40.0.0/29"]
+
+
+def test_the_revision_is_never_lowered() -> None:
+    old = make.allocation("a", resourceVersion="5")
+    pool = _pool(make.promise(old, "10.40.0.0", "10.40.0.7", version="4"))
+    assert protocol.settle(pool, make.view(old)).revision == 7
+
+
+def test_a_garbled_promise_is_dropped_and_stops_nobody() -> None:
+    waiting = make.allocation("a")
+    pool = _pool(make.promise(waiting, "nonsense", "10.40.0.7", version="x"))
+    decision = _decide(pool, waiting)
+    assert [g.range.text for g in decision.choice.grants] == ["10.40.0.0/29"]
+
+
+def test_an_open_promise_keeps_its_range_from_others() -> None:
+    first, second = make.allocation("a", size=8), make.allocation("b", size=8)
+    pool = _pool(make.promise(first, "10.40.0.0", "10.40.0.7"))
+    decision = _decide(pool, first, second)
+    assert [(g.allocation.metadata.name, g.range.text) for g in decision.choice.grants] == [
+        ("b", "10.40.0.8/29")
+    ]
+
+
+@pytest.mark.parametrize("phase", ["Allocated", "Pending", "Failed", "Released"])
+def test_a_range_in_a_status_is_taken_in_whatever_phase(phase: str) -> None:
+    holder = make.allocation("a", held=("10.40.0.0", "10.40.0.7"), phase=phase)
+    other = make.allocation("b", size=8)
+    decision = _decide(make.pool(), holder, other)
+    granted = {g.allocation.metadata.name: g.range.text for g in decision.choice.grants}
+    assert granted["b"] == "10.40.0.8/29"
+
+
+def test_an_allocation_whose_phase_was_wiped_gets_the_range_it_still_holds() -> None:
+    wiped = make.allocation("a", held=("10.40.0.32", "10.40.0.39"), phase="Pending")
+    decision = _decide(make.pool(), wiped)
+    assert [g.range.text for g in decision.choice.grants] == ["10.40.0.32/29"]
+
+
+@pytest.mark.parametrize(
+    "allocation",
+    [
+        make.allocation("no-finalizer", finalizers=[]),
+        make.allocation("terminating", deletionTimestamp="2026-01-01T00:00:00Z"),
+        make.allocation("released", phase="Released"),
+        make.allocation("served", held=("10.40.0.0", "10.40.0.7")),
+    ],
+    ids=lambda a: a.metadata.name,
+)
+def test_nothing_is_handed_out_to(allocation: Any) -> None:
+    assert _decide(make.pool(), allocation).choice.grants == ()
+
+
+def test_the_oldest_request_is_served_first_and_names_break_ties() -> None:
+    asking = [
+        make.allocation("young", age=1),
+        make.allocation("b", age=5),
+        make.allocation("a", age=5),
+        make.allocation(
+            "carried",
+            age=2,
+            annotations={"butler.butlerlabs.dev/requested-at": "2025-12-31T00:00:00Z"},
+        ),
+    ]
+    order = [a.metadata.name for a in protocol.waiting(make.view(*asking), ())]
+    assert order == ["carried", "a", "b", "young"]
+
+
+def test_a_requested_at_that_is_no_time_counts_as_absent() -> None:
+    annotated = {"butler.butlerlabs.dev/requested-at": "yesterday"}
+    odd = make.allocation("odd", age=1, annotations=annotated)
+    assert odd.requested_at == odd.metadata.creationTimestamp
+
+
+def test_a_smaller_request_may_pass_a_larger_one_that_does_not_fit() -> None:
+    pool = make.pool(cidr="10.40.0.0/29")
+    large, small = make.allocation("large", size=9, age=9), make.allocation("small", size=4)
+    choice = _decide(pool, large, small).choice
+    assert [g.allocation.metadata.name for g in choice.grants] == ["small"]
+    assert [(r.allocation.metadata.name, r.reason) for r in choice.refusals] == [
+        ("large", "PoolExhausted")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pin", "reason"),
+    [
+        (("10.40.0.0", "10.40.0.1"), "PinnedRangeConflict"),
+        (("10.41.0.0", "10.41.0.1"), "OutOfRange"),
+        (("10.40.0.9", "10.40.0.8"), "InvalidRequest"),
+    ],
+)
+def test_a_refusal_says_which_kind_of_fault_it_is(pin: tuple[str, str], reason: str) -> None:
+    pool = make.pool(reserved=["10.40.0.0/28"])
+    choice = _decide(pool, make.allocation("a", pin=pin)).choice
+    assert [r.reason for r in choice.refusals] == [reason]
+
+
+def test_a_pinned_range_is_granted_exactly() -> None:
+    pinned = make.allocation("a", pin=("10.40.0.100", "10.40.0.102"))
+    assert _decide(make.pool(), pinned).choice.grants[0].range.text == "10.40.0.100-10.40.0.102"
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("nodes", 3), ("loadbalancer", 6)])
+def test_an_allocation_without_count_gets_the_pools_default_for_its_type(
+    kind: str, expected: int
+) -> None:
+    defaults = {"defaults": {"nodesPerTenant": 3, "lbPoolPerTenant": 6}}
+    pool = make.pool(tenant=defaults)
+    assert _decide(pool, make.allocation("a", kind=kind)).choice.grants[0].range.size == expected
+
+
+def test_a_batch_leaves_the_rest_for_the_next_pass() -> None:
+    asking = [make.allocation(f"a{n}", size=1) for n in range(5)]
+    choice = _decide(make.pool(), *asking, batch=3).choice
+    assert (len(choice.grants), choice.unheard) == (3, True)
+
+
+def test_the_status_never_carries_more_promises_than_the_schema_allows() -> None:
+    waiting = [make.allocation(f"w{n}", size=1) for n in range(600)]
+    open_ones = [
+        make.promise(a, f"10.40.{n >> 8}.{n & 255}", f"10.40.{n >> 8}.{n & 255}")
+        for n, a in enumerate(waiting[:500])
+    ]
+    pool = make.pool(cidr="10.40.0.0/22")
+    pool = type(pool)(pool.metadata, pool.spec, _pool(*open_ones).status)
+    assert len(_decide(pool, *waiting).promises) == 512
+
+
+@given(
+    held=st.lists(st.integers(0, 60), max_size=6, unique=True),
+    sizes=st.lists(st.integers(1, 9), max_size=12),
+)
+def test_grants_overlap_neither_each_other_nor_what_is_held(
+    held: list[int], sizes: list[int]
+) -> None:
+    holders = [
+        make.allocation(f"h{n}", held=(f"10.40.0.{n * 4}", f"10.40.0.{n * 4 + 3}")) for n in held
+    ]
+    asking = [make.allocation(f"w{n}", size=size) for n, size in enumerate(sizes)]
+    decision = _decide(make.pool(), *holders, *asking)
+    spans = [ranges.held(h) for h in holders] + [g.range for g in decision.choice.grants]
+    addresses = [address for span in spans if span for address in span.addresses()]
+    assert len(addresses) == len(set(addresses))
