@@ -1,0 +1,261 @@
+"""Events: what the server is sent, how repetition becomes a series, and what is given up."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from prometheus_client import CollectorRegistry
+
+from controller.client import Client
+from controller.errors import AlreadyExists, Forbidden, NoAnswer
+from controller.eventkind import shortened
+from controller.events import QUEUE_LENGTH, Recorder
+from controller.meta import ObjectMeta
+from controller.metrics import Metrics
+from tests.clock import VirtualClock
+from tests.controller.world_objects import WIDGETS, Widget, widget
+from tests.controller.world_store import Connection, Store
+
+
+class World:
+    """A recorder over a store."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.store = Store()
+        self.way = Connection(self.store)
+        self.registry = CollectorRegistry()
+        self.recorder = Recorder(
+            Client(self.way),
+            self.clock,
+            "test/widgets",
+            dropped=Metrics(self.registry).events_dropped,
+            jitter=lambda: 0.5,
+        )
+
+    def record(self, name: str = "a", reason: str = "Grown", message: str = "It grew") -> None:
+        self.recorder.record(WIDGETS, widget(name, 7), "Normal", reason, message, action="Grow")
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return list(self.store.objects.values())
+
+    def counts(self) -> list[int]:
+        return [event.get("series", {}).get("count", 1) for event in self.events]
+
+    def dropped(self, reason: str) -> float | None:
+        return self.registry.get_sample_value(
+            "controller_events_dropped_total", {"reason": reason}
+        )
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[None]:
+    async with anyio.create_task_group() as group:
+        group.start_soon(world.recorder.run)
+        await world.clock.advance(0)
+        yield
+        group.cancel_scope.cancel()
+
+
+async def test_an_event_says_what_happened_to_what_and_who_says_so() -> None:
+    world = World()
+    async with running(world):
+        world.record()
+        await world.clock.advance(0)
+    (event,) = world.events
+    instance = event.pop("reportingInstance")
+    assert instance.startswith("test/widgets-")
+    name = event.pop("metadata")["name"]
+    assert name.startswith("a.")
+    assert event == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "type": "Normal",
+        "reason": "Grown",
+        "action": "Grow",
+        "note": "It grew",
+        "regarding": {
+            "apiVersion": "example.com/v1",
+            "kind": "Widget",
+            "namespace": "default",
+            "name": "a",
+            "uid": "a",
+        },
+        "reportingController": "test/widgets",
+    }
+
+
+async def test_the_same_again_becomes_a_series_whatever_its_note() -> None:
+    world = World()
+    async with running(world):
+        world.record(message="It grew by 1")
+        await world.clock.advance(5)
+        world.record(message="It grew by 2")
+        await world.clock.advance(0)
+        assert world.counts() == [2]
+        assert world.events[0]["note"] == "It grew by 1"
+        assert world.events[0]["series"]["lastObservedTime"] == "2026-01-01T00:00:05.000000Z"
+
+
+async def test_something_else_is_another_event() -> None:
+    world = World()
+    async with running(world):
+        world.record("a")
+        world.record("b")
+        world.record("a", reason="Shrunk")
+        await world.clock.advance(0)
+    assert world.counts() == [1, 1, 1]
+
+
+async def test_further_times_are_counted_in_silence_and_written_when_it_is_quiet() -> None:
+    world = World()
+    async with running(world):
+        for _ in range(50):
+            world.record()
+            await world.clock.advance(1)
+        assert world.counts() == [2]
+        assert len(world.way.sent) == 2
+        await world.clock.advance(360)
+        assert world.counts() == [50]
+        world.record()
+        await world.clock.advance(0)
+        assert world.counts() == [50, 1]
+
+
+async def test_a_series_that_never_ends_is_written_every_half_hour() -> None:
+    world = World()
+    async with running(world):
+        for _ in range(31):
+            world.record()
+            await world.clock.advance(60)
+        assert world.counts() == [31]
+        assert len(world.way.sent) == 3
+
+
+async def test_nothing_is_sent_while_nothing_happens() -> None:
+    world = World()
+    async with running(world):
+        world.record()
+        await world.clock.advance(400)
+        sent = len(world.way.sent)
+        await world.clock.advance(86400)
+        assert len(world.way.sent) == sent
+        assert world.clock.waiting == 0
+
+
+async def test_an_outage_is_waited_for_and_the_order_is_kept() -> None:
+    world = World()
+    world.way.refused["POST"] = NoAnswer("reset")
+    async with running(world):
+        world.record("a")
+        world.record("b")
+        await world.clock.advance(30)
+        assert world.events == []
+        world.way.refused.clear()
+        await world.clock.advance(15)
+    assert [event["regarding"]["name"] for event in world.events] == ["a", "b"]
+
+
+async def test_what_is_refused_is_dropped_and_counted_and_the_next_is_written() -> None:
+    world = World()
+    world.way.refused["POST"] = Forbidden(403)
+    async with running(world):
+        world.record("a")
+        await world.clock.advance(0)
+        world.way.refused.clear()
+        world.record("b")
+        await world.clock.advance(0)
+    assert [event["regarding"]["name"] for event in world.events] == ["b"]
+    assert world.dropped("refused") == 1
+
+
+async def test_an_event_whose_creation_was_not_confirmed_is_not_counted_as_lost() -> None:
+    world = World()
+    world.way.refused["POST"] = AlreadyExists(409)
+    async with running(world):
+        world.record("a")
+        await world.clock.advance(0)
+    assert world.dropped("refused") == 0
+
+
+async def test_an_outage_that_does_not_end_is_given_up_after_twelve_tries() -> None:
+    world = World()
+    world.way.refused["POST"] = NoAnswer("reset")
+    async with running(world):
+        world.record("a")
+        await world.clock.advance(3600)
+    assert len(world.way.sent) == 12
+    assert world.dropped("refused") == 1
+
+
+async def test_a_full_queue_drops_what_comes_and_never_blocks() -> None:
+    world = World()
+    for number in range(QUEUE_LENGTH + 3):
+        world.record(str(number))
+    assert world.dropped("full") == 3
+    async with running(world):
+        await world.clock.advance(0)
+    assert len(world.events) == QUEUE_LENGTH
+
+
+async def test_what_is_recorded_last_is_written_before_the_end() -> None:
+    world = World()
+    async with running(world):
+        world.record()
+    assert len(world.events) == 1
+
+
+async def test_the_end_does_not_wait_for_a_server_that_hangs() -> None:
+    world = World()
+    world.way.hangs = True
+    ended: list[float] = []
+
+    async def run() -> None:
+        try:
+            await world.recorder.run()
+        finally:
+            ended.append(world.clock.monotonic())
+
+    async with anyio.create_task_group() as group, anyio.create_task_group() as inner:
+        inner.start_soon(run)
+        world.record()
+        await world.clock.advance(1)
+        inner.cancel_scope.cancel()
+        group.start_soon(world.clock.advance, 10)
+    assert ended == [3]
+
+
+async def test_a_series_whose_event_has_expired_begins_anew() -> None:
+    world = World()
+    async with running(world):
+        world.record()
+        await world.clock.advance(1)
+        world.store.objects.clear()
+        world.record()
+        await world.clock.advance(1)
+        world.record()
+        await world.clock.advance(1)
+    assert world.counts() == [1]
+
+
+async def test_an_event_about_an_object_without_namespace_lives_in_default() -> None:
+    world = World()
+    async with running(world):
+        thing = Widget(ObjectMeta(name="x" * 253, uid="u"))
+        world.recorder.record(WIDGETS, thing, "Warning", "Odd", "…", action="Look")
+        await world.clock.advance(0)
+    ((path, event),) = world.store.objects.items()
+    assert "/namespaces/default/" in path
+    assert "namespace" not in event["regarding"]
+    assert len(event["metadata"]["name"]) <= 253
+
+
+@pytest.mark.parametrize("note", ["x" * 2000, "ü" * 1000, "x" + "€" * 500])
+def test_a_long_note_is_cut_to_what_the_server_accepts(note: str) -> None:
+    cut = shortened(note)
+    assert 1020 <= len(cut.encode()) <= 1024
+    assert note.startswith(cut.removesuffix("…"))
