@@ -1,0 +1,220 @@
+"""The cache against a world with a history: own answers, lagging events, lists, in any order.
+
+The world keeps every object's versions by number. What the cache must show is stated without
+looking at how it keeps it: for each name, the delivered world at the position, unless an
+own answer stands that is ahead of the position.
+"""
+
+from dataclasses import dataclass, field
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from typing_extensions import override
+
+from controller.cache import Cache, Change
+from controller.codec import Added, Deleted, Modified, Unreadable
+from controller.meta import Key
+from tests.controller.world_objects import WIDGETS, Widget, widget
+
+NAMES = st.sampled_from(["a", "b", "c"])
+COLORS = st.sampled_from(["red", "green"])
+Event = Added[Widget] | Modified[Widget] | Deleted[Widget]
+
+
+@dataclass
+class World:
+    """What happened, in order, and the answers to writes that are still under way to us."""
+
+    revision: int = 10
+    births: int = 0
+    live: dict[str, Widget] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    answers: list[Widget] = field(default_factory=list)
+
+    def put(self, name: str, color: str) -> Widget:
+        self.revision += 1
+        old = self.live.get(name)
+        self.births += old is None
+        uid = old.metadata.uid if old else f"{name}-{self.births}"
+        new = widget(name, self.revision, uid=uid, color=color)
+        self.live[name] = new
+        self.events.append(Modified(new) if old else Added(new))
+        return new
+
+    def drop(self, name: str) -> Widget:
+        """Delete; returns the last version as it was, the answer to removing the finalizer."""
+        self.revision += 1
+        old = self.live.pop(name)
+        last = widget(name, self.revision, uid=old.metadata.uid, color=old.spec.color)
+        self.events.append(Deleted(last))
+        return old
+
+    def at(self, revision: int) -> dict[str, Widget]:
+        """Return the world as it was at `revision`."""
+        state: dict[str, Widget] = {}
+        for event in self.events:
+            if event.revision > revision:
+                break
+            if isinstance(event, Deleted):
+                state.pop(event.key.name, None)
+            else:
+                state[event.key.name] = event.object
+        return state
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """One world, one cache that lags behind it, and a mirror built from changes alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.cache = Cache(WIDGETS, indexes={"color": lambda w: [w.spec.color]})
+        self.cache.subscribe(self.saw)
+        self.mirror: dict[Key, Widget] = {}
+        self.ahead: dict[str, Widget] = {}
+        self.floor = 0
+
+    def saw(self, change: Change[Widget]) -> None:
+        some = change.new or change.old
+        assert some is not None
+        key = some.metadata.key
+        assert self.mirror.get(key) == change.old
+        assert change.old != change.new
+        if change.new is None:
+            del self.mirror[key]
+        else:
+            self.mirror[key] = change.new
+
+    @initialize(names=st.lists(NAMES, unique=True))
+    def begin(self, names: list[str]) -> None:
+        for name in names:
+            self.world.put(name, "red")
+
+    @rule(name=NAMES, color=COLORS)
+    def somebody_writes(self, name: str, color: str) -> None:
+        self.world.put(name, color)
+
+    @rule(name=NAMES, color=COLORS)
+    def we_write(self, name: str, color: str) -> None:
+        self.world.answers.append(self.world.put(name, color))
+
+    @precondition(lambda self: self.world.live)
+    @rule(data=st.data(), ours=st.booleans())
+    def an_object_ends(self, data: st.DataObject, ours: bool) -> None:
+        last = self.world.drop(data.draw(st.sampled_from(sorted(self.world.live))))
+        if ours:
+            self.world.answers.append(last)
+
+    @precondition(lambda self: self.world.answers)
+    @rule(data=st.data())
+    def an_answer_arrives_however_late(self, data: st.DataObject) -> None:
+        answer = self.world.answers.pop(
+            data.draw(st.integers(0, len(self.world.answers) - 1), label="which")
+        )
+        name, revision = answer.metadata.name, answer.metadata.revision
+        known = self.ahead.get(name)
+        if revision > self.cache.position and (
+            known is None or known.metadata.revision < revision
+        ):
+            self.ahead[name] = answer
+        self.cache.own(answer)
+
+    def passed(self, position: int) -> None:
+        """Forget the answers that the position has reached."""
+        self.floor = position
+        self.ahead = {n: o for n, o in self.ahead.items() if o.metadata.revision > position}
+
+    @precondition(lambda self: self.cache.synced)
+    @rule(count=st.integers(1, 5), again=st.booleans())
+    def the_watch_delivers(self, count: int, again: bool) -> None:
+        coming = [e for e in self.world.events if e.revision > self.cache.position][:count]
+        for event in coming:
+            self.cache.apply(event)
+            self.passed(event.revision)
+        if again:
+            for event in self.world.events[-count:]:
+                if event.revision <= self.cache.position:
+                    self.cache.apply(event)
+
+    @precondition(lambda self: self.cache.synced)
+    @rule()
+    def a_bookmark_comes_after_all_events(self) -> None:
+        self.the_watch_delivers(10**6, again=False)
+        self.cache.bookmark(self.world.revision)
+        self.passed(self.world.revision)
+
+    @rule(data=st.data())
+    def a_list_comes_not_older_than_the_position(self, data: st.DataObject) -> None:
+        revision = data.draw(
+            st.integers(max(self.cache.position, 1), self.world.revision), label="revision"
+        )
+        self.cache.replace(self.world.at(revision).values(), revision)
+        self.passed(revision)
+
+    @precondition(lambda self: self.cache.synced)
+    @rule()
+    def a_list_repeats_what_is_known(self) -> None:
+        before = dict(self.mirror)
+        position = self.cache.position
+        self.cache.replace(self.world.at(position).values(), position)
+        assert self.mirror == before
+
+    @precondition(lambda self: self.cache.synced and self.world.revision > 20)
+    @rule(back=st.integers(1, 10))
+    def the_server_comes_back_from_a_backup(self, back: int) -> None:
+        revision = max(1, self.cache.position - back)
+        self.world.events = [e for e in self.world.events if e.revision <= revision]
+        self.world.live = self.world.at(revision)
+        self.world.revision = revision
+        self.world.answers.clear()
+        self.cache.replace(self.world.live.values(), revision)
+        self.ahead.clear()
+        self.floor = revision
+
+    @invariant()
+    def it_shows_the_delivered_world_under_the_own_answers_ahead_of_it(self) -> None:
+        expected = self.world.at(self.cache.position) if self.cache.synced else {}
+        expected = expected | self.ahead
+        assert {o.metadata.name: o for o in self.cache} == expected
+
+    @invariant()
+    def the_position_never_falls_without_another_history(self) -> None:
+        assert self.cache.position == self.floor
+
+    @invariant()
+    def the_indexes_are_what_they_would_be_if_computed_now(self) -> None:
+        for color in ("red", "green"):
+            expected = sorted(
+                (o for o in self.cache if o.spec.color == color), key=lambda o: o.metadata.key
+            )
+            assert self.cache.by_index("color", color) == tuple(expected)
+
+    @invariant()
+    def changes_alone_lead_to_what_is_shown(self) -> None:
+        assert {o.metadata.key: o for o in self.cache} == self.mirror
+
+    @override
+    def teardown(self) -> None:
+        """Once everything has been delivered, only the world is shown: no ghosts."""
+        for answer in self.world.answers:
+            self.cache.own(answer)
+        self.cache.replace(self.world.live.values(), self.world.revision)
+        assert {o.metadata.name: o for o in self.cache} == self.world.live
+
+
+CacheMachine.TestCase.settings = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+TestCache = CacheMachine.TestCase
+
+
+def test_an_event_that_cannot_be_read_moves_the_position_too() -> None:
+    cache = Cache(WIDGETS)
+    cache.replace([widget("a", 1)], 5)
+    cache.apply(Unreadable(Key("default", "x"), 6, "odd"))
+    assert cache.position == 6
+    assert dict(cache.unreadable) == {Key("default", "x"): "odd"}

@@ -1,0 +1,290 @@
+"""What the client sends, and what it makes of the answers."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from controller.client import Client
+from controller.errors import Conflict, Expired, MalformedAnswer, NotFound
+from controller.meta import Key, Object, Version
+from controller.resource import Resource
+from controller.transport import NO_QUERY
+from tests.controller.world_objects import WIDGETS, Widget, listing, widget, wire
+from tests.controller.world_server import Scripted
+
+A = Key("default", "a")
+COLLECTION = "/apis/example.com/v1/namespaces/default/widgets"
+AT = Version("default", "a", "uid-a", "7")
+
+
+class Recording(Scripted):
+    """Keeps what was sent."""
+
+    def __init__(self, answers: Sequence[bytes | Exception]) -> None:
+        super().__init__(answers)
+        self.sent: list[tuple[str, str, dict[str, str], Any, str]] = []
+
+    @override
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] = NO_QUERY,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout: float | None = 30.0,
+    ) -> bytes:
+        decoded = json.loads(body) if body is not None else None
+        self.sent.append((method, path, dict(query), decoded, content_type))
+        return await super().request(method, path, query=query)
+
+
+def answering(*answers: object) -> tuple[Client, Recording]:
+    server = Recording([a if isinstance(a, bytes | Exception) else encoded(a) for a in answers])
+    return Client(server), server
+
+
+def encoded(answer: object) -> bytes:
+    return json.dumps(wire(answer) if isinstance(answer, Widget) else answer).encode()
+
+
+async def test_get_reads_one_object() -> None:
+    client, server = answering(widget("a", 7))
+    assert await client.get(WIDGETS, A) == widget("a", 7)
+    assert server.sent == [("GET", f"{COLLECTION}/a", {}, None, "application/json")]
+
+
+async def test_a_list_is_the_newest_in_parts_with_its_selectors() -> None:
+    client, server = answering(
+        listing(9, widget("a", 1), continuation="more"), listing(9, widget("b", 2))
+    )
+    page = await client.list(WIDGETS, namespace="default", labels="x=y", fields="metadata.name=a")
+    assert (page.items, page.revision) == ((widget("a", 1), widget("b", 2)), 9)
+    first = {"limit": "500", "labelSelector": "x=y", "fieldSelector": "metadata.name=a"}
+    assert [query for _, _, query, _, _ in server.sent] == [first, first | {"continue": "more"}]
+    assert {path for _, path, _, _, _ in server.sent} == {COLLECTION}
+
+
+async def test_a_list_that_expires_half_way_is_complete_all_the_same() -> None:
+    client, server = answering(
+        listing(9, widget("a", 1), continuation="more"),
+        Expired(410, "Expired", "token"),
+        listing(12, widget("a", 1), widget("b", 11)),
+    )
+    page = await client.list(WIDGETS)
+    assert [item.metadata.name for item in page.items] == ["a", "b"]
+    assert page.revision == 12
+    assert server.sent[2][2] == {}
+
+
+async def test_a_list_that_is_expired_at_once_says_so() -> None:
+    client, _ = answering(Expired(410, "Expired", "odd"))
+    with pytest.raises(Expired):
+        await client.list(WIDGETS)
+
+
+async def test_create_completes_what_every_object_needs() -> None:
+    client, server = answering(widget("a", 1))
+    body = {"metadata": {"name": "a"}, "spec": {"color": "red"}}
+    await client.create(WIDGETS, "default", body, field_manager="me")
+    assert server.sent == [
+        (
+            "POST",
+            COLLECTION,
+            {"fieldManager": "me"},
+            {
+                "apiVersion": "example.com/v1",
+                "kind": "Widget",
+                "metadata": {"name": "a", "namespace": "default"},
+                "spec": {"color": "red"},
+            },
+            "application/json",
+        )
+    ]
+    assert body == {"metadata": {"name": "a"}, "spec": {"color": "red"}}
+
+
+async def test_a_patch_carries_version_and_uid_and_leaves_the_caller_s_alone() -> None:
+    client, server = answering(widget("a", 8), widget("a", 9))
+    patch = {"metadata": {"labels": {"x": "y"}}}
+    await client.patch(WIDGETS, AT, patch)
+    await client.patch(WIDGETS, AT, {"status": {"phase": "On"}}, subresource="status")
+    assert [sent[1:] for sent in server.sent] == [
+        (
+            f"{COLLECTION}/a",
+            {},
+            {"metadata": {"labels": {"x": "y"}, "resourceVersion": "7", "uid": "uid-a"}},
+            "application/merge-patch+json",
+        ),
+        (
+            f"{COLLECTION}/a/status",
+            {},
+            {"metadata": {"resourceVersion": "7"}, "status": {"phase": "On"}},
+            "application/merge-patch+json",
+        ),
+    ]
+    assert patch == {"metadata": {"labels": {"x": "y"}}}
+
+
+async def test_a_replacement_carries_version_and_uid() -> None:
+    client, server = answering(widget("a", 8))
+    await client.replace(WIDGETS, AT, {"spec": {"size": 3}})
+    method, path, _, body, _ = server.sent[0]
+    assert (method, path) == ("PUT", f"{COLLECTION}/a")
+    assert body["metadata"] == {
+        "name": "a",
+        "namespace": "default",
+        "resourceVersion": "7",
+        "uid": "uid-a",
+    }
+
+
+@pytest.mark.parametrize("blank", [Version("default", "a", "", "7"), Version("", "a", "u", "")])
+async def test_no_write_goes_out_without_a_version_to_hold_it_to(blank: Version) -> None:
+    client, server = answering()
+    with pytest.raises(ValueError, match="to be a precondition"):
+        await client.patch(WIDGETS, blank, {})
+    with pytest.raises(ValueError, match="to be a precondition"):
+        await client.replace(WIDGETS, blank, {})
+    with pytest.raises(ValueError, match="to be a precondition"):
+        await client.delete(WIDGETS, blank)
+    assert server.sent == []
+
+
+def terminating(**meta: object) -> dict[str, Any]:
+    obj = wire(widget("a", 8))
+    obj["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} | meta
+    return obj
+
+
+@pytest.mark.parametrize(
+    ("answer", "there"),
+    [
+        ({"kind": "Status", "status": "Success", "metadata": {}}, False),
+        (terminating(), False),
+        (wire(widget("a", 8)), False),
+        (terminating(finalizers=["x/y"]), True),
+        (terminating(deletionGracePeriodSeconds=30), True),
+    ],
+    ids=["status", "last state", "last state of old", "held", "grace"],
+)
+async def test_a_deletion_says_whether_the_object_is_still_there(
+    answer: dict[str, Any], there: bool
+) -> None:
+    seen: list[Object] = []
+    server = Recording([encoded(answer)])
+    client = Client(server, on_answer=lambda _, obj: seen.append(obj))
+    result = await client.delete(WIDGETS, AT, propagation="Background")
+    assert (result is not None, len(seen)) == (there, int(there))
+    assert server.sent[0][3] == {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": "uid-a", "resourceVersion": "7"},
+        "propagationPolicy": "Background",
+    }
+
+
+async def test_apply_names_its_manager_and_its_version() -> None:
+    client, server = answering(widget("a", 8))
+    await client.apply(WIDGETS, A, {"spec": {"size": 3}}, manager="me", force=True, version="7")
+    assert server.sent == [
+        (
+            "PATCH",
+            f"{COLLECTION}/a",
+            {"fieldManager": "me", "force": "true"},
+            {
+                "apiVersion": "example.com/v1",
+                "kind": "Widget",
+                "metadata": {"name": "a", "namespace": "default", "resourceVersion": "7"},
+                "spec": {"size": 3},
+            },
+            "application/apply-patch+yaml",
+        )
+    ]
+
+
+async def test_every_object_answered_with_is_passed_on_and_no_refusal() -> None:
+    seen: list[tuple[str, Object]] = []
+    server = Recording(
+        [encoded(widget("a", 7)), Conflict(409, "Conflict", "no"), encoded(widget("a", 8))]
+    )
+    client = Client(server, on_answer=lambda resource, obj: seen.append((resource.kind, obj)))
+    await client.get(WIDGETS, A)
+    with pytest.raises(Conflict):
+        await client.patch(WIDGETS, AT, {})
+    await client.patch(WIDGETS, AT, {})
+    assert seen == [("Widget", widget("a", 7)), ("Widget", widget("a", 8))]
+
+
+@pytest.mark.parametrize(
+    "answer", [b"<html>", b"[]", b"{}", b'{"metadata": {}}', b'{"metadata": {"name": 3}}']
+)
+async def test_an_answer_that_is_no_such_object_is_malformed(answer: bytes) -> None:
+    client, _ = answering(answer)
+    with pytest.raises(MalformedAnswer, match="the answer is no Widget"):
+        await client.get(WIDGETS, A)
+
+
+async def test_writes_are_made_under_the_client_s_name() -> None:
+    server = Recording([encoded(widget("a", 8))] * 2)
+    client = Client(server, field_manager="us")
+    await client.patch(WIDGETS, AT, {})
+    await client.create(WIDGETS, "default", {"metadata": {"name": "a"}})
+    assert [query for _, _, query, _, _ in server.sent] == [{"fieldManager": "us"}] * 2
+
+
+GROUPS = {
+    "kind": "APIGroupList",
+    "groups": [{"name": "example.com", "versions": [{"groupVersion": "example.com/v1"}]}],
+}
+KINDS = {"kind": "APIResourceList", "resources": [{"name": "widgets"}, {"name": "widgets/status"}]}
+
+
+async def test_a_kind_is_served_when_discovery_lists_it() -> None:
+    client, _ = answering(GROUPS, KINDS)
+    assert await client.served(WIDGETS)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [{"kind": "APIGroupList", "groups": []}],
+        [{"kind": "APIGroupList", "groups": [{"name": "example.com", "versions": []}]}],
+        [GROUPS, {"kind": "APIResourceList", "resources": [{"name": "gadgets"}]}],
+    ],
+    ids=["no group", "no version", "no kind"],
+)
+async def test_a_kind_is_not_served_when_discovery_lists_others(answers: list[object]) -> None:
+    client, _ = answering(*answers)
+    assert not await client.served(WIDGETS)
+
+
+@pytest.mark.parametrize(
+    ("answers", "error"),
+    [
+        ([NotFound(404, "", "404 page not found")], NotFound),
+        ([GROUPS, NotFound(404, "", "404 page not found")], NotFound),
+        ([{"kind": "Status"}], MalformedAnswer),
+        ([{"groups": []}], MalformedAnswer),
+        ([b"[]"], MalformedAnswer),
+        ([{"kind": "APIGroupList"}], MalformedAnswer),
+    ],
+)
+async def test_what_discovery_does_not_say_is_no_no(
+    answers: list[object], error: type[Exception]
+) -> None:
+    client, _ = answering(*answers)
+    with pytest.raises(error):
+        await client.served(WIDGETS)
+
+
+async def test_the_core_group_is_looked_up_where_it_is() -> None:
+    core = Resource("", "v1", "Widget", "widgets", Widget)
+    client, server = answering(KINDS)
+    assert await client.served(core)
+    assert server.sent[0][1] == "/api/v1"

@@ -1,0 +1,151 @@
+"""Bytes to typed values."""
+
+import json
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.codec import (
+    Added,
+    Bookmark,
+    Deleted,
+    Failure,
+    Modified,
+    Unknown,
+    Unreadable,
+    decode_event,
+    decode_json,
+    decode_page,
+    decode_status,
+    encode,
+)
+from controller.errors import Expired, MalformedAnswer, ServerFailure
+from controller.meta import Key
+from controller.watch import LineSplitter
+from tests.controller.world_objects import WIDGETS, bookmark, error, line, widget, wire
+
+
+@pytest.mark.parametrize("kind", [Added, Modified, Deleted])
+def test_an_event_about_an_object_carries_it(kind: type) -> None:
+    event = decode_event(WIDGETS, line(kind.__name__.upper(), widget("a", 7)))
+    assert event == kind(widget("a", 7))
+    assert isinstance(event, kind)
+
+
+def test_a_bookmark_carries_its_position() -> None:
+    assert decode_event(WIDGETS, bookmark(7)) == Bookmark(7)
+    meta = {"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}}
+    ended = decode_event(WIDGETS, line("BOOKMARK", {"metadata": meta}))
+    assert ended == Bookmark(7, initial_end=True)
+
+
+def test_an_error_event_is_the_error_that_it_stands_for() -> None:
+    event = decode_event(WIDGETS, error(410, "Expired"))
+    assert isinstance(event, Failure)
+    assert isinstance(event.error, Expired)
+    odd = decode_event(WIDGETS, line("ERROR", {"oops": 1}))
+    assert isinstance(odd, Failure)
+    assert isinstance(odd.error, ServerFailure)
+
+
+def test_an_object_that_does_not_fit_is_told_with_its_key_and_place() -> None:
+    obj = wire(widget("a", 7)) | {"spec": {"size": "large"}}
+    event = decode_event(WIDGETS, line("DELETED", obj))
+    assert event == Unreadable(
+        Key("default", "a"), 7, "Expected `int`, got `str` - at `$.spec.size`", deleted=True
+    )
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        line("RENAMED", widget("a", 7)),
+        line("ADDED", {"metadata": {"resourceVersion": "7"}}),
+        line("ADDED", {"metadata": {"name": "a"}}),
+        line("ADDED", {"metadata": {"name": "a", "resourceVersion": "seven"}}),
+        line("ADDED", {"metadata": 7}),
+        line("BOOKMARK", {"metadata": {}}),
+        line("BOOKMARK", {}),
+    ],
+)
+def test_an_event_that_says_nothing_usable_is_unknown(event: bytes) -> None:
+    assert isinstance(decode_event(WIDGETS, event), Unknown)
+
+
+@given(st.binary(max_size=100))
+def test_noise_on_a_watch_is_malformed_and_nothing_else(noise: bytes) -> None:
+    with pytest.raises(MalformedAnswer):
+        decode_event(WIDGETS, b"\x00" + noise)
+
+
+def test_one_unreadable_item_does_not_cost_the_others() -> None:
+    odd = wire(widget("b", 2)) | {"spec": []}
+    items = [wire(widget("a", 1)), odd, {"metadata": []}, wire(widget("c", 3))]
+    data = json.dumps({"metadata": {"resourceVersion": "9"}, "items": items}).encode()
+    page = decode_page(WIDGETS, data)
+    assert page.items == (widget("a", 1), widget("c", 3))
+    assert set(page.unreadable) == {Key("default", "b"), Key("", "item 2")}
+
+
+def test_an_empty_list_may_be_null() -> None:
+    assert decode_page(WIDGETS, b'{"metadata":{"resourceVersion":"9"},"items":null}').items == ()
+
+
+@pytest.mark.parametrize("data", [b"<html>", b"{}", b'{"metadata":{}}', b"[" * 100_000])
+def test_what_is_no_list_is_malformed(data: bytes) -> None:
+    with pytest.raises(MalformedAnswer, match="no WidgetList"):
+        decode_page(WIDGETS, data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"{}",
+        b'{"kind":"Pod"}',
+        b'{"kind":"Status","details":{"causes":[1]}}',
+        b'{"kind":"Status","details":{"retryAfterSeconds":"soon"}}',
+        b'{"kind":"Status","code":"404"}',
+        b'{"kind":"Status","x":' + b"[" * 100_000,
+        b"",
+    ],
+)
+def test_only_a_status_is_taken_for_one(data: bytes) -> None:
+    assert decode_status(data) is None
+
+
+def test_brackets_without_end_are_malformed() -> None:
+    with pytest.raises(MalformedAnswer):
+        decode_json(b"[" * 1_000_000)
+
+
+def test_bodies_may_be_made_of_any_mapping() -> None:
+    body = {"a": MappingProxyType({"b": (1, 2)}), "t": datetime(2026, 1, 1, tzinfo=UTC)}
+    assert json.loads(encode(body)) == {"a": {"b": [1, 2]}, "t": "2026-01-01T00:00:00Z"}
+    with pytest.raises(TypeError, match="a object cannot be sent"):
+        encode({"a": object()})
+
+
+@given(
+    st.lists(st.binary(max_size=20).map(lambda b: b.replace(b"\n", b"")), max_size=10), st.data()
+)
+def test_lines_do_not_depend_on_how_the_stream_is_cut(
+    lines: list[bytes], data: st.DataObject
+) -> None:
+    stream = b"".join(line + b"\n" for line in lines)
+    splitter = LineSplitter()
+    found: list[bytes] = []
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        found += splitter.feed(stream[:size])
+        stream = stream[size:]
+    assert found == [line for line in lines if line]
+
+
+def test_a_line_without_end_is_refused_and_not_collected() -> None:
+    splitter = LineSplitter(max_line=100)
+    assert splitter.feed(b"x" * 100) == []
+    with pytest.raises(MalformedAnswer, match="longer than 100 bytes"):
+        splitter.feed(b"x")
