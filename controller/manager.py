@@ -80,6 +80,7 @@ class Manager:
         self._services: dict[str, tuple[Job, bool]] = {}
         self._stopping = anyio.Event()
         self._started = False
+        self._serving = anyio.Event()
 
     def informer(
         self,
@@ -161,6 +162,10 @@ class Manager:
             raise ValueError(f"there is a service called {name} already")
         self._services[name] = (run, leader_only)
 
+    async def wait_serving(self) -> None:
+        """Return once `run` listens on its ports and its informers have begun."""
+        await self._serving.wait()
+
     def stop(self) -> None:
         """Ask `run` to end: no new work, what runs may finish within the grace period."""
         self._stopping.set()
@@ -186,6 +191,7 @@ class Manager:
         everybody: list[Task] = [informer.run for informer, _ in self._informers.values()]
         everybody += self._service_tasks(leader_only=False)
         async with self._election() as won, self._http(), running(everybody):
+            self._serving.set()
             if await won(self._stopping):
                 await self._work()
 

@@ -1,0 +1,86 @@
+"""Conditions: when they change, in which order they stand, how they are written."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import msgspec
+from pydantic import TypeAdapter
+from pydantic.dataclasses import dataclass
+
+from controller.conditions import (
+    Condition,
+    find,
+    is_true,
+    remove_condition,
+    rfc3339,
+    rfc3339_micro,
+    set_condition,
+    to_json,
+)
+
+EARLY = datetime(2026, 1, 1, tzinfo=UTC)
+LATE = EARLY + timedelta(hours=1)
+READY = Condition("Ready", "True", "Allocated", "10.0.0.1", EARLY, 1)
+OTHER = Condition("Other", "False", "No", "", EARLY)
+
+
+def test_a_new_condition_goes_to_the_end_with_the_time_of_now() -> None:
+    late = LATE.replace(microsecond=123)
+    after = set_condition([OTHER], Condition("Ready", "True", "Allocated"), late)
+    assert after == (OTHER, Condition("Ready", "True", "Allocated", "", LATE))
+
+
+def test_the_transition_time_moves_with_the_status_and_with_nothing_else() -> None:
+    reworded = Condition("Ready", "True", "Moved", "10.0.0.2", LATE, 2)
+    (kept,) = set_condition([READY], reworded, LATE)
+    assert kept == Condition("Ready", "True", "Moved", "10.0.0.2", EARLY, 2)
+    (moved,) = set_condition([READY], Condition("Ready", "False", "Lost"), LATE)
+    assert moved.lastTransitionTime == LATE
+
+
+def test_a_condition_without_a_time_gets_one() -> None:
+    (mended,) = set_condition([Condition("Ready", "True")], Condition("Ready", "True"), LATE)
+    assert mended.lastTransitionTime == LATE
+
+
+def test_setting_what_holds_changes_nothing_and_keeps_the_order() -> None:
+    assert set_condition([READY, OTHER], READY, LATE) == (READY, OTHER)
+
+
+def test_conditions_are_found_by_type_and_removed_by_type() -> None:
+    assert find([OTHER, READY], "Ready") is READY
+    assert find([OTHER], "Ready") is None
+    assert is_true([READY, OTHER], "Ready")
+    assert not is_true([READY, OTHER], "Other")
+    assert not is_true([], "Ready")
+    assert remove_condition([READY, OTHER], "Ready") == (OTHER,)
+
+
+def test_a_condition_is_written_with_whole_seconds_and_without_absent_fields() -> None:
+    assert to_json(READY) == {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Allocated",
+        "message": "10.0.0.1",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "observedGeneration": 1,
+    }
+    assert set(to_json(Condition("Ready", "True"))) == {"type", "status", "reason", "message"}
+
+
+def test_times_are_written_in_utc_whatever_their_zone() -> None:
+    moment = datetime(2026, 1, 1, 2, 0, 0, 5, tzinfo=timezone(timedelta(hours=2)))
+    assert rfc3339(moment) == "2026-01-01T00:00:00Z"
+    assert rfc3339_micro(moment) == "2026-01-01T00:00:00.000005Z"
+
+
+@dataclass(frozen=True)
+class Status:
+    """A status as the kinds have it."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+def test_what_was_written_is_read_back_alike_by_both_decoders() -> None:
+    body = {"conditions": [to_json(READY), to_json(OTHER)]}
+    assert msgspec.json.decode(msgspec.json.encode(body), type=Status).conditions == (READY, OTHER)
+    assert TypeAdapter(Status).validate_python(body).conditions == (READY, OTHER)

@@ -1,0 +1,141 @@
+"""Probes and metrics over HTTP: what they say, to whom, and where they listen."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx
+import pytest
+
+from controller.errors import ConfigurationError, Forbidden
+from controller.health import PING, Check, Failing, report
+from controller.manager import Manager, ManagerOptions, Watch
+from controller.mapping import to_self
+from controller.meta import Key
+from controller.outcome import SETTLED, Outcome
+from controller.server import Bind, parse_bind
+from tests.clock import VirtualClock
+from tests.controller.world_objects import WIDGETS
+from tests.controller.world_store import Connection, Store
+
+LOCAL = ManagerOptions(metrics_bind="127.0.0.1:0", health_bind="127.0.0.1:0")
+BROKEN = Check("broken", lambda: Failing("cannot list widgets", "403: token of system:x"))
+
+
+async def look(key: Key) -> Outcome:
+    return SETTLED
+
+
+@asynccontextmanager
+async def serving(way: Connection) -> AsyncIterator[Manager]:
+    """Run a manager with one controller on free ports; its clock stands still."""
+    clock = VirtualClock()
+    manager = Manager(way, clock=clock, options=LOCAL)
+    manager.controller("widget", look, watches=[Watch(manager.informer(WIDGETS), to_self)])
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        with anyio.fail_after(5):
+            await manager.wait_serving()
+        await clock.advance(0)
+        yield manager
+        group.cancel_scope.cancel()
+
+
+async def ask(port: int | None, path: str) -> httpx.Response:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", verify=False) as client:
+        return await client.get(path)
+
+
+async def test_a_manager_that_sees_its_kinds_is_alive_and_ready() -> None:
+    async with serving(Connection(Store())) as manager:
+        for path in ("/healthz", "/readyz"):
+            answer = await ask(manager.health_port, path)
+            assert (answer.status_code, answer.text) == (200, "ok")
+
+
+async def test_readyz_names_the_verb_and_the_kind_that_are_missing_but_not_the_reason() -> None:
+    way = Connection(Store())
+    way.refused["LIST"] = Forbidden(403, "Forbidden", "User system:x cannot list widgets")
+    async with serving(way) as manager:
+        answer = await ask(manager.health_port, "/readyz")
+        assert answer.status_code == 503
+        assert "cannot list widgets.example.com" in answer.text
+        assert "system:x" not in answer.text
+        told = await ask(manager.health_port, "/readyz?verbose")
+        assert "system:x" in told.text
+        assert (await ask(manager.health_port, "/healthz")).status_code == 200
+
+
+async def test_one_check_can_be_asked_alone_or_left_out() -> None:
+    way = Connection(Store())
+    way.refused["LIST"] = Forbidden(403)
+    async with serving(way) as manager:
+        port, name = manager.health_port, "informer/widgets.example.com"
+        assert (await ask(port, f"/readyz/{name}")).status_code == 503
+        assert (await ask(port, "/readyz/ping")).status_code == 200
+        assert (await ask(port, f"/readyz?exclude={name}")).status_code == 200
+        assert (await ask(port, "/readyz/nonsense")).status_code == 404
+
+
+async def test_metrics_are_served_in_prometheus_text_format() -> None:
+    async with serving(Connection(Store())) as manager:
+        answer = await ask(manager.metrics_port, "/metrics")
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    series = 'controller_runtime_reconcile_total{controller="widget",result="error"} 0.0'
+    assert series in answer.text
+    assert 'workqueue_unfinished_work_seconds{controller="widget",name="widget"} 0.0' in (
+        answer.text
+    )
+
+
+async def test_the_ports_are_closed_when_the_manager_ends() -> None:
+    async with serving(Connection(Store())) as manager:
+        port = manager.metrics_port
+    with pytest.raises(httpx.ConnectError):
+        await ask(port, "/metrics")
+
+
+async def test_a_port_that_is_taken_is_a_configuration_error() -> None:
+    async with serving(Connection(Store())) as manager:
+        options = ManagerOptions(metrics_bind=f"127.0.0.1:{manager.metrics_port}")
+        with pytest.raises(ConfigurationError, match=r"cannot listen on 127\.0\.0\.1:\d+ for met"):
+            await Manager(Connection(Store()), options=options).run()
+
+
+@pytest.mark.parametrize(
+    ("text", "bind"),
+    [
+        (":8080", Bind("", 8080)),
+        ("127.0.0.1:0", Bind("127.0.0.1", 0)),
+        ("[::1]:9443", Bind("::1", 9443)),
+        ("0", None),
+        ("", None),
+    ],
+)
+def test_addresses_are_written_as_for_other_controllers(text: str, bind: Bind | None) -> None:
+    assert parse_bind(text, "metrics") == bind
+
+
+@pytest.mark.parametrize("text", ["8080", ":x", ":70000", "::1:80", "localhost"])
+def test_what_is_no_address_is_refused_by_name(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"--flag: '{text}' is no address"):
+        parse_bind(text, "--flag")
+
+
+def test_a_failing_report_names_every_check_and_withholds_reasons() -> None:
+    result = report("readyz", [PING, BROKEN])
+    assert not result.healthy
+    assert result.text.splitlines() == [
+        "[+]ping ok",
+        "[-]broken failed: cannot list widgets: reason withheld",
+        "readyz check failed",
+    ]
+
+
+def test_a_verbose_report_tells_all() -> None:
+    assert "token of system:x" in report("readyz", [PING, BROKEN], verbose=True).text
+    assert report("healthz", [PING], verbose=True).text == "[+]ping ok\nhealthz check passed\n"
+
+
+def test_what_is_excluded_is_not_asked() -> None:
+    assert report("readyz", [PING, BROKEN], exclude=["broken"]).healthy

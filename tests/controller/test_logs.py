@@ -1,0 +1,114 @@
+"""Log lines: their keys, their order, and who else's come the same way."""
+
+import io
+import logging
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+import structlog
+
+from controller import logs
+from controller.errors import Conflict, Forbidden, TerminalError
+from controller.meta import Key
+from controller.outcome import Outcome
+from controller.runner import Controller
+from controller.workqueue import WorkQueue
+from tests.clock import VirtualClock
+from tests.controller.world_objects import WIDGETS
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    """Give the process its loggers back."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def lines(stream: io.StringIO) -> list[dict[str, str]]:
+    return [msgspec.json.decode(line) for line in stream.getvalue().splitlines()]
+
+
+async def reconciled(error: Exception) -> dict[str, str]:
+    """Return the log line of a reconciler that raised `error`."""
+    stream, clock = io.StringIO(), VirtualClock()
+    logs.configure("json", "info", stream=stream)
+
+    async def reconcile(key: Key) -> Outcome:
+        structlog.get_logger("mine").info("Looking", size=3)
+        raise error
+
+    queue = WorkQueue[Key](clock)
+    controller = Controller("widget", reconcile, queue=queue, kind=WIDGETS)
+    queue.add(Key("default", "a"))
+    queue.shut_down()
+    await controller.run()
+    own, runner = lines(stream)
+    assert own["reconcileID"] == runner["reconcileID"]
+    return runner
+
+
+async def test_a_line_says_which_controller_looked_at_what_in_which_pass() -> None:
+    line = await reconciled(Forbidden(403, "Forbidden", "no"))
+    assert list(line)[:10] == list(logs.KEY_ORDER)
+    assert line["level"] == "error"
+    assert line["msg"] == "Reconciler error"
+    assert (line["controller"], line["controllerGroup"], line["controllerKind"]) == (
+        "widget",
+        "example.com",
+        "Widget",
+    )
+    assert (line["namespace"], line["name"]) == ("default", "a")
+    assert line["error"] == "403 Forbidden: no"
+    assert line["ts"].endswith("Z")
+    assert "exception" not in line
+
+
+async def test_a_bug_is_logged_with_its_traceback() -> None:
+    line = await reconciled(ZeroDivisionError("oops"))
+    assert "in reconcile" in line["exception"]
+    assert "ZeroDivisionError: oops" in line["exception"]
+
+
+async def test_a_conflict_is_no_error_and_a_terminal_error_is() -> None:
+    assert (await reconciled(Conflict(409, "Conflict", "x")))["level"] == "info"
+    assert (await reconciled(TerminalError("x")))["level"] == "error"
+
+
+def test_other_libraries_lines_look_the_same() -> None:
+    stream = io.StringIO()
+    logs.configure("json", stream=stream)
+    logging.getLogger("aiohttp.access").warning("slow %s", "request")
+    (line,) = lines(stream)
+    assert (line["logger"], line["level"], line["msg"]) == (
+        "aiohttp.access",
+        "warning",
+        "slow request",
+    )
+
+
+def test_a_level_hides_what_is_below_it() -> None:
+    stream = io.StringIO()
+    logs.configure("json", "warning", stream=stream)
+    structlog.get_logger("x").info("hidden")
+    logging.getLogger("y").info("hidden")
+    structlog.get_logger("x").warning("shown")
+    assert [line["msg"] for line in lines(stream)] == ["shown"]
+
+
+def test_the_console_form_is_for_people() -> None:
+    stream = io.StringIO()
+    logs.configure("console", stream=stream)
+    structlog.get_logger("x").info("Allocated", range="10.0.0.1-10.0.0.4")
+    assert "Allocated" in stream.getvalue()
+    assert "range=10.0.0.1-10.0.0.4" in stream.getvalue()
+    assert "{" not in stream.getvalue()
+
+
+def test_an_unknown_level_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="'loud' is unknown: use debug, info, warning or error"):
+        logs.configure("json", "loud")

@@ -1,0 +1,92 @@
+"""The queue's series: controller-runtime's names, and the numbers behind them."""
+
+from prometheus_client import CollectorRegistry
+
+from controller.metrics import RECONCILE_SECONDS, RESULTS, Metrics
+from controller.queuemetrics import BEYOND, BUCKETS, MAX_PRIORITIES
+from controller.workqueue import WorkQueue
+from tests.clock import VirtualClock
+
+LABELS = {"name": "pools", "controller": "pools"}
+
+
+class World:
+    """A queue that reports to a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.clock = VirtualClock()
+        observer = Metrics(self.registry).queue("pools")
+        self.queue = WorkQueue[str](self.clock, observer=observer)
+        observer.watch(self.queue.statistics)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"workqueue_{name}", LABELS | labels)
+
+
+async def test_depth_follows_the_ready_keys_by_priority() -> None:
+    world = World()
+    assert world.value("depth", priority="0") == 0
+    for key in ("a", "b", "b"):
+        world.queue.add(key, priority=-100)
+    assert world.value("depth", priority="-100") == 2
+    world.queue.add("a")
+    assert world.value("depth", priority="-100") == 1
+    assert world.value("depth", priority="0") == 1
+    await world.queue.get()
+    assert world.value("depth", priority="0") == 0
+    assert world.value("adds_total") == 2
+    world.queue.shut_down(drain=False)
+    assert world.value("depth", priority="-100") == 0
+
+
+async def test_durations_are_measured_from_when_a_key_is_ready() -> None:
+    world = World()
+    world.queue.add_after("a", 5)
+    assert world.value("adds_total") == 0
+    await world.clock.advance(7)
+    await world.queue.get()
+    assert world.value("adds_total") == 1
+    assert world.value("queue_duration_seconds_sum") == 2
+    await world.clock.advance(3)
+    assert world.value("unfinished_work_seconds") == 3
+    assert world.value("longest_running_processor_seconds") == 3
+    world.queue.done("a")
+    assert world.value("work_duration_seconds_sum") == 3
+    assert world.value("unfinished_work_seconds") == 0
+
+
+async def test_what_is_put_off_counts_as_a_retry() -> None:
+    world = World()
+    world.queue.add_rate_limited("a")
+    world.queue.add_after("b", 1)
+    world.queue.add_after("c", 0)
+    assert world.value("retries_total") == 2
+
+
+async def test_the_number_of_priorities_with_a_series_is_bounded() -> None:
+    world = World()
+    for priority in range(1, MAX_PRIORITIES + 10):
+        world.queue.add(str(priority), priority=priority)
+    assert world.value("depth", priority=BEYOND) == 10
+    assert world.value("depth", priority=str(MAX_PRIORITIES + 1)) is None
+
+
+def test_the_buckets_are_those_of_controller_runtime() -> None:
+    assert len(BUCKETS) == 12
+    assert (BUCKETS[0], BUCKETS[-1]) == (1e-8, 1000.0)
+    assert len(RECONCILE_SECONDS) == 40
+    assert list(RECONCILE_SECONDS) == sorted(RECONCILE_SECONDS)
+
+
+def test_a_new_controllers_series_are_all_there_at_nought() -> None:
+    metrics = Metrics()
+    metrics.controller("pools", 2)
+    metrics.queue("pools")
+    text = metrics.exposition().decode()
+    for result in RESULTS:
+        assert (
+            f'controller_runtime_reconcile_total{{controller="pools",result="{result}"}} 0.0'
+        ) in text
+    for name in ("adds_total", "retries_total", "queue_duration_seconds_count"):
+        assert f'workqueue_{name}{{controller="pools",name="pools"}} 0.0' in text
