@@ -1,0 +1,76 @@
+"""SIGTERM and SIGINT, sent to a real process."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+PROGRAM = """
+import anyio
+from controller.manager import Manager, Watch
+from controller.mapping import to_self
+from controller.outcome import SETTLED
+from controller.signals import run_until_signal
+from tests.controller.world_objects import WIDGETS
+from tests.controller.world_store import Connection, Store
+
+async def look(key):
+    print("begun", flush=True)
+    await anyio.to_thread.run_sync(input)
+    print("ended", flush=True)
+    return SETTLED
+
+async def main():
+    store = Store()
+    path = "/apis/example.com/v1/namespaces/default/widgets/a"
+    store.put(path, {"metadata": {"name": "a", "namespace": "default"}})
+    manager = Manager(Connection(store))
+    manager.controller("widget", look, watches=[Watch(manager.informer(WIDGETS), to_self)])
+    await run_until_signal(manager)
+    print("left", flush=True)
+
+anyio.run(main)
+"""
+
+
+@contextmanager
+def working() -> Iterator[subprocess.Popen[str]]:
+    """Run a manager whose reconciler works until a line is typed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as process:
+        try:
+            assert process.stdout is not None
+            while "begun" not in process.stdout.readline():
+                assert process.poll() is None
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_lets_work_end(number: signal.Signals) -> None:
+    with working() as process:
+        process.send_signal(number)
+        rest, _ = process.communicate("\n", timeout=20)
+    assert [line for line in rest.splitlines() if line in ("ended", "left")] == ["ended", "left"]
+    assert process.returncode == 0
+
+
+def test_the_second_signal_ends_the_process_at_once() -> None:
+    with working() as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout is not None
+        while "Stopping" not in process.stdout.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 1
