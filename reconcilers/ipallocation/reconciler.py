@@ -51,12 +51,16 @@ class IPAllocationReconciler:
         self._gate = gate
         self._clock = clock
         self._settings = settings
+        # Since when each uid was seen to wait; creationTimestamp has whole seconds only.
+        self._waiting_since: dict[str, float] = {}
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one allocation up to date."""
         allocation = self._allocations.get(key)
         if allocation is None:
             return SETTLED
+        if allocation.status.phase not in {None, PENDING}:
+            self._waiting_since.pop(allocation.metadata.uid, None)
         try:
             return await self._pass(allocation)
         except (Conflict, NotFound):
@@ -93,16 +97,24 @@ class IPAllocationReconciler:
         if reason.reason == "Reconciling":
             if pool is not None and _is_promised(allocation, pool):
                 return Again(self._settings.requeue_pending)
-            left = self._settings.pending_after - self._age(allocation)
+            left = self._patience(allocation, pool) - self._waited(allocation)
             if left > 0:
                 return Again(left)
         if not says(allocation, PENDING, reason):
             await self._write(allocation, pending_status(allocation, reason, self._clock.now()))
         return Blocked(reason.reason, self._settings.requeue_pending)
 
-    def _age(self, allocation: IPAllocation) -> float:
-        created = allocation.metadata.creationTimestamp
-        return (self._clock.now() - created).total_seconds() if created else 0.0
+    def _waited(self, allocation: IPAllocation) -> float:
+        now = self._clock.monotonic()
+        return now - self._waiting_since.setdefault(allocation.metadata.uid, now)
+
+    def _patience(self, allocation: IPAllocation, pool: NetworkPool | None) -> float:
+        """Return how long a wait needs no telling: longer where the pool has room, in a burst."""
+        if pool is None or allocation.spec.pinnedRange is not None:
+            return self._settings.pending_after
+        wanted = allocation.spec.count or pool.spec.default_count(allocation.spec.type)
+        fits = pool.status.largestFreeBlock >= wanted
+        return self._settings.pending_in_burst if fits else self._settings.pending_after
 
     async def _leave(self, allocation: IPAllocation) -> Outcome:
         """Give the range back: once the tenant let go, Released, then the finalizer goes."""

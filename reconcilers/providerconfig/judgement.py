@@ -97,6 +97,9 @@ def pools(config: ProviderConfig, found: Iterable[NetworkPool]) -> tuple[Finding
     there = list(found)
     available = sum(pool.status.availableIPs for pool in there)
     tenants = sum(estimated_tenants(pool, network) for pool in there)
+    if available == 0 and any(pool.status.observedGeneration == 0 for pool in there):
+        message = "waiting for the pools' controller to look at them"
+        return Finding(POOL_AVAILABLE, False, "Reconciling", message), Capacity()
     if available == 0:
         message = "all configured pools are exhausted"
         return Finding(POOL_AVAILABLE, False, "PoolExhausted", message), Capacity()

@@ -10,12 +10,12 @@ otherwise           ask for addresses, project them, say where the cluster stand
 from datetime import datetime
 
 import structlog
-from controller.events import EventType, Recorder
 
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import Conflict
+from controller.events import EventType, Recorder
 from controller.meta import Key, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.api import names
