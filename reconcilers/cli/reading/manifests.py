@@ -1,0 +1,227 @@
+"""Paths in, typed objects out: everything between, with a sentence for each thing that is wrong.
+
+What an API server would fill in at creation is filled in here: namespace, uid, resourceVersion,
+generation, creationTimestamp. Objects without a creationTimestamp count as created now, one after
+another in the order in which they were read, after all that have one.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from controller.meta import Key, Object
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.cli.reading import kinds, metadata, schema
+from reconcilers.cli.reading.objects import RawObject, objects
+from reconcilers.cli.reading.place import Findings
+from reconcilers.cli.reading.sources import sources
+
+T = TypeVar("T", bound=Object)
+Body = dict[str, Any]
+
+UNBORN = "planned-"
+"""The beginning of a uid that no server has given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest(Generic[T]):
+    """One object of ours that was read.
+
+    Args:
+        raw: as it was written, and where.
+        body: as the server would keep it, without the defaults.
+        object: as the reconcilers see it.
+    """
+
+    raw: RawObject
+    body: Body
+    object: T
+
+    @property
+    def key(self) -> Key:
+        """The namespace and name."""
+        return self.object.metadata.key
+
+
+@dataclass(slots=True)
+class Manifests:
+    """Everything of ours that was read, by kind, in the order in which it was read."""
+
+    pools: list[Manifest[NetworkPool]] = field(default_factory=list)
+    allocations: list[Manifest[IPAllocation]] = field(default_factory=list)
+    tenants: list[Manifest[TenantCluster]] = field(default_factory=list)
+    providers: list[Manifest[ProviderConfig]] = field(default_factory=list)
+    platform_default: Mapping[str, Any] | None = None
+    """defaultProviderConfigRef of a ButlerConfig, if one was read."""
+    refused: set[tuple[str, Key]] = field(default_factory=set)
+    """Kind and key of objects that are in the input, but wrong."""
+
+    def of_kind(self, kind: str) -> list[Manifest[Any]]:
+        """Return the list for objects of a kind of ours."""
+        lists: dict[str, list[Any]] = {
+            "NetworkPool": self.pools,
+            "IPAllocation": self.allocations,
+            "TenantCluster": self.tenants,
+            "ProviderConfig": self.providers,
+        }
+        return lists[kind]
+
+    def __len__(self) -> int:
+        return sum(len(self.of_kind(kind)) for kind in kinds.OURS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """An object of ours that is sound by itself."""
+
+    raw: RawObject
+    body: Body
+    key: Key
+
+
+def read(
+    paths: Iterable[str],
+    *,
+    namespace: str,
+    now: datetime,
+    findings: Findings,
+    recursive: bool = False,
+) -> Manifests:
+    """Read manifests.
+
+    Args:
+        paths: files, folders, `-` for standard input.
+        namespace: where objects live that do not say.
+        now: when objects were created that do not say.
+        findings: told of everything that is wrong.
+        recursive: whether folders inside folders count.
+    """
+    found = Manifests()
+    accepted: dict[tuple[str, Key], _Accepted] = {}
+    passed_over: Counter[str] = Counter()
+    for source in sources(paths, recursive=recursive, findings=findings):
+        for raw in objects(source, findings):
+            if kinds.is_ours(raw.api_version, raw.kind):
+                _accept(raw, namespace, accepted, found, findings)
+            elif kinds.is_passed_over(raw.api_version, raw.kind):
+                passed_over[raw.kind] += 1
+                _look_aside(raw, found)
+            else:
+                findings.error(
+                    raw.place,
+                    f"document {raw.place.document}:"
+                    f" {kinds.why_unknown(raw.api_version, raw.kind)}",
+                )
+    if passed_over:
+        findings.note(f"passed over, as plan does not need them: {_counted(passed_over)}")
+    _type(accepted.values(), now, found, findings)
+    return found
+
+
+def _counted(passed_over: Counter[str]) -> str:
+    return ", ".join(
+        f"{kind} ({count})" if count > 1 else kind for kind, count in sorted(passed_over.items())
+    )
+
+
+def _look_aside(raw: RawObject, found: Manifests) -> None:
+    """Take the platform's default ProviderConfig, the one thing that a passed-over kind tells."""
+    if raw.kind != "ButlerConfig":
+        return
+    spec = raw.body.get("spec")
+    reference = spec.get("defaultProviderConfigRef") if isinstance(spec, dict) else None
+    if isinstance(reference, dict) and isinstance(reference.get("name"), str):
+        found.platform_default = reference
+
+
+def _accept(
+    raw: RawObject,
+    namespace: str,
+    accepted: dict[tuple[str, Key], _Accepted],
+    found: Manifests,
+    findings: Findings,
+) -> None:
+    """Take an object of ours if it is sound and the first of its name."""
+    judgement = schema.judge(raw.kind, raw.body)
+    faults = [*metadata.faults(raw.body.get("metadata")), *judgement.faults]
+    for path, what in faults:
+        findings.error(raw.at(path), raw.sentence(path, what))
+    for path, what in [*_unknown_metadata(raw), *judgement.surprises]:
+        findings.warning(raw.at(path), raw.sentence(path, what))
+    meta = raw.body.get("metadata")
+    if not isinstance(meta, dict) or not isinstance(meta.get("name"), str):
+        return
+    identity = raw.kind, Key(str(meta.get("namespace") or namespace), meta["name"])
+    if faults:
+        found.refused.add(identity)
+        return
+    first = accepted.get(identity)
+    if first is not None:
+        findings.error(
+            raw.place, f"{raw.kind} {identity[1]} is there already, at {first.raw.place}"
+        )
+        return
+    kept = {name: value for name, value in meta.items() if value is not None}
+    kept["namespace"] = identity[1].namespace
+    ordered = {"apiVersion": raw.api_version, "kind": raw.kind, "metadata": kept}
+    accepted[identity] = _Accepted(raw, ordered | judgement.value, identity[1])
+
+
+def _unknown_metadata(raw: RawObject) -> list[metadata.Fault]:
+    meta = raw.body.get("metadata")
+    if not isinstance(meta, dict):
+        return []
+    return [
+        (("metadata", name), "this field is unknown and ignored")
+        for name in meta
+        if name not in metadata.KNOWN
+    ]
+
+
+_TYPES: Mapping[str, type[Any]] = {name: kind.model for name, kind in kinds.OURS.items()}
+
+
+def _type(
+    accepted: Iterable[_Accepted], now: datetime, found: Manifests, findings: Findings
+) -> None:
+    """Turn sound objects into typed ones, filling in what a server would."""
+    every = list(accepted)
+    revision = max((int(_meta(one, "resourceVersion") or 0) for one in every), default=0)
+    stamps = [datetime.fromisoformat(text) for one in every if (text := _created(one))]
+    moment = max([now, *stamps])
+    for number, one in enumerate(every, 1):
+        moment += timedelta(microseconds=1)
+        filled: Body = {
+            "generation": 1,
+            "uid": f"{UNBORN}{number}",
+            "resourceVersion": str(revision + number),
+            "creationTimestamp": moment.isoformat(),
+        }
+        given = {
+            k: v
+            for k, v in one.body["metadata"].items()
+            if not (isinstance(v, str | int) and not v)
+        }
+        filled |= given
+        try:
+            typed = msgspec.convert(one.body | {"metadata": filled}, _TYPES[one.raw.kind])
+        except msgspec.ValidationError as error:
+            findings.error(one.raw.place, one.raw.sentence((), str(error)))
+            found.refused.add((one.raw.kind, one.key))
+            continue
+        found.of_kind(one.raw.kind).append(Manifest(one.raw, one.body, typed))
+
+
+def _meta(one: _Accepted, name: str) -> Any:
+    return one.body["metadata"].get(name)
+
+
+def _created(one: _Accepted) -> str:
+    return str(_meta(one, "creationTimestamp") or "").upper()

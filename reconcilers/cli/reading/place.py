@@ -1,0 +1,95 @@
+"""Where something was read, and what was found there."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from typing_extensions import override
+
+Severity = Literal["error", "warning", "note"]
+Step = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A document in a source, or an object in it.
+
+    Args:
+        source: the file's name; `standard input` for that.
+        document: the number of the document in it, from 1; 0 means the source as a whole.
+        line: where it begins, from 1; 0 if that is not known.
+    """
+
+    source: str
+    document: int = 0
+    line: int = 0
+
+    def at(self, line: int) -> "Place":
+        """Return the place of something in this document, if its line is known."""
+        return Place(self.source, self.document, line or self.line)
+
+    @override
+    def __str__(self) -> str:
+        """Return `file:line` if the line is known, else file and document."""
+        if self.line:
+            return f"{self.source}:{self.line}"
+        return f"{self.source} (document {self.document})" if self.document else self.source
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A sentence about the input.
+
+    Args:
+        severity: an error means that the input is wrong; warnings and notes do not.
+        sentence: what, where, and how to mend it.
+    """
+
+    severity: Severity
+    sentence: str
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was found so far, in order; each sentence once."""
+
+    found: dict[Finding, None] = field(default_factory=dict)
+
+    def add(self, severity: Severity, sentence: str) -> None:
+        """Note a sentence."""
+        finding = Finding(severity, sentence)
+        if finding not in self.found:
+            self.found[finding] = None
+
+    def error(self, place: object, sentence: str) -> None:
+        """Note that the input is wrong at `place`."""
+        self.add("error", f"{place}: {sentence}")
+
+    def warning(self, place: object, sentence: str) -> None:
+        """Note that the input is doubtful at `place`."""
+        self.add("warning", f"{place}: {sentence}")
+
+    def note(self, sentence: str) -> None:
+        """Note something worth knowing."""
+        self.add("note", sentence)
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.found)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether there is an error among them."""
+        return any(finding.severity == "error" for finding in self.found)
+
+
+def path_text(path: tuple[Step, ...]) -> str:
+    """Return a field's path as Kubernetes writes it: `spec.reserved[0].cidr`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif step.isidentifier() or ("-" in step and "." not in step):
+            text += f".{step}" if text else step
+        else:
+            text += f"[{step}]"
+    return text
