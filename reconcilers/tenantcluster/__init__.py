@@ -4,6 +4,7 @@ membership.py   which allocations are a tenant's, and what they are called
 provider.py     which ProviderConfig counts
 sizing.py       how many addresses
 poolchoice.py   from which pool
+drafts.py       which allocations it should have, as decisions
 asking.py       the two allocations exist, or why not
 tenants.py      the way into a tenant
 metallb.py      what MetalLB in the tenant should hold, and writing it

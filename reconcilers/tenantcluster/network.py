@@ -6,7 +6,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import FAILED
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.conditions import READY, Finding
-from reconcilers.tenantcluster.asking import Standing
+from reconcilers.tenantcluster.drafts import Standing
 from reconcilers.tenantcluster.status import network
 
 REF_FIELDS = {

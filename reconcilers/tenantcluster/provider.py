@@ -6,6 +6,9 @@ the ProviderConfig named `default`
 the first one there is
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from controller.cache import Cache
 from controller.client import Client
 from controller.errors import Forbidden, NotFound
@@ -34,26 +37,40 @@ class Providers:
             ControllerError: the platform's default could not be read.
         """
         named = tenant.spec.providerConfigRef
-        if named is not None:
-            return self._configs.get(Key(named.namespace or self._namespace, named.name))
-        default = await self._platform_default()
-        if default is not None:
-            return self._configs.get(default)
-        fallback = self._configs.get(Key(self._namespace, "default"))
-        return fallback or next(
-            (c for c in sorted(self._configs, key=_by_key) if _namespace(c) == self._namespace),
-            None,
-        )
+        default = await self._platform_default() if named is None else None
+        return chosen(tenant, self._configs, self._namespace, default)
 
     async def _platform_default(self) -> Key | None:
         try:
             config = await self._client.get(BUTLER_CONFIG, BUTLER_CONFIG_KEY)
         except (NotFound, Forbidden):
             return None  # read if it is served to us, never required
-        reference = config.spec.defaultProviderConfigRef
-        if not reference or not reference.get("name"):
-            return None
-        return Key(str(reference.get("namespace") or self._namespace), str(reference["name"]))
+        return referred(config.spec.defaultProviderConfigRef, self._namespace)
+
+
+def referred(reference: Mapping[str, Any] | None, default_namespace: str) -> Key | None:
+    """Return which object a reference means; None if it names none."""
+    if not reference or not reference.get("name"):
+        return None
+    return Key(str(reference.get("namespace") or default_namespace), str(reference["name"]))
+
+
+def chosen(
+    tenant: TenantCluster,
+    configs: Cache[ProviderConfig],
+    default_namespace: str,
+    platform_default: Key | None,
+) -> ProviderConfig | None:
+    """Return the ProviderConfig that counts for `tenant`; None if there is none for it."""
+    named = tenant.spec.providerConfigRef
+    if named is not None:
+        return configs.get(Key(named.namespace or default_namespace, named.name))
+    if platform_default is not None:
+        return configs.get(platform_default)
+    fallback = configs.get(Key(default_namespace, "default"))
+    return fallback or next(
+        (c for c in sorted(configs, key=_by_key) if _namespace(c) == default_namespace), None
+    )
 
 
 def _by_key(config: ProviderConfig) -> Key:
