@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from envtest.patching import PatchError, merge_patch
-from tests.envtest.patching.values import LAW, OBJECT
+from tests.envtest.patching.values import LAW, LISTLESS, OBJECT
 
 _NO_OBJECT = "json: cannot unmarshal {} into Go value of type map[string]interface {{}}"
 
@@ -56,8 +56,12 @@ def test_nulls_inside_a_new_list_are_dropped_but_null_items_stay() -> None:
     assert merge_patch({}, {"a": [None, {"b": None, "c": 1}]}) == {"a": [None, {"c": 1}]}
 
 
+def test_a_list_that_replaces_an_object_keeps_the_nulls_in_it() -> None:
+    assert merge_patch({"a": {}}, {"a": [{"b": None}]}) == {"a": [{"b": None}]}
+
+
 @LAW
-@given(OBJECT, OBJECT)
+@given(OBJECT, LISTLESS)
 def test_a_patch_applied_twice_is_a_patch_applied_once(
     doc: dict[str, Any], patch: dict[str, Any]
 ) -> None:

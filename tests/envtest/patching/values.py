@@ -12,4 +12,13 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
     max_leaves=6,
 )
+LISTLESS = st.dictionaries(
+    NAMES,
+    st.recursive(
+        st.none() | st.integers(-9, 9) | NAMES,
+        lambda inner: st.dictionaries(NAMES, inner, max_size=3),
+        max_leaves=6,
+    ),
+    max_size=4,
+)
 OBJECT = st.dictionaries(NAMES, JSON, max_size=4)

@@ -1,0 +1,217 @@
+"""Laws of field sets and of applying, on random sets and objects."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest.patching import ApplyConflict, FieldModel, apply, same_except_times
+from envtest.patching import fieldset as fs
+from envtest.patching.compare import claimed, compare
+from envtest.patching.fieldset import Fields
+from tests.envtest.patching.values import LAW
+
+Path = tuple[str, ...]
+ELEMENTS = st.sampled_from(["f:a", "f:b", 'k:{"id":1}', 'k:{"id":10}', 'v:"x"'])
+PATHS = st.frozensets(st.lists(ELEMENTS, min_size=1, max_size=3).map(tuple), max_size=6)
+
+
+def _set(paths: frozenset[Path]) -> Fields:
+    """Return the field set of some paths, built one path at a time."""
+    out: Fields = {}
+    for path in paths:
+        single: Fields = {}
+        for element in reversed(path):
+            single = {element: single}
+        out = fs.union(out, single)
+    return out
+
+
+def _paths(fields: Fields) -> frozenset[Path]:
+    return frozenset(fs.paths(fields))
+
+
+@LAW
+@given(PATHS)
+def test_a_set_holds_the_paths_that_were_put_in(paths: frozenset[Path]) -> None:
+    fields = _set(paths)
+    assert _paths(fields) == paths
+    assert fs.read(fields) == fields
+    assert fs.ordered(fields) == fields
+    assert all(fs.has(fields, path) for path in paths)
+
+
+@LAW
+@given(PATHS, PATHS)
+@pytest.mark.parametrize(
+    ("operation", "of_paths"),
+    [
+        (fs.union, frozenset.union),
+        (fs.difference, frozenset.difference),
+        (fs.intersection, frozenset.intersection),
+    ],
+)
+def test_operations_on_field_sets_are_those_on_sets_of_paths(
+    operation: Callable[[Fields, Fields], Fields],
+    of_paths: Callable[[frozenset[Path], frozenset[Path]], frozenset[Path]],
+    left: frozenset[Path],
+    right: frozenset[Path],
+) -> None:
+    mine, other = _set(left), _set(right)
+    before = copy.deepcopy((mine, other))
+    result = operation(mine, other)
+    assert _paths(result) == of_paths(left, right)
+    assert result == _set(of_paths(left, right))
+    assert (mine, other) == before
+
+
+@LAW
+@given(PATHS, PATHS)
+def test_taking_trees_away_takes_all_paths_below_them(
+    left: frozenset[Path], right: frozenset[Path]
+) -> None:
+    def is_below(path: Path) -> bool:
+        return any(path[: len(root)] == root for root in right)
+
+    kept = frozenset(path for path in left if not is_below(path))
+    assert fs.without_trees(_set(left), _set(right)) == _set(kept)
+
+
+TEXT = {"type": "string"}
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {
+                "text": TEXT,
+                "free": {"type": "object", "additionalProperties": TEXT},
+                "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": TEXT},
+                "items": {
+                    "type": "array",
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["id"],
+                    "items": {
+                        "type": "object",
+                        "properties": {"id": {"type": "integer"}, "value": TEXT},
+                    },
+                },
+                "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            },
+        }
+    },
+}
+MODEL = FieldModel.from_schema(SCHEMA)
+WORDS = st.sampled_from(["1", "2"])
+ITEMS = st.lists(
+    st.fixed_dictionaries({"id": st.sampled_from([1, 2, 10])}, optional={"value": WORDS}),
+    max_size=3,
+    unique_by=lambda item: int(str(item["id"])),
+)
+SPECS = st.fixed_dictionaries(
+    {},
+    optional={
+        "text": WORDS,
+        "free": st.dictionaries(st.sampled_from("ab"), WORDS, max_size=2),
+        "tags": st.lists(WORDS, unique=True, max_size=2),
+        "items": ITEMS,
+        "any": st.dictionaries(st.sampled_from("ab"), WORDS | st.lists(WORDS), max_size=2),
+    },
+)
+NOW = "2026-01-01T00:00:00Z"
+
+
+def _body(spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "x/v1", "kind": "X", "metadata": {"name": "x"}, "spec": spec}
+
+
+def _apply(
+    live: dict[str, Any] | None, spec: dict[str, Any], manager: str, *, force: bool = True
+) -> dict[str, Any]:
+    return apply(live, _body(spec), manager=manager, force=force, fields=MODEL, now=NOW)
+
+
+def _fields(obj: dict[str, Any], manager: str) -> Fields:
+    for entry in obj["metadata"].get("managedFields", ()):
+        if entry["manager"] == manager:
+            fields: Fields = entry["fieldsV1"]
+            return fields
+    return {}
+
+
+@LAW
+@given(SPECS, SPECS)
+def test_applying_the_same_twice_changes_nothing_the_second_time(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    once = _apply(_apply(None, first, "a"), second, "b")
+    assert same_except_times(once, _apply(once, second, "b", force=False))
+
+
+@LAW
+@given(SPECS, SPECS)
+def test_a_forced_applier_gets_its_values_and_owns_them(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    merged = _apply(_apply(None, first, "a"), second, "b")
+    claims = claimed(MODEL.root, {"spec": second})
+    assert _fields(merged, "b") == fs.ordered(claims)
+    change = compare(MODEL.root, merged, {**merged, "spec": second})
+    assert not fs.intersection(claims, fs.union(change.modified, change.removed))
+
+
+@LAW
+@given(SPECS, SPECS)
+def test_what_two_appliers_own_both_is_the_same_for_both(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    merged = _apply(_apply(None, first, "a"), second, "b")
+    both = fs.intersection(_fields(merged, "a"), _fields(merged, "b"))
+    change = compare(MODEL.root, _body(first), _body(second))
+    assert not fs.intersection(both, change.modified)
+
+
+@LAW
+@given(SPECS, SPECS)
+def test_a_conflict_names_just_what_force_would_take(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    made = _apply(None, first, "a")
+    forced = _apply(made, second, "b")
+    taken = fs.difference(_fields(made, "a"), _fields(forced, "a"))
+    if not taken:
+        assert same_except_times(forced, _apply(made, second, "b", force=False))
+        return
+    with pytest.raises(ApplyConflict) as refused:
+        _apply(made, second, "b", force=False)
+    named = [cause.field for cause in refused.value.causes]
+    assert named == [fs.shown(path) for path in fs.paths(taken)]
+
+
+@LAW
+@given(SPECS, SPECS)
+def test_applying_nothing_leaves_what_others_own(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    # (An empty spec that is owned for its own sake goes together with its last field, on the
+    # real server as well; so the first applier always has a field in it.)
+    merged = _apply(_apply(None, {"text": "0"} | first, "a"), second, "b")
+    left = _apply(merged, {}, "b")
+    kept = _fields(left, "a")
+    assert kept == _fields(merged, "a")
+    change = compare(MODEL.root, merged, left)
+    assert not fs.intersection(kept, fs.union(change.modified, change.removed))
+
+
+@LAW
+@given(SPECS, SPECS)
+def test_inputs_of_an_apply_are_never_changed(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    live, body = _apply(None, first, "a"), _body(second)
+    before = copy.deepcopy((live, body))
+    apply(live, body, manager="b", force=True, fields=MODEL, now=NOW)
+    assert (live, body) == before
