@@ -1,0 +1,43 @@
+"""What `kinds.json` knows: the built-in resources and the schemas of their fields."""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+_PREFIXES = {
+    "": "io.k8s.api.core",
+    "apiextensions.k8s.io": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",
+}
+
+
+@cache
+def _catalogue() -> Mapping[str, Any]:
+    text = files("envtest.builtins").joinpath("kinds.json").read_text(encoding="utf-8")
+    loaded: Mapping[str, Any] = json.loads(text)
+    return loaded
+
+
+def resources() -> Mapping[str, list[dict[str, Any]]]:
+    """Return the entries of discovery by group version, subresources among them."""
+    found: Mapping[str, list[dict[str, Any]]] = _catalogue()["resources"]
+    return found
+
+
+def schema(name: str) -> Mapping[str, Any]:
+    """Return a schema by its OpenAPI name; its references stay references."""
+    found: Mapping[str, Any] = _catalogue()["schemas"][name]
+    return found
+
+
+def schemas() -> Mapping[str, Any]:
+    """Return all schemas by their OpenAPI names."""
+    found: Mapping[str, Any] = _catalogue()["schemas"]
+    return found
+
+
+def schema_name(group: str, version: str, kind: str) -> str:
+    """Return the OpenAPI name of a built-in kind."""
+    prefix = _PREFIXES.get(group) or f"io.k8s.api.{group.removesuffix('.k8s.io').split('.')[0]}"
+    return f"{prefix}.{version}.{kind}"

@@ -1,0 +1,98 @@
+"""Events: one object with two faces, core/v1 and events.k8s.io/v1, stored as core/v1."""
+
+from typing import Any
+
+from typing_extensions import override
+
+from envtest.builtins.rules import BuiltinRules
+from envtest.schema.errors import FieldError, invalid, required
+from envtest.server.objectmeta import Body
+
+# events.k8s.io name -> core name.
+_NAMES = {
+    "note": "message",
+    "regarding": "involvedObject",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_CORE_NAMES = {core: new for new, core in _NAMES.items()}
+# What Go writes of fields that nobody set: they have no omitempty.
+_CORE_BLANKS: dict[str, Any] = {
+    "involvedObject": {},
+    "source": {},
+    "firstTimestamp": None,
+    "lastTimestamp": None,
+    "eventTime": None,
+    "reportingComponent": "",
+    "reportingInstance": "",
+}
+_NEW_BLANKS: dict[str, Any] = {
+    "regarding": {},
+    "deprecatedSource": {},
+    "deprecatedFirstTimestamp": None,
+    "deprecatedLastTimestamp": None,
+    "eventTime": None,
+}
+
+
+def to_core(body: Body) -> Body:
+    """Return how an events.k8s.io event is stored."""
+    renamed = {_NAMES.get(name, name): value for name, value in body.items()}
+    return {**_CORE_BLANKS, **renamed}
+
+
+def to_new(body: Body) -> Body:
+    """Return how a stored event reads as events.k8s.io."""
+    kept = {
+        name: value
+        for name, value in body.items()
+        if value not in (None, "") or name not in _CORE_BLANKS
+    }
+    renamed = {_CORE_NAMES.get(name, name): value for name, value in kept.items()}
+    return {**_NEW_BLANKS, **renamed}
+
+
+class EventRules(BuiltinRules):
+    """Events of either face; the newer one is judged more strictly."""
+
+    error_group = ""
+
+    @override
+    def default(self, body: Body) -> None:
+        if self.group:
+            body.update({**_NEW_BLANKS, **body})
+        else:
+            body.update({**_CORE_BLANKS, **body})
+
+    @override
+    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+        about = body.get("regarding" if self.group else "involvedObject") or {}
+        namespace = body["metadata"].get("namespace", "")
+        found: list[FieldError] = []
+        if (about.get("namespace") or "default") != namespace:
+            text = "does not match event.namespace"
+            found.append(invalid("involvedObject.namespace", about.get("namespace", ""), text))
+        if old is None and self.group:
+            found += self._strict_problems(body)
+        return found
+
+    def _strict_problems(self, body: Body) -> list[FieldError]:
+        """Judge what only the newer version insists on."""
+        found = []
+        if not body.get("eventTime"):
+            found.append(required("eventTime"))
+        if body.get("eventTime"):
+            if not body.get("reportingController"):
+                found.append(required("reportingController"))
+            if not body.get("reportingInstance"):
+                found.append(required("reportingInstance"))
+            if not body.get("action"):
+                found.append(required("action"))
+            if not body.get("reason"):
+                found.append(required("reason"))
+        if body.get("type") not in {"Normal", "Warning"}:
+            found.append(invalid("type", "", f"has invalid value: {body.get('type', '')}"))
+        return found

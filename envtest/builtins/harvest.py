@@ -1,0 +1,139 @@
+"""Rebuild `kinds.json` from a running API server: python -m envtest.builtins.harvest URL TOKEN.
+
+The file holds facts only: which kinds there are, how discovery describes them, and the shape of
+their fields. Descriptions are left out; they are prose of another project and most of the bytes.
+"""
+
+import json
+import ssl
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+GROUP_VERSIONS = (
+    "v1",
+    "admissionregistration.k8s.io/v1",
+    "apiextensions.k8s.io/v1",
+    "apps/v1",
+    "authentication.k8s.io/v1",
+    "authorization.k8s.io/v1",
+    "autoscaling/v2",
+    "batch/v1",
+    "coordination.k8s.io/v1",
+    "discovery.k8s.io/v1",
+    "events.k8s.io/v1",
+    "networking.k8s.io/v1",
+    "policy/v1",
+    "rbac.authorization.k8s.io/v1",
+    "scheduling.k8s.io/v1",
+    "storage.k8s.io/v1",
+)
+# Nothing behind these answers here: they need a scheduler, a kubelet or a policy engine.
+LEFT_OUT = (
+    "bindings",
+    "componentstatuses",
+    "csidrivers",
+    "csinodes",
+    "csistoragecapacities",
+    "ipaddresses",
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
+    "servicecidrs",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+    "volumeattachments",
+    "volumeattributesclasses",
+)
+LEFT_OUT_SUBRESOURCES = (
+    "attach",
+    "binding",
+    "ephemeralcontainers",
+    "eviction",
+    "exec",
+    "log",
+    "portforward",
+    "proxy",
+    "resize",
+)
+
+
+def main() -> int:
+    """Fetch, trim and write; print what was written."""
+    url, token = sys.argv[1:3]
+    here = Path(__file__).with_name("kinds.json")
+    resources: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
+    for gv in GROUP_VERSIONS:
+        root = f"/api/{gv}" if "/" not in gv else f"/apis/{gv}"
+        resources[gv] = [
+            entry for entry in _get(url + root, token)["resources"] if _is_kept(entry["name"])
+        ]
+        found = _get(f"{url}/openapi/v3{root}", token)["components"]["schemas"]
+        schemas.update(_reachable(found, gv, resources[gv]))
+    text = json.dumps({"resources": resources, "schemas": schemas}, sort_keys=True, separators=(",", ":"))
+    here.write_text(text + "\n", encoding="utf-8")
+    sys.stdout.write(f"{here}: {len(text)} bytes, {len(schemas)} schemas\n")
+    return 0
+
+
+def _get(url: str, token: str) -> Any:  # noqa: ANN401  # JSON of any shape
+    """Read one JSON document; the server's certificate is not checked, it is a throwaway."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310
+    with urllib.request.urlopen(request, context=context) as answer:  # noqa: S310
+        return json.load(answer)
+
+
+def _is_kept(name: str) -> bool:
+    """Tell whether a resource or subresource is one that the embedded server answers for."""
+    resource, _, subresource = name.partition("/")
+    return resource not in LEFT_OUT and subresource not in LEFT_OUT_SUBRESOURCES
+
+
+def _reachable(found: dict[str, Any], gv: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the schemas of a group's kinds and all that they refer to, without descriptions."""
+    kinds = {entry["kind"] for entry in entries}
+    group, _, version = gv.rpartition("/")
+    todo = [
+        name
+        for name, schema in found.items()
+        for gvk in schema.get("x-kubernetes-group-version-kind", ())
+        if (gvk["group"], gvk["version"]) == (group, version) and gvk["kind"] in kinds
+    ]
+    kept: dict[str, Any] = {}
+    while todo:
+        name = todo.pop()
+        if name not in kept:
+            kept[name] = _trim(found[name])
+            todo += _references(kept[name])
+    return kept
+
+
+def _trim(schema: Any, *, is_map: bool = False) -> Any:  # noqa: ANN401
+    """Drop descriptions and collapse single-entry allOf, which only carries a default along."""
+    if isinstance(schema, list):
+        return [_trim(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: _trim(value, is_map=key == "properties")
+        for key, value in schema.items()
+        if is_map or key not in {"description", "default"} or (key == "default" and value != {})
+    }
+
+
+def _references(schema: Any) -> list[str]:  # noqa: ANN401
+    """List the names of the schemas that a schema refers to."""
+    if isinstance(schema, list):
+        return [name for item in schema for name in _references(item)]
+    if not isinstance(schema, dict):
+        return []
+    own = [schema["$ref"].rpartition("/")[2]] if isinstance(schema.get("$ref"), str) else []
+    return own + [name for value in schema.values() for name in _references(value)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

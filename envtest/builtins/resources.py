@@ -1,0 +1,78 @@
+"""The built-in resources, put together from the catalogue and the rules of each kind."""
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+from typing import Any
+
+from envtest.builtins.catalogue import resources
+from envtest.builtins.core import KeyedRules, LeaseRules, NamespaceRules, SecretRules
+from envtest.builtins.definitions import DefinitionRules
+from envtest.builtins.events import EventRules, to_core, to_new
+from envtest.builtins.rules import BuiltinRules
+from envtest.builtins.services import ServiceRules
+from envtest.server.resource import Resource
+from envtest.storage import Store
+
+_SPECIAL: dict[tuple[str, str], type[BuiltinRules]] = {
+    ("", "Namespace"): NamespaceRules,
+    ("", "Secret"): SecretRules,
+    ("", "ConfigMap"): KeyedRules,
+    ("", "Event"): EventRules,
+    ("events.k8s.io", "Event"): EventRules,
+    ("coordination.k8s.io", "Lease"): LeaseRules,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): DefinitionRules,
+}
+
+
+def builtin_resources(store: Store, services: IPv4Network) -> Iterator[Resource]:
+    """Yield every built-in resource.
+
+    Args:
+        store: where services look up what others hold.
+        services: the range of cluster addresses.
+    """
+    for group_version, entries in resources().items():
+        group, _, version = group_version.rpartition("/")
+        for entry in entries:
+            if "/" not in entry["name"]:
+                yield _resource(group, version, entry, entries, store, services)
+
+
+def _resource(  # noqa: PLR0913, PLR0917  # the parts of one discovery entry
+    group: str,
+    version: str,
+    entry: dict[str, Any],
+    entries: list[dict[str, Any]],
+    store: Store,
+    services: IPv4Network,
+) -> Resource:
+    plural, kind = entry["name"], entry["kind"]
+    subresources = {
+        one["name"].partition("/")[2]: one for one in entries if one["name"].startswith(f"{plural}/")
+    }
+    rules: BuiltinRules
+    if (group, kind) == ("", "Service"):
+        rules = ServiceRules(store, services)
+    else:
+        chosen = _SPECIAL.get((group, kind), BuiltinRules)
+        rules = chosen(group, version, kind, has_status="status" in subresources)
+    rules.scoped(namespaced=entry["namespaced"])
+    is_new_event = (group, kind) == ("events.k8s.io", "Event")
+    place = f"{group}/{plural}" if group and not is_new_event else plural
+    return Resource(
+        group=group,
+        version=version,
+        plural=plural,
+        kind=kind,
+        list_kind=f"{kind}List",
+        singular=entry["singularName"],
+        namespaced=entry["namespaced"],
+        rules=rules,
+        verbs=tuple(entry["verbs"]),
+        subresources=subresources,
+        short_names=tuple(entry.get("shortNames", ())),
+        categories=tuple(entry.get("categories", ())),
+        place=place,
+        to_version=to_new if is_new_event else None,
+        to_storage=to_core if is_new_event else None,
+    )

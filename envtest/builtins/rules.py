@@ -1,0 +1,209 @@
+"""Rules that all built-in kinds share: a Go struct's shape, a status of its own, generations."""
+
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from envtest.builtins.catalogue import schema_name
+from envtest.builtins.columns import columns_of
+from envtest.builtins.typed import Node, decode, named
+from envtest.patching import FieldModel
+from envtest.schema.errors import FieldError
+from envtest.schema.names import label_errors, subdomain_errors
+from envtest.server import objectmeta
+from envtest.server.objectmeta import Body, NameRule, path_segment_errors
+from envtest.server.rules import Cells, Column, Rules, keep_only
+
+# Kinds whose registry strategy counts generations.
+_COUNTING = frozenset(
+    {
+        "CronJob",
+        "CustomResourceDefinition",
+        "DaemonSet",
+        "Deployment",
+        "EndpointSlice",
+        "HorizontalPodAutoscaler",
+        "Ingress",
+        "IngressClass",
+        "Job",
+        "MutatingWebhookConfiguration",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "PriorityClass",
+        "ReplicaSet",
+        "ReplicationController",
+        "StatefulSet",
+        "ValidatingWebhookConfiguration",
+    }
+)
+# AllowUnconditionalUpdate is false for these, AllowCreateOnUpdate true for those.
+_CONDITIONAL = frozenset({"CustomResourceDefinition", "Lease"})
+_CREATED_BY_PUT = frozenset(
+    {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Endpoints",
+        "Event",
+        "Lease",
+        "LimitRange",
+        "Role",
+        "RoleBinding",
+        "Service",
+    }
+)
+_RETURNED = frozenset(
+    {"Service", "Pod", "PersistentVolume", "PersistentVolumeClaim", "ServiceAccount", "Node"}
+)
+_RBAC = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
+_LABELS = frozenset({"Namespace", "Service"})
+# What field selectors may name besides metadata.name and metadata.namespace.
+_FIELDS: dict[str, frozenset[str]] = {
+    "Event": frozenset(
+        {
+            *(
+                f"involvedObject.{name}"
+                for name in (
+                    "kind",
+                    "namespace",
+                    "name",
+                    "uid",
+                    "apiVersion",
+                    "resourceVersion",
+                    "fieldPath",
+                )
+            ),
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        }
+    ),
+    "Secret": frozenset({"type"}),
+    "Namespace": frozenset({"name", "status.phase"}),
+    "Node": frozenset({"spec.unschedulable"}),
+    "Service": frozenset({"spec.clusterIP", "spec.type"}),
+    "Job": frozenset({"status.successful"}),
+    "ReplicaSet": frozenset({"status.replicas"}),
+    "ReplicationController": frozenset({"status.replicas"}),
+    "Pod": frozenset(
+        {
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
+        }
+    ),
+}
+
+
+class BuiltinRules(Rules):
+    """A built-in kind without specialities: plain storage with the right shape."""
+
+    # Set by subclasses whose refusals name another group than the resource's.
+    error_group: ClassVar[str | None] = None  # type: ignore[misc]
+
+    def __init__(self, group: str, version: str, kind: str, *, has_status: bool) -> None:
+        self.group, self.version, self.kind = group, version, kind
+        self.has_status = has_status
+        self.unconditional_update = kind not in _CONDITIONAL
+        self.create_on_update = kind in _CREATED_BY_PUT
+        self.returns_deleted = kind in _RETURNED
+        self.counts_generations = kind in _COUNTING
+        self._node: Node | None = None
+        self._namespaced = True
+        self.name_rule: NameRule = subdomain_errors
+        if kind in _RBAC:
+            self.name_rule = path_segment_errors
+        elif kind in _LABELS:
+            self.name_rule = label_errors
+
+    def scoped(self, *, namespaced: bool) -> None:
+        """Say whether objects live in namespaces."""
+        self._namespaced = namespaced
+
+    @override
+    def decode(self, body: Body) -> list[str]:
+        if self._node is None:
+            self._node = named(schema_name(self.group, self.version, self.kind))
+        return decode(body, self._node)
+
+    @override
+    def model(self) -> FieldModel:
+        return FieldModel.builtin(self.group, self.kind)
+
+    @override
+    def prepare_create(self, body: Body) -> None:
+        if self.counts_generations:
+            body["metadata"]["generation"] = 1
+        else:
+            body["metadata"].pop("generation", None)
+        if self.has_status:
+            body.pop("status", None)
+            body.update(self.first_status())
+
+    def first_status(self) -> dict[str, Any]:
+        """Return the status of a new object, as an update of the object."""
+        return {}
+
+    @override
+    def prepare_update(self, body: Body, old: Body) -> None:
+        if self.has_status:
+            body.pop("status", None)
+            if "status" in old:
+                body["status"] = old["status"]
+
+    @override
+    def prepare_subresource(self, name: str, body: Body, old: Body) -> None:
+        if name == "status":
+            status_metadata(body, old)
+
+    @override
+    def check(self, body: Body) -> list[FieldError]:
+        found = objectmeta.check(
+            body["metadata"], namespaced=self._namespaced, name_rule=self.name_rule
+        )
+        return found + self.check_content(body, None)
+
+    @override
+    def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
+        return self.check_content(body, old)
+
+    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+        """Judge what is no metadata."""
+        return []
+
+    @override
+    def selectable(self, field: str) -> bool:
+        return field in _FIELDS.get(self.kind, ()) or super().selectable(field)
+
+    @override
+    def unselectable(self, field: str) -> str:
+        if self.group in {"", "events.k8s.io"}:
+            return f"field label not supported: {field}"
+        return (
+            f'"{field}" is not a known field selector: '
+            'only "metadata.name", "metadata.namespace"'
+        )
+
+    @override
+    def columns(self) -> list[Column]:
+        return [column for column, _ in columns_of(self.kind)]
+
+    @override
+    def cells(self, body: Body) -> Cells:
+        return [cell(body) for _, cell in columns_of(self.kind)]
+
+
+def status_metadata(body: Body, old: Body) -> None:
+    """Take status from the update, and labels and annotations, which built-in kinds let through."""
+    meta = body.get("metadata") or {}
+    kept = {name: meta[name] for name in ("labels", "annotations") if name in meta}
+    keep_only(body, old, "status")
+    for name in ("labels", "annotations"):
+        body["metadata"].pop(name, None)
+    body["metadata"].update(kept)

@@ -1,0 +1,153 @@
+"""Services: defaults, cluster addresses and node ports. Nobody balances load here."""
+
+from ipaddress import IPv4Network, ip_address
+from typing import Any
+
+import msgspec
+from typing_extensions import override
+
+from envtest.builtins.rules import BuiltinRules
+from envtest.schema.errors import FieldError, invalid, not_supported, required
+from envtest.server.objectmeta import Body
+from envtest.storage import Store
+
+_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_NODE_PORTS = range(30000, 32768)
+# Where a type exposes node ports.
+_OUTSIDE = frozenset({"LoadBalancer", "NodePort"})
+
+
+class ServiceRules(BuiltinRules):
+    """Services of one cluster; what is taken is read from the services themselves."""
+
+    def __init__(self, store: Store, network: IPv4Network) -> None:
+        super().__init__("", "v1", "Service", has_status=True)
+        self._store = store
+        self._network = network
+
+    @override
+    def default(self, body: Body) -> None:
+        spec = body.setdefault("spec", {})
+        spec.setdefault("sessionAffinity", "None")
+        spec.setdefault("type", "ClusterIP")
+        for port in spec.get("ports", ()):
+            port.setdefault("protocol", "TCP")
+            port.setdefault("targetPort", port.get("port"))
+        if spec["type"] in _OUTSIDE:
+            spec.setdefault("externalTrafficPolicy", "Cluster")
+        if spec["type"] == "LoadBalancer":
+            spec.setdefault("allocateLoadBalancerNodePorts", True)
+            for ingress in body.get("status", {}).get("loadBalancer", {}).get("ingress", ()):
+                if ingress.get("ip"):
+                    ingress.setdefault("ipMode", "VIP")
+        if spec["type"] != "ExternalName":
+            spec.setdefault("internalTrafficPolicy", "Cluster")
+
+    @override
+    def first_status(self) -> dict[str, Any]:
+        return {"status": {"loadBalancer": {}}}
+
+    @override
+    def prepare_create(self, body: Body) -> None:
+        super().prepare_create(body)
+        self._allocate(body, self._taken(body))
+
+    @override
+    def prepare_update(self, body: Body, old: Body) -> None:
+        super().prepare_update(body, old)
+        spec, before = body["spec"], old.get("spec", {})
+        if spec["type"] != "ExternalName" and before.get("type") != "ExternalName":
+            for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+                if name in before:
+                    spec.setdefault(name, before[name])
+        if spec["type"] in _OUTSIDE and before.get("type") in _OUTSIDE:
+            ports = {(p["port"], p.get("protocol")): p for p in before.get("ports", ())}
+            for port in spec.get("ports", ()):
+                known = ports.get((port.get("port"), port.get("protocol")), {})
+                if "nodePort" in known:
+                    port.setdefault("nodePort", known["nodePort"])
+        elif spec["type"] == "ClusterIP":
+            for port in spec.get("ports", ()):
+                port.pop("nodePort", None)
+        self._allocate(body, self._taken(body))
+
+    def _allocate(self, body: Body, taken: tuple[set[str], set[int]]) -> None:
+        """Give the service the addresses and ports that it lacks."""
+        spec = body["spec"]
+        addresses, ports = taken
+        if spec["type"] == "ExternalName":
+            return
+        if not spec.get("clusterIP"):
+            hosts = (str(host) for host in self._network.hosts())
+            spec["clusterIP"] = next(host for host in hosts if host not in addresses)
+        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        if spec["type"] not in _OUTSIDE:
+            return
+        if spec["type"] == "LoadBalancer" and not spec.get("allocateLoadBalancerNodePorts", True):
+            return
+        for port in spec.get("ports", ()):
+            if not port.get("nodePort"):
+                port["nodePort"] = next(one for one in _NODE_PORTS if one not in ports)
+            ports.add(port["nodePort"])
+
+    def _taken(self, body: Body) -> tuple[set[str], set[int]]:
+        """Return what other services hold."""
+        addresses = {str(next(self._network.hosts()))}
+        ports: set[int] = set()
+        table = self._store.table("services")
+        meta = body["metadata"]
+        own = f"{meta.get('namespace')}/{meta.get('name')}"
+        for key in table.keys():
+            stored = table.get(key)
+            if stored is None or key == own:
+                continue
+            spec = msgspec.json.decode(stored.body).get("spec", {})
+            addresses.update(spec.get("clusterIPs", ()))
+            ports.update(p["nodePort"] for p in spec.get("ports", ()) if p.get("nodePort"))
+        return addresses, ports
+
+    @override
+    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+        spec = body.get("spec", {})
+        found: list[FieldError] = []
+        if spec.get("type") not in _TYPES:
+            found.append(not_supported("spec.type", spec.get("type", ""), _TYPES))
+        headless = spec.get("clusterIP") == "None"
+        if not spec.get("ports") and not headless and spec.get("type") != "ExternalName":
+            found.append(required("spec.ports"))
+        for at, port in enumerate(spec.get("ports", ())):
+            if not 1 <= port.get("port", 0) <= 65535:
+                text = "must be between 1 and 65535, inclusive"
+                found.append(invalid(f"spec.ports[{at}].port", port.get("port", 0), text))
+            if len(spec["ports"]) > 1 and not port.get("name"):
+                found.append(required(f"spec.ports[{at}].name"))
+        return found + self._address_problems(body, old)
+
+    def _address_problems(self, body: Body, old: Body | None) -> list[FieldError]:
+        """Judge a cluster address that the client chose."""
+        spec = body.get("spec", {})
+        address = spec.get("clusterIP", "")
+        if old is not None:
+            before = old.get("spec", {}).get("clusterIP", "")
+            if before and address != before and spec.get("type") != "ExternalName":
+                text = "may not change once set"
+                return [invalid("spec.clusterIPs[0]", [address], text)]
+            return []
+        if address in {"", "None"}:
+            return []
+        path, shown = "spec.clusterIPs", [address]
+        try:
+            inside = ip_address(address) in self._network
+        except ValueError:
+            text = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+            return [invalid(f"{path}[0]", address, text)]
+        if not inside:
+            text = f"failed to allocate IP {address}: the provided IP is not in the valid range. "
+            text += f"The range of valid IPs is {self._network}"
+            return [invalid(path, shown, text)]
+        if address in self._taken(body)[0]:
+            text = f"failed to allocate IP {address}: provided IP is already allocated"
+            return [invalid(path, shown, text)]
+        return []

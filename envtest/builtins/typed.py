@@ -1,0 +1,196 @@
+"""Decoding into a built-in kind, as Go decodes into its struct.
+
+A struct has no place for unknown fields, nulls vanish, times and base64 must parse. The custom
+resources' metadata goes the same way, because there too ObjectMeta is a struct.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+from envtest.builtins.catalogue import schema
+from envtest.wire.gotexts import base64_fault, normal_time, time_fault
+
+Shape = Literal["struct", "map", "array", "string", "integer", "number", "boolean", "any"]
+
+
+class TypedError(Exception):
+    """A value that does not fit into its field; the message is Go's."""
+
+
+@dataclass(slots=True)
+class Node:
+    """One schema, ready for walking."""
+
+    name: str
+    shape: Shape
+    go: str
+    format: str = ""
+    properties: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    element: Mapping[str, Any] | None = None
+    children: dict[str, "Node"] = field(default_factory=dict)
+
+    def child(self, name: str) -> "Node | None":
+        """Return the node of a property, built on first use because schemas are recursive."""
+        found = self.children.get(name)
+        if found is None and name in self.properties:
+            found = self.children[name] = build(self.properties[name])
+        return found
+
+    def item(self) -> "Node":
+        """Return the node of a map's values or an array's items."""
+        found = self.children.get("[]")
+        if found is None:
+            found = self.children["[]"] = build(self.element or {})
+        return found
+
+
+@cache
+def named(name: str) -> Node:
+    """Return the node of a schema of the catalogue, such as `io.k8s.api.core.v1.Service`."""
+    body = schema(name)
+    short = name.rpartition(".")[2]
+    if body.get("type") == "object":
+        if "properties" in body:
+            return Node(short, "struct", _go_name(name), properties=body["properties"])
+        return Node(short, "any", "map[string]interface {}")
+    if body.get("type") == "string":
+        return Node(short, "string", _go_name(name), short if short in {"Time", "MicroTime"} else "")
+    return Node(short, "any", _go_name(name))
+
+
+def build(body: Mapping[str, Any]) -> Node:
+    """Return the node of an inline schema or of the one it refers to."""
+    reference = body.get("$ref") or next(
+        (part["$ref"] for part in body.get("allOf", ()) if "$ref" in part), None
+    )
+    if reference:
+        return named(reference.rpartition("/")[2])
+    kind = body.get("type")
+    if kind == "array":
+        inner = build(body["items"])
+        return Node("", "array", f"[]{inner.go}", element=body["items"])
+    if kind == "object" and "additionalProperties" in body:
+        inner = build(body["additionalProperties"])
+        return Node("", "map", f"map[string]{inner.go}", element=body["additionalProperties"])
+    if kind in {"string", "integer", "number", "boolean"}:
+        go = {"integer": body.get("format", "int64"), "number": "float64", "boolean": "bool"}
+        form = body.get("format", "")
+        return Node("", kind, go.get(kind, "[]uint8" if form == "byte" else "string"), form)
+    return Node("", "any", "interface {}")
+
+
+def decode(body: dict[str, Any], node: Node, *, root: str = "") -> list[str]:
+    """Make a body what its struct would hold; return the paths of unknown fields.
+
+    Args:
+        body: the object, changed in place.
+        node: its shape.
+        root: path of the body within its object, for the reported paths.
+
+    Raises:
+        TypedError: a value does not fit.
+    """
+    unknown: list[str] = []
+    _struct(body, node, root, unknown)
+    return unknown
+
+
+def _struct(body: dict[str, Any], node: Node, path: str, unknown: list[str]) -> None:
+    for name in list(body):
+        child = node.child(name)
+        where = f"{path}.{name}" if path else name
+        if child is None:
+            unknown.append(where)
+            del body[name]
+        elif body[name] is None:
+            del body[name]
+        else:
+            body[name] = _value(body[name], child, where, node.name, unknown)
+            if body[name] == [] or (child.shape == "map" and not body[name]):
+                del body[name]
+
+
+def _value(value: Any, node: Node, path: str, struct: str, unknown: list[str]) -> Any:  # noqa: ANN401
+    """Check one value and return what the struct holds of it."""
+    match node.shape, value:
+        case "any", _:
+            return value
+        case "struct", dict():
+            _struct(value, node, path, unknown)
+            return value
+        case "map", dict():
+            inner = node.item()
+            return {
+                key: _value(_zero(inner) if one is None else one, inner, path, struct, unknown)
+                for key, one in value.items()
+            }
+        case "array", list():
+            inner = node.item()
+            return [
+                _value(_zero(inner) if one is None else one, inner, f"{path}[{at}]", struct, unknown)
+                for at, one in enumerate(value)
+            ]
+        case "string", str():
+            return _text(value, node)
+        case "boolean", bool():
+            return value
+        case "integer" | "number", bool():
+            pass
+        case "integer", int():
+            return value
+        case "integer", float() if value == int(value):
+            return int(value)
+        case "number", int() | float():
+            return value
+        case _:
+            pass
+    plain = "".join(part.partition("[")[0] for part in path.split("]"))
+    raise TypedError(
+        f"json: cannot unmarshal {_json_type(value)} into Go struct field "
+        f"{struct}.{plain} of type {node.go}"
+    )
+
+
+def _text(value: str, node: Node) -> str:
+    """Check a string that has a format."""
+    if node.format == "byte":
+        at = base64_fault(value)
+        if at is not None:
+            raise TypedError(f"illegal base64 data at input byte {at}")
+    elif node.format in {"Time", "MicroTime"}:
+        micro = node.format == "MicroTime"
+        fault = time_fault(value, micro=micro)
+        if fault:
+            raise TypedError(fault)
+        return normal_time(value, micro=micro)
+    return value
+
+
+def _zero(node: Node) -> Any:  # noqa: ANN401
+    """Return what a null inside a list or map becomes."""
+    zeros = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": []}
+    return zeros.get(node.shape, {} if node.shape in {"struct", "map"} else None)
+
+
+def _json_type(value: object) -> str:
+    """Return what Go calls the JSON type of a value."""
+    match value:
+        case bool():
+            return "bool"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case dict():
+            return "object"
+        case float():
+            return f"number {value}"
+        case _:
+            return "number"
+
+
+def _go_name(name: str) -> str:
+    """Return `v1.ServiceSpec` for `io.k8s.api.core.v1.ServiceSpec`."""
+    return ".".join(name.split(".")[-2:])

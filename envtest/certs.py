@@ -1,0 +1,139 @@
+"""Certificates: an own authority, and what it signs for servers and clients."""
+
+import datetime
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_LIFETIME = datetime.timedelta(days=3650)
+_SLACK = datetime.timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate and its key, as PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    def write(self, folder: Path, name: str) -> tuple[Path, Path]:
+        """Write NAME.crt and NAME.key, the key readable by the owner only; return both paths."""
+        certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+        certificate.write_bytes(self.certificate)
+        key.touch(mode=0o600)
+        key.write_bytes(self.key)
+        return certificate, key
+
+
+class Authority:
+    """A certificate authority of its own, made anew or read back."""
+
+    def __init__(self, pair: KeyPair) -> None:
+        self.pair = pair
+        self._certificate = x509.load_pem_x509_certificate(pair.certificate)
+        key = serialization.load_pem_private_key(pair.key, password=None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        self._key = key
+
+    @classmethod
+    def create(cls) -> Self:
+        """Make a new authority."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "envtest-ca")])
+        usage = x509.KeyUsage(
+            digital_signature=True,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            key_cert_sign=True,
+            crl_sign=True,
+            encipher_only=False,
+            decipher_only=False,
+        )
+        certificate = (
+            _builder(name, name, key)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(usage, critical=True)
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+            )
+            .sign(key, hashes.SHA256())
+        )
+        return cls(_pair(certificate, key))
+
+    @classmethod
+    def kept_in(cls, folder: Path) -> Self:
+        """Read the authority of a folder, or make one there."""
+        certificate, key = folder / "ca.crt", folder / "ca.key"
+        if certificate.exists() and key.exists():
+            return cls(KeyPair(certificate.read_bytes(), key.read_bytes()))
+        made = cls.create()
+        folder.mkdir(parents=True, exist_ok=True)
+        made.pair.write(folder, "ca")
+        return made
+
+    def server(self, *hosts: str) -> KeyPair:
+        """Sign a server certificate for names and addresses."""
+        names: list[x509.GeneralName] = []
+        for host in dict.fromkeys(hosts):
+            try:
+                names.append(x509.IPAddress(ipaddress.ip_address(host)))
+            except ValueError:
+                names.append(x509.DNSName(host))
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "envtest")])
+        return self._sign(subject, ExtendedKeyUsageOID.SERVER_AUTH, names)
+
+    def client(self, user: str, groups: tuple[str, ...] = ()) -> KeyPair:
+        """Sign a client certificate: the common name is the user, organizations are groups."""
+        attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+        subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, user)])
+        return self._sign(subject, ExtendedKeyUsageOID.CLIENT_AUTH, [])
+
+    def _sign(
+        self, subject: x509.Name, usage: x509.ObjectIdentifier, names: list[x509.GeneralName]
+    ) -> KeyPair:
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = _builder(subject, self._certificate.subject, key)
+        builder = builder.add_extension(
+            x509.BasicConstraints(ca=False, path_length=None), critical=True
+        ).add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        builder = builder.add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+            critical=False,
+        )
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        return _pair(builder.sign(self._key, hashes.SHA256()), key)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _SLACK)
+        .not_valid_after(now + _LIFETIME)
+    )
+
+
+def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
+    return KeyPair(
+        certificate.public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        ),
+    )

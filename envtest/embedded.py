@@ -1,0 +1,175 @@
+"""The embedded API server: put together, listening with TLS, stopped in order."""
+
+import os
+import secrets
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Self
+
+import anyio
+from aiohttp import web
+
+from envtest.access.rbac import Authorizer
+from envtest.access.reviews import Reviews
+from envtest.access.tokens import ADMIN_GROUP, Authenticator
+from envtest.builtins.resources import builtin_resources
+from envtest.certs import Authority
+from envtest.kubeconfig import kubeconfig
+from envtest.server.api import Api
+from envtest.server.app import Front
+from envtest.server.bootstrap import bootstrap
+from envtest.server.call import User
+from envtest.server.definitions import Definitions
+from envtest.server.openapi import OpenApi
+from envtest.server.registry import Registry
+from envtest.storage import Disk, Store
+
+ADMIN = "admin"
+SERVICES = IPv4Network("10.96.0.0/16")
+# How long open requests may take to end when the server stops.
+_GRACE_SECONDS = 2.0
+
+
+class ListenError(Exception):
+    """The address cannot be listened on; the message says why and what to do."""
+
+
+class EmbeddedServer:
+    """A running server. Made by `serve`."""
+
+    def __init__(self, api: Api, authenticator: Authenticator, authority: Authority) -> None:
+        self.api = api
+        self.authenticator = authenticator
+        self.authority = authority
+        self.url = ""
+        self._tokens: dict[str, str] = {}
+
+    @classmethod
+    def prepared(
+        cls, data: Path | None, tokens: Mapping[str, User], authority: Authority
+    ) -> Self:
+        """Return a server with its state loaded, not listening yet."""
+        store = Store(Disk(data) if data else None)
+        registry = Registry()
+        for resource in builtin_resources(store, SERVICES):
+            registry.add(resource)
+        api = Api(store, registry)
+        bootstrap(api)
+        Definitions(api).settle()
+        store.settle()
+        return cls(api, Authenticator(tokens), authority)
+
+    def credentials(self, name: str, groups: tuple[str, ...] = ()) -> str:
+        """Return a bearer token for a user, made on first use."""
+        if name not in self._tokens:
+            self._tokens[name] = secrets.token_urlsafe(24)
+            user = User(name, groups or ((ADMIN_GROUP,) if name == ADMIN else ()))
+            self.authenticator.add(self._tokens[name], user)
+        return self._tokens[name]
+
+    def kubeconfig(self, user: str = ADMIN, groups: tuple[str, ...] = ()) -> str:
+        """Return a kubeconfig for a user."""
+        authority = self.authority.pair.certificate
+        return kubeconfig(self.url, authority, user, token=self.credentials(user, groups))
+
+
+@asynccontextmanager
+async def serve(
+    *,
+    data: Path | None = None,
+    listen: str = "127.0.0.1:0",
+    tokens: Mapping[str, User] | None = None,
+    issuer: str | None = None,
+) -> AsyncIterator[EmbeddedServer]:
+    """Run an embedded API server in the caller's event loop.
+
+    Args:
+        data: where objects are kept; in memory only if not given.
+        listen: address and port; port 0 takes a free one.
+        tokens: bearer tokens that are known from the start.
+        issuer: the audience that token reviews name; the server's own address if not given.
+
+    Raises:
+        DiskError: the data folder cannot be used.
+        ListenError: the address cannot be listened on.
+    """
+    host, port = parse_address(listen)
+    authority = Authority.kept_in(data) if data else Authority.create()
+    server = EmbeddedServer.prepared(data, tokens or {}, authority)
+    api = server.api
+    authorizer = Authorizer(api.store)
+    audiences: list[str] = []
+    reviews = Reviews(server.authenticator, authorizer, audiences)
+    front = Front(api, server.authenticator, authorizer, reviews, OpenApi(api.registry))
+    runner = web.AppRunner(
+        front.application(),
+        access_log=None,
+        handle_signals=False,
+        shutdown_timeout=_GRACE_SECONDS,
+        auto_decompress=True,
+    )
+    await runner.setup()
+    try:
+        bound = await _listen(runner, host, port, authority)
+        server.url = f"https://{_shown(host)}:{bound}"
+        audiences.append(issuer or server.url)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(Definitions(api).run)
+            try:
+                yield server
+            finally:
+                api.store.close_watches()
+                tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await runner.cleanup()
+        api.store.close()
+
+
+async def _listen(runner: web.AppRunner, host: str, port: int, authority: Authority) -> int:
+    """Start listening; return the port."""
+    site = web.TCPSite(runner, host, port, ssl_context=_tls(authority, host), backlog=512)
+    try:
+        await site.start()
+    except OSError as error:
+        raise ListenError(
+            f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}; choose another --listen"
+        ) from error
+    bound: int = runner.addresses[0][1]
+    return bound
+
+
+def _tls(authority: Authority, host: str) -> ssl.SSLContext:
+    """Return the server's TLS settings; client certificates of the same authority are accepted."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    hosts = ("localhost", "kubernetes", "kubernetes.default.svc", "127.0.0.1", "10.96.0.1", "::1")
+    pair = authority.server(*hosts, *([host] if host not in {"", "0.0.0.0", "::"} else []))
+    with tempfile.TemporaryDirectory(prefix="envtest-") as folder:
+        certificate, key = pair.write(Path(folder), "server")
+        context.load_cert_chain(certificate, key)
+    context.load_verify_locations(cadata=authority.pair.certificate.decode())
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Return host and port of `HOST:PORT`.
+
+    Raises:
+        ListenError: it is no such thing.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise ListenError(f"{text!r} is no address to listen on; write HOST:PORT, say 127.0.0.1:6443")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104  # ":6443" means every address
+
+
+def _shown(host: str) -> str:
+    """Return the host of a URL by which this machine reaches the server."""
+    if host in {"0.0.0.0", "::"}:  # noqa: S104
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,59 @@
+"""Kubeconfigs that carry everything in themselves: server, authority and credentials."""
+
+import base64
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from envtest.certs import KeyPair
+
+
+def kubeconfig(
+    url: str,
+    authority: bytes,
+    user: str,
+    *,
+    token: str = "",
+    certificate: KeyPair | None = None,
+    name: str = "envtest",
+) -> str:
+    """Return a kubeconfig as YAML.
+
+    Args:
+        url: of the server.
+        authority: the PEM certificate that the server's is signed by.
+        user: the name of the credentials.
+        token: a bearer token, or
+        certificate: a client certificate.
+        name: of cluster and context.
+    """
+    credentials: dict[str, Any] = {"token": token} if token else {}
+    if certificate is not None:
+        credentials["client-certificate-data"] = _coded(certificate.certificate)
+        credentials["client-key-data"] = _coded(certificate.key)
+    cluster = {"server": url, "certificate-authority-data": _coded(authority)}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": user, "user": credentials}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
+        "current-context": name,
+    }
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.unlink(missing_ok=True)
+    part.touch(mode=0o600)
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def _coded(data: bytes) -> str:
+    return base64.b64encode(data).decode()

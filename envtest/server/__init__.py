@@ -1,0 +1,1 @@
+"""The embedded API server: requests in, Kubernetes' own answers out."""

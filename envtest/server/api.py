@@ -1,0 +1,97 @@
+"""What every verb works on: the store, the registry, and who may intervene in a write."""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from envtest.server import failures
+from envtest.server.call import Call
+from envtest.server.registry import Registry
+from envtest.server.resource import Resource
+from envtest.storage import Store, Stored, Table
+
+
+class Admission(Protocol):
+    """Who may change or refuse a write before it is stored.
+
+    `operation` is CREATE, UPDATE or DELETE; `old` is None for a CREATE, `new` for a DELETE.
+    """
+
+    async def mutate(
+        self, call: Call, operation: str, new: dict[str, Any], old: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        """Return the object as it shall be."""
+        ...
+
+    async def validate(
+        self, call: Call, operation: str, new: dict[str, Any] | None, old: dict[str, Any] | None
+    ) -> None:
+        """Raise a StatusError to refuse the write."""
+        ...
+
+
+class NoAdmission:
+    """Nobody intervenes."""
+
+    async def mutate(
+        self,
+        call: Call,  # noqa: ARG002
+        operation: str,  # noqa: ARG002
+        new: dict[str, Any],
+        old: dict[str, Any] | None,  # noqa: ARG002
+    ) -> dict[str, Any]:
+        """Return the object unchanged."""
+        return new
+
+    async def validate(
+        self, call: Call, operation: str, new: dict[str, Any] | None, old: dict[str, Any] | None
+    ) -> None:
+        """Allow."""
+
+
+@dataclass(slots=True)
+class Api:
+    """The state behind all requests."""
+
+    store: Store
+    registry: Registry
+    admission: Admission = field(default_factory=NoAdmission)
+
+    def table(self, resource: Resource) -> Table:
+        """Return the table that holds a resource's objects."""
+        return self.store.table(resource.place)
+
+    def current(self, call: Call) -> Stored:
+        """Return the object that a request names.
+
+        Raises:
+            StatusError: 404.
+        """
+        stored = self.table(call.resource).get(call.key)
+        if stored is None:
+            raise call.resource.not_found(call.info.name)
+        return stored
+
+    def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+        """Refuse new content where there is no namespace, or one that is going away.
+
+        Raises:
+            StatusError: 404 or 403.
+        """
+        home = self.registry.find("", "v1", "namespaces")
+        if not resource.namespaced or home is None:
+            return
+        stored = self.table(home).get(namespace)
+        if stored is None:
+            raise home.not_found(namespace)
+        if home.load(stored)["metadata"].get("deletionTimestamp"):
+            error = failures.forbidden(
+                resource.plural,
+                resource.group,
+                name,
+                f"unable to create new content in namespace {namespace} "
+                "because it is being terminated",
+            )
+            text = f"namespace {namespace} is being terminated"
+            cause = {"reason": "NamespaceTerminating", "message": text, "field": "metadata.namespace"}
+            error.details = {**(error.details or {}), "causes": [cause]}
+            raise error

@@ -1,0 +1,179 @@
+"""The HTTP front: one handler that authenticates, authorizes, routes, answers."""
+
+import uuid
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from envtest.access.rbac import Authorizer, attributes, refusal
+from envtest.access.reviews import Reviews
+from envtest.access.tokens import Authenticator
+from envtest.builtins.catalogue import resources
+from envtest.server.api import Api
+from envtest.server.bodies import BODY_LIMIT, media_type
+from envtest.server.call import Call, User
+from envtest.server.dispatch import answer, check_served, no_such_path
+from envtest.server.failures import StatusError, too_large
+from envtest.server.forms import Form, negotiate
+from envtest.server.openapi import OpenApi
+from envtest.server.paths import Documents
+from envtest.server.rendering import render
+from envtest.server.request import RequestInfo, read_request
+from envtest.server.watches import open_watch
+
+NOT_FOUND = b"404 page not found\n"
+_BUILTIN = frozenset(resources())
+
+
+@dataclass(slots=True)
+class Front:
+    """Everything that a request meets on its way in."""
+
+    api: Api
+    authenticator: Authenticator
+    authorizer: Authorizer
+    reviews: Reviews
+    openapi: OpenApi
+
+    def application(self) -> web.Application:
+        """Return the aiohttp application."""
+        app = web.Application(client_max_size=0)
+        app.router.add_route("*", "/{path:.*}", self.handle)
+        return app
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request; every refusal is a Status."""
+        warnings: list[str] = []
+        try:
+            return await self._answer(request, warnings)
+        except StatusError as error:
+            return _refused(error, warnings)
+
+    async def _answer(self, request: web.Request, warnings: list[str]) -> web.StreamResponse:
+        query: Mapping[str, str] = request.query
+        info = read_request(request.method, request.path, query)
+        user = self._authenticate(request)
+        if not self.authorizer.allowed(user, attributes(info)):
+            raise refusal(user, info)
+        if not info.is_resource:
+            documents = Documents(self.api.registry, self.openapi, request.host)
+            found = documents.find(request.method, request.path, request.headers.get("Accept", ""))
+            return _text(404, NOT_FOUND) if found is None else _plain(*found)
+        resource = self.api.registry.find(info.group, info.version, info.resource)
+        if resource is None:
+            group_version = f"{info.group}/{info.version}" if info.group else info.version
+            if group_version in _BUILTIN:
+                raise no_such_path()
+            return _text(404, NOT_FOUND)
+        form = negotiate(request.headers.get("Accept", ""))
+        check_served(resource, info)
+        call = Call(
+            info=info,
+            resource=resource,
+            user=user,
+            query=query,
+            dry_runs=request.query.getall("dryRun", []),
+            agent=request.headers.get("User-Agent", ""),
+            content_type=media_type(request.headers.get("Content-Type", "")),
+            data=await _read_body(request),
+            warnings=warnings,
+        )
+        if info.verb == "watch":
+            return await self._watch(request, call, form)
+        result = await answer(self.api, self.reviews, call)
+        code, data = render(result, form, query.get("includeObject", "Metadata"))
+        if _wants_pretty(request) and form.media == "application/json":
+            data = msgspec.json.format(data, indent=2)
+        return _response(code, data, form.media, warnings)
+
+    def _authenticate(self, request: web.Request) -> User:
+        transport = request.transport
+        certificate: Mapping[str, Any] | None = (
+            transport.get_extra_info("peercert") if transport else None
+        )
+        return self.authenticator.of_request(
+            request.headers.get("Authorization", ""), certificate
+        )
+
+    async def _watch(self, request: web.Request, call: Call, form: Form) -> web.StreamResponse:
+        watch = open_watch(self.api, call, form)
+        response = web.StreamResponse(headers=_headers("application/json", call.warnings))
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        try:
+            async with aclosing(watch.stream()) as chunks:
+                async for chunk in chunks:
+                    await response.write(chunk)
+            await response.write_eof()
+        except ConnectionError:
+            # The client went away, which is how most watches end.
+            pass
+        return response
+
+
+async def _read_body(request: web.Request) -> bytes:
+    """Read a body up to the limit.
+
+    Raises:
+        StatusError: 413.
+    """
+    if (request.content_length or 0) > BODY_LIMIT:
+        raise too_large(BODY_LIMIT)
+    if not request.can_read_body:
+        return b""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.content.iter_any():
+        size += len(chunk)
+        if size > BODY_LIMIT:
+            raise too_large(BODY_LIMIT)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _wants_pretty(request: web.Request) -> bool:
+    """Tell whether a person reads the answer, as the real server guesses it."""
+    given = request.query.get("pretty")
+    if given is not None:
+        return given.lower() not in {"0", "false"}
+    return request.headers.get("User-Agent", "").startswith(("curl", "Wget", "Mozilla/5.0"))
+
+
+def _headers(content_type: str, warnings: list[str]) -> list[tuple[str, str]]:
+    shown = [
+        ("Warning", '299 - "{}"'.format(text.replace("\\", "\\\\").replace('"', '\\"')))
+        for text in dict.fromkeys(warnings)
+    ]
+    return [
+        ("Audit-Id", str(uuid.uuid4())),
+        ("Cache-Control", "no-cache, private"),
+        ("Content-Type", content_type),
+        *shown,
+    ]
+
+
+def _response(code: int, data: bytes, content_type: str, warnings: list[str]) -> web.Response:
+    return web.Response(status=code, body=data, headers=_headers(content_type, warnings))
+
+
+def _plain(data: bytes, content_type: str) -> web.Response:
+    return _response(200, data, content_type, [])
+
+
+def _text(code: int, data: bytes) -> web.Response:
+    return _response(code, data, "text/plain; charset=utf-8", [])
+
+
+def _refused(error: StatusError, warnings: list[str]) -> web.Response:
+    response = _response(
+        error.code, msgspec.json.encode(error.body()), "application/json", warnings
+    )
+    response.headers.update(error.headers)
+    return response
+
+
+__all__ = ["Front", "RequestInfo"]

@@ -1,0 +1,153 @@
+"""Request bodies: which formats are read, and what becomes of what a kind does not know."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from envtest.builtins.typed import TypedError
+from envtest.schema import (
+    MalformedJSON,
+    MalformedMetadata,
+    MalformedObject,
+    settle_numbers,
+    snippet,
+    strict_json,
+)
+from envtest.server.failures import StatusError, bad_request, unsupported_media_type
+from envtest.server.resource import Resource
+from envtest.wire.yamltext import YamlError, read_yaml
+
+JSON = "application/json"
+YAML = "application/yaml"
+READ = (JSON, YAML, "application/vnd.kubernetes.protobuf")
+# The real server's limit for one request.
+BODY_LIMIT = 3 * 1024 * 1024
+
+_ENVELOPE = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
+_ENVELOPE += 'Kind string "json:\\"kind,omitempty\\"" }'
+
+
+@dataclass(slots=True)
+class Decoded:
+    """A body and what was noticed while reading it."""
+
+    body: dict[str, Any]
+    complaints: list[str] = field(default_factory=list)
+
+
+def media_type(header: str) -> str:
+    """Return the media type of a Content-Type header without its parameters."""
+    return header.partition(";")[0].strip().lower()
+
+
+def read_object(data: bytes, content_type: str, kind: str) -> Decoded:
+    """Read the body of a create or update.
+
+    Args:
+        data: the body.
+        content_type: its media type; nothing means JSON.
+        kind: the kind that is expected, for the refusals.
+
+    Raises:
+        StatusError: 415 for another format, 400 for a text that is no object.
+    """
+    if content_type not in {"", JSON, YAML, "application/x-yaml"}:
+        raise unsupported_media_type(READ)
+    try:
+        if content_type in {"", JSON}:
+            value, duplicates = strict_json(data)
+        else:
+            value, duplicates = read_yaml(data)
+    except MalformedJSON as error:
+        raise _unrecognized(kind, f"json parse error: {error}", data) from None
+    except YamlError as error:
+        raise _unrecognized(kind, f"yaml parse error: {error}", data) from None
+    if not isinstance(value, dict):
+        shape = {list: "array", str: "string", bool: "bool"}.get(type(value), "number")
+        fault = f"json: cannot unmarshal {shape} into Go value of type {_ENVELOPE}"
+        raise _unrecognized(kind, f"json parse error: {fault}", data)
+    settle_numbers(value)
+    return Decoded(value, duplicates)
+
+
+def _unrecognized(kind: str, why: str, data: bytes) -> StatusError:
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {kind}): "
+        f"couldn't get version/kind; {why} ({snippet(data)})"
+    )
+
+
+def fit(resource: Resource, decoded: Decoded) -> None:
+    """Make a body an object of a resource: right kind, nothing unknown, shapes as they must be.
+
+    What is unknown is dropped and noted in `complaints`.
+
+    Raises:
+        StatusError: 400 when the body cannot be an object of this kind.
+    """
+    body = decoded.body
+    body.setdefault("apiVersion", resource.api_version)
+    body.setdefault("kind", resource.kind)
+    if not resource.rules.custom:
+        _check_builtin(resource, body)
+    if not isinstance(body.setdefault("metadata", {}), dict):
+        if body["metadata"] is not None:
+            fault = "json: cannot unmarshal string into Go struct field metadata of type v1.ObjectMeta"
+            raise _unfit(resource, fault)
+        body["metadata"] = {}
+    try:
+        unknown = resource.rules.decode(body)
+    except (TypedError, MalformedObject, MalformedMetadata) as error:
+        raise _unfit(resource, str(error)) from None
+    decoded.complaints += [f'unknown field "{path}"' for path in unknown]
+
+
+def _check_builtin(resource: Resource, body: dict[str, Any]) -> None:
+    """Refuse another kind where the real server decodes into a Go type."""
+    given, kind = body["apiVersion"], body["kind"]
+    if (given, kind) == (resource.api_version, resource.kind):
+        return
+    group, _, version = str(given).rpartition("/")
+    if group == resource.group and version == resource.version:
+        internal = resource.group.partition(".")[0] or "core"
+        fault = f"converting ({version}.{kind}) to ({internal}.{resource.kind}): unknown conversion"
+    else:
+        fault = (
+            f'no kind "{kind}" is registered for version "{given}" '
+            'in scheme "pkg/runtime/scheme.go:111"'
+        )
+    raise bad_request(f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {fault}')
+
+
+def _unfit(resource: Resource, why: str) -> StatusError:
+    return bad_request(
+        f'{resource.kind} in version "{resource.version}" cannot be handled as a '
+        f"{resource.kind}: {why}"
+    )
+
+
+def judge_complaints(
+    resource: Resource, decoded: Decoded, validation: str, warnings: list[str]
+) -> None:
+    """Refuse, report or ignore what was noticed, as fieldValidation says.
+
+    Raises:
+        StatusError: 400 under Strict.
+    """
+    if not decoded.complaints or validation == "Ignore":
+        return
+    if validation == "Strict":
+        raise _unfit(resource, f"strict decoding error: {', '.join(decoded.complaints)}")
+    warnings += decoded.complaints
+
+
+def check_version(resource: Resource, body: dict[str, Any]) -> None:
+    """Refuse an object of another version of this group.
+
+    Raises:
+        StatusError: 400.
+    """
+    if body["apiVersion"] != resource.api_version:
+        raise bad_request(
+            f"the API version in the data ({body['apiVersion']}) does not match the expected "
+            f"API version ({resource.api_version})"
+        )

@@ -1,0 +1,70 @@
+"""One request on its way through the verbs, and the shapes that answers have."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from envtest.server.request import RequestInfo
+from envtest.server.resource import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who asks."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Call:
+    """An authorized request on a resource."""
+
+    info: RequestInfo
+    resource: Resource
+    user: User
+    query: Mapping[str, str]
+    dry_runs: Sequence[str]
+    agent: str
+    content_type: str
+    data: bytes
+    # Sentences for Warning headers.
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """Return the key of the object that the path names."""
+        return self.resource.key(self.info.namespace, self.info.name)
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """An answer that is one object, as JSON bytes."""
+
+    code: int
+    resource: Resource
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """An answer that is a list; items are JSON bytes without apiVersion and kind."""
+
+    resource: Resource
+    items: Sequence[bytes]
+    revision: int
+    token: str = ""
+    remaining: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """An answer that is any other JSON object, a Status for one."""
+
+    code: int
+    body: dict[str, Any]
+
+
+Answer = One | Many | Plain

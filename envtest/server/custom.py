@@ -1,0 +1,135 @@
+"""The rules of custom resources: a structural schema, and metadata as ObjectMeta has it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from typing_extensions import override
+
+from envtest.patching import FieldModel
+from envtest.schema import CompiledSchema
+from envtest.schema.errors import FieldError, invalid
+from envtest.schema.names import subdomain_errors
+from envtest.server import objectmeta
+from envtest.server.objectmeta import Body
+from envtest.server.rules import Cells, Column, Rules, keep_only, value_at
+
+_OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+
+class CustomRules(Rules):
+    """One version of a CRD."""
+
+    unconditional_update = False
+    custom = True
+    counts_generations = True
+    name_rule = staticmethod(subdomain_errors)
+
+    def __init__(self, definition: Mapping[str, Any], version: Mapping[str, Any]) -> None:
+        self._kind = definition["names"]["kind"]
+        self._api_version = f"{definition['group']}/{version['name']}"
+        self._namespaced = definition["scope"] == "Namespaced"
+        schema = (version.get("schema") or {}).get("openAPIV3Schema") or _OPEN
+        self.schema: Mapping[str, Any] = schema
+        self.compiled = CompiledSchema.compile(schema)
+        subresources = version.get("subresources") or {}
+        self.has_status = "status" in subresources
+        self.scale: Mapping[str, Any] | None = subresources.get("scale")
+        self._model = FieldModel.from_schema(schema, status_subresource=self.has_status)
+        self._fields = frozenset(
+            item["jsonPath"].removeprefix(".") for item in version.get("selectableFields") or ()
+        )
+        self._table = _table(version.get("additionalPrinterColumns"))
+
+    @override
+    def decode(self, body: Body) -> list[str]:
+        if body.get("apiVersion") != self._api_version:
+            known = {"apiVersion", "kind", "metadata"}
+            return sorted(name for name in body if name not in known)
+        return self.compiled.prune(body)
+
+    @override
+    def default(self, body: Body) -> None:
+        self.compiled.default(body)
+
+    @override
+    def model(self) -> FieldModel:
+        return self._model
+
+    @override
+    def prepare_create(self, body: Body) -> None:
+        body["metadata"]["generation"] = 1
+        if self.has_status:
+            body.pop("status", None)
+
+    @override
+    def prepare_update(self, body: Body, old: Body) -> None:
+        if self.has_status:
+            body.pop("status", None)
+            if "status" in old:
+                body["status"] = old["status"]
+
+    @override
+    def prepare_subresource(self, name: str, body: Body, old: Body) -> None:
+        if name == "status":
+            keep_only(body, old, "status")
+
+    @override
+    def is_new_generation(self, body: Body, old: Body) -> bool:
+        apart = {"metadata", "status"} if self.has_status else {"metadata"}
+        return any(
+            body.get(name) != old.get(name)
+            for name in body.keys() | old.keys()
+            if name not in apart
+        )
+
+    @override
+    def check(self, body: Body) -> list[FieldError]:
+        found = self._type_problems(body)
+        found += objectmeta.check(
+            body["metadata"], namespaced=self._namespaced, name_rule=subdomain_errors
+        )
+        return self.compiled.validate(body, first=found)
+
+    @override
+    def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
+        found = self._type_problems(body)
+        found += objectmeta.check_change(body["metadata"], old["metadata"])
+        return self.compiled.validate(body, old, first=found)
+
+    def _type_problems(self, body: Body) -> list[FieldError]:
+        if body.get("kind") == self._kind:
+            return []
+        return [invalid("kind", body.get("kind", ""), f"must be {self._kind}")]
+
+    @override
+    def selectable(self, field: str) -> bool:
+        return field in self._fields or super().selectable(field)
+
+    @override
+    def columns(self) -> list[Column]:
+        return [column for column, _ in self._table]
+
+    @override
+    def cells(self, body: Body) -> Cells:
+        return [cell(body) for _, cell in self._table]
+
+
+def _table(columns: Sequence[Mapping[str, Any]] | None) -> list[tuple[Column, Any]]:
+    """Return the columns behind the name, each with the function that reads its cell."""
+    chosen = columns or [
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+    ]
+    found = []
+    for item in chosen:
+        described = item.get("description") or (
+            f"Custom resource definition column (in JSONPath format): {item['jsonPath']}"
+        )
+        column = Column(
+            item["name"], item["type"], described, item.get("format", ""), item.get("priority", 0)
+        )
+        found.append((column, _cell(item["jsonPath"])))
+    return found
+
+
+def _cell(path: str) -> Any:  # noqa: ANN401  # replaced by the schema package's columns
+    return lambda body: value_at(body, path.removeprefix(".")) or None

@@ -1,0 +1,181 @@
+"""DELETE: preconditions, propagation, and objects that wait for their finalizers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from envtest.schema import MalformedJSON, strict_json
+from envtest.schema.errors import FieldError, forbidden, not_supported
+from envtest.server import failures, objectmeta
+from envtest.server.api import Api
+from envtest.server.bodies import JSON, YAML
+from envtest.server.call import Answer, Call, Many, One, Plain
+from envtest.server.failures import StatusError, bad_request, invalid_object
+from envtest.server.options import META_GROUP, dry_run_problems, list_options
+from envtest.server.reads import select
+from envtest.storage import Stored
+from envtest.wire.yamltext import YamlError, read_yaml
+
+_POLICIES = ("Background", "Foreground", "Orphan")
+_FINALIZERS = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}
+
+
+async def delete(api: Api, call: Call) -> Answer:
+    """Answer a DELETE on one object."""
+    options = _options(call)
+    stored = api.current(call)
+    return await _delete(api, call, stored, call.key, options)
+
+
+async def delete_collection(api: Api, call: Call) -> Answer:
+    """Answer a DELETE on a collection with what was selected, as it was."""
+    options = _options(call)
+    selected = select(api, call, list_options(call.query, watch=False))
+    for stored in selected.items:
+        if api.table(call.resource).get(stored.key) is not None:
+            current = api.table(call.resource).get(stored.key) or stored
+            await _delete(api, call, current, stored.key, options)
+    bodies = [call.resource.bare(stored) for stored in selected.items]
+    return Many(call.resource, bodies, selected.revision)
+
+
+def _options(call: Call) -> Mapping[str, Any]:
+    """Read DeleteOptions from the body or, without one, from the query.
+
+    Raises:
+        StatusError: 400 or 422 when they make no sense.
+    """
+    options: dict[str, Any] = {}
+    if call.data.strip():
+        options = _read(call)
+    else:
+        for name in ("propagationPolicy", "gracePeriodSeconds", "orphanDependents"):
+            if name in call.query:
+                options[name] = call.query[name]
+    dry_runs = options.get("dryRun") or list(call.dry_runs)
+    problems = _problems(options) + dry_run_problems(dry_runs)
+    if problems:
+        raise invalid_object("DeleteOptions", META_GROUP, "", problems)
+    return {**options, "dryRun": dry_runs}
+
+
+def _read(call: Call) -> dict[str, Any]:
+    if call.content_type not in {"", JSON, YAML}:
+        raise failures.unsupported_media_type((JSON, YAML, "application/vnd.kubernetes.protobuf"))
+    try:
+        value, _ = read_yaml(call.data) if call.content_type == YAML else strict_json(call.data)
+    except (MalformedJSON, YamlError) as error:
+        raise bad_request(
+            f"couldn't get version/kind; json parse error: {error}"
+        ) from None
+    if not isinstance(value, dict):
+        raise bad_request("couldn't get version/kind; json parse error: not an object")
+    return value
+
+
+def _problems(options: Mapping[str, Any]) -> list[FieldError]:
+    policy = options.get("propagationPolicy")
+    found: list[FieldError] = []
+    if policy is not None and options.get("orphanDependents") is not None:
+        text = "orphanDependents and deletionPropagation cannot be both set"
+        found.append(forbidden("propagationPolicy", text))
+    if policy is not None and policy not in _POLICIES:
+        among = ("Foreground", "Background", "Orphan", "nil")
+        found.append(not_supported("propagationPolicy", policy, among))
+    return found
+
+
+async def _delete(
+    api: Api, call: Call, stored: Stored, key: str, options: Mapping[str, Any]
+) -> Answer:
+    """Remove an object, or mark it as terminating."""
+    resource = call.resource
+    body = resource.load(stored)
+    _check_preconditions(call, stored, body, options.get("preconditions") or {})
+    await api.admission.validate(call, "DELETE", None, body)
+    if api.table(resource).get(key) is not stored:
+        raise resource.conflict(body["metadata"]["name"])
+    _propagate(body, options)
+    dry = bool(options["dryRun"])
+    if not resource.rules.is_finished(body):
+        return _terminate(api, call, stored, body, dry=dry)
+    if not dry:
+        api.store.delete(resource.place, key, resource.stored_form(body))
+    if resource.rules.returns_deleted:
+        return One(200, resource, resource.dressed(stored))
+    meta = body["metadata"]
+    details = {"name": meta["name"], "group": resource.group, "kind": resource.plural}
+    shown = {name: value for name, value in details.items() if value}
+    return Plain(
+        200,
+        {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "details": {**shown, "uid": meta["uid"]},
+        },
+    )
+
+
+def _check_preconditions(
+    call: Call, stored: Stored, body: dict[str, Any], given: Mapping[str, Any]
+) -> None:
+    """Hold the client to the uid and revision that it names."""
+    resource, meta = call.resource, body["metadata"]
+    uid, revision = given.get("uid"), given.get("resourceVersion")
+    if uid is not None and uid != meta["uid"]:
+        raise _conflict(
+            call,
+            meta["name"],
+            f"the UID in the precondition ({uid}) does not match the UID in record "
+            f"({meta['uid']}). The object might have been deleted and then recreated",
+        )
+    if revision is not None and revision != str(stored.revision):
+        raise failures.conflict(
+            resource.kind,
+            resource.group,
+            meta["name"],
+            f"the ResourceVersion in the precondition ({revision}) does not match the "
+            f"ResourceVersion in record ({stored.revision}). The object might have been modified",
+        )
+
+
+def _conflict(call: Call, name: str, why: str) -> StatusError:
+    return failures.conflict(call.resource.kind, call.resource.group, name, why)
+
+
+def _propagate(body: dict[str, Any], options: Mapping[str, Any]) -> None:
+    """Set or take the finalizers by which dependents are waited for or let go."""
+    policy = options.get("propagationPolicy")
+    if options.get("orphanDependents") in {True, "true"}:
+        policy = "Orphan"
+    if policy is None and options.get("orphanDependents") is None:
+        return
+    meta = body["metadata"]
+    marks = set(_FINALIZERS.values())
+    kept = [one for one in meta.get("finalizers") or () if one not in marks]
+    wanted = _FINALIZERS.get(str(policy))
+    if wanted:
+        kept.append(wanted)
+    if kept:
+        meta["finalizers"] = kept
+    else:
+        meta.pop("finalizers", None)
+
+
+def _terminate(
+    api: Api, call: Call, stored: Stored, body: dict[str, Any], *, dry: bool
+) -> One:
+    """Mark an object as terminating; a second time changes nothing."""
+    resource, meta = call.resource, body["metadata"]
+    before = resource.load(stored)
+    if "deletionTimestamp" not in meta:
+        meta["deletionTimestamp"] = objectmeta.timestamp()
+        meta["deletionGracePeriodSeconds"] = 0
+        if meta.get("generation"):
+            meta["generation"] += 1
+        resource.rules.begin_deletion(body)
+    if before == body or dry:
+        return One(200, resource, resource.dressed(stored))
+    written = api.store.write(resource.place, stored.key, resource.stored_form(body))
+    return One(200, resource, resource.dressed(written))

@@ -1,0 +1,156 @@
+"""Discovery: which groups, versions and resources there are, in the old form and the aggregated."""
+
+import base64
+import hashlib
+from typing import Any
+
+from envtest.server.forms import ranges
+from envtest.server.registry import Registry
+from envtest.server.resource import Resource
+
+VERSION = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.2+envtest",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "cpython",
+    "platform": "python",
+}
+_AGGREGATED = "APIGroupDiscoveryList"
+
+
+def core_versions(address: str) -> dict[str, Any]:
+    """Return the answer to /api."""
+    return {
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+    }
+
+
+def group_list(registry: Registry) -> dict[str, Any]:
+    """Return the answer to /apis."""
+    groups = [_group(name, versions) for name, versions in registry.groups().items() if name]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def group(registry: Registry, name: str) -> dict[str, Any] | None:
+    """Return the answer to /apis/NAME, if there is such a group."""
+    versions = registry.groups().get(name)
+    if not versions or not name:
+        return None
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)}
+
+
+def _group(name: str, versions: list[str]) -> dict[str, Any]:
+    shown = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": shown, "preferredVersion": shown[0]}
+
+
+def resource_list(registry: Registry, group_name: str, version: str) -> dict[str, Any] | None:
+    """Return the resources of a group version, if it is served."""
+    found = registry.in_version(group_name, version)
+    if not found:
+        return None
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": found[0].api_version,
+        "resources": [entry for resource in found for entry in _entries(resource)],
+    }
+
+
+def _entries(resource: Resource) -> list[dict[str, Any]]:
+    main: dict[str, Any] = {
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(resource.verbs),
+    }
+    if resource.short_names:
+        main["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        main["categories"] = list(resource.categories)
+    if "watch" in resource.verbs:
+        main["storageVersionHash"] = _hash(resource)
+    subresources = [
+        {**{key: value for key, value in entry.items() if key != "storageVersionHash"}, **named}
+        for name, entry in resource.subresources.items()
+        for named in ({"name": f"{resource.plural}/{name}"},)
+    ]
+    return [main, *subresources]
+
+
+def _hash(resource: Resource) -> str:
+    """Return what lets clients see that the stored version of a kind changed."""
+    text = f"{resource.group}/{resource.version}/{resource.kind}"
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
+
+
+def aggregated_type(accept: str) -> str | None:
+    """Return the content type of aggregated discovery if the client wants it first."""
+    for entry in ranges(accept):
+        if entry.params.get("as") == _AGGREGATED:
+            version = entry.params.get("v", "")
+            if entry.media == "application/json" and version in {"v2", "v2beta1"}:
+                return f"application/json;g=apidiscovery.k8s.io;v={version};as={_AGGREGATED}"
+        elif entry.media in {"application/json", "*/*", "application/*"}:
+            return None
+    return None
+
+
+def aggregated(registry: Registry, *, core: bool, version: str) -> dict[str, Any]:
+    """Return everything at once: the core group alone for /api, the others for /apis."""
+    items = []
+    for name, versions in registry.groups().items():
+        if (name == "") is not core:
+            continue
+        shown = [_version(registry, name, one) for one in versions]
+        items.append({"metadata": {"name": name, "creationTimestamp": None}, "versions": shown})
+    return {
+        "kind": _AGGREGATED,
+        "apiVersion": f"apidiscovery.k8s.io/{version}",
+        "metadata": {},
+        "items": items,
+    }
+
+
+def _version(registry: Registry, group_name: str, version: str) -> dict[str, Any]:
+    resources = [_aggregated_entry(one) for one in registry.in_version(group_name, version)]
+    return {"version": version, "resources": resources, "freshness": "Current"}
+
+
+def _aggregated_entry(resource: Resource) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "resource": resource.plural,
+        "responseKind": _kind(resource, {}),
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": list(resource.verbs),
+    }
+    if resource.short_names:
+        entry["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        entry["categories"] = list(resource.categories)
+    if resource.subresources:
+        entry["subresources"] = [
+            {
+                "subresource": name,
+                "responseKind": _kind(resource, one),
+                "verbs": list(one["verbs"]),
+            }
+            for name, one in resource.subresources.items()
+        ]
+    return entry
+
+
+def _kind(resource: Resource, entry: dict[str, Any]) -> dict[str, str]:
+    return {
+        "group": entry.get("group", resource.group),
+        "version": entry.get("version", resource.version),
+        "kind": entry.get("kind", resource.kind),
+    }

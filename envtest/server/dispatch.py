@@ -1,0 +1,72 @@
+"""From a request to the verb that answers it, or to the refusal of a verb that there is not."""
+
+from collections.abc import Awaitable, Callable
+
+from envtest.access.reviews import REVIEWS, Reviews
+from envtest.server.api import Api
+from envtest.server.call import Answer, Call
+from envtest.server.deletes import delete, delete_collection
+from envtest.server.failures import StatusError, method_not_allowed, method_not_supported
+from envtest.server.patches import patch
+from envtest.server.reads import get, list_
+from envtest.server.request import RequestInfo
+from envtest.server.resource import Resource
+from envtest.server.writes import create, update
+
+Verb = Callable[[Api, Call], Awaitable[Answer]]
+
+_VERBS: dict[str, Verb] = {
+    "get": get,
+    "list": list_,
+    "create": create,
+    "update": update,
+    "patch": patch,
+    "delete": delete,
+    "deletecollection": delete_collection,
+}
+_ON_SUBRESOURCES = frozenset({"get", "update", "patch"})
+
+
+def check_served(resource: Resource, info: RequestInfo) -> None:
+    """Refuse a subresource that there is not, or a verb that the resource does not have.
+
+    Raises:
+        StatusError: 404 or 405.
+    """
+    if info.subresource:
+        if info.subresource not in resource.subresources:
+            raise no_such_path()
+        allowed = info.verb in resource.subresources[info.subresource]["verbs"]
+    else:
+        allowed = info.verb in resource.verbs
+    if info.verb == "create" and info.name and not info.subresource and not resource.rules.custom:
+        allowed = False
+    if not info.name and info.verb in {"update", "patch"}:
+        allowed = False
+    if resource.namespaced and not info.namespace and _needs_namespace(info):
+        allowed = False
+    if not allowed:
+        if resource.rules.custom:
+            raise method_not_supported(info.verb, resource.plural, resource.group)
+        raise method_not_allowed()
+
+
+def _needs_namespace(info: RequestInfo) -> bool:
+    return bool(info.name) or info.verb not in {"list", "watch", "deletecollection"}
+
+
+def no_such_path() -> StatusError:
+    """Return the 404 of a served group for a path that it does not have."""
+    return StatusError(
+        404, "the server could not find the requested resource", "NotFound", details={}
+    )
+
+
+async def answer(api: Api, reviews: Reviews, call: Call) -> Answer:
+    """Answer a request on a resource; watches are streamed elsewhere."""
+    if call.info.resource in REVIEWS and call.info.group.endswith(".k8s.io"):
+        return reviews.answer(call)
+    verb = _VERBS.get(call.info.verb)
+    if verb is None:
+        raise method_not_allowed()
+    return await verb(api, call)

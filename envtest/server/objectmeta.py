@@ -1,0 +1,157 @@
+"""The rules of `metadata`: what the server fills in, what a client may change, what is refused.
+
+The order of checks and the texts follow apimachinery's ValidateObjectMeta and its registry's
+BeforeCreate and BeforeUpdate.
+"""
+
+import secrets
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from envtest.schema.errors import FieldError, forbidden, invalid, required
+from envtest.schema.names import label_errors, qualified_name_errors
+from envtest.schema.objectmeta import check_annotations, check_labels
+
+Body = dict[str, Any]
+NameRule = Callable[[str], list[str]]
+
+# apimachinery's alphabet for generated names: no vowels, so no words.
+_GENERATED = "bcdfghjklmnpqrstvwxz2456789"
+_LONGEST_PREFIX = 58
+_IMMUTABLE = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+
+
+def timestamp() -> str:
+    """Return the present moment as metadata carries it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def path_segment_errors(name: str) -> list[str]:
+    """What keeps a name from being one segment of a URL path, the rule for RBAC kinds."""
+    if name in {".", ".."}:
+        return [f"may not be '{name}'"]
+    return [f"may not contain '{char}'" for char in "/%" if char in name]
+
+
+def drop_deletion(meta: Body) -> None:
+    """Ignore what a client says about the deletion of an object that it only creates."""
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+        meta.pop(name, None)
+
+
+def fill_in(meta: Body) -> None:
+    """Set what the server decides at creation."""
+    meta["creationTimestamp"] = timestamp()
+    meta["uid"] = str(uuid.uuid4())
+    if meta.get("generateName") and not meta.get("name"):
+        meta["name"] = generated_name(meta["generateName"])
+
+
+def generated_name(prefix: str) -> str:
+    """Return a prefix with five random characters."""
+    tail = "".join(secrets.choice(_GENERATED) for _ in range(5))
+    return prefix[:_LONGEST_PREFIX] + tail
+
+
+def check(meta: Body, *, namespaced: bool, name_rule: NameRule) -> list[FieldError]:
+    """Judge metadata on its own."""
+    found: list[FieldError] = []
+    name, prefix = meta.get("name", ""), meta.get("generateName", "")
+    if prefix:
+        masked = prefix[:-1] + "a" if prefix.endswith("-") else prefix
+        found += [invalid("metadata.generateName", prefix, text) for text in name_rule(masked)]
+    if name:
+        found += [invalid("metadata.name", name, text) for text in name_rule(name)]
+    else:
+        found.append(required("metadata.name", "name or generateName is required"))
+    found += _namespace(meta, namespaced=namespaced)
+    if meta.get("generation", 0) < 0:
+        text = "must be greater than or equal to 0"
+        found.append(invalid("metadata.generation", meta["generation"], text))
+    check_labels(meta.get("labels") or {}, "metadata.labels", found)
+    check_annotations(meta.get("annotations") or {}, "metadata.annotations", found)
+    found += _owners(meta.get("ownerReferences") or [])
+    for finalizer in meta.get("finalizers") or ():
+        texts = qualified_name_errors(finalizer)
+        found += [invalid("metadata.finalizers", finalizer, text) for text in texts]
+    return found
+
+
+def _namespace(meta: Body, *, namespaced: bool) -> list[FieldError]:
+    namespace = meta.get("namespace", "")
+    if not namespaced:
+        if namespace:
+            return [forbidden("metadata.namespace", "not allowed on this type")]
+        return []
+    if not namespace:
+        return [required("metadata.namespace")]
+    return [invalid("metadata.namespace", namespace, text) for text in label_errors(namespace)]
+
+
+def _owners(owners: list[Body]) -> list[FieldError]:
+    """Judge owner references: complete, and at most one controller among them."""
+    found: list[FieldError] = []
+    path = "metadata.ownerReferences"
+    controllers: list[str] = []
+    for owner in owners:
+        if not owner.get("apiVersion"):
+            found.append(invalid(f"{path}.apiVersion", "", "version must not be empty"))
+        found += [
+            invalid(f"{path}.{name}", "", "must not be empty")
+            for name in ("kind", "name", "uid")
+            if not owner.get(name)
+        ]
+        if owner.get("controller"):
+            controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
+    if len(controllers) > 1:
+        text = "Only one reference can have Controller set to true. Found "
+        pair = f'"true" in references for {controllers[0]} and {controllers[1]}'
+        found.append(invalid(path, controllers[1], text + pair))
+    return found
+
+
+def carry_over(meta: Body, old: Body) -> None:
+    """Restore what an update leaves out and cannot take away."""
+    meta.setdefault("uid", old.get("uid", ""))
+    meta["creationTimestamp"] = old.get("creationTimestamp")
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+        if name in old and (name == "deletionTimestamp" or name not in meta):
+            meta[name] = old[name]
+    meta.pop("selfLink", None)
+    if "generation" in old:
+        meta["generation"] = old["generation"]
+    else:
+        meta.pop("generation", None)
+
+
+def check_change(meta: Body, old: Body) -> list[FieldError]:
+    """Judge an update of metadata against what was there."""
+    found: list[FieldError] = []
+    if old.get("deletionTimestamp"):
+        before = old.get("finalizers") or ()
+        added = [one for one in meta.get("finalizers") or () if one not in before]
+        if added:
+            shown = ", ".join(f'"{one}"' for one in sorted(set(added)))
+            text = (
+                "no new finalizers can be added if the object is being deleted, "
+                f"found new finalizers []string{{{shown}}}"
+            )
+            found.append(forbidden("metadata.finalizers", text))
+    if not meta.get("resourceVersion"):
+        found.append(invalid("metadata.resourceVersion", "", "must be specified for an update"))
+    for name in _IMMUTABLE:
+        if meta.get(name) != old.get(name):
+            found.append(invalid(f"metadata.{name}", meta.get(name, ""), "field is immutable"))
+    check_labels(meta.get("labels") or {}, "metadata.labels", found)
+    check_annotations(meta.get("annotations") or {}, "metadata.annotations", found)
+    found += _owners(meta.get("ownerReferences") or [])
+    return found

@@ -1,0 +1,187 @@
+"""Query parameters: the CreateOptions, PatchOptions, ListOptions and so on of meta/v1.
+
+Each is parsed once, at the edge, with the refusals that the real server has for nonsense.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from envtest.schema.errors import FieldError, forbidden, invalid, not_supported, required
+from envtest.server.failures import StatusError, bad_request, invalid_object
+from envtest.server.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
+from envtest.wire.gotexts import number_fault
+
+_FIELD_VALIDATION = ("", "Ignore", "Strict", "Warn")
+META_GROUP = "meta.k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What CreateOptions, UpdateOptions and PatchOptions have in common."""
+
+    dry_run: bool
+    manager: str
+    field_validation: str
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """How to list or watch."""
+
+    labels: LabelSelector
+    fields: FieldSelector
+    limit: int
+    token: str
+    revision: int | None
+    match: str
+    watch: bool
+    bookmarks: bool
+    initial_events: bool | None
+    timeout: int
+
+
+def write_options(
+    kind: str, query: Mapping[str, str], dry_runs: Sequence[str], agent: str, *, apply: bool = False
+) -> WriteOptions:
+    """Read the options of a create, update or patch.
+
+    Args:
+        kind: `CreateOptions`, `UpdateOptions` or `PatchOptions`, for the refusals.
+        query: the query parameters.
+        dry_runs: every value of `dryRun`.
+        agent: the User-Agent header; its product names the manager if nothing else does.
+        apply: whether this is a server-side apply, which needs a manager.
+
+    Raises:
+        StatusError: 422 when a value is not allowed.
+    """
+    problems = _dry_run(dry_runs)
+    validation = query.get("fieldValidation", "")
+    manager = query.get("fieldManager", "")
+    force = flag(query, "force")
+    if validation not in _FIELD_VALIDATION:
+        problems.append(not_supported("fieldValidation", validation, _FIELD_VALIDATION))
+    if kind == "PatchOptions" and force is not None and not apply:
+        problems.append(forbidden("force", "may not be specified for non-apply patch"))
+    if apply and not manager:
+        problems.append(required("fieldManager", "is required for apply patch"))
+    problems += _manager(manager)
+    if problems:
+        raise invalid_object(kind, META_GROUP, "", problems)
+    named = manager or agent.partition("/")[0][:128]
+    return WriteOptions(bool(dry_runs), named, validation or "Warn", bool(force))
+
+
+def dry_run_problems(dry_runs: Sequence[str]) -> list[FieldError]:
+    """Check `dryRun`, for DeleteOptions."""
+    return _dry_run(dry_runs)
+
+
+def _dry_run(dry_runs: Sequence[str]) -> list[FieldError]:
+    if all(one == "All" for one in dry_runs):
+        return []
+    return [not_supported("dryRun", list(dry_runs), ("All",))]
+
+
+def _manager(manager: str) -> list[FieldError]:
+    problems = []
+    if len(manager) > 128:
+        problems.append(FieldError("TooLong", "fieldManager", "", "may not be more than 128 bytes"))
+    if not manager.isprintable():
+        problems.append(invalid("fieldManager", manager, "should only contain printable characters"))
+    return problems
+
+
+def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
+    """Read the options of a list or watch.
+
+    Raises:
+        StatusError: 400 or 422 when a value makes no sense, or several do not go together.
+    """
+    labels = parse_labels(query.get("labelSelector", ""))
+    fields = parse_fields(query.get("fieldSelector", ""))
+    options = ListOptions(
+        labels=labels,
+        fields=fields,
+        limit=max(0, _number(query, "limit")),
+        token=query.get("continue", ""),
+        revision=None,
+        match=query.get("resourceVersionMatch", ""),
+        watch=watch,
+        bookmarks=bool(flag(query, "allowWatchBookmarks")),
+        initial_events=flag(query, "sendInitialEvents"),
+        timeout=max(0, _number(query, "timeoutSeconds")),
+    )
+    version = query.get("resourceVersion", "")
+    problems = _watch_problems(options) if watch else _list_problems(options, version)
+    if problems:
+        raise invalid_object("ListOptions", META_GROUP, "", problems)
+    return _with_revision(options, version)
+
+
+def _with_revision(options: ListOptions, version: str) -> ListOptions:
+    """Read resourceVersion; a list refuses a bad one politely, a watch does not."""
+    if not version:
+        return options
+    fault = number_fault(version)
+    if fault:
+        text = f'resourceVersion: Invalid value: "{version}": {fault}'
+        if options.watch:
+            raise StatusError(500, text)
+        raise bad_request(f"invalid resource version: {text}")
+    values = {name: getattr(options, name) for name in ListOptions.__slots__}
+    return ListOptions(**{**values, "revision": int(version)})
+
+
+def _list_problems(options: ListOptions, version: str) -> list[FieldError]:
+    """Check what does not go together in a list."""
+    problems: list[FieldError] = []
+    name, match = "resourceVersionMatch", options.match
+    if match:
+        if not version:
+            text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+            problems.append(forbidden(name, text))
+        if options.token:
+            text = "resourceVersionMatch is forbidden when continue is provided"
+            problems.append(forbidden(name, text))
+        if match not in {"Exact", "NotOlderThan"}:
+            problems.append(not_supported(name, match, ("Exact", "NotOlderThan", "")))
+        if match == "Exact" and version == "0":
+            text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+            problems.append(forbidden(name, text))
+    if options.initial_events is not None:
+        text = "sendInitialEvents is forbidden for list"
+        problems.append(forbidden("sendInitialEvents", text))
+    return problems
+
+
+def _watch_problems(options: ListOptions) -> list[FieldError]:
+    """Check what does not go together in a watch."""
+    problems: list[FieldError] = []
+    name, match = "resourceVersionMatch", options.match
+    if options.initial_events is not None:
+        if match != "NotOlderThan":
+            text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            problems.append(forbidden(name, text))
+        if options.token:
+            text = "sendInitialEvents is forbidden when continue is provided"
+            problems.append(forbidden("sendInitialEvents", text))
+    elif match:
+        text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        problems.append(forbidden(name, text))
+    return problems
+
+
+def flag(query: Mapping[str, str], name: str) -> bool | None:
+    """Read a boolean; None when it is not given. Only `0` and `false` are no, as in apimachinery."""
+    return query[name].lower() not in {"0", "false"} if name in query else None
+
+
+def _number(query: Mapping[str, str], name: str) -> int:
+    """Read an integer; 0 when it is not given."""
+    value = query.get(name, "")
+    fault = number_fault(value, function="ParseInt") if value else None
+    if fault:
+        raise bad_request(fault)
+    return int(value or 0)

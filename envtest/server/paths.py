@@ -1,0 +1,72 @@
+"""Paths that are no resources: health, version, discovery and OpenAPI."""
+
+import msgspec
+
+from envtest.server import discovery
+from envtest.server.openapi import OpenApi
+from envtest.server.registry import Registry
+
+Found = tuple[bytes, str]
+
+_HEALTH = ("healthz", "livez", "readyz")
+_JSON = "application/json"
+
+
+class Documents:
+    """The documents of one server."""
+
+    def __init__(self, registry: Registry, openapi: OpenApi, address: str) -> None:
+        self._registry = registry
+        self._openapi = openapi
+        self._address = address
+
+    def find(self, method: str, path: str, accept: str) -> Found | None:
+        """Return body and content type of a document, if there is one at a path."""
+        if method not in {"GET", "HEAD"}:
+            return None
+        parts = [part for part in path.split("/") if part]
+        match parts:
+            case [one, *_] if one in _HEALTH:
+                return b"ok", "text/plain; charset=utf-8"
+            case ["version"]:
+                return msgspec.json.encode(discovery.VERSION), _JSON
+            case ["api"] | ["apis"]:
+                return self._root(parts[0], accept)
+            case ["api", version]:
+                return _encoded(discovery.resource_list(self._registry, "", version))
+            case ["apis", group]:
+                return _encoded(discovery.group(self._registry, group))
+            case ["apis", group, version]:
+                return _encoded(discovery.resource_list(self._registry, group, version))
+            case ["openapi", *rest]:
+                return self._open(rest)
+            case _:
+                return None
+
+    def _root(self, root: str, accept: str) -> Found:
+        wanted = discovery.aggregated_type(accept)
+        if wanted:
+            version = "v2beta1" if "v=v2beta1" in wanted else "v2"
+            body = discovery.aggregated(self._registry, core=root == "api", version=version)
+            return msgspec.json.encode(body), wanted
+        if root == "api":
+            return msgspec.json.encode(discovery.core_versions(self._address)), _JSON
+        return msgspec.json.encode(discovery.group_list(self._registry)), _JSON
+
+    def _open(self, rest: list[str]) -> Found | None:
+        match rest:
+            case ["v2"]:
+                return self._openapi.swagger(), _JSON
+            case ["v3"]:
+                return self._openapi.index(), _JSON
+            case ["v3", "api", version]:
+                found = self._openapi.document("", version)
+            case ["v3", "apis", group, version]:
+                found = self._openapi.document(group, version)
+            case _:
+                return None
+        return None if found is None else (found, _JSON)
+
+
+def _encoded(body: dict[str, object] | None) -> Found | None:
+    return None if body is None else (msgspec.json.encode(body), _JSON)

@@ -1,0 +1,74 @@
+"""From an answer to bytes, in the form that the client asked for."""
+
+from typing import Any
+
+import msgspec
+
+from envtest.server.call import Answer, Many, One, Plain
+from envtest.server.forms import Form
+from envtest.server.tables import partial, partial_list, table
+from envtest.wire.yamltext import write_yaml
+
+_decode = msgspec.json.Decoder().decode
+
+
+def render(answer: Answer, form: Form, include: str = "Metadata") -> tuple[int, bytes]:
+    """Return the status and the body of an answer.
+
+    Args:
+        answer: what a verb returned.
+        form: what the client wants.
+        include: the query parameter includeObject, for tables.
+    """
+    code = 200 if isinstance(answer, Many) else answer.code
+    if isinstance(answer, Plain):
+        data = msgspec.json.encode(answer.body)
+    elif form.shape == "object":
+        data = answer.body if isinstance(answer, One) else _list(answer)
+    else:
+        data = msgspec.json.encode(_transformed(answer, form, include))
+    if form.media == "application/yaml":
+        data = write_yaml(_decode(data)).encode()
+    return code, data
+
+
+def _transformed(answer: One | Many, form: Form, include: str) -> dict[str, Any]:
+    """Return a table or metadata."""
+    resource = answer.resource
+    if isinstance(answer, One):
+        body = _decode(answer.body)
+        if form.shape == "partial":
+            return partial(body, form.version)
+        meta = {"resourceVersion": body["metadata"].get("resourceVersion", "")}
+        return table(resource, [body], meta=meta, include=include, version=form.version)
+    head = {"apiVersion": resource.api_version, "kind": resource.kind}
+    bodies = ({**head, **_decode(item)} for item in answer.items)
+    meta = _list_meta(answer)
+    if form.shape == "partial":
+        return partial_list(bodies, meta=meta, version=form.version)
+    return table(resource, bodies, meta=meta, include=include, version=form.version)
+
+
+def _list_meta(answer: Many) -> dict[str, Any]:
+    meta: dict[str, Any] = {"resourceVersion": str(answer.revision)}
+    if answer.token:
+        meta["continue"] = answer.token
+    if answer.remaining:
+        meta["remainingItemCount"] = answer.remaining
+    return meta
+
+
+def _list(answer: Many) -> bytes:
+    """Join a list from the bytes of its items; nothing is decoded."""
+    resource, meta = answer.resource, _list_meta(answer)
+    names = f'"apiVersion":"{resource.api_version}"', f'"kind":"{resource.list_kind}"'
+    if resource.rules.custom:
+        shown = msgspec.json.encode({"continue": "", **meta}, order="sorted")
+        items = b",".join([resource.head + item[1:] for item in answer.items])
+        return b"".join(
+            (b"{", names[0].encode(), b',"items":[', items, b"],")
+            + (names[1].encode(), b',"metadata":', shown, b"}")
+        )
+    items = b",".join(answer.items)
+    head = f"{{{names[1]},{names[0]}".encode()
+    return b"".join((head, b',"metadata":', msgspec.json.encode(meta), b',"items":[', items, b"]}"))

@@ -1,0 +1,69 @@
+"""What a request is about, read from its path: the API server's RequestInfo.
+
+Authorization and routing both work on this, so that what is allowed and what is done can never
+be two different things.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_VERBS = {
+    "GET": "get",
+    "HEAD": "get",
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+# Under a namespace these are subresources of the namespace itself, not resources in it.
+_OF_NAMESPACE = frozenset({"status", "finalize"})
+
+
+@dataclass(frozen=True, slots=True)
+class RequestInfo:
+    """One request: a verb on a resource, or on a path that is no resource."""
+
+    path: str
+    verb: str
+    is_resource: bool = False
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    subresource: str = ""
+    name: str = ""
+
+    @property
+    def described(self) -> str:
+        """Return `widgets/status`, as refusals name what was asked for."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
+    """Return what a request is about."""
+    parts = [part for part in path.split("/") if part]
+    if len(parts) >= 3 and parts[0] == "api":
+        group, version, rest = "", parts[1], parts[2:]
+    elif len(parts) >= 4 and parts[0] == "apis":
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return RequestInfo(path, method.lower())
+    namespace, rest = _namespace(rest)
+    resource, name, subresource = [*rest[:3], "", "", ""][:3]
+    if len(rest) > 3:
+        subresource = "/".join(rest[2:])
+    verb = _VERBS.get(method, method.lower())
+    if not name:
+        verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
+        if verb == "list" and query.get("watch", "0").lower() not in {"0", "false"}:
+            verb = "watch"
+    return RequestInfo(path, verb, True, group, version, namespace, resource, subresource, name)
+
+
+def _namespace(rest: list[str]) -> tuple[str, list[str]]:
+    """Split `namespaces/NS/...` off; the namespace's own paths stay with it."""
+    if rest[0] != "namespaces" or len(rest) < 2:
+        return "", rest
+    if len(rest) == 2 or (len(rest) == 3 and rest[2] in _OF_NAMESPACE):
+        return rest[1], rest
+    return rest[1], rest[2:]

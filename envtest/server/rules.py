@@ -1,0 +1,142 @@
+"""What makes one kind different from another, behind one set of hooks.
+
+Storage, patches, deletion and watches are the same for all kinds; defaulting, validation and
+special fields are not. `Rules` holds the answers of a kind without specialities.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from envtest.patching import FieldModel
+from envtest.schema.errors import FieldError
+from envtest.server.objectmeta import Body, NameRule
+
+Cells = list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table."""
+
+    name: str
+    type: str
+    description: str
+    format: str = ""
+    priority: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the entry of `columnDefinitions`."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
+
+
+class Rules:
+    """Hooks of a kind, in the order in which a write meets them."""
+
+    # PUT without resourceVersion is allowed.
+    unconditional_update = True
+    # PUT of an object that does not exist creates it.
+    create_on_update = False
+    # DELETE answers with the object instead of a Status.
+    returns_deleted = False
+    # Custom resources: alphabetical JSON, lists with items that carry their kind, no strategic patch.
+    custom = False
+    # metadata.generation counts changes of anything but metadata and status.
+    counts_generations = False
+    # The group that refusals name, where it is not the resource's own.
+    error_group: str | None = None
+    name_rule: NameRule
+
+    def decode(self, body: Body) -> list[str]:
+        """Drop what the kind has no place for; return the paths of unknown fields."""
+        raise TypeError(f"{type(self).__name__} does not say how to decode")
+
+    def default(self, body: Body) -> None:
+        """Fill in what a client may leave out."""
+
+    def model(self) -> FieldModel:
+        """Return who can own what, for managedFields and server-side apply."""
+        raise TypeError(f"{type(self).__name__} has no field model")
+
+    def prepare_create(self, body: Body) -> None:
+        """Drop and set what a client cannot decide at creation."""
+
+    def prepare_update(self, body: Body, old: Body) -> None:
+        """Restore what an update of the main resource cannot change."""
+
+    def prepare_subresource(self, name: str, body: Body, old: Body) -> None:
+        """Restore everything but what a subresource may change."""
+        if name == "status":
+            keep_only(body, old, "status")
+
+    def is_new_generation(self, body: Body, old: Body) -> bool:
+        """Tell whether an update changes what the generation counts."""
+        return any(
+            body.get(name) != old.get(name)
+            for name in body.keys() | old.keys()
+            if name not in {"metadata", "status"}
+        )
+
+    def check(self, body: Body) -> list[FieldError]:
+        """Judge an object that is to be created; metadata included where the kind does so."""
+        return []
+
+    def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
+        """Judge an update."""
+        return []
+
+    def begin_deletion(self, body: Body) -> None:
+        """Mark an object whose deletion waits for finalizers."""
+
+    def is_finished(self, body: Body) -> bool:
+        """Tell whether a terminating object may go now."""
+        return not body["metadata"].get("finalizers")
+
+    def selectable(self, field: str) -> bool:
+        """Tell whether a field selector may name a field."""
+        return field in {"metadata.name", "metadata.namespace"}
+
+    def unselectable(self, field: str) -> str:
+        """Return the refusal of a field that cannot be selected."""
+        return f"field label not supported: {field}"
+
+    def columns(self) -> list[Column]:
+        """Return the columns of its tables."""
+        return []
+
+    def cells(self, body: Body) -> Cells:
+        """Return one row of its tables."""
+        return []
+
+
+def keep_only(body: Body, old: Body, part: str) -> None:
+    """Make a body the old object but for one part, its managedFields and its resourceVersion."""
+    meta = body.get("metadata") or {}
+    kept = {name: body[name] for name in (part,) if name in body}
+    restored = {name: value for name, value in old.items() if name not in {part, "metadata"}}
+    body.clear()
+    body.update(restored)
+    body.update(kept)
+    body["metadata"] = {**old["metadata"], "resourceVersion": meta.get("resourceVersion", "")}
+    if "managedFields" in meta:
+        body["metadata"]["managedFields"] = meta["managedFields"]
+    else:
+        body["metadata"].pop("managedFields", None)
+
+
+def value_at(body: Mapping[str, Any], path: str) -> str:
+    """Return the value that a field selector compares: the text at a dotted path, or nothing."""
+    value: Any = body
+    for part in path.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return ""
+        value = value[part]
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else str(value)

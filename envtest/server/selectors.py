@@ -1,0 +1,193 @@
+"""Label and field selectors: parsing with Kubernetes' messages, and matching."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from envtest.server.failures import bad_request
+from envtest.schema.names import label_value_errors, qualified_name_errors
+
+_TOKEN = re.compile(r"\s*(==|!=|[=!,()<>]|[^\s=!,()<>]+)")
+_OPERATORS = ("in", "notin", "=", "==", "!=", "gt", "lt", ">", "<")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One term of a label selector."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether an object with these labels satisfies the term."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "exists":
+                return value is not None
+            case "!":
+                return value is None
+            case "in" | "=" | "==":
+                return value in self.values
+            case "notin" | "!=":
+                return value not in self.values
+            case _:
+                return self._compares(value)
+
+    def _compares(self, value: str | None) -> bool:
+        """Decide `>` and `<`, which hold for integers only."""
+        bound = next(iter(self.values))
+        if value is None or not re.fullmatch(r"[+-]?\d+", value):
+            return False
+        above = int(value) > int(bound)
+        below = int(value) < int(bound)
+        return above if self.operator in {">", "gt"} else below
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """All terms must hold; no terms match everything."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.requirements)
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether these labels satisfy every term."""
+        return all(term.matches(labels) for term in self.requirements)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldTerm:
+    """One term of a field selector."""
+
+    field: str
+    value: str
+    equal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSelector:
+    """All terms must hold; no terms match everything."""
+
+    terms: tuple[FieldTerm, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.terms)
+
+    def matches(self, value_of: Callable[[str], str]) -> bool:
+        """Tell whether an object satisfies every term; `value_of` reads one of its fields."""
+        return all((value_of(term.field) == term.value) == term.equal for term in self.terms)
+
+    def exact(self, field: str) -> str | None:
+        """Return the one value that a field must have, if the selector says so."""
+        return next((t.value for t in self.terms if t.equal and t.field == field), None)
+
+
+class _Tokens:
+    """The words of a label selector, read one by one."""
+
+    def __init__(self, text: str) -> None:
+        self._words = [match.group(1) for match in _TOKEN.finditer(text)]
+        self._at = 0
+
+    @property
+    def next(self) -> str:
+        """The word that comes, or nothing at the end."""
+        return self._words[self._at] if self._at < len(self._words) else ""
+
+    def take(self) -> str:
+        """Consume a word."""
+        word = self.next
+        self._at += 1
+        return word
+
+    def identifier(self, expected: str = "identifier") -> str:
+        """Consume a word that must be no punctuation."""
+        word = self.take()
+        if not word or word in {"=", "==", "!=", "!", ",", "(", ")", "<", ">"}:
+            raise bad_request(f"unable to parse requirement: found '{word}', expected: {expected}")
+        return word
+
+
+def parse_labels(text: str) -> LabelSelector:
+    """Parse a label selector.
+
+    Raises:
+        StatusError: 400 with the real server's sentence.
+    """
+    if not text.strip():
+        return LabelSelector()
+    tokens = _Tokens(text)
+    found = [_requirement(tokens)]
+    while tokens.next == ",":
+        tokens.take()
+        found.append(_requirement(tokens))
+    if tokens.next:
+        raise bad_request(f"found '{tokens.next}', expected: ',' or 'end of string'")
+    return LabelSelector(tuple(found))
+
+
+def _requirement(tokens: _Tokens) -> Requirement:
+    """Parse one term."""
+    absent = tokens.next == "!"
+    if absent:
+        tokens.take()
+    key = tokens.identifier("!, identifier" if not absent else "identifier")
+    _check(f'<nil>: Invalid value: "{key}": ', qualified_name_errors(key))
+    if absent or tokens.next in {"", ","}:
+        return Requirement(key, "!" if absent else "exists")
+    operator = tokens.take()
+    if operator not in _OPERATORS:
+        among = ", ".join(("in", "notin", "=", "==", "!=", "gt", "lt"))
+        raise bad_request(f"unable to parse requirement: found '{operator}', expected: {among}")
+    if operator in {"in", "notin"}:
+        values = _value_set(tokens)
+    else:
+        values = frozenset({"" if tokens.next in {"", ","} else tokens.identifier()})
+    for value in values:
+        _check(f'values[0][{key}]: Invalid value: "{value}": ', label_value_errors(value))
+    if operator in {">", "<", "gt", "lt"} and not all(re.fullmatch(r"[+-]?\d+", v) for v in values):
+        raise bad_request("unable to parse requirement: values[0]: Invalid value: must be an integer")
+    return Requirement(key, operator, values)
+
+
+def _value_set(tokens: _Tokens) -> frozenset[str]:
+    """Parse `(a, b)`."""
+    if tokens.next != "(":
+        raise bad_request(f"unable to parse requirement: found '{tokens.next}' expected: '('")
+    tokens.take()
+    values = set()
+    while True:
+        values.add("" if tokens.next in {",", ")"} else tokens.identifier())
+        word = tokens.take()
+        if word == ")":
+            return frozenset(values)
+        if word != ",":
+            raise bad_request(
+                f"unable to parse requirement: found '{word}', expected: ',' or ')'"
+            )
+
+
+def _check(prefix: str, faults: list[str]) -> None:
+    if faults:
+        raise bad_request(f"unable to parse requirement: {prefix}{'; '.join(faults)}")
+
+
+def parse_fields(text: str) -> FieldSelector:
+    """Parse a field selector.
+
+    Raises:
+        StatusError: 400 with the real server's sentence.
+    """
+    terms = []
+    for part in re.split(r"(?<!\\),", text) if text else ():
+        if not part:
+            continue
+        match = re.fullmatch(r"(.*?)(==|!=|=)(.*)", part, re.DOTALL)
+        if match is None:
+            raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
+        field, operator, value = match.groups()
+        terms.append(FieldTerm(field, re.sub(r"\\([,=\\])", r"\1", value), operator != "!="))
+    return FieldSelector(tuple(terms))

@@ -1,0 +1,75 @@
+"""Tables and bare metadata: what `kubectl get` and metadata clients ask for."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from envtest.server.resource import Resource
+from envtest.server.rules import Column
+
+NAME_TEXT = (
+    "Name must be unique within a namespace. Is required when creating resources, although some "
+    "resources may allow a client to request the generation of an appropriate name automatically. "
+    "Name is primarily intended for creation idempotence and configuration definition. Cannot be "
+    "updated. More info: "
+    "https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
+)
+_NAME = Column("Name", "string", NAME_TEXT, "name")
+
+
+def table(
+    resource: Resource,
+    bodies: Iterable[dict[str, Any]],
+    *,
+    meta: dict[str, Any],
+    include: str = "Metadata",
+    version: str = "v1",
+    headers: bool = True,
+) -> dict[str, Any]:
+    """Return a Table.
+
+    Args:
+        resource: what the objects are.
+        bodies: the objects, with apiVersion and kind.
+        meta: the table's own metadata.
+        include: `None`, `Metadata` or `Object`: what each row carries of its object.
+        version: of meta.k8s.io.
+        headers: whether to describe the columns; later events of a watch leave that out.
+    """
+    columns = [_NAME, *resource.rules.columns()]
+    return {
+        "kind": "Table",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": meta,
+        "columnDefinitions": [column.as_dict() for column in columns] if headers else None,
+        "rows": [_row(resource, body, include, version) for body in bodies],
+    }
+
+
+def _row(resource: Resource, body: dict[str, Any], include: str, version: str) -> dict[str, Any]:
+    carried: dict[str, Any] | None = None
+    if include == "Object":
+        carried = body
+    elif include != "None":
+        carried = partial(body, version)
+    return {"cells": [body["metadata"]["name"], *resource.rules.cells(body)], "object": carried}
+
+
+def partial(body: dict[str, Any], version: str = "v1") -> dict[str, Any]:
+    """Return an object's PartialObjectMetadata."""
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": body["metadata"],
+    }
+
+
+def partial_list(
+    bodies: Iterable[dict[str, Any]], *, meta: dict[str, Any], version: str = "v1"
+) -> dict[str, Any]:
+    """Return a PartialObjectMetadataList."""
+    return {
+        "kind": "PartialObjectMetadataList",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": meta,
+        "items": [partial(body, version) for body in bodies],
+    }

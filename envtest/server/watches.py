@@ -1,0 +1,210 @@
+"""WATCH: a stream of events from a position in a kind's history.
+
+A watch holds no queue of its own. It reads the log in batches and waits for the log's bell, so a
+client that reads slowly costs nothing, until its position is compacted and the stream ends.
+"""
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+import anyio
+import msgspec
+
+from envtest.server.api import Api
+from envtest.server.call import Call
+from envtest.server.failures import StatusError, expired
+from envtest.server.forms import Form
+from envtest.server.options import ListOptions, list_options
+from envtest.server.reads import check_fields, check_not_future, select, selector
+from envtest.server.resource import Resource
+from envtest.server.tables import partial, table
+from envtest.storage import Event, Stored
+
+# Seconds between bookmarks, and how long before its end a watch gets a last one.
+BOOKMARK_EVERY = 60.0
+_LAST_BOOKMARK = 2.0
+# The real server ends a watch without timeoutSeconds after 30 to 60 minutes.
+_LONGEST = 1800
+_BATCH = 256
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class _Frames:
+    """How events of one watch look on the wire."""
+
+    def __init__(self, resource: Resource, form: Form, include: str) -> None:
+        self._resource = resource
+        self._form = form
+        self._include = include
+        self._headers = True
+
+    def event(self, event: Event) -> bytes:
+        """Return an event as it happened; watchers of the same form share the bytes."""
+        if self._form.shape != "object":
+            return self.frame(event.type, event.current)
+        known = event.frames.get(self._resource)
+        if known is None:
+            known = event.frames[self._resource] = self.frame(event.type, event.current)
+        return known
+
+    def frame(self, kind: str, stored: Stored) -> bytes:
+        """Return one line of the stream."""
+        body = self._resource.dressed(stored)
+        if self._form.shape == "partial":
+            body = msgspec.json.encode(partial(_decode(body), self._form.version))
+        elif self._form.shape == "table":
+            body = self._row(body, stored.revision)
+        return b'{"type":"' + kind.encode() + b'","object":' + body + b"}\n"
+
+    def _row(self, body: bytes, revision: int) -> bytes:
+        headers, self._headers = self._headers, False
+        return msgspec.json.encode(
+            table(
+                self._resource,
+                [_decode(body)],
+                meta={"resourceVersion": str(revision)},
+                include=self._include,
+                version=self._form.version,
+                headers=headers,
+            )
+        )
+
+    def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
+        """Return a bookmark; one kind of it says that the initial events are over."""
+        meta: dict[str, object] = {"resourceVersion": str(revision)}
+        if initial_end:
+            meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+        kind = {"kind": self._resource.kind, "apiVersion": self._resource.api_version}
+        body = msgspec.json.encode({**kind, "metadata": meta})
+        return b'{"type":"BOOKMARK","object":' + body + b"}\n"
+
+
+def error_frame(error: StatusError) -> bytes:
+    """Return the line that ends a stream with a Status."""
+    return b'{"type":"ERROR","object":' + msgspec.json.encode(error.body()) + b"}\n"
+
+
+@dataclass(slots=True)
+class Watch:
+    """One watch, checked and ready to stream."""
+
+    api: Api
+    call: Call
+    options: ListOptions
+    form: Form
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """Yield bytes until the time is up, the kind is gone or the position is compacted."""
+        frames = _Frames(self.call.resource, self.form, self.call.query.get("includeObject", ""))
+        log = self.api.table(self.call.resource).log
+        revision = self.options.revision or 0
+        wants_present = self.options.initial_events
+        if wants_present is None:
+            wants_present = revision == 0
+        if wants_present or revision == 0:
+            revision = self.api.store.revision
+        if revision < log.floor:
+            yield error_frame(expired(f"too old resource version: {revision} ({log.floor})"))
+            return
+        position = log.position_after(revision)
+        if wants_present:
+            for chunk in self._present(frames, revision):
+                yield chunk
+        async for chunk in self._follow(frames, position):
+            yield chunk
+
+    def _present(self, frames: _Frames, revision: int) -> Sequence[bytes]:
+        """Return what is there now as ADDED events, in batches."""
+        present = ListOptions(
+            labels=self.options.labels,
+            fields=self.options.fields,
+            limit=0,
+            token="",
+            revision=None,
+            match="",
+            watch=True,
+            bookmarks=False,
+            initial_events=None,
+            timeout=0,
+        )
+        lines = [
+            frames.frame("ADDED", stored)
+            for stored in select(self.api, self.call, present).items
+        ]
+        if self.options.initial_events and self.options.bookmarks:
+            lines.append(frames.bookmark(revision, initial_end=True))
+        return [b"".join(lines[at : at + _BATCH]) for at in range(0, len(lines), _BATCH)]
+
+    async def _follow(self, frames: _Frames, position: int) -> AsyncIterator[bytes]:
+        """Yield events from a position on, and bookmarks in between."""
+        log = self.api.table(self.call.resource).log
+        deadline = time.monotonic() + (self.options.timeout or _LONGEST)
+        due = self._next_bookmark(deadline)
+        while (now := time.monotonic()) < deadline:
+            bell = log.changed
+            events = log.since(position, _BATCH)
+            if events is None:
+                return
+            if events:
+                position += len(events)
+                chunk = b"".join([line for e in events if (line := self._line(frames, e))])
+                if chunk:
+                    yield chunk
+                continue
+            if log.closed:
+                return
+            if now >= due:
+                yield frames.bookmark(self.api.store.revision)
+                due = self._next_bookmark(deadline)
+            with anyio.move_on_after(min(due, deadline) - now):
+                await bell.wait()
+
+    def _next_bookmark(self, deadline: float) -> float:
+        """Return when a bookmark is due: regularly, and shortly before the end."""
+        if not self.options.bookmarks:
+            return deadline
+        now = time.monotonic()
+        last = deadline - _LAST_BOOKMARK
+        return min(now + BOOKMARK_EVERY, last if last > now else deadline)
+
+    def _line(self, frames: _Frames, event: Event) -> bytes:
+        """Return what an event is to this watch; nothing if it is none of its business."""
+        namespace = self.call.info.namespace
+        if namespace and self.call.resource.namespaced:
+            if not event.current.key.startswith(f"{namespace}/"):
+                return b""
+        if not self.options.labels and not self.options.fields:
+            return frames.event(event)
+        matches = selector(self.call.resource, self.options)
+        before = event.previous is not None and matches(event.previous)
+        if event.type == "DELETED":
+            return frames.event(event) if before else b""
+        if matches(event.current):
+            kind = "MODIFIED" if before else "ADDED"
+            return frames.event(event) if kind == event.type else frames.frame(kind, event.current)
+        if before and event.previous is not None:
+            return frames.frame("DELETED", _at_revision(event.previous, event.revision))
+        return b""
+
+
+def _at_revision(stored: Stored, revision: int) -> Stored:
+    """Return an object's state under a later revision, as it leaves a selection."""
+    body = _decode(stored.body)
+    body["metadata"]["resourceVersion"] = str(revision)
+    return Stored(stored.key, revision, _encode(body))
+
+
+def open_watch(api: Api, call: Call, form: Form) -> Watch:
+    """Check a watch request.
+
+    Raises:
+        StatusError: when it makes no sense; what is too old becomes an event of the stream.
+    """
+    options = list_options(call.query, watch=True)
+    check_fields(call.resource, options)
+    if options.revision:
+        check_not_future(api, options.revision)
+    return Watch(api, call, options, form)

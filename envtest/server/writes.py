@@ -1,0 +1,287 @@
+"""Create and update: from a body that fits its kind to an object in the store.
+
+One write goes: namespace → defaults → ownership → mutating admission → what the server decides →
+validation → validating admission → preconditions → store. From the preconditions on there is no
+await, so nothing can come between a check and the write.
+"""
+
+from typing import Any
+
+import msgspec
+
+from envtest.patching import same_except_times, track_update
+from envtest.schema.errors import FieldError, invalid
+from envtest.server import failures, objectmeta
+from envtest.server.api import Api
+from envtest.server.bodies import check_version, fit, judge_complaints, read_object
+from envtest.server.call import Call, One
+from envtest.server.failures import StatusError, bad_request, invalid_object
+from envtest.server.options import WriteOptions, write_options
+from envtest.server.resource import Resource
+from envtest.storage import Stored
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+async def create(api: Api, call: Call) -> One:
+    """Answer a POST."""
+    options = write_options("CreateOptions", call.query, call.dry_runs, call.agent)
+    decoded = read_object(call.data, call.content_type, call.resource.kind)
+    fit(call.resource, decoded)
+    judge_complaints(call.resource, decoded, options.field_validation, call.warnings)
+    check_version(call.resource, decoded.body)
+    return await create_object(api, call, decoded.body, options)
+
+
+async def create_object(
+    api: Api, call: Call, body: dict[str, Any], options: WriteOptions, *, tracked: bool = False
+) -> One:
+    """Store a new object and answer with it.
+
+    Args:
+        api: the state.
+        call: the request.
+        body: the object, fitting its kind.
+        options: of the request.
+        tracked: whether managedFields are set already, as after an apply.
+    """
+    resource, meta = call.resource, body["metadata"]
+    _set_namespace(call, meta)
+    api.check_namespace(resource, meta.get("namespace", ""), meta.get("name", ""))
+    objectmeta.drop_deletion(meta)
+    resource.rules.default(body)
+    if not tracked:
+        _track(call, None, body, options, "")
+    body = await api.admission.mutate(call, "CREATE", body, None)
+    meta = body["metadata"]
+    resource.rules.prepare_create(body)
+    objectmeta.fill_in(meta)
+    _refuse_invalid(resource, body, _creation_problems(resource, body))
+    await api.admission.validate(call, "CREATE", body, None)
+    if meta.get("resourceVersion"):
+        raise failures.internal("resourceVersion should not be set on objects to be created")
+    key = resource.key(meta.get("namespace", ""), meta["name"])
+    _refuse_existing(api, resource, key, meta["name"])
+    if options.dry_run:
+        return One(201, resource, _encode(body))
+    stored = api.store.write(resource.place, key, resource.stored_form(body))
+    return One(201, resource, resource.dressed(stored))
+
+
+def _set_namespace(call: Call, meta: dict[str, Any]) -> None:
+    """Put the object where the request says, if it says nothing else."""
+    if not call.resource.namespaced:
+        return
+    given = meta.setdefault("namespace", call.info.namespace)
+    if given != call.info.namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def _track(
+    call: Call,
+    live: dict[str, Any] | None,
+    body: dict[str, Any],
+    options: WriteOptions,
+    subresource: str,
+) -> None:
+    """Note who set which field."""
+    track_update(
+        live,
+        body,
+        manager=options.manager,
+        fields=call.resource.rules.model(),
+        api_version=call.resource.api_version,
+        subresource=subresource,
+        now=objectmeta.timestamp(),
+    )
+
+
+def _creation_problems(resource: Resource, body: dict[str, Any]) -> list[FieldError]:
+    """Judge a new object: first by its kind's rules, then by those for all metadata."""
+    found = resource.rules.check(body)
+    return found or objectmeta.check(
+        body["metadata"],
+        namespaced=resource.namespaced,
+        name_rule=objectmeta.path_segment_errors,
+    )
+
+
+def _refuse_invalid(resource: Resource, body: dict[str, Any], found: list[FieldError]) -> None:
+    if found:
+        group = resource.rules.error_group
+        name = body["metadata"].get("name", "")
+        raise invalid_object(
+            body["kind"], resource.group if group is None else group, name, found
+        )
+
+
+def _refuse_existing(api: Api, resource: Resource, key: str, name: str) -> None:
+    existing = api.table(resource).get(key)
+    if existing is not None:
+        deleting = "deletionTimestamp" in resource.load(existing)["metadata"]
+        raise failures.already_exists(resource.plural, resource.group, name, deleting=deleting)
+
+
+async def update(api: Api, call: Call) -> One:
+    """Answer a PUT on an object or one of its subresources."""
+    resource, subresource = call.resource, call.info.subresource
+    options = write_options("UpdateOptions", call.query, call.dry_runs, call.agent)
+    decoded = read_object(call.data, call.content_type, resource.kind)
+    fit(resource, decoded)
+    judge_complaints(resource, decoded, options.field_validation, call.warnings)
+    check_version(resource, decoded.body)
+    body = decoded.body
+    check_names(call, body)
+    stored = api.table(resource).get(call.key)
+    if stored is None:
+        if resource.rules.create_on_update and not subresource:
+            body["metadata"].pop("resourceVersion", None)
+            return await create_object(api, call, body, options)
+        raise resource.not_found(call.info.name)
+    live = resource.load(stored)
+    uid = body["metadata"].get("uid")
+    if uid and uid != live["metadata"]["uid"]:
+        raise _wrong_uid(resource, call, uid, live["metadata"]["uid"])
+    return await update_object(api, call, stored, live, body, options)
+
+
+def check_names(call: Call, body: dict[str, Any]) -> None:
+    """Refuse an object whose name or namespace is not that of the path.
+
+    Raises:
+        StatusError: 400.
+    """
+    meta = body["metadata"]
+    name, namespace = meta.get("name", ""), meta.get("namespace", "")
+    if not name:
+        raise bad_request(
+            f"the name of the object ({call.info.name} based on URL) was undeterminable: "
+            "name must be provided"
+        )
+    if name != call.info.name:
+        raise bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({call.info.name})"
+        )
+    if call.resource.namespaced and namespace not in {"", call.info.namespace}:
+        raise bad_request(
+            f"the namespace of the object ({namespace}) does not match the namespace on the "
+            f"request ({call.info.namespace})"
+        )
+    if call.resource.namespaced:
+        meta["namespace"] = call.info.namespace
+
+
+def _wrong_uid(resource: Resource, call: Call, given: str, actual: str) -> StatusError:
+    return resource.conflict(
+        call.info.name,
+        f"StorageError: invalid object, Code: 4, Key: /registry/{resource.place}/{call.key}, "
+        "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
+        f"{given}, UID in object meta: {actual}",
+    )
+
+
+async def update_object(  # noqa: PLR0913, PLR0917  # one write, seen from all sides
+    api: Api,
+    call: Call,
+    stored: Stored,
+    live: dict[str, Any],
+    body: dict[str, Any],
+    options: WriteOptions,
+    *,
+    tracked: bool = False,
+) -> One:
+    """Replace an object and answer with it.
+
+    Args:
+        api: the state.
+        call: the request.
+        stored: what is to be replaced.
+        live: the same, decoded; it is not changed.
+        body: the new object, fitting its kind.
+        options: of the request.
+        tracked: whether managedFields are set already, as after an apply.
+
+    Raises:
+        StatusError: 409 when the object has moved on, 422 when the new one breaks rules.
+    """
+    resource, subresource = call.resource, call.info.subresource
+    _check_revision(call, stored, body)
+    resource.rules.default(body)
+    if not tracked:
+        _track(call, live, body, options, subresource)
+    body = await api.admission.mutate(call, "UPDATE", body, live)
+    _prepare(resource, subresource, body, live)
+    _refuse_invalid(resource, body, _update_problems(resource, subresource, body, live))
+    await api.admission.validate(call, "UPDATE", body, live)
+    if api.table(resource).get(call.key) is not stored:
+        raise resource.conflict(call.info.name)
+    return _commit(api, call, stored, live, body, options)
+
+
+def _check_revision(call: Call, stored: Stored, body: dict[str, Any]) -> None:
+    """Hold the client to the revision it names."""
+    resource, meta = call.resource, body["metadata"]
+    given = meta.get("resourceVersion", "")
+    if not given:
+        if not resource.rules.unconditional_update:
+            text = "must be specified for an update"
+            problem = invalid("metadata.resourceVersion", 0, text)
+            raise invalid_object(resource.plural, resource.group, call.info.name, [problem])
+        meta["resourceVersion"] = str(stored.revision)
+    elif given != str(stored.revision):
+        raise resource.conflict(call.info.name)
+
+
+def _prepare(
+    resource: Resource, subresource: str, body: dict[str, Any], live: dict[str, Any]
+) -> None:
+    """Undo what this write cannot change, and count the generation."""
+    rules = resource.rules
+    if subresource:
+        rules.prepare_subresource(subresource, body, live)
+    else:
+        rules.prepare_update(body, live)
+    meta, before = body["metadata"], live["metadata"]
+    objectmeta.carry_over(meta, before)
+    if rules.counts_generations and rules.is_new_generation(body, live):
+        meta["generation"] = before.get("generation", 0) + 1
+
+
+def _update_problems(
+    resource: Resource, subresource: str, body: dict[str, Any], live: dict[str, Any]
+) -> list[FieldError]:
+    """Judge an update by all three sets of rules; a fault in metadata shows more than once."""
+    meta = body["metadata"]
+    return [
+        *objectmeta.check(
+            meta, namespaced=resource.namespaced, name_rule=objectmeta.path_segment_errors
+        ),
+        *objectmeta.check_change(meta, live["metadata"]),
+        *resource.rules.check_update(body, live, subresource),
+    ]
+
+
+def _commit(  # noqa: PLR0913, PLR0917
+    api: Api,
+    call: Call,
+    stored: Stored,
+    live: dict[str, Any],
+    body: dict[str, Any],
+    options: WriteOptions,
+) -> One:
+    """Write, or see that there is nothing to write; the last finalizer takes the object along."""
+    resource = call.resource
+    terminating = "deletionTimestamp" in live["metadata"]
+    if terminating and resource.rules.is_finished(body):
+        answer = _encode(body)
+        if not options.dry_run:
+            api.store.delete(resource.place, call.key, resource.stored_form(body))
+        return One(200, resource, answer)
+    if same_except_times(live, body):
+        return One(200, resource, resource.dressed(stored))
+    if options.dry_run:
+        return One(200, resource, _encode(body))
+    written = api.store.write(resource.place, call.key, resource.stored_form(body))
+    return One(200, resource, resource.dressed(written))

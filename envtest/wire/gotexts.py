@@ -1,0 +1,84 @@
+"""What Go's standard parsers answer to bad input, word for word.
+
+The real server passes these sentences on to its users, so a client that matches on them, or a
+person who searches for them, must meet the same ones here.
+"""
+
+import re
+from datetime import UTC, datetime
+
+_STANDARD = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_URL_SAFE = _STANDARD[:-2] + "-_"
+_LAYOUT = "2006-01-02T15:04:05Z07:00"
+_MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
+_PIECES = (
+    ("2006", re.compile(r"\d{4}")),
+    ("-", re.compile("-")),
+    ("01", re.compile(r"\d{2}")),
+    ("-", re.compile("-")),
+    ("02", re.compile(r"\d{2}")),
+    ("T", re.compile("T")),
+    ("15", re.compile(r"\d{2}")),
+    (":", re.compile(":")),
+    ("04", re.compile(r"\d{2}")),
+    (":", re.compile(":")),
+    ("05", re.compile(r"\d{2}(?:[.,]\d+)?")),
+    ("Z07:00", re.compile(r"Z|[+-]\d{2}:\d{2}")),
+)
+
+
+def base64_fault(text: str, *, url_safe: bool = False) -> int | None:
+    """Return the offset that Go names for bad base64, or None when the text is good.
+
+    Args:
+        text: what should be base64.
+        url_safe: the URL alphabet without padding, else the standard one with padding.
+    """
+    alphabet = _URL_SAFE if url_safe else _STANDARD
+    plain = [at for at, char in enumerate(text) if char not in "\r\n"]
+    body = [at for at in plain if text[at] != "="] if not url_safe else plain
+    for at in plain:
+        if text[at] not in alphabet and (url_safe or text[at] != "="):
+            return at
+    padding = len(plain) - len(body)
+    if url_safe:
+        return plain[-1] if len(plain) % 4 == 1 else None
+    if padding and (padding > 2 or len(plain) % 4 or plain[: len(body)] != body):
+        return next(at for at in plain if text[at] == "=")
+    left = len(body) % 4
+    return body[-left] if left and not padding else None
+
+
+def time_fault(text: str, *, micro: bool = False) -> str | None:
+    """Return Go's complaint about a time that is not RFC 3339, or None for a good one."""
+    at = 0
+    layout = _MICRO_LAYOUT if micro else _LAYOUT
+    for name, pattern in _PIECES:
+        match = pattern.match(text, at)
+        if match is None:
+            rest = text[at:]
+            return f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "{name}"'
+        at = match.end()
+    if at < len(text):
+        return f'parsing time "{text}": extra text: "{text[at:]}"'
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return f'parsing time "{text}": day out of range'
+    return None
+
+
+def normal_time(text: str, *, micro: bool = False) -> str:
+    """Return a good RFC 3339 time as the server writes it: UTC, whole or micro seconds."""
+    moment = datetime.fromisoformat(text).astimezone(UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
+
+
+def number_fault(text: str, *, function: str = "ParseUint") -> str | None:
+    """Return strconv's complaint about a number in a query, or None for a good one."""
+    sign = "" if function == "ParseUint" else "[+-]?"
+    if not re.fullmatch(sign + r"[0-9]+", text):
+        return f'strconv.{function}: parsing "{text}": invalid syntax'
+    if abs(int(text)) >= 2 ** (64 if function == "ParseUint" else 63):
+        return f'strconv.{function}: parsing "{text}": value out of range'
+    return None

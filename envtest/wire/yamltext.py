@@ -1,0 +1,96 @@
+"""YAML bodies as the API server reads them: YAML 1.1 without dates, then as if it were JSON."""
+
+import re
+from collections.abc import Hashable
+from typing import Any, ClassVar
+
+import yaml
+from typing_extensions import override
+
+_BOOL = "tag:yaml.org,2002:bool"
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+
+
+class YamlError(Exception):
+    """A text that is not YAML; the message says where."""
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that keeps dates as text and notices keys that stand twice."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.duplicates: list[str] = []
+
+    @override
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            name = str(key.value)
+            if name in seen:
+                line = key.start_mark.line + 1
+                self.duplicates.append(f'line {line}: key "{name}" already set in map')
+            seen.add(name)
+        return super().construct_mapping(node, deep=deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class _ShortBooleanLoader(_Loader):
+    """Also takes a bare y or n for a truth value: YAML 1.1 says so, PyYAML does not."""
+
+    bool_values: ClassVar[dict[str, bool]] = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
+
+
+_ShortBooleanLoader.add_implicit_resolver(_BOOL, re.compile("^[yYnN]$"), list("yYnN"))
+
+
+def read_yaml(data: bytes) -> tuple[Any, list[str]]:
+    """Return the first document and the complaints about keys that stand twice.
+
+    Args:
+        data: the text; JSON is YAML, too.
+
+    Raises:
+        YamlError: the text is not YAML.
+    """
+    try:
+        loader = _ShortBooleanLoader(data.decode("utf-8"))
+        try:
+            value = loader.get_data() if loader.check_data() else None
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise YamlError(_sentence(error)) from error
+    return _as_json(value), loader.duplicates
+
+
+def write_yaml(value: Any) -> str:  # noqa: ANN401
+    """Return a JSON value as YAML, keys in order."""
+    return yaml.safe_dump(value, default_flow_style=False, allow_unicode=True)
+
+
+def _as_json(value: Any) -> Any:  # noqa: ANN401
+    """Make keys texts, as JSON needs them."""
+    if isinstance(value, dict):
+        return {_key(key): _as_json(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_as_json(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | type(None)) else str(value)
+
+
+def _key(key: object) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return str(key)
+
+
+def _sentence(error: Exception) -> str:
+    """Return one line about a YAML error, with its place."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+    return f"yaml: line {mark.line + 1}: {problem}" if mark else f"yaml: {problem}"
