@@ -12,6 +12,7 @@ Left out on purpose: client-go's eight writers at once. One keeps the order and 
 the work that the events are about.
 """
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -142,16 +143,20 @@ class Recorder:
         self._arrived.set()
 
     async def run(self) -> None:
-        """Write what is recorded until cancelled, and then, for two seconds, what is left."""
+        """Write what is recorded until cancelled, and then, for two seconds, what is left.
+
+        That includes the counts, which nobody else will write.
+        """
         try:
             while True:
                 await self._wait()
                 self._arrived = anyio.Event()
                 await self._write_queued()
-                await self._write_counts()
+                await self._write_counts(self._due)
         finally:
             with anyio.CancelScope(shield=True), self._clock.move_on_after(FLUSH_SECONDS):
                 await self._write_queued()
+                await self._write_counts(lambda _: -math.inf)
 
     async def _wait(self) -> None:
         """Wait for something to be recorded, or for a series to become due."""
@@ -197,11 +202,11 @@ class Recorder:
             now = self._clock.monotonic()
             self._series[key] = _Series(event, 1, happening.at, now, 1, now)
 
-    async def _write_counts(self) -> None:
+    async def _write_counts(self, due: Callable[[_Series], float]) -> None:
         """Write the counts that are due, and forget the series that have gone quiet."""
         now = self._clock.monotonic()
         for key, series in list(self._series.items()):
-            if self._due(series) > now:
+            if due(series) > now:
                 continue
             if series.count > series.written:
                 await self._write_count(key, series)

@@ -72,7 +72,12 @@ def _shared() -> Iterable[Processor]:
 def _rendering(output: Format, *, colors: bool) -> list[Processor]:
     if output == "console":
         console = structlog.dev.ConsoleRenderer(
-            colors=colors, timestamp_key="ts", sort_keys=False, pad_event_to=0
+            colors=colors,
+            timestamp_key="ts",
+            sort_keys=False,
+            pad_event_to=0,
+            # The prettier formatters print local variables, which may hold credentials.
+            exception_formatter=structlog.dev.plain_traceback,
         )
         return [structlog.stdlib.ProcessorFormatter.remove_processors_meta, console]
     return [

@@ -209,6 +209,16 @@ async def test_what_is_recorded_last_is_written_before_the_end() -> None:
     assert len(world.events) == 1
 
 
+async def test_counts_that_nobody_else_would_write_are_written_at_the_end() -> None:
+    world = World()
+    async with running(world):
+        for _ in range(9):
+            world.record()
+        await world.clock.advance(1)
+        assert world.counts() == [2]
+    assert world.counts() == [9]
+
+
 async def test_the_end_does_not_wait_for_a_server_that_hangs() -> None:
     world = World()
     world.way.hangs = True

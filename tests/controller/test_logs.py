@@ -109,6 +109,18 @@ def test_the_console_form_is_for_people() -> None:
     assert "{" not in stream.getvalue()
 
 
+@pytest.mark.parametrize("output", ["json", "console"])
+def test_a_traceback_shows_no_values_of_variables(output: logs.Format) -> None:
+    stream, secret = io.StringIO(), "hunter" + "2"
+    logs.configure(output, stream=stream)
+    try:
+        _ = 1 // (len(secret) - 7)
+    except ZeroDivisionError:
+        structlog.get_logger("x").exception("failed")
+    assert "ZeroDivisionError" in stream.getvalue()
+    assert secret not in stream.getvalue()
+
+
 def test_an_unknown_level_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="'loud' is unknown: use debug, info, warning or error"):
         logs.configure("json", "loud")
