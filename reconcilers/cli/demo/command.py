@@ -1,0 +1,77 @@
+"""`butler-ipam demo`: plays the story, exits 0 only if all of it happened."""
+
+import sys
+from functools import partial
+from typing import IO
+
+import anyio
+import click
+
+from controller import logs
+from controller.clock import Clock, SystemClock
+from controller.jobs import running
+from reconcilers.cli.demo.audit import Witness
+from reconcilers.cli.demo.player import DidNotHappen, play
+from reconcilers.cli.demo.story import TENANTS, story
+from reconcilers.cli.demo.world import World
+from reconcilers.cli.durations import duration
+from reconcilers.cli.local.logtail import LogTail
+from reconcilers.cli.local.platform import platform
+from reconcilers.cli.local.signals import Interrupted, interruptible
+from reconcilers.cli.options import option
+from reconcilers.cli.problems import Problem
+from reconcilers.settings import AllocationSettings, Settings, TenantSettings
+
+SETTINGS = Settings(
+    allocation=AllocationSettings(requeue_releasing=0.25),
+    tenant=TenantSettings(requeue_deleting=0.25),
+)
+"""Nobody likes to watch somebody wait; everything else is as in production."""
+
+
+@click.command()
+@option(
+    "--step-timeout",
+    type=duration,
+    default="30s",
+    metavar="DURATION",
+    help="How long to wait for what a step should bring.",
+)
+@option("--verbose", "-v", is_flag=True, help="Show the controllers' log, on stderr.")
+def demo(step_timeout: float, verbose: bool) -> None:
+    """Play the whole story live, and check it.
+
+    Starts API servers (embedded, or real ones if KUBEBUILDER_ASSETS names a folder with etcd and
+    kube-apiserver), runs the controllers and a stand-in for MetalLB, plays the story and tells
+    what the API servers show. Exits 0 only if all of it happened.
+    """
+    tail = LogTail()
+    stream: IO[str] = sys.stderr if verbose else tail  # type: ignore[assignment]  # a TextIOBase
+    logs.configure("console", "info", stream=stream)
+    try:
+        anyio.run(partial(interruptible, partial(_demo, step_timeout)))
+    except DidNotHappen as failure:
+        for line in tail.lines():
+            click.echo(f"    log: {line}", err=True)
+        raise Problem(str(failure)) from failure
+    except Interrupted:
+        raise click.Abort from None
+
+
+async def _demo(step_timeout: float) -> None:
+    clock = SystemClock()
+    begun = clock.monotonic()
+    async with platform(TENANTS, clock, SETTINGS) as whole:
+        where = ", ".join(one.url for one in (whole.management, *whole.tenants.values()))
+        click.echo(f"API servers for the platform and two tenants: {where}\n")
+        world, witness = World(whole, clock), Witness()
+        world.allocations.subscribe(witness.see)
+        steps = story(witness)
+        async with running([informer.run for informer in world.informers]):
+            await play(steps, world, clock, click.echo, step_timeout)
+    took = _seconds(clock, begun)
+    click.echo(f"\nAll {len(steps)} steps happened, in {took}.")
+
+
+def _seconds(clock: Clock, begun: float) -> str:
+    return f"{clock.monotonic() - begun:.1f} s"

@@ -1,0 +1,94 @@
+"""Any manifest, applied over HTTP as kubectl would: the server says which kinds there are."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controller.client import Client
+from controller.codec import decode_json
+from controller.errors import Conflict, NotFound
+from controller.meta import Key, Object, ObjectMeta, Version
+from controller.resource import Resource
+from controller.transport import Transport
+
+MANAGER = "butler-ipam"
+TRIES = 20
+
+Manifest = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """An object of whatever kind."""
+
+    metadata: ObjectMeta
+
+
+NAMESPACE = Resource("", "v1", "Namespace", "namespaces", Anything, namespaced=False)
+
+
+class UnknownKind(Exception):
+    """The server does not serve the kind of a manifest."""
+
+
+async def discovered(transport: Transport, api_version: str, kind: str) -> Resource[Anything]:
+    """Return how the server serves a kind.
+
+    Raises:
+        UnknownKind: it does not.
+        ControllerError: it did not answer.
+    """
+    root = "/apis" if "/" in api_version else "/api"
+    try:
+        document = decode_json(await transport.request("GET", f"{root}/{api_version}"))
+    except NotFound:
+        document = {}
+    group, _, version = api_version.rpartition("/")
+    for entry in document.get("resources") or ():
+        if entry.get("kind") == kind and "/" not in entry.get("name", "/"):
+            namespaced = bool(entry.get("namespaced"))
+            return Resource(group, version, kind, entry["name"], Anything, namespaced=namespaced)
+    raise UnknownKind(f"the API server does not serve {api_version} {kind}")
+
+
+async def apply(transport: Transport, manifest: Manifest, namespace: str = "default") -> Anything:
+    """Apply a manifest server-side; `namespace` is where it goes if it does not say.
+
+    Raises:
+        UnknownKind: the server does not serve its kind.
+        ControllerError: the server refused it or did not answer.
+    """
+    resource = await discovered(transport, manifest["apiVersion"], manifest["kind"])
+    meta = manifest["metadata"]
+    where = (meta.get("namespace") or namespace) if resource.namespaced else ""
+    key = Key(where, meta["name"])
+    return await Client(transport).apply(resource, key, manifest, manager=MANAGER, force=True)
+
+
+async def make_namespaces(transport: Transport, names: Iterable[str]) -> None:
+    """Make the namespaces that do not exist yet."""
+    for name in dict.fromkeys(names):
+        body: Manifest = {"metadata": {"name": name}}
+        await Client(transport).apply(NAMESPACE, Key("", name), body, manager=MANAGER, force=True)
+
+
+async def delete(client: Client, resource: Resource[Any], key: Key) -> None:
+    """Delete an object at whatever version it has: what `kubectl delete` means.
+
+    Controllers write it meanwhile, so the read is repeated until the version still holds.
+
+    Raises:
+        Conflict: it never stood still.
+        ControllerError: the server refused or did not answer.
+    """
+    for attempt in range(1, TRIES + 1):
+        try:
+            live: Object = await client.get(resource, key)
+            await client.delete(resource, Version.of(live))
+        except NotFound:
+            return
+        except Conflict:
+            if attempt == TRIES:
+                raise
+        else:
+            return

@@ -1,0 +1,108 @@
+"""API servers for the time of a context, embedded or real binaries, and the ways into them."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from controller.client import Client
+from controller.tenantconfig import parse_kubeconfig, tenant_transport
+from controller.transport import Transport
+
+ANSWER_LIMIT = 64 * 1024 * 1024
+REQUEST_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServer:
+    """A running API server.
+
+    Args:
+        name: what people call it here.
+        url: where it listens.
+        kubeconfig: an administrator's, with everything inline.
+        transport: the way into it.
+    """
+
+    name: str
+    url: str
+    kubeconfig: str
+    transport: Transport
+
+    @property
+    def client(self) -> Client:
+        """Return a client over its transport."""
+        return Client(self.transport)
+
+
+@asynccontextmanager
+async def api_server(
+    name: str, crds: Sequence[Mapping[str, Any]], data: Path | None = None
+) -> AsyncIterator[ApiServer]:
+    """Start an API server that serves `crds`; it stops with the context.
+
+    Args:
+        name: what people call it.
+        crds: CustomResourceDefinitions.
+        data: where it keeps its objects; None forgets them.
+    """
+    from envtest import ControlPlane
+
+    started = ControlPlane.start(data=data, namespace_controller=True, garbage_collector=True)
+    async with started as plane:
+        await plane.install_crds(list(crds))
+        kubeconfig = plane.kubeconfig()
+        transport = tenant_transport(
+            parse_kubeconfig(kubeconfig.encode()), max_bytes=ANSWER_LIMIT, timeout=REQUEST_SECONDS
+        )
+        try:
+            yield ApiServer(name, plane.url, kubeconfig, transport)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await transport.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An API server to be started.
+
+    Args:
+        name: what people call it.
+        crds: CustomResourceDefinitions that it should serve.
+    """
+
+    name: str
+    crds: Sequence[Mapping[str, Any]]
+
+
+@asynccontextmanager
+async def api_servers(
+    wanted: Sequence[Wanted], data: Path | None = None
+) -> AsyncIterator[dict[str, ApiServer]]:
+    """Start API servers all at once, real ones take seconds; give them by name.
+
+    Args:
+        wanted: which.
+        data: a folder with one folder for each; None forgets.
+    """
+    found: dict[str, ApiServer] = {}
+    ended = anyio.Event()
+
+    async def hold(one: Wanted, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        async with api_server(one.name, one.crds, data / one.name if data else None) as server:
+            found[one.name] = server
+            task_status.started()
+            await ended.wait()
+
+    async with anyio.create_task_group() as holding:
+        async with anyio.create_task_group() as starting:
+            for one in wanted:
+                starting.start_soon(partial(holding.start, hold, one))
+        try:
+            yield found
+        finally:
+            ended.set()
