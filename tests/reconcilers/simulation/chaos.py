@@ -27,6 +27,10 @@ class Plan:
 
     replicas: int = 2
     steps: int = 300
+    mischief: float = 0.05
+    """How often something is edited, wiped or re-created, of all steps."""
+    patience: float = 2.0
+    """Seconds before a replica completes the promises of others; only economy, never safety."""
     lost: bool = True
     stale: bool = True
     resets: bool = True
@@ -83,9 +87,9 @@ class Run:
             self._user()
         elif dice < 0.07:
             self._restart()
-        elif dice < 0.12:
+        elif dice < 0.07 + self.plan.mischief:
             self._mischief()
-        elif dice < 0.15:
+        elif dice < 0.10 + self.plan.mischief:
             self.clock._elapsed += self.rnd.choice((50, 800, 3000)) * 1_000_000
         elif dice < 0.62 and self.flights:
             self._fly()
@@ -178,7 +182,9 @@ class Run:
         self.world.create(POOLS, {"metadata": {"name": name}, "spec": spec})
 
     def _replica(self, *, stale: bool) -> Replica:
-        replica = Replica(self.world, self.flights, self.clock, self.rnd)
+        replica = Replica(
+            self.world, self.flights, self.clock, self.rnd, patience=self.plan.patience
+        )
         replica.boot(stale=stale, world=self.world)
         return replica
 

@@ -98,7 +98,13 @@ class Replica:
     """A process that believes it leads."""
 
     def __init__(
-        self, world: World, flights: list[Flight], clock: VirtualClock, rnd: random.Random
+        self,
+        world: World,
+        flights: list[Flight],
+        clock: VirtualClock,
+        rnd: random.Random,
+        *,
+        patience: float,
     ) -> None:
         self._rnd = rnd
         pools = Cache(NETWORK_POOL)
@@ -109,7 +115,7 @@ class Replica:
         client = Client(
             Wire(flights), on_answer=lambda resource, obj: caches[resource.kind].own(obj)
         )
-        settings = PoolSettings()
+        settings = PoolSettings(foreign_patience=patience)
         self._reconcilers = (
             NetworkPoolReconciler(
                 client, pools, allocations, cast("Recorder", _Silent()), clock, settings
@@ -133,7 +139,10 @@ class Replica:
     def read(self, *, all_of_it: bool = False) -> None:
         """Deliver some of what the caches have not seen yet."""
         for feed in (self.pools, self.allocations):
-            feed.advance(feed.behind if all_of_it else self._rnd.randint(0, feed.behind))
+            if all_of_it:
+                feed.advance(feed.behind)
+            elif self._rnd.random() < 0.5:
+                feed.advance(self._rnd.randint(0, feed.behind))
 
     def work(self, group: TaskGroup) -> None:
         """Begin a pass over some key that is not being worked on."""

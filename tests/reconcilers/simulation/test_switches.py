@@ -10,10 +10,9 @@ from controller.cache import Cache
 from controller.meta import Object
 from reconcilers import ranges
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
-from reconcilers.api.networkpool import Assignment, NetworkPool
+from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool import departure, protocol, reconciler
 from reconcilers.networkpool.view import View
-from reconcilers.networkpool.writes import Promised
 from tests.reconcilers.simulation.chaos import Plan, Run
 from tests.reconcilers.simulation.world import POOLS, Json, World
 
@@ -25,12 +24,10 @@ class Switch:
     Args:
         off: switches it off.
         plan: under which the simulation has to notice.
-        first: the seed to begin with; nearer to the first one that notices, for a rare sequence.
     """
 
     off: Callable[[pytest.MonkeyPatch], None]
     plan: Plan
-    first: int = 0
 
 
 def _no_fence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,27 +40,6 @@ def _promises_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (protocol, reconciler, departure):
         monkeypatch.setattr(module, "settle", settle)
-
-
-def _promises_bound_to_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    def settle(pool: NetworkPool, view: View) -> protocol.Settlement:
-        still_open, revision = [], protocol.memory(pool) or 0
-        for promise in pool.status.assignments:
-            seen = view.current(promise.name, promise.uid)
-            if seen is not None and ranges.held(seen) == ranges.promised(promise):
-                revision = max(revision, seen.metadata.revision)
-            elif seen is not None or view.position < int(promise.resourceVersion):
-                still_open.append(promise)
-        return protocol.Settlement(tuple(still_open), revision)
-
-    def at_version(promise: Assignment, view: View) -> list[Promised]:
-        seen = view.current(promise.name, promise.uid)
-        waits = seen is not None and ranges.held(seen) is None and not seen.metadata.terminating
-        return [Promised(promise, seen)] if waits and seen is not None else []
-
-    for module in (protocol, reconciler, departure):
-        monkeypatch.setattr(module, "settle", settle)
-    monkeypatch.setattr(reconciler, "_at_version", at_version)
 
 
 def _position_counts_own_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,11 +89,6 @@ SWITCHES = {
         Plan(calm=False, resets=False, touches=False, pool_cycles=False, wipes=True),
     ),
     "a promise is kept until it is settled": Switch(_promises_forgotten, _QUIET),
-    "a promise is bound to one version": Switch(
-        _promises_bound_to_no_version,
-        Plan(calm=False, resets=True, touches=False, pool_cycles=False, wipes=False),
-        first=1600,
-    ),
     "own answers never move the position": Switch(_position_counts_own_answers, _QUIET),
     "a pool is written at the version it was read at": Switch(
         _pools_written_without_precondition, _QUIET
@@ -132,7 +103,7 @@ def test_without_the_rule_two_allocations_come_to_hold_one_address(
 ) -> None:
     switch = SWITCHES[rule]
     switch.off(monkeypatch)
-    for seed in range(switch.first, switch.first + 3000):
+    for seed in range(3000):
         if Run(seed, switch.plan).play() is not None:
             return
     pytest.fail(f"3000 seeds and no overlap without the rule that {rule}")
