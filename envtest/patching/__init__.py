@@ -16,10 +16,12 @@ from envtest.patching.managers import (
     validate_managed_fields,
 )
 from envtest.patching.mergepatch import merge_patch
+from envtest.patching.scale import SCALE_VERSION, from_scale, scale_model, to_scale
 from envtest.patching.strategic import strategic_merge
 from envtest.patching.tracking import track_update
 
 __all__ = [
+    "SCALE_VERSION",
     "ApplyConflict",
     "Cause",
     "FieldModel",
@@ -31,10 +33,13 @@ __all__ = [
     "check_operations",
     "decoding_error",
     "default_manager",
+    "from_scale",
     "json_patch",
     "merge_patch",
     "same_except_times",
+    "scale_model",
     "strategic_merge",
+    "to_scale",
     "track_update",
     "validate_managed_fields",
 ]

@@ -20,11 +20,18 @@ def of_key(keys: dict[str, Any]) -> str:
     """Return the element of a list item that is known by the values of its key fields."""
     if len(keys) == 1:
         ((name, value),) = keys.items()
-        return f"k:{{{gotext.json_text(name)}:{gotext.json_text(value)}}}"
+        if isinstance(value, str):
+            return _of_text_key(name, value)
     inner = ",".join(
         f"{gotext.json_text(name)}:{gotext.json_text(keys[name])}" for name in sorted(keys)
     )
     return f"k:{{{inner}}}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_text_key(name: str, value: str) -> str:
+    """Return the element of an item with one key field that is a text, as most are."""
+    return f"k:{{{gotext.json_text(name)}:{gotext.json_text(value)}}}"
 
 
 def of_value(value: Any) -> str:

@@ -128,6 +128,7 @@ def is_print(rune: str) -> bool:
     return rune.isprintable()
 
 
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 _ESCAPES = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
@@ -137,8 +138,7 @@ def json_text(value: Any) -> str:
     """Return the compact JSON of a value, with the escapes that Go makes for HTML's sake."""
     if isinstance(value, float):
         return _json_number(value)
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return text.translate(_ESCAPES)
+    return _COMPACT.encode(value).translate(_ESCAPES)
 
 
 def _json_number(value: float) -> str:

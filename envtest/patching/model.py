@@ -46,12 +46,20 @@ class ListNode:
 
 @dataclass(slots=True)
 class Node:
-    """What a value may be; `strict` means that no untyped scalar can be anywhere below."""
+    """What a value may be.
+
+    Attributes:
+        scalar, items, members: the kinds of values that may stand here.
+        strict: no untyped scalar can be anywhere below, so equal values are of equal types.
+        granular: nothing at or below it is owned as a whole, so no change of the schema can have
+            made it so since somebody came to own a part.
+    """
 
     scalar: Scalar | None = None
     items: ListNode | None = None
     members: MapNode | None = None
     strict: bool = False
+    granular: bool = False
 
     def atom_for(self, value: Any) -> "MapNode | ListNode | Scalar":
         """Return what to treat a value as; null, and what fits nothing, as the first there is."""

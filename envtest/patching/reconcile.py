@@ -21,7 +21,7 @@ def _below(atom: MapNode | ListNode, fields: Fields) -> Fields:
         if not below:
             continue
         child = _step(atom, element)
-        if child is None:
+        if child is None or child.granular:
             continue
         found = _value(child, below)
         if found is not below:

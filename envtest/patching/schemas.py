@@ -20,7 +20,7 @@ _SCALARS = {
     "boolean": Scalar.BOOLEAN,
     "string": Scalar.STRING,
 }
-_TEXT = Node(scalar=Scalar.STRING, strict=True)
+_TEXT = Node(scalar=Scalar.STRING, strict=True, granular=True)
 
 
 class Definitions:
@@ -50,7 +50,7 @@ class Definitions:
             return node
         own = node.members
         members = MapNode(own.fields, own.other, kind == "atomic", own.defaults)
-        return Node(node.scalar, node.items, members, node.strict)
+        return Node(node.scalar, node.items, members, node.strict)  # may be atomic now
 
 
 def custom_resource(schema: Schema, definitions: Definitions, *, preserve: bool) -> Node:
@@ -86,7 +86,11 @@ def _fill(node: Node, schema: Schema, definitions: Definitions, *, preserve: boo
         node.items = _items(schema, definitions, preserve=preserve)
     if kind not in {"object", "array"}:
         node.scalar = _scalar(kind, schema.get("format", ""))
-    node.strict = _is_strict(node, kind)
+    below = _below(node, kind)
+    if below is not None:
+        node.strict = all(child.strict for child in below)
+        atom = node.members or node.items
+        node.granular = not (atom and atom.atomic) and all(child.granular for child in below)
 
 
 def _scalar(kind: str, form: str) -> Scalar:
@@ -96,19 +100,18 @@ def _scalar(kind: str, form: str) -> Scalar:
     return _SCALARS.get(kind, Scalar.UNTYPED)
 
 
-def _is_strict(node: Node, kind: str) -> bool:
-    """Tell whether values of a node are of a known kind all the way down.
+def _below(node: Node, kind: str) -> list[Node] | None:
+    """Return the nodes below one of a single known kind, None for any other.
 
     Validation makes a string of every string with a format. A type that contains itself counts
-    as not strict, because its node is not finished when its parts ask.
+    as of no known kind, because its node is not finished when its parts ask.
     """
     if kind == "object" and node.members is not None:
         own = node.members
-        below = [*own.fields.values(), *([own.other] if own.other else [])]
-        return all(child.strict for child in below)
+        return [*own.fields.values(), *([own.other] if own.other else [])]
     if kind == "array" and node.items is not None:
-        return node.items.item.strict
-    return kind in _SCALARS
+        return [node.items.item]
+    return [] if kind in _SCALARS else None
 
 
 def _members(schema: Schema, definitions: Definitions, *, preserve: bool) -> MapNode:

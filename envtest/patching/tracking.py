@@ -193,6 +193,15 @@ def _starting_point(before: Any, sent: Any, *, is_subresource: bool) -> Managed:
     return entries.trusted(before or [])
 
 
+def _with(previous: Owned | None, own: Fields) -> Fields:
+    """Return what a manager owned and owns now, the very same set if that is no more."""
+    if previous is None:
+        return fieldset.ordered(own)
+    if not fieldset.difference(own, previous.fields):
+        return previous.fields
+    return fieldset.ordered(fieldset.union(own, previous.fields))
+
+
 def _is_reset(sent: Any) -> bool:
     """Tell whether a client wants nobody to own anything: an empty list, or one empty entry."""
     if not isinstance(sent, list) or len(sent) > 1:
@@ -224,12 +233,11 @@ def update(
     managed = write.reconcile(managed)
     change = write.compare(old, new)
     lost, gone = write.taken(managed, old, new, change)
-    take_away(managed, lost, gone)
     own = fieldset.difference(change.written(), UNOWNED)
+    if who in lost and not fieldset.difference(lost[who], own):
+        del lost[who]  # it would get all of it back
+    take_away(managed, lost, gone)
     if own:
-        previous = managed.get(who)
-        if previous is not None:
-            own = fieldset.union(own, previous.fields)
-        managed[who] = Owned(fieldset.ordered(own), write.api_version, now)
+        managed[who] = Owned(_with(managed.get(who), own), write.api_version, now)
     entries.cap(managed)
     return managed
