@@ -4,11 +4,10 @@ import sys
 from functools import partial
 from typing import IO
 
-import anyio
 import click
 
 from controller import logs
-from controller.clock import Clock, SystemClock
+from controller.clock import SystemClock
 from controller.jobs import running
 from reconcilers.cli.demo.audit import Witness
 from reconcilers.cli.demo.player import DidNotHappen, play
@@ -16,8 +15,9 @@ from reconcilers.cli.demo.story import TENANTS, story
 from reconcilers.cli.demo.world import World
 from reconcilers.cli.durations import duration
 from reconcilers.cli.local.logtail import LogTail
-from reconcilers.cli.local.platform import platform
-from reconcilers.cli.local.signals import Interrupted, interruptible
+from reconcilers.cli.local.platform import Platform, platform
+from reconcilers.cli.local.signals import Interrupted
+from reconcilers.cli.local.start import run_until_interrupted
 from reconcilers.cli.options import option
 from reconcilers.cli.problems import Problem
 from reconcilers.settings import AllocationSettings, Settings, TenantSettings
@@ -49,7 +49,7 @@ def demo(step_timeout: float, verbose: bool) -> None:
     stream: IO[str] = sys.stderr if verbose else tail  # type: ignore[assignment]  # a TextIOBase
     logs.configure("console", "info", stream=stream)
     try:
-        anyio.run(partial(interruptible, partial(_demo, step_timeout)))
+        run_until_interrupted(partial(_demo, step_timeout))
     except DidNotHappen as failure:
         for line in tail.lines():
             click.echo(f"    log: {line}", err=True)
@@ -62,16 +62,20 @@ async def _demo(step_timeout: float) -> None:
     clock = SystemClock()
     begun = clock.monotonic()
     async with platform(TENANTS, clock, SETTINGS) as whole:
-        where = ", ".join(one.url for one in (whole.management, *whole.tenants.values()))
-        click.echo(f"API servers for the platform and two tenants: {where}\n")
+        click.echo(_where(whole))
         world, witness = World(whole, clock), Witness()
         world.allocations.subscribe(witness.see)
         steps = story(witness)
         async with running([informer.run for informer in world.informers]):
             await play(steps, world, clock, click.echo, step_timeout)
-    took = _seconds(clock, begun)
-    click.echo(f"\nAll {len(steps)} steps happened, in {took}.")
+    took = clock.monotonic() - begun
+    click.echo(f"\nAll {len(steps)} steps happened, in {took:.1f} s.")
 
 
-def _seconds(clock: Clock, begun: float) -> str:
-    return f"{clock.monotonic() - begun:.1f} s"
+def _where(whole: Platform) -> str:
+    management = whole.management
+    what = "embedded" if management.kind == "embedded" else "kube-apiserver and etcd"
+    lines = [f"API servers ({what}), controllers, and a stand-in for MetalLB in each tenant:"]
+    lines.append(f"    platform          {management.url}")
+    lines += [f"    {key!s:17} {server.url}" for key, server in whole.tenants.items()]
+    return "\n".join(lines) + "\n"

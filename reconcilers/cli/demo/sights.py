@@ -34,7 +34,7 @@ def _told_pool(pool: NetworkPool) -> str:
     status = pool.status
     return (
         f"NetworkPool {pool.metadata.name}: {status.allocatedIPs} of {status.totalIPs} addresses"
-        f" in use ({status.utilizationPercent} %), the largest free block has"
+        f" in use, the largest free block has"
         f" {status.largestFreeBlock}"
     )
 

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from anyio.abc import TaskStatus
 
 from controller.client import Client
 from controller.tenantconfig import parse_kubeconfig, tenant_transport
 from controller.transport import Transport
+from reconcilers.cli.local.door import envtest
+from reconcilers.cli.problems import Problem
 
 ANSWER_LIMIT = 64 * 1024 * 1024
 REQUEST_SECONDS = 30.0
@@ -24,12 +27,14 @@ class ApiServer:
     Args:
         name: what people call it here.
         url: where it listens.
+        kind: `embedded` or `binaries`.
         kubeconfig: an administrator's, with everything inline.
         transport: the way into it.
     """
 
     name: str
     url: str
+    kind: str
     kubeconfig: str
     transport: Transport
 
@@ -50,17 +55,22 @@ async def api_server(
         crds: CustomResourceDefinitions.
         data: where it keeps its objects; None forgets them.
     """
-    from envtest import ControlPlane
-
-    started = ControlPlane.start(data=data, namespace_controller=True, garbage_collector=True)
+    started = envtest().ControlPlane.start(
+        data=data, namespace_controller=True, garbage_collector=True
+    )
     async with started as plane:
+        if plane.kind == "existing":
+            raise Problem(
+                "USE_EXISTING_CLUSTER leads to one cluster, and this needs several of its own:"
+                " unset it"
+            )
         await plane.install_crds(list(crds))
         kubeconfig = plane.kubeconfig()
         transport = tenant_transport(
             parse_kubeconfig(kubeconfig.encode()), max_bytes=ANSWER_LIMIT, timeout=REQUEST_SECONDS
         )
         try:
-            yield ApiServer(name, plane.url, kubeconfig, transport)
+            yield ApiServer(name, plane.url, plane.kind, kubeconfig, transport)
         finally:
             with anyio.CancelScope(shield=True):
                 await transport.aclose()
@@ -92,7 +102,7 @@ async def api_servers(
     found: dict[str, ApiServer] = {}
     ended = anyio.Event()
 
-    async def hold(one: Wanted, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+    async def hold(one: Wanted, *, task_status: TaskStatus[None]) -> None:
         async with api_server(one.name, one.crds, data / one.name if data else None) as server:
             found[one.name] = server
             task_status.started()

@@ -1,0 +1,78 @@
+"""`butler-ipam apiserver`: the embedded Kubernetes API server alone, until Ctrl-C."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+
+from controller import logs
+from reconcilers.cli.local import kubeconfigs
+from reconcilers.cli.local.door import envtest, told
+from reconcilers.cli.local.signals import Interrupted
+from reconcilers.cli.local.start import run_until_interrupted
+from reconcilers.cli.options import option
+from reconcilers.cli.problems import Problem
+
+
+@click.command()
+@option(
+    "--listen",
+    default="127.0.0.1:6443",
+    metavar="HOST:PORT",
+    help="Where to listen, with HTTPS; port 0 takes a free one.",
+)
+@option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder that keeps the objects; without, they are in memory only.",
+)
+@option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="BUTLER_IPAM_WRITE_KUBECONFIG",
+    help="Where to write an administrator's kubeconfig.",
+)
+@option(
+    "--token-auth-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help='Who else is let in: lines of token,user,uid,"group1,group2".',
+)
+def apiserver(
+    listen: str, data: Path | None, kubeconfig: Path | None, token_auth_file: Path | None
+) -> None:
+    """Serve the embedded Kubernetes API alone.
+
+    It has a certificate authority of its own, and no controllers: as with a bare kube-apiserver,
+    namespaces that are deleted stay Terminating, and nothing is garbage-collected.
+    """
+    logs.configure("console", "warning")
+    path = kubeconfigs.place(kubeconfig, data, "admin.kubeconfig")
+    kubeconfigs.check(path)
+    with told():
+        tokens = _tokens(token_auth_file)
+    try:
+        run_until_interrupted(partial(_serve, listen, data, tokens, path))
+    except Interrupted:
+        click.echo("stopped")
+
+
+def _tokens(path: Path | None) -> Any:
+    if path is None:
+        return {}
+    try:
+        return envtest().parse_token_file(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise Problem(f"--token-auth-file {path} cannot be read: {wrong}") from wrong
+
+
+async def _serve(listen: str, data: Path | None, tokens: Any, path: Path) -> None:
+    async with envtest().serve(listen=listen, data=data, tokens=tokens) as server:
+        kubeconfigs.write(path, server.kubeconfig())
+        kept = f"kept in {data}" if data else "forgotten at the end (--data keeps them)"
+        click.echo(f"embedded Kubernetes API server on {server.url}; objects are {kept}\n")
+        click.echo(f"  export KUBECONFIG={path}")
+        click.echo("  kubectl get namespaces\n")
+        click.echo("Ctrl-C ends it.")
+        await anyio.sleep_forever()

@@ -1,0 +1,104 @@
+"""`butler-ipam up`: a platform to try things on, with samples, until Ctrl-C."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import anyio
+import click
+
+from controller import logs
+from controller.clock import SystemClock
+from controller.errors import ControllerError
+from controller.meta import Key
+from reconcilers.cli.local import kubeconfigs, samples
+from reconcilers.cli.local.objects import Manifest, UnknownKind, apply, make_namespaces
+from reconcilers.cli.local.platform import Platform, platform
+from reconcilers.cli.local.servers import ApiServer
+from reconcilers.cli.local.signals import Interrupted
+from reconcilers.cli.local.start import run_until_interrupted
+from reconcilers.cli.options import option
+from reconcilers.cli.problems import say
+from reconcilers.settings import Settings
+
+TENANT = "tenant"
+DEFAULT_CLUSTER = Key("team-a", "sandbox")
+"""The TenantCluster that the tenant's API server is, where no sample names one."""
+
+
+@click.command()
+@option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder that keeps the objects; without, they are in memory only.",
+)
+@option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="BUTLER_IPAM_WRITE_KUBECONFIG",
+    help="Where to write the platform's kubeconfig; the tenant's goes beside it.",
+)
+@option("--samples/--no-samples", "with_samples", default=True, help="Load the samples.")
+@option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    help="The lowest level of the controllers' log that is shown, on stderr.",
+)
+def up(data: Path | None, kubeconfig: Path | None, with_samples: bool, log_level: str) -> None:
+    """Start API servers, controllers and samples, and stay.
+
+    There is a platform and one tenant, in which a stand-in takes MetalLB's place. The API servers
+    are embedded, or real ones if KUBEBUILDER_ASSETS names a folder with etcd and kube-apiserver.
+    """
+    logs.configure("console", log_level)
+    place = kubeconfigs.place(kubeconfig, data, "platform.kubeconfig")
+    tenant_place = place.with_name(f"{place.stem}-tenant{place.suffix}")
+    for path in (place, tenant_place):
+        kubeconfigs.check(path)
+    documents = samples.samples() if with_samples else []
+    try:
+        run_until_interrupted(partial(_up, data, (place, tenant_place), documents))
+    except Interrupted:
+        click.echo("stopped")
+
+
+async def _up(data: Path | None, places: tuple[Path, Path], documents: list[Manifest]) -> None:
+    cluster = samples.first_cluster(documents) or DEFAULT_CLUSTER
+    async with platform({TENANT: cluster}, SystemClock(), Settings(), data) as whole:
+        kubeconfigs.write(places[0], whole.management.kubeconfig)
+        kubeconfigs.write(places[1], whole.tenants[cluster].kubeconfig)
+        applied = await _load(whole.management, documents)
+        click.echo(_told(whole, cluster, places, applied))
+        await anyio.sleep_forever()
+
+
+async def _load(server: ApiServer, documents: Sequence[Manifest]) -> int:
+    """Apply the samples; one that is refused stops none of the others. Return how many went."""
+    await make_namespaces(server.transport, samples.namespaces(list(documents)))
+    applied = 0
+    for document in documents:
+        try:
+            await apply(server.transport, document)
+        except (ControllerError, UnknownKind) as refused:
+            name = document["metadata"]["name"]
+            say("warning", f"sample {document['kind']} {name} was not applied: {refused}")
+        else:
+            applied += 1
+    return applied
+
+
+def _told(whole: Platform, cluster: Key, places: tuple[Path, Path], applied: int) -> str:
+    tenant = whole.tenants[cluster]
+    return "\n".join(
+        [
+            f"platform   {whole.management.url}   controllers run, {applied} samples applied",
+            f"tenant     {tenant.url}   TenantCluster {cluster}; MetalLB's place has a stand-in",
+            "",
+            f"  export KUBECONFIG={places[0]}",
+            "  kubectl get networkpools,ipallocations,tenantclusters -A",
+            f"  kubectl --kubeconfig {places[1]} get ipaddresspools,services -A",
+            "",
+            "Ctrl-C ends it.",
+        ]
+    )
