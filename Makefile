@@ -37,6 +37,7 @@ wheel: $(VENV)/.dev  ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build -t wheel
 
 lock:  ## Renew the hashed locks (needs uv)
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --group build pyproject.toml -o requirements-run.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --extra envtest --group build pyproject.toml -o requirements.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --extra envtest --group dev pyproject.toml -o requirements-dev.txt
 
