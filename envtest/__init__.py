@@ -1,1 +1,20 @@
-"""A control plane for tests and first steps."""
+"""A Kubernetes control plane for tests and first steps: real binaries, or the embedded server."""
+
+from envtest.access.tokens import TokenFileError, parse_token_file
+from envtest.embedded import EmbeddedServer, ListenError, serve
+from envtest.environment import ControlPlane
+from envtest.server.call import User
+from envtest.settings import PlaneError
+from envtest.storage import DiskError
+
+__all__ = [
+    "ControlPlane",
+    "DiskError",
+    "EmbeddedServer",
+    "ListenError",
+    "PlaneError",
+    "TokenFileError",
+    "User",
+    "parse_token_file",
+    "serve",
+]

@@ -18,6 +18,8 @@ from envtest.access.reviews import Reviews
 from envtest.access.tokens import ADMIN_GROUP, Authenticator
 from envtest.builtins.resources import builtin_resources
 from envtest.certs import Authority
+from envtest.controllers.garbage import GarbageCollector
+from envtest.controllers.namespaces import NamespaceController
 from envtest.kubeconfig import kubeconfig
 from envtest.server.api import Api
 from envtest.server.app import Front
@@ -30,6 +32,8 @@ from envtest.storage import Disk, Store
 
 ADMIN = "admin"
 SERVICES = IPv4Network("10.96.0.0/16")
+# What stands for every address of this machine; an empty host means it, too.
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
 # How long open requests may take to end when the server stops.
 _GRACE_SECONDS = 2.0
 
@@ -49,9 +53,7 @@ class EmbeddedServer:
         self._tokens: dict[str, str] = {}
 
     @classmethod
-    def prepared(
-        cls, data: Path | None, tokens: Mapping[str, User], authority: Authority
-    ) -> Self:
+    def prepared(cls, data: Path | None, tokens: Mapping[str, User], authority: Authority) -> Self:
         """Return a server with its state loaded, not listening yet."""
         store = Store(Disk(data) if data else None)
         registry = Registry()
@@ -78,12 +80,14 @@ class EmbeddedServer:
 
 
 @asynccontextmanager
-async def serve(
+async def serve(  # every setting is named at the call
     *,
     data: Path | None = None,
     listen: str = "127.0.0.1:0",
     tokens: Mapping[str, User] | None = None,
     issuer: str | None = None,
+    namespace_controller: bool = False,
+    garbage_collector: bool = False,
 ) -> AsyncIterator[EmbeddedServer]:
     """Run an embedded API server in the caller's event loop.
 
@@ -92,6 +96,8 @@ async def serve(
         listen: address and port; port 0 takes a free one.
         tokens: bearer tokens that are known from the start.
         issuer: the audience that token reviews name; the server's own address if not given.
+        namespace_controller: empty and remove terminating namespaces.
+        garbage_collector: remove objects whose owners are gone.
 
     Raises:
         DiskError: the data folder cannot be used.
@@ -119,6 +125,10 @@ async def serve(
         audiences.append(issuer or server.url)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(Definitions(api).run)
+            if namespace_controller:
+                tasks.start_soon(NamespaceController(api).run)
+            if garbage_collector:
+                tasks.start_soon(GarbageCollector(api).run)
             try:
                 yield server
             finally:
@@ -137,7 +147,8 @@ async def _listen(runner: web.AppRunner, host: str, port: int, authority: Author
         await site.start()
     except OSError as error:
         raise ListenError(
-            f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}; choose another --listen"
+            f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}; "
+            "choose another --listen"
         ) from error
     bound: int = runner.addresses[0][1]
     return bound
@@ -147,7 +158,7 @@ def _tls(authority: Authority, host: str) -> ssl.SSLContext:
     """Return the server's TLS settings; client certificates of the same authority are accepted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     hosts = ("localhost", "kubernetes", "kubernetes.default.svc", "127.0.0.1", "10.96.0.1", "::1")
-    pair = authority.server(*hosts, *([host] if host not in {"", "0.0.0.0", "::"} else []))
+    pair = authority.server(*hosts, *([] if host in _EVERYWHERE else [host]))
     with tempfile.TemporaryDirectory(prefix="envtest-") as folder:
         certificate, key = pair.write(Path(folder), "server")
         context.load_cert_chain(certificate, key)
@@ -164,12 +175,14 @@ def parse_address(text: str) -> tuple[str, int]:
     """
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
-        raise ListenError(f"{text!r} is no address to listen on; write HOST:PORT, say 127.0.0.1:6443")
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104  # ":6443" means every address
+        raise ListenError(
+            f"{text!r} is no address to listen on; write HOST:PORT, say 127.0.0.1:6443"
+        )
+    return host.strip("[]") or _EVERYWHERE[0], int(port)
 
 
 def _shown(host: str) -> str:
     """Return the host of a URL by which this machine reaches the server."""
-    if host in {"0.0.0.0", "::"}:  # noqa: S104
+    if host in _EVERYWHERE:
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host

@@ -14,7 +14,8 @@ from envtest.storage import Store
 
 _GROUP = "rbac.authorization.k8s.io"
 _PLACES = tuple(
-    f"{_GROUP}/{plural}" for plural in ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
+    f"{_GROUP}/{plural}"
+    for plural in ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
 )
 
 
@@ -67,7 +68,7 @@ class Authorizer:
         self._roles, self._bindings = {}, {}
         for table in tables:
             is_role = table.place.endswith("roles")
-            for key in table.keys():
+            for key in table.scan():
                 stored = table.get(key)
                 if stored is None:
                     continue
@@ -89,7 +90,7 @@ class Authorizer:
 def _is_subject(subject: dict[str, Any], user: User, home: str) -> bool:
     match subject.get("kind"):
         case "User":
-            return user.name == subject["name"]
+            return bool(user.name == subject["name"])
         case "Group":
             return subject["name"] in user.groups
         case "ServiceAccount":
@@ -140,13 +141,12 @@ def attributes(info: RequestInfo) -> Attributes:
 def refusal(user: User, info: RequestInfo) -> StatusError:
     """Return the 403 for a request, in the real server's words."""
     if not info.is_resource:
-        error = StatusError(
+        return StatusError(
             403,
             f'forbidden: User "{user.name}" cannot {info.verb} path "{info.path}"',
             "Forbidden",
             details={},
         )
-        return error
     where = f'in the namespace "{info.namespace}"' if info.namespace else "at the cluster scope"
     why = (
         f'User "{user.name}" cannot {info.verb} resource "{info.described}" '

@@ -35,7 +35,7 @@ def parse_token_file(text: str, source: str = "token file") -> dict[str, User]:
             continue
         where = f"{source}, line {reader.line_num}"
         if len(row) < 3:
-            raise TokenFileError(f"{where}: {len(row)} columns; write token,user,uid,\"groups\"")
+            raise TokenFileError(f'{where}: {len(row)} columns; write token,user,uid,"groups"')
         if not row[0]:
             raise TokenFileError(f"{where}: the token is empty; put one before the first comma")
         if row[0] in found:

@@ -1,1 +1,1 @@
-"""The kinds that every Kubernetes API server has: names, verbs, schemas, and what makes each special."""
+"""The kinds that every API server has: names, verbs, schemas, and what makes each special."""

@@ -5,17 +5,10 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
+from envtest.schema.wording import CREATION_TIMESTAMP, NAME
 from envtest.server.rules import Column
 
 Cell = Callable[[dict[str, Any]], Any]
-
-_AGE_TEXT = (
-    "CreationTimestamp is a timestamp representing the server time when this object was created. "
-    "It is not guaranteed to be set in happens-before order across separate operations. Clients "
-    "may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the "
-    "system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/"
-    "sig-architecture/api-conventions.md#metadata"
-)
 
 
 def age(moment: object) -> str:
@@ -43,7 +36,7 @@ def age(moment: object) -> str:
 def _at(path: str, otherwise: object = "") -> Cell:
     """Return the cell that shows what stands at a dotted path."""
 
-    def read(body: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    def read(body: Mapping[str, Any]) -> Any:
         value: Any = body
         for part in path.split("."):
             value = value.get(part) if isinstance(value, Mapping) else None
@@ -102,7 +95,8 @@ def _ready(body: Mapping[str, Any]) -> str:
     return f"{status.get('readyReplicas', 0)}/{(body.get('spec') or {}).get('replicas', 0)}"
 
 
-_AGE = (Column("Age", "string", _AGE_TEXT), _age)
+_NAME = (Column("Name", "string", NAME, "name"), _at("metadata.name"))
+_AGE = (Column("Age", "string", CREATION_TIMESTAMP), _age)
 _SPECS: dict[str, list[tuple[str, str, str, Cell]]] = {
     "Namespace": [("Status", "string", "The status of the namespace", _at("status.phase"))],
     "Secret": [
@@ -139,10 +133,13 @@ _CREATED = frozenset({"CustomResourceDefinition", "Role", "ClusterRole"})
 
 @cache
 def columns_of(kind: str) -> list[tuple[Column, Cell]]:
-    """Return the columns of a kind behind the name, with the functions that read their cells."""
+    """Return the columns of a kind, with the functions that read their cells."""
     if kind in _CREATED:
-        return [(Column("Created At", "date", _AGE_TEXT), _at("metadata.creationTimestamp"))]
+        return [
+            _NAME,
+            (Column("Created At", "date", CREATION_TIMESTAMP), _at("metadata.creationTimestamp")),
+        ]
     own = [(Column(name, kind_, text), cell) for name, kind_, text, cell in _SPECS.get(kind, [])]
     if kind == "Event":
         return own
-    return [*own, _AGE]
+    return [_NAME, *own, _AGE]

@@ -25,7 +25,10 @@ class NamespaceRules(BuiltinRules):
     def default(self, body: Body) -> None:
         meta = body["metadata"]
         if meta.get("name"):
-            meta["labels"] = {**meta.get("labels", {}), "kubernetes.io/metadata.name": meta["name"]}
+            meta["labels"] = {
+                **meta.get("labels", {}),
+                "kubernetes.io/metadata.name": meta["name"],
+            }
 
     @override
     def prepare_create(self, body: Body) -> None:
@@ -61,7 +64,7 @@ class NamespaceRules(BuiltinRules):
 class KeyedRules(BuiltinRules):
     """Config maps: keys are checked, and `immutable` holds."""
 
-    parts = ("data", "binaryData")
+    parts: tuple[str, ...] = ("data", "binaryData")
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
@@ -85,7 +88,7 @@ class KeyedRules(BuiltinRules):
 class SecretRules(KeyedRules):
     """Secrets: texts become data, and the type stays."""
 
-    parts = ("data",)
+    parts: tuple[str, ...] = ("data",)
 
     @override
     def default(self, body: Body) -> None:
@@ -112,9 +115,7 @@ class LeaseRules(BuiltinRules):
         found = []
         duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
         if duration is not None and duration <= 0:
-            found.append(
-                invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")
-            )
+            found.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
         if transitions is not None and transitions < 0:
             text = "must be greater than or equal to 0"
             found.append(invalid("spec.leaseTransitions", transitions, text))

@@ -58,7 +58,10 @@ def to_new(body: Body) -> Body:
 class EventRules(BuiltinRules):
     """Events of either face; the newer one is judged more strictly."""
 
-    error_group = ""
+    @override
+    def __init__(self, group: str, version: str, kind: str, *, has_status: bool) -> None:
+        super().__init__(group, version, kind, has_status=has_status)
+        self.error_group = ""
 
     @override
     def default(self, body: Body) -> None:

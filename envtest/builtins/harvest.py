@@ -71,13 +71,15 @@ def main() -> int:
         ]
         found = _get(f"{url}/openapi/v3{root}", token)["components"]["schemas"]
         schemas.update(_reachable(found, gv, resources[gv]))
-    text = json.dumps({"resources": resources, "schemas": schemas}, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(
+        {"resources": resources, "schemas": schemas}, sort_keys=True, separators=(",", ":")
+    )
     here.write_text(text + "\n", encoding="utf-8")
     sys.stdout.write(f"{here}: {len(text)} bytes, {len(schemas)} schemas\n")
     return 0
 
 
-def _get(url: str, token: str) -> Any:  # noqa: ANN401  # JSON of any shape
+def _get(url: str, token: str) -> Any:  # JSON of any shape
     """Read one JSON document; the server's certificate is not checked, it is a throwaway."""
     context = ssl.create_default_context()
     context.check_hostname = False
@@ -112,7 +114,7 @@ def _reachable(found: dict[str, Any], gv: str, entries: list[dict[str, Any]]) ->
     return kept
 
 
-def _trim(schema: Any, *, is_map: bool = False) -> Any:  # noqa: ANN401
+def _trim(schema: Any, *, is_map: bool = False) -> Any:
     """Drop descriptions and collapse single-entry allOf, which only carries a default along."""
     if isinstance(schema, list):
         return [_trim(item) for item in schema]
@@ -125,7 +127,7 @@ def _trim(schema: Any, *, is_map: bool = False) -> Any:  # noqa: ANN401
     }
 
 
-def _references(schema: Any) -> list[str]:  # noqa: ANN401
+def _references(schema: Any) -> list[str]:
     """List the names of the schemas that a schema refers to."""
     if isinstance(schema, list):
         return [name for item in schema for name in _references(item)]

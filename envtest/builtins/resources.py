@@ -38,7 +38,7 @@ def builtin_resources(store: Store, services: IPv4Network) -> Iterator[Resource]
                 yield _resource(group, version, entry, entries, store, services)
 
 
-def _resource(  # noqa: PLR0913, PLR0917  # the parts of one discovery entry
+def _resource(  # the parts of one discovery entry
     group: str,
     version: str,
     entry: dict[str, Any],
@@ -48,7 +48,9 @@ def _resource(  # noqa: PLR0913, PLR0917  # the parts of one discovery entry
 ) -> Resource:
     plural, kind = entry["name"], entry["kind"]
     subresources = {
-        one["name"].partition("/")[2]: one for one in entries if one["name"].startswith(f"{plural}/")
+        one["name"].partition("/")[2]: one
+        for one in entries
+        if one["name"].startswith(f"{plural}/")
     }
     rules: BuiltinRules
     if (group, kind) == ("", "Service"):

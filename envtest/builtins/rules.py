@@ -1,6 +1,6 @@
 """Rules that all built-in kinds share: a Go struct's shape, a status of its own, generations."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from typing_extensions import override
 
@@ -104,9 +104,6 @@ _FIELDS: dict[str, frozenset[str]] = {
 class BuiltinRules(Rules):
     """A built-in kind without specialities: plain storage with the right shape."""
 
-    # Set by subclasses whose refusals name another group than the resource's.
-    error_group: ClassVar[str | None] = None  # type: ignore[misc]
-
     def __init__(self, group: str, version: str, kind: str, *, has_status: bool) -> None:
         self.group, self.version, self.kind = group, version, kind
         self.has_status = has_status
@@ -173,8 +170,8 @@ class BuiltinRules(Rules):
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
         return self.check_content(body, old)
 
-    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
-        """Judge what is no metadata."""
+    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:  # noqa: ARG002  # a hook
+        """Judge what is no metadata; nothing is wrong unless a kind says so."""
         return []
 
     @override
@@ -186,8 +183,7 @@ class BuiltinRules(Rules):
         if self.group in {"", "events.k8s.io"}:
             return f"field label not supported: {field}"
         return (
-            f'"{field}" is not a known field selector: '
-            'only "metadata.name", "metadata.namespace"'
+            f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
         )
 
     @override
@@ -200,7 +196,7 @@ class BuiltinRules(Rules):
 
 
 def status_metadata(body: Body, old: Body) -> None:
-    """Take status from the update, and labels and annotations, which built-in kinds let through."""
+    """Take status from the update, and labels and annotations, which built-in kinds allow."""
     meta = body.get("metadata") or {}
     kept = {name: meta[name] for name in ("labels", "annotations") if name in meta}
     keep_only(body, old, "status")

@@ -99,7 +99,7 @@ class ServiceRules(BuiltinRules):
         table = self._store.table("services")
         meta = body["metadata"]
         own = f"{meta.get('namespace')}/{meta.get('name')}"
-        for key in table.keys():
+        for key in table.scan():
             stored = table.get(key)
             if stored is None or key == own:
                 continue
@@ -137,17 +137,19 @@ class ServiceRules(BuiltinRules):
             return []
         if address in {"", "None"}:
             return []
-        path, shown = "spec.clusterIPs", [address]
+        return self._chosen_problems(address, body)
+
+    def _chosen_problems(self, address: str, body: Body) -> list[FieldError]:
         try:
             inside = ip_address(address) in self._network
         except ValueError:
             text = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-            return [invalid(f"{path}[0]", address, text)]
+            return [invalid("spec.clusterIPs[0]", address, text)]
         if not inside:
             text = f"failed to allocate IP {address}: the provided IP is not in the valid range. "
             text += f"The range of valid IPs is {self._network}"
-            return [invalid(path, shown, text)]
-        if address in self._taken(body)[0]:
+        elif address in self._taken(body)[0]:
             text = f"failed to allocate IP {address}: provided IP is already allocated"
-            return [invalid(path, shown, text)]
-        return []
+        else:
+            return []
+        return [invalid("spec.clusterIPs", [address], text)]

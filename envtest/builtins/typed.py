@@ -56,7 +56,9 @@ def named(name: str) -> Node:
             return Node(short, "struct", _go_name(name), properties=body["properties"])
         return Node(short, "any", "map[string]interface {}")
     if body.get("type") == "string":
-        return Node(short, "string", _go_name(name), short if short in {"Time", "MicroTime"} else "")
+        return Node(
+            short, "string", _go_name(name), short if short in {"Time", "MicroTime"} else ""
+        )
     return Node(short, "any", _go_name(name))
 
 
@@ -112,7 +114,7 @@ def _struct(body: dict[str, Any], node: Node, path: str, unknown: list[str]) -> 
                 del body[name]
 
 
-def _value(value: Any, node: Node, path: str, struct: str, unknown: list[str]) -> Any:  # noqa: ANN401
+def _value(value: Any, node: Node, path: str, struct: str, unknown: list[str]) -> Any:
     """Check one value and return what the struct holds of it."""
     match node.shape, value:
         case "any", _:
@@ -120,37 +122,48 @@ def _value(value: Any, node: Node, path: str, struct: str, unknown: list[str]) -
         case "struct", dict():
             _struct(value, node, path, unknown)
             return value
-        case "map", dict():
-            inner = node.item()
-            return {
-                key: _value(_zero(inner) if one is None else one, inner, path, struct, unknown)
-                for key, one in value.items()
-            }
-        case "array", list():
-            inner = node.item()
-            return [
-                _value(_zero(inner) if one is None else one, inner, f"{path}[{at}]", struct, unknown)
-                for at, one in enumerate(value)
-            ]
+        case ("map", dict()) | ("array", list()):
+            return _members(value, node, path, struct, unknown)
         case "string", str():
             return _text(value, node)
-        case "boolean", bool():
-            return value
-        case "integer" | "number", bool():
-            pass
-        case "integer", int():
-            return value
-        case "integer", float() if value == int(value):
-            return int(value)
-        case "number", int() | float():
-            return value
         case _:
-            pass
+            number = _scalar(value, node.shape)
+    if number is not None:
+        return number
     plain = "".join(part.partition("[")[0] for part in path.split("]"))
     raise TypedError(
         f"json: cannot unmarshal {_json_type(value)} into Go struct field "
         f"{struct}.{plain} of type {node.go}"
     )
+
+
+def _members(
+    value: dict[str, Any] | list[Any], node: Node, path: str, struct: str, unknown: list[str]
+) -> Any:
+    """Check the members of a map or array; nulls become zero values."""
+    inner = node.item()
+    blank = _zero(inner)
+    if isinstance(value, dict):
+        return {
+            key: _value(blank if one is None else one, inner, path, struct, unknown)
+            for key, one in value.items()
+        }
+    return [
+        _value(blank if one is None else one, inner, f"{path}[{at}]", struct, unknown)
+        for at, one in enumerate(value)
+    ]
+
+
+def _scalar(value: Any, shape: Shape) -> bool | float | None:
+    """Return a truth value or number that fits, or None."""
+    if isinstance(value, bool):
+        return value if shape == "boolean" else None
+    if isinstance(value, int):
+        return value if shape in {"integer", "number"} else None
+    if isinstance(value, float):
+        whole = value.is_integer()
+        return int(value) if whole and shape == "integer" else value if shape == "number" else None
+    return None
 
 
 def _text(value: str, node: Node) -> str:
@@ -168,7 +181,7 @@ def _text(value: str, node: Node) -> str:
     return value
 
 
-def _zero(node: Node) -> Any:  # noqa: ANN401
+def _zero(node: Node) -> Any:
     """Return what a null inside a list or map becomes."""
     zeros = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": []}
     return zeros.get(node.shape, {} if node.shape in {"struct", "map"} else None)

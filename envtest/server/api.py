@@ -92,6 +92,10 @@ class Api:
                 "because it is being terminated",
             )
             text = f"namespace {namespace} is being terminated"
-            cause = {"reason": "NamespaceTerminating", "message": text, "field": "metadata.namespace"}
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": text,
+                "field": "metadata.namespace",
+            }
             error.details = {**(error.details or {}), "causes": [cause]}
             raise error

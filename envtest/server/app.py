@@ -95,9 +95,7 @@ class Front:
         certificate: Mapping[str, Any] | None = (
             transport.get_extra_info("peercert") if transport else None
         )
-        return self.authenticator.of_request(
-            request.headers.get("Authorization", ""), certificate
-        )
+        return self.authenticator.of_request(request.headers.get("Authorization", ""), certificate)
 
     async def _watch(self, request: web.Request, call: Call, form: Form) -> web.StreamResponse:
         watch = open_watch(self.api, call, form)

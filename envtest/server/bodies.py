@@ -91,7 +91,9 @@ def fit(resource: Resource, decoded: Decoded) -> None:
         _check_builtin(resource, body)
     if not isinstance(body.setdefault("metadata", {}), dict):
         if body["metadata"] is not None:
-            fault = "json: cannot unmarshal string into Go struct field metadata of type v1.ObjectMeta"
+            fault = (
+                "json: cannot unmarshal string into Go struct field metadata of type v1.ObjectMeta"
+            )
             raise _unfit(resource, fault)
         body["metadata"] = {}
     try:
@@ -109,13 +111,17 @@ def _check_builtin(resource: Resource, body: dict[str, Any]) -> None:
     group, _, version = str(given).rpartition("/")
     if group == resource.group and version == resource.version:
         internal = resource.group.partition(".")[0] or "core"
-        fault = f"converting ({version}.{kind}) to ({internal}.{resource.kind}): unknown conversion"
+        fault = (
+            f"converting ({version}.{kind}) to ({internal}.{resource.kind}): unknown conversion"
+        )
     else:
         fault = (
             f'no kind "{kind}" is registered for version "{given}" '
             'in scheme "pkg/runtime/scheme.go:111"'
         )
-    raise bad_request(f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {fault}')
+    raise bad_request(
+        f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {fault}'
+    )
 
 
 def _unfit(resource: Resource, why: str) -> StatusError:

@@ -64,7 +64,14 @@ _ROLES: dict[str, list[dict[str, Any]]] = {
     "edit": [
         {
             "apiGroups": [""],
-            "resources": ["configmaps", "events", "pods", "secrets", "serviceaccounts", "services"],
+            "resources": [
+                "configmaps",
+                "events",
+                "pods",
+                "secrets",
+                "serviceaccounts",
+                "services",
+            ],
             "verbs": ["*"],
         },
         {"apiGroups": ["apps", "batch"], "resources": ["*"], "verbs": ["*"]},

@@ -1,6 +1,7 @@
 """The rules of custom resources: a structural schema, and metadata as ObjectMeta has it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from typing_extensions import override
@@ -9,9 +10,10 @@ from envtest.patching import FieldModel
 from envtest.schema import CompiledSchema
 from envtest.schema.errors import FieldError, invalid
 from envtest.schema.names import subdomain_errors
+from envtest.schema.tables import table_cells, table_columns
 from envtest.server import objectmeta
 from envtest.server.objectmeta import Body
-from envtest.server.rules import Cells, Column, Rules, keep_only, value_at
+from envtest.server.rules import Cells, Column, Rules, keep_only
 
 _OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
@@ -22,7 +24,6 @@ class CustomRules(Rules):
     unconditional_update = False
     custom = True
     counts_generations = True
-    name_rule = staticmethod(subdomain_errors)
 
     def __init__(self, definition: Mapping[str, Any], version: Mapping[str, Any]) -> None:
         self._kind = definition["names"]["kind"]
@@ -38,7 +39,7 @@ class CustomRules(Rules):
         self._fields = frozenset(
             item["jsonPath"].removeprefix(".") for item in version.get("selectableFields") or ()
         )
-        self._table = _table(version.get("additionalPrinterColumns"))
+        self._columns = table_columns(version)
 
     @override
     def decode(self, body: Body) -> list[str]:
@@ -107,29 +108,11 @@ class CustomRules(Rules):
 
     @override
     def columns(self) -> list[Column]:
-        return [column for column, _ in self._table]
+        return [
+            Column(one.name, one.type, one.description, one.format, one.priority)
+            for one in self._columns
+        ]
 
     @override
     def cells(self, body: Body) -> Cells:
-        return [cell(body) for _, cell in self._table]
-
-
-def _table(columns: Sequence[Mapping[str, Any]] | None) -> list[tuple[Column, Any]]:
-    """Return the columns behind the name, each with the function that reads its cell."""
-    chosen = columns or [
-        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
-    ]
-    found = []
-    for item in chosen:
-        described = item.get("description") or (
-            f"Custom resource definition column (in JSONPath format): {item['jsonPath']}"
-        )
-        column = Column(
-            item["name"], item["type"], described, item.get("format", ""), item.get("priority", 0)
-        )
-        found.append((column, _cell(item["jsonPath"])))
-    return found
-
-
-def _cell(path: str) -> Any:  # noqa: ANN401  # replaced by the schema package's columns
-    return lambda body: value_at(body, path.removeprefix(".")) or None
+        return table_cells(self._columns, body, datetime.now(UTC))

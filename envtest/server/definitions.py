@@ -42,7 +42,7 @@ class Definitions:
     def settle(self) -> None:
         """Bring every CRD as far as it can get now."""
         table = self._api.store.table(_PLACE)
-        for key in list(table.keys()):
+        for key in list(table.scan()):
             while (stored := table.get(key)) is not None and self._step(stored):
                 pass
         for name in [name for name in self._served if table.get(name) is None]:
@@ -87,7 +87,7 @@ class Definitions:
         """Return reason and message if another CRD of the group holds one of the names."""
         spec, name = body["spec"], body["metadata"]["name"]
         table = self._api.store.table(_PLACE)
-        for key in table.keys():
+        for key in table.scan():
             stored = table.get(key)
             if stored is None or key == name:
                 continue
@@ -127,7 +127,7 @@ class Definitions:
         place = f"{spec['group']}/{spec['names']['plural']}"
         self._api.registry.remove(spec["group"], spec["names"]["plural"])
         table = self._api.store.table(place)
-        for key in list(table.keys()):
+        for key in list(table.scan()):
             stored = table.get(key)
             if stored is not None:
                 self._api.store.delete(place, key, self._resource.load(stored))

@@ -12,6 +12,7 @@ from envtest.server.call import Answer, Call, Many, One, Plain
 from envtest.server.failures import StatusError, bad_request, invalid_object
 from envtest.server.options import META_GROUP, dry_run_problems, list_options
 from envtest.server.reads import select
+from envtest.server.resource import Resource
 from envtest.storage import Stored
 from envtest.wire.yamltext import YamlError, read_yaml
 
@@ -64,9 +65,7 @@ def _read(call: Call) -> dict[str, Any]:
     try:
         value, _ = read_yaml(call.data) if call.content_type == YAML else strict_json(call.data)
     except (MalformedJSON, YamlError) as error:
-        raise bad_request(
-            f"couldn't get version/kind; json parse error: {error}"
-        ) from None
+        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
     if not isinstance(value, dict):
         raise bad_request("couldn't get version/kind; json parse error: not an object")
     return value
@@ -87,19 +86,32 @@ def _problems(options: Mapping[str, Any]) -> list[FieldError]:
 async def _delete(
     api: Api, call: Call, stored: Stored, key: str, options: Mapping[str, Any]
 ) -> Answer:
-    """Remove an object, or mark it as terminating."""
+    """Remove an object for a client, or mark it as terminating."""
     resource = call.resource
     body = resource.load(stored)
     _check_preconditions(call, stored, body, options.get("preconditions") or {})
     await api.admission.validate(call, "DELETE", None, body)
     if api.table(resource).get(key) is not stored:
         raise resource.conflict(body["metadata"]["name"])
+    return remove(api, resource, stored, options)
+
+
+def remove(api: Api, resource: Resource, stored: Stored, options: Mapping[str, Any]) -> Answer:
+    """Remove an object, or mark it as terminating while it has finalizers.
+
+    Args:
+        api: the state.
+        resource: what the object is.
+        stored: the current object.
+        options: DeleteOptions; propagation and dryRun count here.
+    """
+    body = resource.load(stored)
     _propagate(body, options)
-    dry = bool(options["dryRun"])
+    dry = bool(options.get("dryRun"))
     if not resource.rules.is_finished(body):
-        return _terminate(api, call, stored, body, dry=dry)
+        return _terminate(api, resource, stored, body, dry=dry)
     if not dry:
-        api.store.delete(resource.place, key, resource.stored_form(body))
+        api.store.delete(resource.place, stored.key, resource.stored_form(body))
     if resource.rules.returns_deleted:
         return One(200, resource, resource.dressed(stored))
     meta = body["metadata"]
@@ -164,10 +176,10 @@ def _propagate(body: dict[str, Any], options: Mapping[str, Any]) -> None:
 
 
 def _terminate(
-    api: Api, call: Call, stored: Stored, body: dict[str, Any], *, dry: bool
+    api: Api, resource: Resource, stored: Stored, body: dict[str, Any], *, dry: bool
 ) -> One:
     """Mark an object as terminating; a second time changes nothing."""
-    resource, meta = call.resource, body["metadata"]
+    meta = body["metadata"]
     before = resource.load(stored)
     if "deletionTimestamp" not in meta:
         meta["deletionTimestamp"] = objectmeta.timestamp()

@@ -1,4 +1,4 @@
-"""Discovery: which groups, versions and resources there are, in the old form and the aggregated."""
+"""Discovery: which groups, versions and resources there are, one by one and all at once."""
 
 import base64
 import hashlib

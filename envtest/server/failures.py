@@ -85,13 +85,20 @@ def conflict(what: str, group: str, name: str, why: str = MODIFIED) -> StatusErr
     )
 
 
-def invalid_object(kind: str, group: str, name: str, problems: Sequence[FieldError]) -> StatusError:
+def invalid_object(
+    kind: str, group: str, name: str, problems: Sequence[FieldError]
+) -> StatusError:
     """The object breaks rules; every one of them is a cause."""
     return StatusError(
         422,
         f'{qualified(kind, group)} "{name}" is invalid: {aggregate_message(problems)}',
         "Invalid",
-        details={"name": name, "group": group, "kind": kind, "causes": [one.cause() for one in problems]},
+        details={
+            "name": name,
+            "group": group,
+            "kind": kind,
+            "causes": [one.cause() for one in problems],
+        },
     )
 
 
@@ -172,9 +179,7 @@ def expired(message: str) -> StatusError:
 
 def too_large(limit: int) -> StatusError:
     """The body is above the limit of bytes."""
-    return StatusError(
-        413, f"Request entity too large: limit is {limit}", "RequestEntityTooLarge"
-    )
+    return StatusError(413, f"Request entity too large: limit is {limit}", "RequestEntityTooLarge")
 
 
 def internal(message: str) -> StatusError:

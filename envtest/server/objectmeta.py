@@ -148,9 +148,11 @@ def check_change(meta: Body, old: Body) -> list[FieldError]:
             found.append(forbidden("metadata.finalizers", text))
     if not meta.get("resourceVersion"):
         found.append(invalid("metadata.resourceVersion", "", "must be specified for an update"))
-    for name in _IMMUTABLE:
-        if meta.get(name) != old.get(name):
-            found.append(invalid(f"metadata.{name}", meta.get(name, ""), "field is immutable"))
+    found += [
+        invalid(f"metadata.{name}", meta.get(name, ""), "field is immutable")
+        for name in _IMMUTABLE
+        if meta.get(name) != old.get(name)
+    ]
     check_labels(meta.get("labels") or {}, "metadata.labels", found)
     check_annotations(meta.get("annotations") or {}, "metadata.annotations", found)
     found += _owners(meta.get("ownerReferences") or [])

@@ -129,7 +129,11 @@ def _custom_schema(resource: Resource, schema: Mapping[str, Any]) -> dict[str, A
         **schema.get("properties", {}),
         "metadata": {"allOf": [{"$ref": f"#/components/schemas/{_META}"}]},
     }
-    return {**schema, "properties": properties, "x-kubernetes-group-version-kind": [_gvk(resource)]}
+    return {
+        **schema,
+        "properties": properties,
+        "x-kubernetes-group-version-kind": [_gvk(resource)],
+    }
 
 
 def _add_reachable(found: dict[str, Any], name: str) -> None:
@@ -142,7 +146,7 @@ def _add_reachable(found: dict[str, Any], name: str) -> None:
             todo += _references(found[one])
 
 
-def _references(schema: Any) -> list[str]:  # noqa: ANN401
+def _references(schema: Any) -> list[str]:
     if isinstance(schema, list):
         return [name for item in schema for name in _references(item)]
     if not isinstance(schema, dict):

@@ -42,7 +42,12 @@ class ListOptions:
 
 
 def write_options(
-    kind: str, query: Mapping[str, str], dry_runs: Sequence[str], agent: str, *, apply: bool = False
+    kind: str,
+    query: Mapping[str, str],
+    dry_runs: Sequence[str],
+    agent: str,
+    *,
+    apply: bool = False,
 ) -> WriteOptions:
     """Read the options of a create, update or patch.
 
@@ -87,9 +92,13 @@ def _dry_run(dry_runs: Sequence[str]) -> list[FieldError]:
 def _manager(manager: str) -> list[FieldError]:
     problems = []
     if len(manager) > 128:
-        problems.append(FieldError("TooLong", "fieldManager", "", "may not be more than 128 bytes"))
+        problems.append(
+            FieldError("TooLong", "fieldManager", "", "may not be more than 128 bytes")
+        )
     if not manager.isprintable():
-        problems.append(invalid("fieldManager", manager, "should only contain printable characters"))
+        problems.append(
+            invalid("fieldManager", manager, "should only contain printable characters")
+        )
     return problems
 
 
@@ -174,7 +183,7 @@ def _watch_problems(options: ListOptions) -> list[FieldError]:
 
 
 def flag(query: Mapping[str, str], name: str) -> bool | None:
-    """Read a boolean; None when it is not given. Only `0` and `false` are no, as in apimachinery."""
+    """Read a boolean; None when it is not given. Only `0` and `false` mean no, as in Go's code."""
     return query[name].lower() not in {"0", "false"} if name in query else None
 
 

@@ -13,8 +13,13 @@ from envtest.patching import (
     merge_patch,
     strategic_merge,
 )
-from envtest.schema import MalformedJSON, MalformedMetadata, MalformedObject, settle_numbers
-from envtest.schema import strict_json
+from envtest.schema import (
+    MalformedJSON,
+    MalformedMetadata,
+    MalformedObject,
+    settle_numbers,
+    strict_json,
+)
 from envtest.schema.errors import invalid
 from envtest.schema.gotext import json_text
 from envtest.server import failures, objectmeta
@@ -76,17 +81,13 @@ async def patch(api: Api, call: Call) -> One:
     if kind not in accepted(call.resource):
         raise failures.unsupported_media_type(accepted(call.resource))
     applied = kind == APPLY_PATCH
-    options = write_options(
-        "PatchOptions", call.query, call.dry_runs, call.agent, apply=applied
-    )
+    options = write_options("PatchOptions", call.query, call.dry_runs, call.agent, apply=applied)
     try:
         if applied:
             return await _apply(api, call, options)
         return await _patch(api, call, options)
     except PatchError as error:
-        raise StatusError(
-            error.status, str(error), error.reason, details=error.details
-        ) from error
+        raise StatusError(error.status, str(error), error.reason, details=error.details) from error
 
 
 async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
@@ -112,9 +113,7 @@ async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
     raise call.resource.conflict(call.info.name)
 
 
-def _reader(
-    call: Call, options: WriteOptions
-) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _reader(call: Call, options: WriteOptions) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Return the change that the body describes."""
     try:
         content, duplicates = strict_json(call.data)
@@ -136,7 +135,7 @@ def _reader(
     return lambda body: _object(strategic_merge(body, content, hints))
 
 
-def _object(value: Any) -> dict[str, Any]:  # noqa: ANN401
+def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise failures.unprocessable()
     return value
@@ -193,7 +192,7 @@ def _ordered(body: dict[str, Any], order: tuple[str, ...]) -> dict[str, Any]:
     return {name: body[name] for name in (*order, *rest) if name in body}
 
 
-def _unsorted(value: Any) -> str:  # noqa: ANN401
+def _unsorted(value: Any) -> str:
     """Return JSON that keeps the order of metadata and its entries, but sorts below."""
     if isinstance(value, dict) and ("name" in value or "manager" in value):
         parts = [f"{json_text(name)}:{_unsorted(item)}" for name, item in value.items()]
@@ -249,7 +248,7 @@ def strict_copy(body: dict[str, Any]) -> dict[str, Any]:
     return copied
 
 
-def _copy(value: Any) -> Any:  # noqa: ANN401
+def _copy(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _copy(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -272,7 +271,8 @@ def _read_applied(call: Call, options: WriteOptions) -> dict[str, Any]:
     name = meta.get("name") if isinstance(meta, dict) else None
     if isinstance(name, str) and name != call.info.name:
         raise bad_request(
-            f"the name of the object ({name}) does not match the name on the URL ({call.info.name})"
+            f"the name of the object ({name}) does not match the name on the URL "
+            f"({call.info.name})"
         )
     applied: dict[str, Any] = content
     return applied

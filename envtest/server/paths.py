@@ -1,5 +1,7 @@
 """Paths that are no resources: health, version, discovery and OpenAPI."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from envtest.server import discovery
@@ -27,21 +29,22 @@ class Documents:
         parts = [part for part in path.split("/") if part]
         match parts:
             case [one, *_] if one in _HEALTH:
-                return b"ok", "text/plain; charset=utf-8"
+                found: Found | None = (b"ok", "text/plain; charset=utf-8")
             case ["version"]:
-                return msgspec.json.encode(discovery.VERSION), _JSON
+                found = _encoded(discovery.VERSION)
             case ["api"] | ["apis"]:
-                return self._root(parts[0], accept)
+                found = self._root(parts[0], accept)
             case ["api", version]:
-                return _encoded(discovery.resource_list(self._registry, "", version))
+                found = _encoded(discovery.resource_list(self._registry, "", version))
             case ["apis", group]:
-                return _encoded(discovery.group(self._registry, group))
+                found = _encoded(discovery.group(self._registry, group))
             case ["apis", group, version]:
-                return _encoded(discovery.resource_list(self._registry, group, version))
+                found = _encoded(discovery.resource_list(self._registry, group, version))
             case ["openapi", *rest]:
-                return self._open(rest)
+                found = self._open(rest)
             case _:
-                return None
+                found = None
+        return found
 
     def _root(self, root: str, accept: str) -> Found:
         wanted = discovery.aggregated_type(accept)
@@ -68,5 +71,5 @@ class Documents:
         return None if found is None else (found, _JSON)
 
 
-def _encoded(body: dict[str, object] | None) -> Found | None:
+def _encoded(body: Mapping[str, object] | None) -> Found | None:
     return None if body is None else (msgspec.json.encode(body), _JSON)

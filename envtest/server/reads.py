@@ -120,9 +120,9 @@ def _too_old(options: ListOptions, revision: int, floor: int) -> StatusError:
             "The provided continue parameter is too old to display a consistent list result. "
             "You can start a new list without the continue parameter, or use the continue token "
             "in this response to retrieve the remainder of the results. Continuing with the "
-            "provided token results in an inconsistent list - objects that were created, modified, "
-            "or deleted between the time the first chunk was returned and now may show up in the "
-            "list."
+            "provided token results in an inconsistent list - objects that were created, "
+            "modified, or deleted between the time the first chunk was returned and now may show "
+            "up in the list."
         )
     return expired(f"The resourceVersion for the provided list is too old. ({revision} < {floor})")
 
@@ -130,7 +130,7 @@ def _too_old(options: ListOptions, revision: int, floor: int) -> StatusError:
 def _walk(table: Table, revision: int, prefix: str, after: str) -> Iterator[Stored]:
     """Yield objects as they were at a revision, in order."""
     then = table.at(revision)
-    keys: Iterator[str] | list[str] = table.keys(prefix, after)
+    keys: Iterator[str] | list[str] = table.scan(prefix, after)
     if then:
         gone = [key for key in then if key.startswith(prefix) and key > after]
         keys = sorted({*keys, *gone})
@@ -151,7 +151,7 @@ def check_fields(resource: Resource, options: ListOptions) -> None:
             raise bad_request(resource.rules.unselectable(term.field))
 
 
-class selector:  # noqa: N801  # used like a function
+class selector:  # used like a function
     """A predicate over stored objects; decodes only what the selectors need."""
 
     def __init__(self, resource: Resource, options: ListOptions) -> None:

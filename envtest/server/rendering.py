@@ -65,10 +65,12 @@ def _list(answer: Many) -> bytes:
     if resource.rules.custom:
         shown = msgspec.json.encode({"continue": "", **meta}, order="sorted")
         items = b",".join([resource.head + item[1:] for item in answer.items])
+        head, kind = names[0].encode(), names[1].encode()
         return b"".join(
-            (b"{", names[0].encode(), b',"items":[', items, b"],")
-            + (names[1].encode(), b',"metadata":', shown, b"}")
+            (b"{", head, b',"items":[', items, b"],", kind, b',"metadata":', shown, b"}")
         )
     items = b",".join(answer.items)
     head = f"{{{names[1]},{names[0]}".encode()
-    return b"".join((head, b',"metadata":', msgspec.json.encode(meta), b',"items":[', items, b"]}"))
+    return b"".join(
+        (head, b',"metadata":', msgspec.json.encode(meta), b',"items":[', items, b"]}")
+    )

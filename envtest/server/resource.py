@@ -85,6 +85,3 @@ class Resource:
     def conflict(self, name: str, why: str = failures.MODIFIED) -> StatusError:
         """Return the refusal for a precondition that does not hold."""
         return failures.conflict(self.plural, self.group, name, why)
-
-    def __hash__(self) -> int:
-        return id(self)

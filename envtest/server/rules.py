@@ -4,13 +4,14 @@ Storage, patches, deletion and watches are the same for all kinds; defaulting, v
 special fields are not. `Rules` holds the answers of a kind without specialities.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from envtest.patching import FieldModel
 from envtest.schema.errors import FieldError
-from envtest.server.objectmeta import Body, NameRule
+from envtest.server.objectmeta import Body
 
 Cells = list[Any]
 
@@ -36,7 +37,7 @@ class Column:
         }
 
 
-class Rules:
+class Rules(ABC):
     """Hooks of a kind, in the order in which a write meets them."""
 
     # PUT without resourceVersion is allowed.
@@ -45,29 +46,28 @@ class Rules:
     create_on_update = False
     # DELETE answers with the object instead of a Status.
     returns_deleted = False
-    # Custom resources: alphabetical JSON, lists with items that carry their kind, no strategic patch.
+    # Custom resources: alphabetical JSON, items of lists carry their kind, no strategic patch.
     custom = False
     # metadata.generation counts changes of anything but metadata and status.
     counts_generations = False
     # The group that refusals name, where it is not the resource's own.
     error_group: str | None = None
-    name_rule: NameRule
 
+    @abstractmethod
     def decode(self, body: Body) -> list[str]:
         """Drop what the kind has no place for; return the paths of unknown fields."""
-        raise TypeError(f"{type(self).__name__} does not say how to decode")
 
-    def default(self, body: Body) -> None:
+    def default(self, body: Body) -> None:  # noqa: B027  # optional
         """Fill in what a client may leave out."""
 
+    @abstractmethod
     def model(self) -> FieldModel:
         """Return who can own what, for managedFields and server-side apply."""
-        raise TypeError(f"{type(self).__name__} has no field model")
 
-    def prepare_create(self, body: Body) -> None:
+    def prepare_create(self, body: Body) -> None:  # noqa: B027  # optional
         """Drop and set what a client cannot decide at creation."""
 
-    def prepare_update(self, body: Body, old: Body) -> None:
+    def prepare_update(self, body: Body, old: Body) -> None:  # noqa: B027  # optional
         """Restore what an update of the main resource cannot change."""
 
     def prepare_subresource(self, name: str, body: Body, old: Body) -> None:
@@ -83,15 +83,15 @@ class Rules:
             if name not in {"metadata", "status"}
         )
 
+    @abstractmethod
     def check(self, body: Body) -> list[FieldError]:
         """Judge an object that is to be created; metadata included where the kind does so."""
-        return []
 
+    @abstractmethod
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
         """Judge an update."""
-        return []
 
-    def begin_deletion(self, body: Body) -> None:
+    def begin_deletion(self, body: Body) -> None:  # noqa: B027  # optional
         """Mark an object whose deletion waits for finalizers."""
 
     def is_finished(self, body: Body) -> bool:
@@ -106,13 +106,13 @@ class Rules:
         """Return the refusal of a field that cannot be selected."""
         return f"field label not supported: {field}"
 
+    @abstractmethod
     def columns(self) -> list[Column]:
         """Return the columns of its tables."""
-        return []
 
+    @abstractmethod
     def cells(self, body: Body) -> Cells:
         """Return one row of its tables."""
-        return []
 
 
 def keep_only(body: Body, old: Body, part: str) -> None:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from envtest.server.failures import bad_request
 from envtest.schema.names import label_value_errors, qualified_name_errors
+from envtest.server.failures import bad_request
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!,()<>]|[^\s=!,()<>]+)")
 _OPERATORS = ("in", "notin", "=", "==", "!=", "gt", "lt", ">", "<")
@@ -148,8 +148,12 @@ def _requirement(tokens: _Tokens) -> Requirement:
         values = frozenset({"" if tokens.next in {"", ","} else tokens.identifier()})
     for value in values:
         _check(f'values[0][{key}]: Invalid value: "{value}": ', label_value_errors(value))
-    if operator in {">", "<", "gt", "lt"} and not all(re.fullmatch(r"[+-]?\d+", v) for v in values):
-        raise bad_request("unable to parse requirement: values[0]: Invalid value: must be an integer")
+    if operator in {">", "<", "gt", "lt"} and not all(
+        re.fullmatch(r"[+-]?\d+", v) for v in values
+    ):
+        raise bad_request(
+            "unable to parse requirement: values[0]: Invalid value: must be an integer"
+        )
     return Requirement(key, operator, values)
 
 
@@ -165,9 +169,7 @@ def _value_set(tokens: _Tokens) -> frozenset[str]:
         if word == ")":
             return frozenset(values)
         if word != ",":
-            raise bad_request(
-                f"unable to parse requirement: found '{word}', expected: ',' or ')'"
-            )
+            raise bad_request(f"unable to parse requirement: found '{word}', expected: ',' or ')'")
 
 
 def _check(prefix: str, faults: list[str]) -> None:

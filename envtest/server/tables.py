@@ -4,16 +4,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from envtest.server.resource import Resource
-from envtest.server.rules import Column
-
-NAME_TEXT = (
-    "Name must be unique within a namespace. Is required when creating resources, although some "
-    "resources may allow a client to request the generation of an appropriate name automatically. "
-    "Name is primarily intended for creation idempotence and configuration definition. Cannot be "
-    "updated. More info: "
-    "https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
-)
-_NAME = Column("Name", "string", NAME_TEXT, "name")
 
 
 def table(
@@ -35,7 +25,7 @@ def table(
         version: of meta.k8s.io.
         headers: whether to describe the columns; later events of a watch leave that out.
     """
-    columns = [_NAME, *resource.rules.columns()]
+    columns = resource.rules.columns()
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",
@@ -51,7 +41,7 @@ def _row(resource: Resource, body: dict[str, Any], include: str, version: str) -
         carried = body
     elif include != "None":
         carried = partial(body, version)
-    return {"cells": [body["metadata"]["name"], *resource.rules.cells(body)], "object": carried}
+    return {"cells": resource.rules.cells(body), "object": carried}
 
 
 def partial(body: dict[str, Any], version: str = "v1") -> dict[str, Any]:

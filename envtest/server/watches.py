@@ -5,7 +5,7 @@ client that reads slowly costs nothing, until its position is compacted and the 
 """
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 import anyio
@@ -96,7 +96,7 @@ class Watch:
     options: ListOptions
     form: Form
 
-    async def stream(self) -> AsyncIterator[bytes]:
+    async def stream(self) -> AsyncGenerator[bytes]:
         """Yield bytes until the time is up, the kind is gone or the position is compacted."""
         frames = _Frames(self.call.resource, self.form, self.call.query.get("includeObject", ""))
         log = self.api.table(self.call.resource).log
@@ -131,14 +131,13 @@ class Watch:
             timeout=0,
         )
         lines = [
-            frames.frame("ADDED", stored)
-            for stored in select(self.api, self.call, present).items
+            frames.frame("ADDED", stored) for stored in select(self.api, self.call, present).items
         ]
         if self.options.initial_events and self.options.bookmarks:
             lines.append(frames.bookmark(revision, initial_end=True))
         return [b"".join(lines[at : at + _BATCH]) for at in range(0, len(lines), _BATCH)]
 
-    async def _follow(self, frames: _Frames, position: int) -> AsyncIterator[bytes]:
+    async def _follow(self, frames: _Frames, position: int) -> AsyncGenerator[bytes]:
         """Yield events from a position on, and bookmarks in between."""
         log = self.api.table(self.call.resource).log
         deadline = time.monotonic() + (self.options.timeout or _LONGEST)
@@ -173,9 +172,9 @@ class Watch:
     def _line(self, frames: _Frames, event: Event) -> bytes:
         """Return what an event is to this watch; nothing if it is none of its business."""
         namespace = self.call.info.namespace
-        if namespace and self.call.resource.namespaced:
-            if not event.current.key.startswith(f"{namespace}/"):
-                return b""
+        prefix = f"{namespace}/" if namespace and self.call.resource.namespaced else ""
+        if not event.current.key.startswith(prefix):
+            return b""
         if not self.options.labels and not self.options.fields:
             return frames.event(event)
         matches = selector(self.call.resource, self.options)

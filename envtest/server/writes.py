@@ -112,9 +112,7 @@ def _refuse_invalid(resource: Resource, body: dict[str, Any], found: list[FieldE
     if found:
         group = resource.rules.error_group
         name = body["metadata"].get("name", "")
-        raise invalid_object(
-            body["kind"], resource.group if group is None else group, name, found
-        )
+        raise invalid_object(body["kind"], resource.group if group is None else group, name, found)
 
 
 def _refuse_existing(api: Api, resource: Resource, key: str, name: str) -> None:
@@ -162,7 +160,8 @@ def check_names(call: Call, body: dict[str, Any]) -> None:
         )
     if name != call.info.name:
         raise bad_request(
-            f"the name of the object ({name}) does not match the name on the URL ({call.info.name})"
+            f"the name of the object ({name}) does not match the name on the URL "
+            f"({call.info.name})"
         )
     if call.resource.namespaced and namespace not in {"", call.info.namespace}:
         raise bad_request(
@@ -182,7 +181,7 @@ def _wrong_uid(resource: Resource, call: Call, given: str, actual: str) -> Statu
     )
 
 
-async def update_object(  # noqa: PLR0913, PLR0917  # one write, seen from all sides
+async def update_object(  # noqa: PLR0913  # one write, seen from all sides
     api: Api,
     call: Call,
     stored: Stored,
@@ -263,7 +262,7 @@ def _update_problems(
     ]
 
 
-def _commit(  # noqa: PLR0913, PLR0917
+def _commit(
     api: Api,
     call: Call,
     stored: Stored,

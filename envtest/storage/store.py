@@ -8,6 +8,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import anyio
 import msgspec
 
 from envtest.storage.disk import Disk
@@ -33,7 +34,7 @@ class Table:
     def __len__(self) -> int:
         return len(self._order)
 
-    def keys(self, prefix: str = "", after: str = "") -> Iterator[str]:
+    def scan(self, prefix: str = "", after: str = "") -> Iterator[str]:
         """Yield keys with a prefix, in order, beginning behind `after`."""
         start = bisect_left(self._order, max(prefix, after))
         for key in self._order[start:]:
@@ -75,7 +76,9 @@ class Store:
         self._disk = disk
         self._tables: dict[str, Table] = {}
         self.revision = disk.revision() if disk else 1
+        # Told of every change, in order, before the writer gets its answer.
         self.listeners: list[Callable[[str, Event], None]] = []
+        self._bell: anyio.Event | None = None
         if disk:
             for place, key, revision, body in disk.load():
                 self.table(place).put(Stored(key, revision, body))
@@ -129,6 +132,16 @@ class Store:
         self._tell(table, "DELETED", last, previous)
         return last
 
+    def bell(self) -> anyio.Event:
+        """Return what the next change of anything rings."""
+        if self._bell is None:
+            self._bell = anyio.Event()
+        return self._bell
+
+    def tables(self) -> list[Table]:
+        """Return all tables."""
+        return list(self._tables.values())
+
     def close(self) -> None:
         """Release the disk."""
         if self._disk:
@@ -142,3 +155,6 @@ class Store:
         table.log.append(event)
         for listener in self.listeners:
             listener(table.place, event)
+        bell, self._bell = self._bell, None
+        if bell is not None:
+            bell.set()

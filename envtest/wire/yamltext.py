@@ -61,7 +61,8 @@ def read_yaml(data: bytes) -> tuple[Any, list[str]]:
     try:
         loader = _ShortBooleanLoader(data.decode("utf-8"))
         try:
-            value = loader.get_data() if loader.check_data() else None
+            node = loader.get_single_node()
+            value = None if node is None else loader.construct_document(node)
         finally:
             loader.dispose()
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
@@ -69,12 +70,12 @@ def read_yaml(data: bytes) -> tuple[Any, list[str]]:
     return _as_json(value), loader.duplicates
 
 
-def write_yaml(value: Any) -> str:  # noqa: ANN401
+def write_yaml(value: Any) -> str:
     """Return a JSON value as YAML, keys in order."""
     return yaml.safe_dump(value, default_flow_style=False, allow_unicode=True)
 
 
-def _as_json(value: Any) -> Any:  # noqa: ANN401
+def _as_json(value: Any) -> Any:
     """Make keys texts, as JSON needs them."""
     if isinstance(value, dict):
         return {_key(key): _as_json(item) for key, item in value.items()}

@@ -1,0 +1,1 @@
+"""The two controllers of kube-controller-manager that objects notice most; each is optional."""

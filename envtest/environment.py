@@ -1,0 +1,97 @@
+"""Start a control plane: the one that the environment asks for, else the embedded server."""
+
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from typing_extensions import override
+
+from envtest.binaries import real_control_plane
+from envtest.embedded import ADMIN, EmbeddedServer, serve
+from envtest.existing import ExistingControlPlane
+from envtest.plane import ControlPlane as Plane
+from envtest.server.call import User
+from envtest.settings import read_settings
+
+
+class EmbeddedControlPlane(Plane):
+    """The embedded server in the caller's own process and event loop."""
+
+    kind = "embedded"
+
+    def __init__(self, server: EmbeddedServer) -> None:
+        super().__init__(server.url)
+        self.server = server
+
+    @override
+    def kubeconfig(self, user: str = ADMIN) -> str:
+        return self.server.kubeconfig(user)
+
+    @override
+    async def add_user(self, name: str, groups: Sequence[str] = ()) -> str:
+        return self.server.kubeconfig(name, tuple(groups))
+
+    @override
+    def tls(self) -> ssl.SSLContext:
+        authority = self.server.authority.pair.certificate.decode()
+        return ssl.create_default_context(cadata=authority)
+
+    @override
+    def admin_headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.server.credentials(ADMIN)}"}
+
+
+class ControlPlane(Plane):
+    """A Kubernetes API server to work against; `start` chooses which."""
+
+    @classmethod
+    @asynccontextmanager
+    async def start(  # every setting is named at the call
+        cls,
+        *,
+        data: Path | None = None,
+        listen: str = "127.0.0.1:0",
+        tokens: Mapping[str, User] | None = None,
+        force_embedded: bool = False,
+        namespace_controller: bool = False,
+        garbage_collector: bool = False,
+    ) -> AsyncIterator[Plane]:
+        """Run a control plane for as long as the context lasts.
+
+        Args:
+            data: where objects are kept; not beyond the context if not given.
+            listen: address and port; port 0 takes a free one.
+            tokens: bearer tokens that are known from the start.
+            force_embedded: take the embedded server, whatever the environment says.
+            namespace_controller: empty and remove terminating namespaces (embedded server only).
+            garbage_collector: remove objects whose owners are gone (embedded server only).
+
+        Raises:
+            PlaneError: what the environment asks for cannot be had.
+            DiskError: the data folder cannot be used.
+            ListenError: the address cannot be listened on.
+        """
+        settings = read_settings({} if force_embedded else None)
+        known = dict(tokens or {})
+        if settings.kind == "existing":
+            yield ExistingControlPlane.from_environment()
+        elif settings.kind == "binaries":
+            text = "".join(_token_line(token, user) for token, user in known.items())
+            async with real_control_plane(settings, data, listen, text) as real:
+                yield real
+        else:
+            async with serve(
+                data=data,
+                listen=listen,
+                tokens=known,
+                namespace_controller=namespace_controller,
+                garbage_collector=garbage_collector,
+            ) as server:
+                yield EmbeddedControlPlane(server)
+
+
+def _token_line(token: str, user: User) -> str:
+    """Return a line of a token file."""
+    groups = ",".join(user.groups)
+    return f'{token},{user.name},{user.uid or user.name},"{groups}"\n'

@@ -1,0 +1,86 @@
+"""A control plane that runs already: USE_EXISTING_CLUSTER with KUBECONFIG."""
+
+import base64
+import os
+import ssl
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from typing_extensions import override
+
+from envtest.certs import KeyPair
+from envtest.kubeconfig import kubeconfig
+from envtest.plane import ControlPlane
+from envtest.settings import PlaneError
+
+
+class ExistingControlPlane(ControlPlane):
+    """A cluster that somebody else runs; it is used as its kubeconfig's current user."""
+
+    kind = "existing"
+
+    def __init__(self, url: str, authority: bytes, user: dict[str, Any]) -> None:
+        super().__init__(url)
+        self._authority = authority
+        self._token = str(user.get("token") or "")
+        certificate = _material(user, "client-certificate")
+        key = _material(user, "client-key")
+        self._pair = KeyPair(certificate, key) if certificate and key else None
+        if not self._token and self._pair is None:
+            raise PlaneError("the kubeconfig's user has neither a token nor a client certificate")
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Read the kubeconfig that KUBECONFIG names.
+
+        Raises:
+            PlaneError: it cannot be read or lacks something.
+        """
+        path = Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
+        try:
+            document = yaml.safe_load(path.read_text(encoding="utf-8"))
+            context = _named(document, "contexts", document["current-context"])["context"]
+            cluster = _named(document, "clusters", context["cluster"])["cluster"]
+            user = _named(document, "users", context["user"])["user"]
+            return cls(cluster["server"], _material(cluster, "certificate-authority"), user)
+        except (OSError, yaml.YAMLError, KeyError, TypeError, StopIteration) as error:
+            raise PlaneError(
+                f"{path} is no usable kubeconfig ({error!r}); set KUBECONFIG"
+            ) from error
+
+    @override
+    def kubeconfig(self, user: str = "admin") -> str:
+        return kubeconfig(
+            self.url, self._authority, user, token=self._token, certificate=self._pair
+        )
+
+    @override
+    async def add_user(self, name: str, groups: Sequence[str] = ()) -> str:
+        raise PlaneError(f"user {name} cannot be made on a cluster that somebody else runs")
+
+    @override
+    def tls(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cadata=self._authority.decode() or None)
+        if self._pair is not None:
+            with tempfile.TemporaryDirectory() as folder:
+                context.load_cert_chain(*self._pair.write(Path(folder), "user"))
+        return context
+
+    @override
+    def admin_headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
+
+def _named(document: dict[str, Any], part: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(one for one in document[part] if one["name"] == name)
+    return found
+
+
+def _material(owner: dict[str, Any], name: str) -> bytes:
+    """Return what stands in NAME-data, or in the file that NAME names."""
+    if owner.get(f"{name}-data"):
+        return base64.b64decode(owner[f"{name}-data"])
+    return Path(owner[name]).read_bytes() if owner.get(name) else b""

@@ -1,0 +1,162 @@
+"""What a running control plane is to its user, whichever server is behind it."""
+
+import secrets
+import ssl
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import yaml
+from aiohttp import ClientSession, TCPConnector
+
+from envtest.kubeconfig import write_private
+from envtest.settings import PlaneError
+
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_ESTABLISHED_SECONDS = 30.0
+_PAUSE_SECONDS = 0.05
+
+
+class ControlPlane(ABC):
+    """A Kubernetes API server to work against.
+
+    Attributes:
+        url: where it is.
+        kind: `embedded`, `binaries` or `existing`.
+    """
+
+    kind: str
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @abstractmethod
+    def kubeconfig(self, user: str = "admin") -> str:
+        """Return a kubeconfig that carries everything in itself.
+
+        Raises:
+            PlaneError: there is no such user; add it first.
+        """
+
+    @abstractmethod
+    async def add_user(self, name: str, groups: Sequence[str] = ()) -> str:
+        """Let a user in and return its kubeconfig; what it may do, RBAC decides.
+
+        Raises:
+            PlaneError: this control plane cannot make users.
+        """
+
+    @abstractmethod
+    def tls(self) -> ssl.SSLContext:
+        """Return the TLS settings by which the administrator talks to the server."""
+
+    @abstractmethod
+    def admin_headers(self) -> dict[str, str]:
+        """Return the headers by which the administrator is known."""
+
+    def write_kubeconfig(self, path: Path, user: str = "admin") -> Path:
+        """Write a user's kubeconfig to a file that only its owner can read; return the path."""
+        write_private(path, self.kubeconfig(user))
+        return path
+
+    async def install_crds(self, crds: Path | Iterable[dict[str, Any]]) -> None:
+        """Create or replace CRDs and wait until they are served.
+
+        Args:
+            crds: the definitions, or a file or folder of YAML.
+
+        Raises:
+            PlaneError: the server refuses one, or does not serve it in time.
+        """
+        wanted = read_crds(crds) if isinstance(crds, Path) else list(crds)
+        connector = TCPConnector(ssl=self.tls())
+        async with ClientSession(
+            self.url, connector=connector, headers=self.admin_headers()
+        ) as session:
+            for crd in wanted:
+                await _put(session, crd)
+            for crd in wanted:
+                await _served(session, crd)
+
+
+def read_crds(path: Path) -> list[dict[str, Any]]:
+    """Read the CRDs of a YAML file, or of all YAML files in a folder.
+
+    Raises:
+        PlaneError: there is none, or a file is no YAML.
+    """
+    files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
+    found: list[dict[str, Any]] = []
+    for file in files:
+        try:
+            documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+        except (OSError, yaml.YAMLError) as error:
+            raise PlaneError(f"{file} cannot be read: {error}") from error
+        found += [
+            one
+            for one in documents
+            if isinstance(one, dict) and one.get("kind") == "CustomResourceDefinition"
+        ]
+    if not found:
+        raise PlaneError(f"{path} holds no CustomResourceDefinition; name another file or folder")
+    return found
+
+
+async def _put(session: ClientSession, crd: dict[str, Any]) -> None:
+    """Create a CRD or replace it."""
+    name = crd["metadata"]["name"]
+    async with session.post(_CRDS, json=crd) as answer:
+        if answer.status == 201:
+            return
+        body = await answer.json()
+    if body.get("reason") != "AlreadyExists":
+        raise PlaneError(f"CRD {name} was refused: {body.get('message')}")
+    async with session.get(f"{_CRDS}/{name}") as answer:
+        current = await answer.json()
+    meta = {**crd["metadata"], "resourceVersion": current["metadata"]["resourceVersion"]}
+    async with session.put(f"{_CRDS}/{name}", json={**crd, "metadata": meta}) as answer:
+        if answer.status != 200:
+            body = await answer.json()
+            raise PlaneError(f"CRD {name} was refused: {body.get('message')}")
+
+
+async def _served(session: ClientSession, crd: dict[str, Any]) -> None:
+    """Wait until a CRD is established and every served version answers a list."""
+    name, spec = crd["metadata"]["name"], crd["spec"]
+    paths = [
+        f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}?limit=1"
+        for version in spec["versions"]
+        if version["served"]
+    ]
+    with anyio.move_on_after(_ESTABLISHED_SECONDS):
+        while True:
+            if await _is_established(session, name) and await _all_answer(session, paths):
+                return
+            await anyio.sleep(_PAUSE_SECONDS)
+    raise PlaneError(f"CRD {name} was not served within {_ESTABLISHED_SECONDS:.0f} seconds")
+
+
+async def _is_established(session: ClientSession, name: str) -> bool:
+    async with session.get(f"{_CRDS}/{name}") as answer:
+        body = await answer.json()
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    found = {one["type"]: one for one in conditions}
+    refused = found.get("NamesAccepted", {})
+    if refused.get("status") == "False":
+        raise PlaneError(f"CRD {name} is not served: {refused.get('message')}")
+    return bool(found.get("Established", {}).get("status") == "True")
+
+
+async def _all_answer(session: ClientSession, paths: list[str]) -> bool:
+    for path in paths:
+        async with session.get(path) as answer:
+            if answer.status != 200:
+                return False
+    return True
+
+
+def new_token() -> str:
+    """Return a token that nobody guesses."""
+    return secrets.token_urlsafe(24)

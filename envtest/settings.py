@@ -1,0 +1,74 @@
+"""Which control plane to start: environment variables as controller-runtime's envtest has them."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_START_SECONDS = 60.0
+_STOP_SECONDS = 20.0
+
+
+class PlaneError(Exception):
+    """A control plane cannot be started or used; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the environment asks for."""
+
+    kind: Literal["embedded", "binaries", "existing"]
+    etcd: Path | None = None
+    apiserver: Path | None = None
+    start_seconds: float = _START_SECONDS
+    stop_seconds: float = _STOP_SECONDS
+    show_output: bool = False
+
+
+def read_settings(env: Mapping[str, str] | None = None) -> Settings:
+    """Read the environment.
+
+    Raises:
+        PlaneError: a variable names what is not there.
+    """
+    env = os.environ if env is None else env
+    start = _duration(env, "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", _START_SECONDS)
+    stop = _duration(env, "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT", _STOP_SECONDS)
+    if env.get("USE_EXISTING_CLUSTER", "").lower() == "true":
+        return Settings("existing", start_seconds=start, stop_seconds=stop)
+    etcd = _binary(env, "TEST_ASSET_ETCD", "etcd")
+    apiserver = _binary(env, "TEST_ASSET_KUBE_APISERVER", "kube-apiserver")
+    if etcd is None or apiserver is None:
+        if etcd or apiserver:
+            missing = "TEST_ASSET_ETCD" if etcd is None else "TEST_ASSET_KUBE_APISERVER"
+            raise PlaneError(f"only one of the two binaries is named; set {missing}, too")
+        return Settings("embedded", start_seconds=start, stop_seconds=stop)
+    shown = env.get("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT", "").lower() == "true"
+    return Settings("binaries", etcd, apiserver, start, stop, shown)
+
+
+def _binary(env: Mapping[str, str], variable: str, name: str) -> Path | None:
+    """Return the binary that a variable names, or that is in KUBEBUILDER_ASSETS."""
+    if env.get(variable):
+        path, source = Path(env[variable]), variable
+    elif env.get("KUBEBUILDER_ASSETS"):
+        path, source = Path(env["KUBEBUILDER_ASSETS"]) / name, "KUBEBUILDER_ASSETS"
+    else:
+        return None
+    if not os.access(path, os.X_OK):
+        raise PlaneError(f"{source} leads to {path}, which is no program; correct or unset it")
+    return path
+
+
+def _duration(env: Mapping[str, str], variable: str, otherwise: float) -> float:
+    """Return a duration in seconds; written as Go writes them (`90s`, `1m30s`)."""
+    text = env.get(variable, "")
+    if not text:
+        return otherwise
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise PlaneError(f"{variable}={text!r} is no duration; write it like 90s or 1m30s")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
