@@ -24,7 +24,6 @@ lint: $(VENV)/.dev  ## Lint, strict types, import contracts, docstrings
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/interrogate -q allocator controller envtest manifests reconcilers
 
 format: $(VENV)/.dev  ## Format the code
 	$(BIN)/ruff format .
