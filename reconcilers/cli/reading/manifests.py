@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from controller.meta import Key, Object
+from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
@@ -37,12 +38,16 @@ class Manifest(Generic[T]):
     Args:
         raw: as it was written, and where.
         body: as the server would keep it, without the defaults.
+        metadata: with what a server would fill in.
         object: as the reconcilers see it.
+        number: its place in the input, from 1.
     """
 
     raw: RawObject
     body: Body
+    metadata: Body
     object: T
+    number: int
 
     @property
     def key(self) -> Key:
@@ -73,8 +78,10 @@ class Manifests:
         }
         return lists[kind]
 
-    def __len__(self) -> int:
-        return sum(len(self.of_kind(kind)) for kind in kinds.OURS)
+    def every(self) -> list[Manifest[Any]]:
+        """Return all of them, in the order in which they were read."""
+        found = [one for kind in kinds.OURS for one in self.of_kind(kind)]
+        return sorted(found, key=lambda one: one.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +203,12 @@ def _type(
     revision = max((int(_meta(one, "resourceVersion") or 0) for one in every), default=0)
     stamps = [datetime.fromisoformat(text) for one in every if (text := _created(one))]
     moment = max([now, *stamps])
+    known_uids = _tenant_uids(every)
     for number, one in enumerate(every, 1):
         moment += timedelta(microseconds=1)
         filled: Body = {
             "generation": 1,
-            "uid": f"{UNBORN}{number}",
+            "uid": known_uids.get((one.raw.kind, one.key), f"{UNBORN}{number}"),
             "resourceVersion": str(revision + number),
             "creationTimestamp": moment.isoformat(),
         }
@@ -216,7 +224,23 @@ def _type(
             findings.error(one.raw.place, one.raw.sentence((), str(error)))
             found.refused.add((one.raw.kind, one.key))
             continue
-        found.of_kind(one.raw.kind).append(Manifest(one.raw, one.body, typed))
+        manifest = Manifest(one.raw, one.body, filled, typed, number)
+        found.of_kind(one.raw.kind).append(manifest)
+
+
+def _tenant_uids(every: Iterable[_Accepted]) -> dict[tuple[str, Key], str]:
+    """Return the uids of TenantClusters that allocations in the input were stamped with.
+
+    So a cluster's manifest from a repository goes together with allocations from a cluster.
+    """
+    uids: dict[tuple[str, Key], str] = {}
+    for one in every:
+        stamp = one.body["metadata"].get("annotations", {}).get(names.ANNOTATION_TENANT_UID)
+        if one.raw.kind == "IPAllocation" and stamp:
+            reference = one.body["spec"]["tenantClusterRef"]
+            key = Key(reference["namespace"], reference["name"])
+            uids.setdefault(("TenantCluster", key), stamp)
+    return uids
 
 
 def _meta(one: _Accepted, name: str) -> Any:

@@ -122,12 +122,18 @@ class _Judge:
         return kept
 
 
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+
+
 _FITS: Mapping[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, Mapping),
     "array": lambda value: isinstance(value, list),
     "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
-    "integer": lambda value: _is_whole(value),
+    "integer": _is_whole,
 }
 _NAMES = {
     "object": "a mapping",
@@ -152,12 +158,6 @@ def _hint(value: Any, wanted: str) -> str:
         wanted == "boolean" and value in {"true", "false"}
     )
     return "; leave the quotes away" if isinstance(value, str) and unquoted else ""
-
-
-def _is_whole(value: Any) -> bool:
-    if isinstance(value, bool):
-        return False
-    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
 
 
 def _shown(value: Any) -> str:

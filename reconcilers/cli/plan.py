@@ -1,0 +1,167 @@
+"""`butler-ipam plan`: what manifests would be allocated, without a cluster."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import click
+import structlog
+
+from controller.meta import Key
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.names import DEFAULT_NAMESPACE
+from reconcilers.cli import problems
+from reconcilers.cli.documents import as_json, as_list, as_yaml
+from reconcilers.cli.options import option
+from reconcilers.cli.planning.audit import Audit
+from reconcilers.cli.planning.forecast import Forecast
+from reconcilers.cli.planning.ledger import Ledger
+from reconcilers.cli.planning.table import render
+from reconcilers.cli.planning.tenants import Tenants
+from reconcilers.cli.reading.manifests import Manifests, read
+from reconcilers.cli.reading.place import Findings
+from reconcilers.settings import Settings
+from reconcilers.tenantcluster.provider import referred
+
+Form = Literal["table", "json", "yaml"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The outcome.
+
+    Args:
+        ledger: the objects as they would be.
+        before: the allocations as they were in the input.
+    """
+
+    ledger: Ledger
+    before: dict[Key, IPAllocation]
+
+    def text(self, form: Form) -> str:
+        """Return the outcome in one of three forms."""
+        if form == "table":
+            return render(self.ledger, self.before)
+        whole = as_list(self.ledger.bodies())
+        return as_json(whole) if form == "json" else as_yaml([whole])
+
+
+def work_out(manifests: Manifests, settings: Settings, now: datetime, findings: Findings) -> Plan:
+    """Return what controllers with these settings would make of manifests.
+
+    Args:
+        manifests: what was read.
+        settings: of the controllers.
+        now: when it all happens.
+        findings: told of what is wrong among the manifests.
+    """
+    ledger = Ledger.of(manifests)
+    tenants = Tenants(ledger, settings, referred(manifests.platform_default, settings.namespace))
+    audit = Audit(manifests, findings, settings)
+    audit.run()
+    audit.references([(tenant, tenants.provider_of(tenant)) for tenant in ledger.tenants])
+    before = {one.key: one.object for one in manifests.allocations}
+    with _quiet():
+        Forecast(ledger, tenants, settings, now).run()
+    return Plan(ledger, before)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what reconcilers log out of the way: standard output belongs to the plan."""
+    kept = structlog.get_config()
+    structlog.configure(processors=[_drop])
+    try:
+        yield
+    finally:
+        structlog.configure(**kept)
+
+
+def _drop(_: object, __: str, ___: object) -> str:
+    raise structlog.DropEvent
+
+
+@click.command()
+@option(
+    *("-f", "--filename"),
+    multiple=True,
+    required=True,
+    metavar="FILE|FOLDER|-",
+    help="Manifests in YAML or JSON; - is standard input. May be given several times.",
+)
+@option("-R", "--recursive", is_flag=True, help="Look into the folders inside folders too.")
+@option(
+    *("-o", "--output"),
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    help="json and yaml print the objects as a v1 List, with the status they would get.",
+)
+@option(
+    *("-n", "--namespace"),
+    default=DEFAULT_NAMESPACE,
+    help="Namespace of objects and references that name none.",
+)
+@option(
+    "--max-pool-addresses",
+    type=click.IntRange(min=1),
+    default=Settings().pool.max_addresses,
+    help="The largest pool, in addresses.",
+)
+@option(
+    "--backfill-node-allocations",
+    is_flag=True,
+    help="Clusters that are Ready without node addresses get some.",
+)
+@click.pass_context
+def plan(
+    ctx: click.Context,
+    *,
+    filename: tuple[str, ...],
+    recursive: bool,
+    output: Form,
+    **limits: Any,
+) -> None:
+    r"""Show what manifests would be allocated, the pools' status and fragmentation after it.
+
+    Reads NetworkPools, IPAllocations, TenantClusters and ProviderConfigs and works out, without a
+    cluster, what the controllers would do with them: which ranges are handed out, which
+    allocations the clusters ask for, which requests fail and why. Allocations that come with a
+    range keep it.
+
+    Requests are served oldest first: by the annotation requested-at, else creationTimestamp.
+    Objects without a creationTimestamp count as created in the order in which they are read,
+    after all that have one; what TenantClusters ask for comes last.
+
+    \b
+    Exit code:
+      0  the input is sound; a request that fails because its pool is full is an outcome
+      1  something in the input is wrong; everything else was planned all the same
+      2  the command was called in a way that makes no sense
+    """
+    findings = Findings()
+    now = datetime.now(UTC)
+    settings = _settings(**limits)
+    manifests = read(
+        filename, namespace=settings.namespace, now=now, findings=findings, recursive=recursive
+    )
+    outcome = work_out(manifests, settings, now, findings)
+    if not manifests.every() and not findings.wrong:
+        findings.add("error", "there is nothing to plan: no NetworkPool or IPAllocation was found")
+    for finding in findings:
+        problems.say(finding.severity, finding.sentence)
+    if manifests.every() or output != "table":
+        click.echo(outcome.text(output), nl=False)
+    ctx.exit(problems.EXIT_PROBLEM if findings.wrong else 0)
+
+
+def _settings(
+    *, namespace: str, max_pool_addresses: int, backfill_node_allocations: bool
+) -> Settings:
+    base = Settings(namespace=namespace)
+    return replace(
+        base,
+        pool=replace(base.pool, max_addresses=max_pool_addresses),
+        tenant=replace(base.tenant, backfill_nodes=backfill_node_allocations),
+    )

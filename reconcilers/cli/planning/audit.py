@@ -1,0 +1,222 @@
+"""What is wrong among objects that are each sound by themselves, as sentences with their place.
+
+Errors are what no later change of the world mends: a pool that contradicts itself, a request that
+its pool could never serve, a reference to nothing, ranges that overlap or lie outside already.
+That a pool is full is no error; it is the outcome.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from allocator import AddressRange, AllocatorError, InvalidPool, Layout
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import IPAM, ProviderConfig
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.cli.reading.manifests import Manifest, Manifests
+from reconcilers.cli.reading.place import Findings, Step
+from reconcilers.networkpool.protocol import requested
+from reconcilers.settings import Settings
+
+_MANY = 20
+"""How many overlaps of one pool are named one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A range that an allocation of the input holds already."""
+
+    manifest: Manifest[IPAllocation]
+    range: AddressRange
+
+
+class Audit:
+    """Looks for what is wrong among the manifests.
+
+    Args:
+        read: the manifests.
+        findings: told of it.
+        settings: as the controllers would have them.
+    """
+
+    def __init__(self, read: Manifests, findings: Findings, settings: Settings) -> None:
+        self._read = read
+        self._findings = findings
+        self._settings = settings
+        self._layouts: dict[Key, Layout] = {}
+
+    def run(self) -> None:
+        """Look at everything."""
+        for pool in self._read.pools:
+            self._pool(pool)
+        self._pools_among_each_other()
+        known = {pool.key: pool.object for pool in self._read.pools}
+        for allocation in self._read.allocations:
+            self._allocation(allocation, known.get(allocation.object.pool_key))
+        for key, layout in self._layouts.items():
+            self._held(key, layout)
+        for provider in self._read.providers:
+            self._provider(provider, known)
+
+    def references(self, providers: Sequence[tuple[TenantCluster, ProviderConfig | None]]) -> None:
+        """Look at which ProviderConfig each TenantCluster gets."""
+        found = {tenant.metadata.key: provider for tenant, provider in providers}
+        for manifest in self._read.tenants:
+            if found.get(manifest.key) is not None:
+                continue
+            named = manifest.object.spec.providerConfigRef
+            if named is None:
+                what = "names no ProviderConfig, and the input has none that is the default"
+            else:
+                key = Key(named.namespace or self._settings.namespace, named.name)
+                what = f"names {self._absent('ProviderConfig', key)}"
+            self._error(manifest, ("spec", "providerConfigRef"), what)
+
+    def _error(self, manifest: Manifest[Any], path: tuple[Step, ...], what: str) -> None:
+        self._findings.error(manifest.raw.at(path), manifest.raw.sentence(path, what))
+
+    def _warning(self, manifest: Manifest[Any], path: tuple[Step, ...], what: str) -> None:
+        self._findings.warning(manifest.raw.at(path), manifest.raw.sentence(path, what))
+
+    def _absent(self, kind: str, key: Key) -> str:
+        """Return words for an object that is referred to and is not there."""
+        if (kind, key) in self._read.refused:
+            return f"{kind} {key}, which is in the input but wrong, see above"
+        return f"{kind} {key}, which is not in the input"
+
+    def _pool(self, manifest: Manifest[NetworkPool]) -> None:
+        pool = manifest.object
+        try:
+            layout = ranges.layout(pool.spec, self._settings.pool.max_addresses)
+        except InvalidPool as invalid:
+            for message in invalid.messages:
+                self._error(manifest, _field_of(message, pool), message)
+            return
+        self._layouts[manifest.key] = layout
+        if layout.total == 0:
+            what = "everything that tenants may draw from is reserved: nothing can be handed out"
+            self._warning(manifest, ("spec",), what)
+
+    def _pools_among_each_other(self) -> None:
+        """Warn of pools that share addresses: allowed, for sites and NAT, and easily a slip."""
+        by_start = sorted(
+            (pool for pool in self._read.pools if pool.key in self._layouts),
+            key=lambda pool: self._layouts[pool.key].cidr.first,
+        )
+        for at, pool in enumerate(by_start):
+            cidr = self._layouts[pool.key].cidr
+            for other in by_start[at + 1 :]:
+                theirs = self._layouts[other.key].cidr
+                if theirs.first > cidr.last:
+                    break
+                if cidr.overlaps(theirs):
+                    what = f"shares addresses with NetworkPool {pool.key} ({cidr.text})"
+                    self._warning(other, ("spec", "cidr"), what)
+
+    def _allocation(self, manifest: Manifest[IPAllocation], pool: NetworkPool | None) -> None:
+        allocation = manifest.object
+        if pool is None:
+            what = f"names {self._absent('NetworkPool', allocation.pool_key)}"
+            self._error(manifest, ("spec", "poolRef", "name"), what)
+        self._garbled(manifest)
+        layout = self._layouts.get(allocation.pool_key)
+        if pool is None or layout is None or ranges.held(allocation) is not None:
+            return
+        try:
+            wanted = ranges.pinned(allocation)
+            if wanted is None:
+                self._too_many(manifest, pool, layout)
+                return
+            layout.pinned_span(wanted)
+        except AllocatorError as impossible:
+            self._error(manifest, ("spec", "pinnedRange"), str(impossible))
+            return
+        if not layout.could_ever_pin(wanted):
+            what = f"{wanted.text} holds reserved addresses of NetworkPool {allocation.pool_key}"
+            self._error(manifest, ("spec", "pinnedRange"), what)
+
+    def _garbled(self, manifest: Manifest[IPAllocation]) -> None:
+        status = manifest.object.status
+        written = status.startAddress or status.endAddress or status.cidr
+        if written and ranges.held(manifest.object) is None:
+            text = status.cidr or f"{status.startAddress}-{status.endAddress}"
+            what = f"{text!r} is no range of addresses; it counts as none"
+            self._error(manifest, ("status", "startAddress"), what)
+
+    def _too_many(
+        self, manifest: Manifest[IPAllocation], pool: NetworkPool, layout: Layout
+    ) -> None:
+        count = requested(manifest.object, pool)
+        if not layout.could_ever(count):
+            largest = max((block.size for block in layout.blocks), default=0)
+            what = (
+                f"asks for {count} addresses in a row; NetworkPool {pool.metadata.key} has"
+                f" {largest} at most, even empty"
+            )
+            self._warning(manifest, ("spec", "count"), what)
+
+    def _held(self, key: Key, layout: Layout) -> None:
+        """Look at what allocations hold already: inside the pool, and nobody else's?"""
+        held = sorted(
+            (
+                Held(manifest, range_)
+                for manifest in self._read.allocations
+                if manifest.object.pool_key == key
+                and (range_ := ranges.held(manifest.object)) is not None
+            ),
+            key=lambda one: (one.range.first, one.range.last),
+        )
+        for one in held:
+            if not layout.could_ever_pin(one.range):
+                what = (
+                    f"{one.range.text} lies outside what NetworkPool {key} may hand out; it is"
+                    " kept, as ranges are never taken away"
+                )
+                self._error(one.manifest, ("status", "startAddress"), what)
+        overlaps = list(_overlaps(held))
+        for one, other in overlaps[:_MANY]:
+            what = (
+                f"{one.range.text} overlaps {other.range.text} of IPAllocation"
+                f" {other.manifest.key}; both are kept"
+            )
+            self._error(one.manifest, ("status", "startAddress"), what)
+        if len(overlaps) > _MANY:
+            more = len(overlaps) - _MANY
+            self._findings.error(f"NetworkPool {key}", f"{more} more allocations overlap others")
+
+    def _provider(self, manifest: Manifest[ProviderConfig], pools: dict[Key, NetworkPool]) -> None:
+        network = manifest.object.spec.networking
+        if network.mode == IPAM and not network.poolRefs:
+            what = "network.mode is 'ipam' but no poolRefs are configured"
+            self._error(manifest, ("spec", "network", "poolRefs"), what)
+        if network.mode != IPAM:
+            return
+        for name in network.pools_in_order():
+            key = Key(manifest.key.namespace, name)
+            if key not in pools:
+                what = f"names {self._absent('NetworkPool', key)}; it is passed over"
+                self._warning(manifest, ("spec", "network", "poolRefs"), what)
+
+
+def _overlaps(held: Sequence[Held]) -> Iterator[tuple[Held, Held]]:
+    """Yield each range that overlaps one before it, with the one that reaches furthest."""
+    furthest: Held | None = None
+    for one in held:
+        if furthest is not None and one.range.overlaps(furthest.range):
+            yield one, furthest
+        if furthest is None or one.range.last > furthest.range.last:
+            furthest = one
+
+
+def _field_of(message: str, pool: NetworkPool) -> tuple[Step, ...]:
+    """Return which field a message of the pool's validation is about."""
+    if message.startswith(("invalid pool CIDR", "pool too large")):
+        return ("spec", "cidr")
+    for at, reserved in enumerate(pool.spec.reserved):
+        if reserved.cidr in message and "reserved" in message:
+            return ("spec", "reserved", at)
+    tenant = pool.spec.tenantAllocation
+    return ("spec", "tenantAllocation") if tenant is not None else ("spec",)

@@ -1,0 +1,143 @@
+"""What the controllers would do, pass by pass, until they have nothing left to do.
+
+Each step asks the functions that the reconcilers themselves ask, and writes what they would write:
+
+    adopt       an allocation gets its finalizer
+    ask         a TenantCluster asks for its addresses      (reconcilers/tenantcluster)
+    serve       a NetworkPool hands out ranges              (reconcilers/networkpool)
+    wait        an allocation says what it waits for        (reconcilers/ipallocation)
+    tell        TenantClusters and ProviderConfigs say how they stand
+
+Requests in the input come before those that TenantClusters make of it. What depends on a tenant's
+own API server (MetalLB, growth, shrink) and on Secrets is not foreseen.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from allocator import InvalidPool
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import ALLOCATED, FAILED, RELEASED
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.cli.planning.ledger import Ledger
+from reconcilers.cli.planning.tenants import Tenants
+from reconcilers.conditions import rendered
+from reconcilers.ipallocation.reconciler import pending_status, waiting_for
+from reconcilers.networkpool import status
+from reconcilers.networkpool.departure import blockers
+from reconcilers.networkpool.protocol import Decision, decide
+from reconcilers.networkpool.view import POOL_INDEX, View
+from reconcilers.networkpool.writes import granted_status, news, refused_status
+from reconcilers.settings import Settings
+
+_ROUNDS = 100
+"""Far more than it takes: a request moves on only to a pool that has room for it now."""
+
+
+@dataclass(slots=True)
+class Forecast:
+    """Works out what becomes of a ledger.
+
+    Args:
+        ledger: the objects; changed in place.
+        tenants: asks in the name of TenantClusters.
+        settings: as the controllers would have them.
+        now: when all of it happens.
+    """
+
+    ledger: Ledger
+    tenants: Tenants
+    settings: Settings
+    now: datetime
+
+    def run(self) -> None:
+        """Let the controllers work until they rest."""
+        self._adopt()
+        for _ in range(_ROUNDS):
+            asked = self.tenants.ask()
+            for pool in self.ledger.pools:
+                self._look_after(pool)
+            if not asked:
+                break
+        self._wait()
+        self.tenants.tell(self.now)
+
+    def _adopt(self) -> None:
+        for allocation in self.ledger.allocations:
+            if not allocation.metadata.terminating:
+                self.ledger.allocations.add_finalizer(allocation, names.FINALIZER_ALLOCATION)
+
+    def _look_after(self, pool: NetworkPool) -> None:
+        if pool.metadata.terminating:
+            count = blockers(pool, self._view(pool.metadata.key))
+            self.ledger.pools.write_status(pool, status.deleting(pool, count, self.now))
+            return
+        try:
+            geometry = ranges.layout(pool.spec, self.settings.pool.max_addresses)
+        except InvalidPool as invalid:
+            wanted = status.invalid(pool, invalid.messages, self.now)
+            self.ledger.pools.write_status(pool, wanted)
+            return
+        while True:
+            view = self._view(pool.metadata.key)
+            decision = decide(pool, view, geometry, self.settings.pool.batch)
+            if not self._carry_out(view, decision):
+                break
+        self._write(pool, view, decision)
+
+    def _view(self, pool: Key) -> View:
+        allocations = self.ledger.allocations
+        return View(
+            allocations.read_up_to,
+            allocations.cache.by_index(POOL_INDEX, str(pool)),
+            lambda name: allocations.cache.get(Key(pool.namespace, name)),
+        )
+
+    def _carry_out(self, view: View, decision: Decision) -> bool:
+        """Write what a pass decided to the allocations; return whether that changed anything."""
+        given = [(grant.allocation, grant.range) for grant in decision.choice.grants]
+        for promise in decision.settlement.open:
+            allocation = view.current(promise.name, promise.uid)
+            promised = ranges.promised(promise)
+            if allocation is None or promised is None or allocation.metadata.terminating:
+                continue
+            if allocation.metadata.resourceVersion == promise.resourceVersion:
+                given.append((allocation, promised))
+        for allocation, range_ in given:
+            self.ledger.allocations.write_status(
+                allocation, granted_status(allocation, range_, self.now)
+            )
+        refused = news(decision.choice.refusals)
+        for refusal in refused:
+            self.ledger.allocations.write_status(
+                refusal.allocation, refused_status(refusal, self.now)
+            )
+        return bool(given or refused)
+
+    def _write(self, pool: NetworkPool, view: View, decision: Decision) -> None:
+        """Write the pool's status as it is once everything rests.
+
+        Its memory (allocationsRevision) is a number of the server's; only one that was in the
+        input is shown.
+        """
+        wanted = status.served(pool, view, decision, self.now)
+        for name in ("assignments", "allocationsRevision"):
+            del wanted[name]
+        if pool.status.assignments:
+            open_ = status.promises(decision.settlement.open, 0)["assignments"]
+            wanted["assignments"] = open_ or None
+        self.ledger.pools.write_status(pool, wanted)
+
+    def _wait(self) -> None:
+        for allocation in self.ledger.allocations:
+            phase = allocation.status.phase
+            held = ranges.held(allocation) is not None and phase == ALLOCATED
+            if allocation.metadata.terminating or held or phase in {FAILED, RELEASED}:
+                continue
+            pool = self.ledger.pools.cache.get(allocation.pool_key)
+            reason = waiting_for(allocation, pool)
+            patch = pending_status(allocation, reason, self.now)
+            if rendered(allocation.status.conditions) != patch["conditions"]:
+                self.ledger.allocations.write_status(allocation, patch)
