@@ -47,6 +47,7 @@ def test_operations_do_what_rfc_6902_says(doc: Any, operations: Any, patched: An
         ({}, [{"op": "test", "path": "/a", "value": None}], {}),
         ({}, [{"op": "test", "path": "/a"}], {}),
         ({}, [{"op": "add", "path": "/a"}], {"a": None}),
+        ({"a": 2.0}, [{"op": "test", "path": "/a", "value": 2}], {"a": 2.0}),
         ({"a": 1}, [{"op": "replace", "path": "", "value": {"b": 1}}], {"b": 1}),
     ],
 )
@@ -69,6 +70,8 @@ def test_the_server_is_more_lenient_than_the_rfc(doc: Any, operations: Any, patc
         {"op": "copy", "path": "/b"},
         {"op": "test", "path": "/a", "value": [2, 1]},
         {"op": "test", "path": "/t", "value": 1},
+        {"op": "test", "path": "/whole", "value": 2.0},
+        {"op": "test", "path": "/whole", "value": "2"},
         {"op": "test", "path": "/html", "value": "<b>"},
         {"op": "remove"},
         {"op": "zap", "path": "/a"},
@@ -78,7 +81,7 @@ def test_the_server_is_more_lenient_than_the_rfc(doc: Any, operations: Any, patc
 )
 def test_whatever_fails_the_answer_is_the_same(operation: Any) -> None:
     with pytest.raises(PatchError) as refused:
-        json_patch({"a": [1, 2], "t": True, "html": "<b>"}, [operation])
+        json_patch({"a": [1, 2], "t": True, "html": "<b>", "whole": 2.0}, [operation])
     error = refused.value
     assert (error.status, error.reason, error.details) == (422, "Invalid", {})
     assert error.message == "the server rejected our request due to an error in our request"
