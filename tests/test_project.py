@@ -1,0 +1,92 @@
+"""What must hold of the project as a whole: the wheel, the documents, the dependencies."""
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "controller/README.md"]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel once."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    return next(folder.glob("*.whl"))
+
+
+def test_the_wheel_carries_the_packages_their_types_and_the_manifests(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for package in ("allocator", "controller", "envtest", "reconcilers"):
+        assert f"{package}/__init__.py" in names
+        assert f"{package}/py.typed" in names
+    for manifest in (ROOT / "manifests").rglob("*.yaml"):
+        assert manifest.relative_to(ROOT).as_posix() in names
+
+
+def test_the_wheel_installs_and_says_its_version(wheel: Path, tmp_path: Path) -> None:
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"),
+            *("--disable-pip-version-check", "--target", str(tmp_path), str(wheel)),
+        ],
+        check=True,
+    )
+    said = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            (
+                f"import sys; sys.path.insert(0, {str(tmp_path)!r});"
+                "from reconcilers.cli.main import main; sys.argv = ['butler-ipam', '--version'];"
+                "import reconcilers; assert reconcilers.__file__.startswith(sys.path[0]); main()"
+            ),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert version in said.stdout
+
+
+def test_every_dependency_is_named_in_the_architecture_with_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    told = (ROOT / "ARCHITECTURE.md").read_text()
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["envtest"]]
+    for requirement in wanted:
+        name = re.split(r"[<>=\[ ]", requirement)[0]
+        assert f"| {name} " in told, f"{name} is not in ARCHITECTURE.md"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_files_that_a_document_names_exist(document: str) -> None:
+    text = (ROOT / document).read_text()
+    named = re.findall(
+        r"`((?:allocator|controller|envtest|manifests|reconcilers|tests)/[\w./-]+)`", text
+    )
+    linked = re.findall(r"\]\(([\w./-]+)\)", text)
+    base = (ROOT / document).parent
+    missing = [n for n in named if not (ROOT / n).exists()]
+    missing += [n for n in linked if not (base / n).exists()]
+    assert missing == []
+
+
+def test_every_locked_package_carries_hashes() -> None:
+    for lock in ("requirements.txt", "requirements-run.txt", "requirements-dev.txt"):
+        text = (ROOT / lock).read_text()
+        packages = re.findall(r"^[\w.-]+==\S+.*?(?=^[\w.-]+==|\Z)", text, re.MULTILINE | re.DOTALL)
+        assert packages
+        assert all("--hash=sha256:" in package for package in packages)
