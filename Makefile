@@ -29,6 +29,9 @@ format: $(VENV)/.dev  ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+crds: $(VENV)/.run  ## Write manifests/crds anew from the models
+	$(BIN)/butler-ipam crds --directory manifests/crds
+
 bench: $(VENV)/.dev  ## Print the numbers that the documentation claims
 	$(BIN)/python -m tests.bench
 
@@ -51,4 +54,4 @@ $(VENV)/.dev: requirements-dev.txt pyproject.toml .ci/venv
 clean:  ## Remove what the other targets made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help demo test check lint format bench wheel lock clean
+.PHONY: help demo test check lint format crds bench wheel lock clean

@@ -27,6 +27,14 @@ from reconcilers.tenantcluster.provider import referred
 
 Form = Literal["table", "json", "yaml"]
 
+EXIT_CODES = """
+\b
+Exit code:
+  0  the input is sound; a request that fails because its pool is full is an outcome
+  1  something in the input is wrong; everything else was planned all the same
+  2  the command was called in a way that makes no sense
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -83,7 +91,7 @@ def _drop(_: object, __: str, ___: object) -> str:
     raise structlog.DropEvent
 
 
-@click.command()
+@click.command(epilog=EXIT_CODES)
 @option(
     *("-f", "--filename"),
     multiple=True,
@@ -117,13 +125,14 @@ def _drop(_: object, __: str, ___: object) -> str:
 @click.pass_context
 def plan(
     ctx: click.Context,
+    /,
     *,
     filename: tuple[str, ...],
     recursive: bool,
     output: Form,
     **limits: Any,
 ) -> None:
-    r"""Show what manifests would be allocated, the pools' status and fragmentation after it.
+    """Show what manifests would be allocated, the pools' status and fragmentation after it.
 
     Reads NetworkPools, IPAllocations, TenantClusters and ProviderConfigs and works out, without a
     cluster, what the controllers would do with them: which ranges are handed out, which
@@ -133,12 +142,6 @@ def plan(
     Requests are served oldest first: by the annotation requested-at, else creationTimestamp.
     Objects without a creationTimestamp count as created in the order in which they are read,
     after all that have one; what TenantClusters ask for comes last.
-
-    \b
-    Exit code:
-      0  the input is sound; a request that fails because its pool is full is an outcome
-      1  something in the input is wrong; everything else was planned all the same
-      2  the command was called in a way that makes no sense
     """
     findings = Findings()
     now = datetime.now(UTC)
