@@ -164,12 +164,15 @@ def _special_items(original: Items, patch: Items, key: str) -> tuple[Items, Item
 def _merge_maps(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) -> Items:
     """Merge maps into those with the same merge key, append the rest."""
     merged = list(original)
+    places: dict[str, int] = {}
+    for place, each in enumerate(merged):
+        if hint.merge_key in each:
+            places.setdefault(_identity(each[hint.merge_key]), place)
     for item in patch:
         wanted = _identity(_key_of(item, hint.merge_key))
-        for place, each in enumerate(merged):
-            if hint.merge_key in each and _identity(each[hint.merge_key]) == wanted:
-                merged[place] = merge_map(each, item, hint.below)
-                break
+        place = places.setdefault(wanted, len(merged))
+        if place < len(merged):
+            merged[place] = merge_map(merged[place], item, hint.below)
         else:
             merged.append(item)
     return merged
