@@ -1,21 +1,226 @@
-"""The rules of a schema."""
+"""The rules of a schema, evaluated over an object.
+
+A rule sees the value of its own node as `self`. Rules that read `oldSelf` run only where an old
+value corresponds to the new one: under the same property, map key or, in lists of type map, the
+same key fields.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
-from envtest.schema.errors import FieldError
+from envtest.schema.cel import conversion
+from envtest.schema.cel.compiling import Rule, compile_rule
+from envtest.schema.cel.functions import CelError
+from envtest.schema.cel.optionals import NONE, some
+from envtest.schema.cel.types import CelType, type_from_schema
+from envtest.schema.equality import same
+from envtest.schema.errors import NO_FIELD, OMITTED, FieldError, duplicate, forbidden, invalid
+from envtest.schema.errors import required as required_error
+from envtest.schema.maplists import MapKeys, keys_of
+
+_MISSING = object()
+_LONGEST_MESSAGE = 5 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A value with its path and what corresponds to it in the old object.
+
+    Attributes:
+        value: the new value.
+        path: where it stands.
+        old: the value that rules compare with, or _MISSING.
+        unchanged: what decides whether a broken rule is forgiven: the nearest pair of new and old
+            values that correspond to each other; None without an old object.
+    """
+
+    value: Any
+    path: str
+    old: Any
+    unchanged: tuple[Any, Any] | None
+
+    def below(self, value: Any, path: str, old: Any) -> _Place:
+        """The place of a part of this value."""
+        pair = self.unchanged if old is _MISSING else (value, old)
+        return _Place(value, path, old, pair)
+
+    def is_unchanged(self) -> bool:
+        return self.unchanged is not None and same(*self.unchanged)
 
 
 class RuleTree:
-    """Rules at or below one schema node."""
+    """The rules at and below one schema node; built only where there are any."""
+
+    __slots__ = (
+        "_additional",
+        "_atomic",
+        "_convert",
+        "_items",
+        "_kind",
+        "_map_keys",
+        "_properties",
+        "_rules",
+    )
+
+    def __init__(self, schema: Mapping[str, Any], kind: CelType, rules: list[Rule]) -> None:
+        self._rules = rules
+        self._kind: str = schema.get("type") or ""
+        self._convert = conversion.converter(kind) or (lambda value: value)
+        self._atomic = schema.get("x-kubernetes-map-type") == "atomic"
+        is_map = schema.get("x-kubernetes-list-type") == "map"
+        self._map_keys: MapKeys | None = keys_of(schema) if is_map else None
+        self._properties: dict[str, Self] = {}
+        self._additional: Self | None = None
+        self._items: Self | None = None
 
     @classmethod
-    def compile(cls, schema: Mapping[str, Any]) -> Self | None:
-        """None where there are no rules."""
-        return cls() if "x-kubernetes-validations" in str(schema) else None
+    def compile(cls, schema: object, *, root: bool = True) -> Self | None:
+        """The rules of `schema`, or None where it has none at any depth.
+
+        Args:
+            schema: a structural schema.
+            root: whether it is a whole object's, so that apiVersion, kind and names are visible.
+        """
+        if not isinstance(schema, Mapping):
+            return None
+        entries = schema.get("x-kubernetes-validations") or ()
+        kind = type_from_schema(schema, "selfType", root=root) if entries else None
+        rules = [] if kind is None else [compile_rule(entry, kind, schema) for entry in entries]
+        tree = cls(schema, kind or CelType("dyn"), rules)
+        children = {
+            name: cls._below(child) for name, child in (schema.get("properties") or {}).items()
+        }
+        tree._properties = {name: child for name, child in children.items() if child is not None}
+        tree._additional = cls._below(schema.get("additionalProperties"))
+        tree._items = cls._below(schema.get("items"))
+        if rules or tree._properties or tree._additional is not None or tree._items is not None:
+            return tree
+        return None
+
+    @classmethod
+    def _below(cls, schema: object) -> Self | None:
+        embedded = isinstance(schema, Mapping) and bool(
+            schema.get("x-kubernetes-embedded-resource")
+        )
+        return cls.compile(schema, root=embedded)
 
     def check(self, obj: Any, old: Any, warnings: list[str]) -> list[FieldError]:
-        """Evaluate the rules."""
-        return []
+        """Evaluate all rules.
+
+        Args:
+            obj: the object.
+            old: what it replaces, or None.
+            warnings: receives the messages of rules that an unchanged part breaks.
+        """
+        out: list[FieldError] = []
+        place = _Place(obj, "", _MISSING, None)
+        if old is not None:
+            place = place.below(obj, "", old)
+        self.visit(place, out, warnings)
+        return out
+
+    def visit(self, place: _Place, out: list[FieldError], warnings: list[str]) -> None:
+        """Evaluate the rules of one value and of its parts."""
+        value = place.value
+        if value is None:
+            return
+        if self._rules:
+            self._evaluate(place, out, warnings)
+        if isinstance(value, dict):
+            self._check_members(place, out, warnings)
+        elif isinstance(value, list) and self._items is not None:
+            old = place.old if isinstance(place.old, list) else []
+            before = None if self._map_keys is None else self._map_keys.index(old)
+            for index, item in enumerate(value):
+                was = _MISSING if before is None else before.get(item, _MISSING)
+                self._items.visit(place.below(item, f"{place.path}[{index}]", was), out, warnings)
+
+    def _check_members(self, place: _Place, out: list[FieldError], warnings: list[str]) -> None:
+        was = place.old if isinstance(place.old, dict) and not self._atomic else {}
+        prefix = f"{place.path}." if place.path else ""
+        for name, item in place.value.items():
+            child = self._properties.get(name)
+            path = prefix + name
+            if child is None:
+                child, path = self._additional, f"{place.path}[{name}]"
+            if child is not None:
+                child.visit(place.below(item, path, was.get(name, _MISSING)), out, warnings)
+
+    def _evaluate(self, place: _Place, out: list[FieldError], warnings: list[str]) -> None:
+        new = self._convert(place.value)
+        old = _MISSING if place.old is _MISSING or place.old is None else self._convert(place.old)
+        for rule in self._rules:
+            if rule.transition and old is _MISSING and not rule.optional_old:
+                continue
+            held = old
+            if rule.optional_old:
+                held = NONE if old is _MISSING else some(old)
+            error, forgivable = self._broken(rule, place, {"self": new, "oldSelf": held})
+            if error is None:
+                continue
+            if forgivable and not rule.transition and place.is_unchanged():
+                warnings.append(error.message)
+            else:
+                out.append(error)
+
+    def _broken(
+        self, rule: Rule, place: _Place, variables: dict[str, Any]
+    ) -> tuple[FieldError | None, bool]:
+        """The error of a rule, and whether an unchanged value would be forgiven it."""
+        path = place.path or NO_FIELD
+        if rule.program is None:
+            return invalid(path, self._kind, f"rule compile error: {rule.failure}"), False
+        try:
+            result = rule.program.evaluate(variables)
+        except CelError as error:
+            return invalid(path, self._kind, _failed(str(error), rule)), False
+        if result is True:
+            return None, False
+        detail = _message(rule, variables) or rule.message or f"failed rule: {rule.text}"
+        return _refusal(rule, place, detail), True
+
+
+def _failed(error: str, rule: Rule) -> str:
+    if error.startswith("no such overload"):
+        return (
+            f"'{error}': call arguments did not match a supported operator, function or macro "
+            f"signature for rule: {rule.named}"
+        )
+    if error.startswith("operation cancelled"):
+        return (
+            f"'{error}': no further validation rules will be run due to call cost exceeds limit "
+            f"for rule: {rule.named}"
+        )
+    return f"{error} evaluating rule: {rule.named}"
+
+
+def _message(rule: Rule, variables: dict[str, Any]) -> str:
+    """What the message expression gives; "" where it gives nothing fit to be shown."""
+    if rule.message_program is None:
+        return ""
+    try:
+        text = rule.message_program.evaluate(variables)
+    except CelError:
+        return ""
+    if not isinstance(text, str):
+        return ""
+    text = text.strip()
+    return "" if "\n" in text or len(text.encode()) > _LONGEST_MESSAGE else text
+
+
+def _refusal(rule: Rule, place: _Place, detail: str) -> FieldError:
+    path = place.path
+    if rule.field_path:
+        path = f"{path}.{rule.field_path}" if path else rule.field_path
+    path = path or NO_FIELD
+    value = OMITTED if isinstance(place.value, dict | list) else place.value
+    if rule.reason == "Forbidden":
+        return forbidden(path, detail)
+    if rule.reason == "Required":
+        return required_error(path, detail)
+    if rule.reason == "Duplicate":
+        return duplicate(path, value)
+    return invalid(path, value, detail)

@@ -1,0 +1,294 @@
+"""Types of every part of an expression, and the errors that cel-go's checker reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from envtest.schema.cel import types
+from envtest.schema.cel.functions import Overload
+from envtest.schema.cel.library import FUNCTIONS, NAMESPACES
+from envtest.schema.cel.syntax import (
+    Call,
+    Comprehension,
+    Const,
+    Ident,
+    ListLiteral,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+    Uint,
+)
+from envtest.schema.cel.types import BOOL, DYN, ERROR, OPEN, CelType, list_of, map_of, optional_of
+from envtest.schema.cel.unify import fits, substitute
+
+_LITERALS: Final[Mapping[type, CelType]] = {
+    bool: BOOL,
+    bytes: types.BYTES,
+    float: types.DOUBLE,
+    int: types.INT,
+    str: types.STRING,
+    type(None): types.NULL,
+    Uint: types.UINT,
+}
+_TYPE_NAMES: Final = {
+    "bool": BOOL,
+    "bytes": types.BYTES,
+    "double": types.DOUBLE,
+    "int": types.INT,
+    "list": list_of(DYN),
+    "map": map_of(DYN, DYN),
+    "null_type": types.NULL,
+    "optional_type": optional_of(DYN),
+    "string": types.STRING,
+    "type": types.type_of(DYN),
+    "uint": types.UINT,
+    "google.protobuf.Duration": types.DURATION,
+    "google.protobuf.Timestamp": types.TIMESTAMP,
+}
+_LOGIC: Final = frozenset({"_&&_", "_||_", "@not_strictly_false"})
+
+
+class CheckFailed(ValueError):
+    """The expression does not fit the schema; the text is cel-go's, one entry per error."""
+
+
+@dataclass(slots=True)
+class Checked:
+    """An expression with the type of each of its parts.
+
+    Attributes:
+        root: the expression.
+        type: its type.
+        types: type by node identity.
+        overloads: for each call the signatures that may apply.
+        names: for each call that is a function with a dot in its name, that name.
+        uses: the variables it reads.
+    """
+
+    root: Node
+    type: CelType = DYN
+    types: dict[int, CelType] = field(default_factory=dict)
+    overloads: dict[int, tuple[Overload, ...]] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    uses: set[str] = field(default_factory=set)
+
+
+def check(root: Node, source: str, variables: Mapping[str, CelType]) -> Checked:
+    """Type an expression.
+
+    Args:
+        root: the parsed expression.
+        source: its text, for the picture in messages.
+        variables: the types of the variables it may read.
+
+    Raises:
+        CheckFailed: parts of it do not fit.
+    """
+    checker = _Checker(root, variables)
+    checker.checked.type = checker.visit(root)
+    if checker.errors:
+        ordered = sorted(set(checker.errors))
+        raise CheckFailed("\n".join(_pictured(source, at, text) for at, text in ordered))
+    return checker.checked
+
+
+def _pictured(source: str, at: int, text: str) -> str:
+    start = source.rfind("\n", 0, at) + 1
+    end = source.find("\n", at)
+    line = source[start : end if end >= 0 else len(source)]
+    row, column = source.count("\n", 0, at) + 1, at - start
+    dots = "".join("．" if ord(rune) > 0x2E7F else "." for rune in line[:column])
+    return f"ERROR: <input>:{row}:{column + 1}: {text}\n | {line}\n | {dots}^"
+
+
+class _Checker:
+    def __init__(self, root: Node, variables: Mapping[str, CelType]) -> None:
+        self.checked = Checked(root)
+        self.errors: list[tuple[int, str]] = []
+        self._scopes: list[Mapping[str, CelType]] = [variables]
+
+    def visit(self, node: Node) -> CelType:
+        kind = self._visit(node)
+        self.checked.types[id(node)] = kind
+        return kind
+
+    def _visit(self, node: Node) -> CelType:
+        if isinstance(node, Call | Comprehension | Select | Ident):
+            return self._visit_reference(node)
+        if isinstance(node, ListLiteral):
+            return list_of(self._same(node.items, node.optional))
+        if isinstance(node, MapLiteral):
+            return self._map(node)
+        if isinstance(node, StructLiteral):
+            return self._undeclared(node.at, node.name)
+        assert isinstance(node, Const)
+        return _LITERALS[type(node.value)]
+
+    def _visit_reference(self, node: Call | Comprehension | Select | Ident) -> CelType:
+        if isinstance(node, Call):
+            return self._call(node)
+        if isinstance(node, Comprehension):
+            return self._comprehension(node)
+        return self._select(node) if isinstance(node, Select) else self._ident(node)
+
+    def _undeclared(self, at: int, name: str) -> CelType:
+        return self._fail(at, f"undeclared reference to '{name}' (in container '')")
+
+    def _fail(self, at: int, text: str) -> CelType:
+        self.errors.append((at, text))
+        return ERROR
+
+    def _ident(self, node: Ident) -> CelType:
+        for scope in reversed(self._scopes):
+            if node.name in scope:
+                self.checked.uses.add(node.name)
+                return scope[node.name]
+        if node.name in _TYPE_NAMES:
+            return types.type_of(_TYPE_NAMES[node.name])
+        return self._undeclared(node.at, node.name)
+
+    def _declared(self, name: str) -> bool:
+        return any(name in scope for scope in self._scopes)
+
+    def _select(self, node: Select) -> CelType:
+        kind = self._field(self.visit(node.operand), node.field, node.at)
+        return BOOL if node.test and kind != ERROR else kind
+
+    def _field(self, operand: CelType, name: str, at: int) -> CelType:
+        if operand.name == "optional_type":
+            inner = self._field(operand.params[0], name, at)
+            return inner if inner == ERROR else optional_of(inner)
+        if operand.fields is not None:
+            kind = operand.fields.get(name)
+            return self._fail(at, f"undefined field '{name}'") if kind is None else kind
+        if operand.name == "map":
+            return operand.params[1]
+        if operand in {DYN, ERROR}:
+            return operand
+        return self._fail(at, f"type '{operand}' does not support field selection")
+
+    def _same(self, items: tuple[Node, ...], optional: frozenset[int]) -> CelType:
+        """The one type of all items of a literal: Kubernetes allows no mixed ones."""
+        common: CelType | None = None
+        for index, item in enumerate(items):
+            kind = self.visit(item)
+            if index in optional and kind.name == "optional_type":
+                kind = kind.params[0]
+            if common is None or common in {DYN, OPEN}:
+                common = kind
+            elif not fits(common, kind, {}):
+                self._fail(item.at, f"expected type '{common}' but found '{kind}'")
+        return OPEN if common is None else common
+
+    def _map(self, node: MapLiteral) -> CelType:
+        keys = self._same(tuple(key for key, _, _ in node.entries), frozenset())
+        optional = frozenset(index for index, entry in enumerate(node.entries) if entry[2])
+        values = self._same(tuple(value for _, value, _ in node.entries), optional)
+        return map_of(keys, values)
+
+    def _comprehension(self, node: Comprehension) -> CelType:
+        iterated = self.visit(node.range)
+        start = self.visit(node.start)
+        item = self._item(iterated, node.range.at)
+        so_far = len(self.errors)
+        step = self._loop(node, item, start)
+        if start == list_of(OPEN):
+            # An empty list takes its type from what the step adds to it: go through it again.
+            del self.errors[so_far:]
+            start = self._added(node.step)
+            step = self._loop(node, item, start)
+        self._scopes.append({node.accumulator: step if step != ERROR else start})
+        result = self.visit(node.result)
+        self._scopes.pop()
+        return result
+
+    def _loop(self, node: Comprehension, item: CelType, accumulator: CelType) -> CelType:
+        self._scopes.append({node.variable: item, node.accumulator: accumulator})
+        self.visit(node.condition)
+        step = self.visit(node.step)
+        self._scopes.pop()
+        return step
+
+    def _added(self, step: Node) -> CelType:
+        """The type of the list that a step of `map` or `filter` makes."""
+        assert isinstance(step, Call)
+        addition = step if step.function == "_+_" else step.args[1]
+        return self.checked.types[id(addition)]
+
+    def _item(self, iterated: CelType, at: int) -> CelType:
+        if iterated.name in {"list", "map"}:
+            return iterated.params[0]
+        if iterated in {DYN, ERROR}:
+            return iterated
+        return self._fail(
+            at,
+            f"expression of type '{iterated}' cannot be range of a comprehension "
+            "(must be list, map, or dynamic)",
+        )
+
+    def _call(self, node: Call) -> CelType:
+        if node.function == "_?._":
+            return self._optional_select(node)
+        name = self._qualified(node)
+        if name is not None:
+            self.checked.names[id(node)] = name
+            return self._resolve(node, name, False, [self.visit(arg) for arg in node.args])
+        args = [self.visit(arg) for arg in node.args]
+        if node.target is not None:
+            args.insert(0, self.visit(node.target))
+        return self._resolve(node, node.function, node.target is not None, args)
+
+    def _qualified(self, node: Call) -> str | None:
+        """The full name of a function such as `sets.contains`, which parses as a method."""
+        target = node.target
+        if not isinstance(target, Ident) or target.name not in NAMESPACES:
+            return None
+        name = f"{target.name}.{node.function}"
+        return name if name in FUNCTIONS and not self._declared(target.name) else None
+
+    def _optional_select(self, node: Call) -> CelType:
+        name = node.args[1]
+        assert isinstance(name, Const)
+        self.visit(name)
+        operand = self.visit(node.args[0])
+        kind = self._field(operand, str(name.value), node.at)
+        return kind if kind == ERROR or kind.name == "optional_type" else optional_of(kind)
+
+    def _resolve(self, node: Call, name: str, member: bool, args: list[CelType]) -> CelType:
+        if name in _LOGIC or name == "_?_:_":
+            return self._operator(node, name, args)
+        overloads = FUNCTIONS.get(name)
+        if overloads is None:
+            return self._undeclared(node.at, name)
+        found: list[Overload] = []
+        results: list[CelType] = []
+        for candidate in overloads:
+            bound: dict[str, CelType] = {}
+            if candidate.member != member or len(candidate.params) != len(args):
+                continue
+            if all(fits(p, a, bound) for p, a in zip(candidate.params, args, strict=True)):
+                found.append(candidate)
+                results.append(substitute(candidate.result, bound))
+        if not found:
+            return self._no_overload(node, name, member, args)
+        self.checked.overloads[id(node)] = tuple(found)
+        return results[0] if all(kind == results[0] for kind in results) else DYN
+
+    def _operator(self, node: Call, name: str, args: list[CelType]) -> CelType:
+        if name == "_?_:_":
+            if fits(BOOL, args[0], {}) and fits(args[1], args[2], {}):
+                return args[2] if args[1] in {DYN, ERROR, types.NULL} else args[1]
+            return self._no_overload(node, name, False, args)
+        if all(fits(BOOL, arg, {}) for arg in args):
+            return BOOL
+        return self._no_overload(node, name, False, args)
+
+    def _no_overload(self, node: Call, name: str, member: bool, args: list[CelType]) -> CelType:
+        shown = [str(arg) for arg in args]
+        applied = f"{shown[0]}.({', '.join(shown[1:])})" if member else f"({', '.join(shown)})"
+        return self._fail(
+            node.at, f"found no matching overload for '{name}' applied to '{applied}'"
+        )

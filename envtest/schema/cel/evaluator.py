@@ -1,0 +1,325 @@
+"""Evaluation: a checked expression becomes a function over the variables' values.
+
+Values are decoded JSON as it is; what a schema makes more of (times, durations, bytes, numbers
+that were written without a fraction) is converted where the expression reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from envtest.schema.cel import conversion
+from envtest.schema.cel.checker import Checked
+from envtest.schema.cel.functions import NO_OVERLOAD, CelError, dispatcher
+from envtest.schema.cel.optionals import NONE, Optional, some
+from envtest.schema.cel.standard import equal
+from envtest.schema.cel.syntax import (
+    Call,
+    Comprehension,
+    Const,
+    Ident,
+    ListLiteral,
+    MapLiteral,
+    Node,
+    Select,
+)
+from envtest.schema.cel.types import CelType
+
+Frame = dict[str, Any]
+Run = Callable[[Frame], Any]
+
+# One evaluation gives up after this many turns of loops; the server's cost limit is as generous.
+MAX_TURNS: Final = 1_000_000
+_TURNS: Final = "#turns"
+_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
+
+
+class Program:
+    """A compiled expression."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, checked: Checked) -> None:
+        self._run = _Compiler(checked).compile(checked.root)
+
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:
+        """The value of the expression.
+
+        Args:
+            variables: values by name; `self` and the like already converted to their type.
+
+        Raises:
+            CelError: it has none.
+        """
+        frame: Frame = {**variables, _TURNS: 0}
+        try:
+            return self._run(frame)
+        except RecursionError as error:
+            raise CelError(_EXCEEDED) from error
+
+
+class _Compiler:
+    def __init__(self, checked: Checked) -> None:
+        self._checked = checked
+
+    def compile(self, node: Node) -> Run:
+        if isinstance(node, Const):
+            value = node.value
+            return lambda _frame: value
+        if isinstance(node, Ident):
+            return self._ident(node)
+        if isinstance(node, Select):
+            return self._select(node)
+        if isinstance(node, Call):
+            return self._call(node)
+        return self._aggregate(node)
+
+    def _aggregate(self, node: Node) -> Run:
+        if isinstance(node, ListLiteral):
+            return self._list(node)
+        if isinstance(node, MapLiteral):
+            return self._map(node)
+        assert isinstance(node, Comprehension)
+        return self._comprehension(node)
+
+    def _type(self, node: Node) -> CelType:
+        return self._checked.types[id(node)]
+
+    def _ident(self, node: Ident) -> Run:
+        name, kind = node.name, self._type(node)
+        if kind.name == "type":
+            held = kind.params[0]
+            return lambda frame: frame.get(name, held)
+        return lambda frame: frame[name]
+
+    def _select(self, node: Select) -> Run:
+        operand = self.compile(node.operand)
+        kind = self._type(node.operand)
+        name = (kind.names or {}).get(node.field, node.field)
+        if node.test:
+            return _tester(operand, name)
+        convert = conversion.converter(self._type(node))
+        if kind.name == "optional_type":
+            inner = kind.params[0]
+            name = (inner.names or {}).get(node.field, node.field)
+            return _optional_selector(operand, name, convert)
+        return _selector(operand, name, node.field, convert)
+
+    def _list(self, node: ListLiteral) -> Run:
+        items = [(self.compile(item), i in node.optional) for i, item in enumerate(node.items)]
+
+        def run(frame: Frame) -> list[Any]:
+            made: list[Any] = []
+            for item, optional in items:
+                value = item(frame)
+                if not optional:
+                    made.append(value)
+                elif value.present:
+                    made.append(value.value)
+            return made
+
+        return run
+
+    def _map(self, node: MapLiteral) -> Run:
+        entries = [(self.compile(k), self.compile(v), maybe) for k, v, maybe in node.entries]
+
+        def run(frame: Frame) -> dict[Any, Any]:
+            made: dict[Any, Any] = {}
+            for key, value, optional in entries:
+                held = value(frame)
+                if not optional:
+                    made[key(frame)] = held
+                elif held.present:
+                    made[key(frame)] = held.value
+            return made
+
+        return run
+
+    def _comprehension(self, node: Comprehension) -> Run:
+        ranged, start = self.compile(node.range), self.compile(node.start)
+        condition, step = self.compile(node.condition), self.compile(node.step)
+        result, names = self.compile(node.result), (node.variable, node.accumulator)
+        always = isinstance(node.condition, Const)
+
+        def run(frame: Frame) -> Any:
+            iterated = ranged(frame)
+            if not isinstance(iterated, list | dict):
+                raise CelError(NO_OVERLOAD)
+            outer = {name: frame[name] for name in names if name in frame}
+            frame[names[1]] = start(frame)
+            for item in iterated:
+                frame[_TURNS] += 1
+                if frame[_TURNS] > MAX_TURNS:
+                    raise CelError(_EXCEEDED)
+                if not always and condition(frame) is not True:
+                    break
+                frame[names[0]] = item
+                frame[names[1]] = _settled(step, frame, strict=always)
+            value = result(frame)
+            frame.update(outer)
+            if isinstance(value, CelError):
+                raise value
+            return value
+
+        return run
+
+    def _call(self, node: Call) -> Run:
+        special = _SPECIAL.get(node.function)
+        if special is not None:
+            return special(self, node)
+        args = [self.compile(arg) for arg in node.args]
+        if node.target is not None and id(node) not in self._checked.names:
+            args.insert(0, self.compile(node.target))
+        return _applied(dispatcher(self._checked.overloads[id(node)]), args)
+
+    def and_(self, node: Call) -> Run:
+        """`&&`: false wins over an error on the other side."""
+        return _logic(self.compile(node.args[0]), self.compile(node.args[1]), decides=False)
+
+    def or_(self, node: Call) -> Run:
+        """`||`: true wins over an error on the other side."""
+        return _logic(self.compile(node.args[0]), self.compile(node.args[1]), decides=True)
+
+    def ternary(self, node: Call) -> Run:
+        """`c ? a : b`: only the chosen side is evaluated."""
+        test, yes, no = (self.compile(arg) for arg in node.args)
+
+        def run(frame: Frame) -> Any:
+            chosen = test(frame)
+            if not isinstance(chosen, bool):
+                raise CelError(NO_OVERLOAD)
+            return yes(frame) if chosen else no(frame)
+
+        return run
+
+    def not_strictly_false(self, node: Call) -> Run:
+        """The loop condition of `all` and `exists`: an error so far does not end the loop."""
+        inner = self.compile(node.args[0])
+        return lambda frame: _not_false(inner, frame)
+
+    def optional_select(self, node: Call) -> Run:
+        """`a.?b`."""
+        operand, name = self.compile(node.args[0]), node.args[1]
+        assert isinstance(name, Const)
+        kind = self._type(node.args[0])
+        if kind.name == "optional_type":
+            kind = kind.params[0]
+        key = (kind.names or {}).get(name.value, name.value)
+        found = self._type(node)
+        inner = found.params[0] if found.name == "optional_type" else found
+        return _optional_selector(operand, key, conversion.converter(inner))
+
+    def equality(self, node: Call) -> Run:
+        """`==` and `!=`: the order of sets and of map lists does not count."""
+        left, right = (self.compile(arg) for arg in node.args)
+        sort = conversion.sorter(self._type(node.args[0])) or conversion.sorter(
+            self._type(node.args[1])
+        )
+        wanted = node.function == "_==_"
+        if sort is None:
+            return lambda frame: equal(left(frame), right(frame)) is wanted
+        return lambda frame: equal(sort(left(frame)), sort(right(frame))) is wanted
+
+    def addition(self, node: Call) -> Run:
+        """`+`: sets and map lists are united, everything else is added or joined."""
+        args = [self.compile(arg) for arg in node.args]
+        keys = self._type(node.args[0]).keys
+        if keys is None:
+            return _applied(dispatcher(self._checked.overloads[id(node)]), args)
+        return _applied(lambda left, right: conversion.united(left, right, keys), args)
+
+
+_SPECIAL: Final[Mapping[str, Callable[[_Compiler, Call], Run]]] = {
+    "_&&_": _Compiler.and_,
+    "_||_": _Compiler.or_,
+    "_?_:_": _Compiler.ternary,
+    "_?._": _Compiler.optional_select,
+    "_==_": _Compiler.equality,
+    "_!=_": _Compiler.equality,
+    "_+_": _Compiler.addition,
+    "@not_strictly_false": _Compiler.not_strictly_false,
+}
+
+
+def _applied(call: Callable[..., Any], args: list[Run]) -> Run:
+    if len(args) == 1:
+        only = args[0]
+        return lambda frame: call(only(frame))
+    if len(args) == 2:
+        left, right = args
+        return lambda frame: call(left(frame), right(frame))
+    return lambda frame: call(*[arg(frame) for arg in args])
+
+
+def _selector(operand: Run, name: str, written: str, convert: Callable[[Any], Any] | None) -> Run:
+    def run(frame: Frame) -> Any:
+        value = operand(frame)
+        if not isinstance(value, dict):
+            raise CelError(NO_OVERLOAD)
+        if name not in value:
+            raise CelError(f"no such key: {written}")
+        return value[name] if convert is None else convert(value[name])
+
+    return run
+
+
+def _tester(operand: Run, name: str) -> Run:
+    def run(frame: Frame) -> bool:
+        value: Any = operand(frame)
+        if isinstance(value, Optional):
+            return value.present and name in value.value
+        if not isinstance(value, dict):
+            raise CelError(NO_OVERLOAD)
+        return name in value
+
+    return run
+
+
+def _optional_selector(operand: Run, name: str, convert: Callable[[Any], Any] | None) -> Run:
+    def run(frame: Frame) -> Optional:
+        value = operand(frame)
+        if isinstance(value, Optional):
+            if not value.present:
+                return NONE
+            value = value.value
+        if not isinstance(value, dict):
+            raise CelError(NO_OVERLOAD)
+        if name not in value:
+            return NONE
+        return some(value[name] if convert is None else convert(value[name]))
+
+    return run
+
+
+def _logic(left: Run, right: Run, *, decides: bool) -> Run:
+    def run(frame: Frame) -> bool:
+        first = _settled(left, frame)
+        second = None if first is decides else _settled(right, frame)
+        if first is decides or second is decides:
+            return decides
+        for value in (first, second):
+            if isinstance(value, CelError):
+                raise value
+            if not isinstance(value, bool):
+                raise CelError(NO_OVERLOAD)
+        return not decides
+
+    return run
+
+
+def _settled(run: Run, frame: Frame, *, strict: bool = False) -> Any:
+    """The value, or the error as a value: `&&`, `||` and loops decide later what it means."""
+    if strict:
+        return run(frame)
+    try:
+        return run(frame)
+    except CelError as error:
+        if str(error) == _EXCEEDED:
+            raise
+        return error
+
+
+def _not_false(run: Run, frame: Frame) -> bool:
+    settled: Any = _settled(run, frame)
+    return settled is not False
