@@ -5,7 +5,7 @@ import secrets
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Self
@@ -61,7 +61,7 @@ class EmbeddedServer:
             registry.add(resource)
         api = Api(store, registry)
         bootstrap(api)
-        Definitions(api).settle()
+        Definitions(api).attach()
         store.settle()
         return cls(api, Authenticator(tokens), authority)
 
@@ -85,7 +85,6 @@ async def serve(  # every setting is named at the call
     data: Path | None = None,
     listen: str = "127.0.0.1:0",
     tokens: Mapping[str, User] | None = None,
-    issuer: str | None = None,
     namespace_controller: bool = False,
     garbage_collector: bool = False,
 ) -> AsyncIterator[EmbeddedServer]:
@@ -95,7 +94,6 @@ async def serve(  # every setting is named at the call
         data: where objects are kept; in memory only if not given.
         listen: address and port; port 0 takes a free one.
         tokens: bearer tokens that are known from the start.
-        issuer: the audience that token reviews name; the server's own address if not given.
         namespace_controller: empty and remove terminating namespaces.
         garbage_collector: remove objects whose owners are gone.
 
@@ -122,18 +120,18 @@ async def serve(  # every setting is named at the call
     try:
         bound = await _listen(runner, host, port, authority)
         server.url = f"https://{_shown(host)}:{bound}"
-        audiences.append(issuer or server.url)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(Definitions(api).run)
-            if namespace_controller:
-                tasks.start_soon(NamespaceController(api).run)
-            if garbage_collector:
-                tasks.start_soon(GarbageCollector(api).run)
-            try:
-                yield server
-            finally:
-                api.store.close_watches()
-                tasks.cancel_scope.cancel()
+        audiences.append(server.url)
+        async with AsyncExitStack() as stack:
+            stack.callback(api.store.close_watches)
+            if namespace_controller or garbage_collector:
+                # Only with controllers: a task group ties the context to one task.
+                tasks = await stack.enter_async_context(anyio.create_task_group())
+                stack.callback(tasks.cancel_scope.cancel)
+                if namespace_controller:
+                    tasks.start_soon(NamespaceController(api).run)
+                if garbage_collector:
+                    tasks.start_soon(GarbageCollector(api).run)
+            yield server
     finally:
         with anyio.CancelScope(shield=True):
             await runner.cleanup()

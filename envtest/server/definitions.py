@@ -1,10 +1,8 @@
 """From CustomResourceDefinitions to served resources: names, establishment, clean-up.
 
-The parts of kube-apiserver that do this are controllers, and so is this: it follows the CRDs'
-own history and writes their status like anybody else.
+The parts of kube-apiserver that do this are controllers. Here it happens in the same turn of the
+event loop as the write that it follows: nobody has to wait, and there is nothing to race with.
 """
-
-import anyio
 
 from envtest.builtins.definitions import CLEANUP
 from envtest.server import objectmeta
@@ -12,7 +10,7 @@ from envtest.server.api import Api
 from envtest.server.custom import CustomRules
 from envtest.server.objectmeta import Body
 from envtest.server.resource import MAIN_VERBS, Resource
-from envtest.storage import Stored
+from envtest.storage import Event, Stored
 
 _PLACE = "apiextensions.k8s.io/customresourcedefinitions"
 _SUB_VERBS = ["get", "patch", "update"]
@@ -29,24 +27,36 @@ class Definitions:
         assert found is not None
         self._resource = found
 
-    async def run(self) -> None:
-        """Work until cancelled."""
-        log = self._api.store.table(_PLACE).log
-        while not log.closed:
-            bell = log.changed
+    def attach(self) -> None:
+        """Settle what is there, and from now on every CRD as soon as it changes."""
+        self.settle()
+        self._api.store.listeners.append(self._notice)
+
+    def _notice(self, place: str, event: Event) -> None:
+        """Follow one change; own writes come back here and find nothing left to do."""
+        if place != _PLACE:
+            return
+        if event.type != "DELETED":
+            self._settle_one(event.current.key)
+        elif event.current.key in self._served:
+            self._withdraw(event.current.key)
+        if event.type == "DELETED":
+            # Names that it held may be what another CRD waits for.
             self.settle()
-            await bell.wait()
-            # Requests that came in the same moment see the CRD as it was written.
-            await anyio.lowlevel.checkpoint()
 
     def settle(self) -> None:
         """Bring every CRD as far as it can get now."""
         table = self._api.store.table(_PLACE)
         for key in list(table.scan()):
-            while (stored := table.get(key)) is not None and self._step(stored):
-                pass
+            self._settle_one(key)
         for name in [name for name in self._served if table.get(name) is None]:
             self._withdraw(name)
+
+    def _settle_one(self, key: str) -> None:
+        """Bring one CRD as far as it can get; done when a step writes nothing."""
+        table = self._api.store.table(_PLACE)
+        while (stored := table.get(key)) is not None and self._step(stored):
+            pass
 
     def _step(self, stored: Stored) -> bool:
         """Do one thing for a CRD; tell whether something was written."""

@@ -1,0 +1,244 @@
+"""Plays recorded requests against a server and says where its answers differ.
+
+A scenario is data: requests in order, with the answers of a real API server in which whatever
+differs from run to run is masked. Here the same masks are laid over what the server under test
+answers, so that the two can be compared word for word.
+"""
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+
+SCENARIOS = Path(__file__).parents[1] / "data" / "transcripts"
+ADMIN = "admin-token"
+# Where the recorded server was; token reviews name it.
+RECORDED_URL = "https://127.0.0.1:16443"
+_UNTIL_SECONDS = 10.0
+_PAUSE_SECONDS = 0.05
+
+_MASKED_FIELDS = {
+    "uid": "<uid>",
+    "resourceVersion": "<rv>",
+    "creationTimestamp": "<time>",
+    "deletionTimestamp": "<time>",
+    "lastTransitionTime": "<time>",
+    "time": "<time>",
+    "continue": "<continue>",
+    "selfLink": "<selfLink>",
+    "nodePort": "<port>",
+    "caBundle": "<ca>",
+}
+_MASKED_TEXTS = (
+    (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>"),
+    (r"(resource ?[vV]ersion:? ?|[cC]urrent: )\d+", r"\1<rv>"),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
+    (r"(too old resource version: <rv>) \(\d+\)$", r"\1 (<rv>)"),
+    (r"in the precondition \(\d+\)", "in the precondition (<rv>)"),
+    (r"ResourceVersion in record \(\d+\)", "ResourceVersion in record (<rv>)"),
+    (r'(\\*"resourceVersion\\*":\\*")\d+', r"\1<rv>"),
+)
+_AGE = re.compile(r"(\d+[smhd])+|<invalid>")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One recorded request and what is expected of the answer."""
+
+    id: str
+    mode: str
+    request: dict[str, Any]
+    response: dict[str, Any]
+    capture: dict[str, str]
+    until: str | None
+    events: int | None
+    pause: float
+
+    @property
+    def compared(self) -> bool:
+        return self.mode != "any"
+
+
+def names() -> list[str]:
+    """Return the names of all scenarios."""
+    return sorted(path.stem for path in SCENARIOS.glob("*.json"))
+
+
+def steps(scenario: str) -> list[Step]:
+    """Read a scenario."""
+    text = (SCENARIOS / f"{scenario}.json").read_text(encoding="utf-8")
+    return [
+        Step(
+            id=one["id"],
+            mode=one.get("mode", "exact"),
+            request=one["request"],
+            response=one["response"],
+            capture=one.get("capture", {}),
+            until=one.get("until"),
+            events=one.get("watch"),
+            pause=one.get("sleep", 0),
+        )
+        for one in json.loads(text)["steps"]
+    ]
+
+
+class Player:
+    """Sends the steps of one scenario; remembers what they capture."""
+
+    def __init__(self, client: httpx.AsyncClient, url: str, *, patient: bool) -> None:
+        """Take a client of the server at a URL; `patient` makes the recorded pauses."""
+        self._client = client
+        self._url = url
+        self._patient = patient
+        self._captured: dict[str, str] = {}
+
+    async def differences(self, step: Step) -> list[str]:
+        """Send one step and return what is not as recorded."""
+        if step.pause and self._patient:
+            await anyio.sleep(step.pause)
+        got = await (self._stream(step) if step.events else self._answer(step))
+        wanted = step.response
+        if set(wanted) == {"status"}:
+            got = {"status": got["status"]}
+        return list(_compare(wanted, got, "", exact=step.mode == "exact"))
+
+    async def _answer(self, step: Step) -> dict[str, Any]:
+        with anyio.move_on_after(_UNTIL_SECONDS):
+            while True:
+                response = await self._client.send(self._request(step))
+                body = self._body(response)
+                if step.until is None or step.until in json.dumps(mask(body)):
+                    break
+                await anyio.sleep(_PAUSE_SECONDS)
+        self._remember(step, body)
+        return _described(response, body)
+
+    async def _stream(self, step: Step) -> dict[str, Any]:
+        events: list[Any] = []
+        async with self._opened(step) as response:
+            if response.status_code != 200:
+                await response.aread()
+                return _described(response, self._body(response))
+            async for line in response.aiter_lines():
+                if line.strip():
+                    events.append(json.loads(line))
+                if len(events) >= (step.events or 0):
+                    break
+        self._remember(step, events)
+        return {"status": 200, "events": mask(events)}
+
+    @asynccontextmanager
+    async def _opened(self, step: Step) -> AsyncIterator[httpx.Response]:
+        response = await self._client.send(self._request(step), stream=True)
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+    def _body(self, response: httpx.Response) -> Any:
+        """Return what came back; the server's own address is taken for the recorded one."""
+        text = response.text.replace(self._url, RECORDED_URL)
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+
+    def _request(self, step: Step) -> httpx.Request:
+        request = self._filled_in(step.request)
+        token = {"admin": ADMIN, "none": ""}.get(request.get("auth", "admin"), request.get("auth"))
+        headers = {"Accept": "application/json", "User-Agent": "transcript/1"}
+        headers |= {"Authorization": f"Bearer {token}"} if token else {}
+        headers |= request.get("headers", {})
+        body = request.get("body")
+        content = body if body is None or isinstance(body, str) else json.dumps(body)
+        if body is not None:
+            headers.setdefault("Content-Type", "application/json")
+        return self._client.build_request(
+            request["method"], request["path"], headers=headers, content=content
+        )
+
+    def _filled_in(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self._filled_in(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._filled_in(item) for item in value]
+        if isinstance(value, str):
+            return re.sub(r"\$\{(\w+)\}", lambda match: self._captured[match.group(1)], value)
+        return value
+
+    def _remember(self, step: Step, body: Any) -> None:
+        for name, pointer in step.capture.items():
+            value = body
+            for part in pointer.strip("/").split("/"):
+                value = value[int(part)] if isinstance(value, list) else value[part]
+            self._captured[name] = str(value)
+
+
+def _described(response: httpx.Response, body: Any) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "status": response.status_code,
+        "contentType": response.headers.get("content-type", "").partition(";")[0],
+        "body": mask(body),
+    }
+    warnings = response.headers.get_list("warning")
+    if warnings:
+        described["warnings"] = sorted(warnings)
+    if response.status_code == 405 and "allow" in response.headers:
+        described["allow"] = sorted(response.headers["allow"].replace(" ", "").split(","))
+    if "retry-after" in response.headers:
+        described["retryAfter"] = response.headers["retry-after"]
+    return described
+
+
+def mask(value: Any, name: str = "") -> Any:
+    """Return a value without what differs from run to run."""
+    if isinstance(value, dict):
+        return {key: mask(item, key) for key, item in value.items()}
+    if isinstance(value, list):
+        return [mask(item, name if name == "cells" else "") for item in value]
+    if name in _MASKED_FIELDS and value not in ("", None):
+        return value if (name, value) == ("resourceVersion", "0") else _MASKED_FIELDS[name]
+    if not isinstance(value, str):
+        return value
+    for pattern, replacement in _MASKED_TEXTS:
+        value = re.sub(pattern, replacement, value)
+    return "<age>" if name == "cells" and _AGE.fullmatch(value) else value
+
+
+def _compare(wanted: Any, got: Any, path: str, *, exact: bool) -> Iterator[str]:
+    """Yield a line per place that is not as recorded."""
+    if isinstance(wanted, dict) and isinstance(got, dict):
+        for key, item in wanted.items():
+            if key in got:
+                yield from _compare(item, got[key], f"{path}/{key}", exact=exact)
+            else:
+                yield f"{path}/{key}: missing, expected {_short(item)}"
+        if exact:
+            extra = [key for key in got if key not in wanted]
+            yield from (f"{path}/{key}: unexpected {_short(got[key])}" for key in extra)
+    elif isinstance(wanted, list) and isinstance(got, list):
+        yield from _compare_lists(wanted, got, path, exact=exact)
+    elif wanted not in (got, "<any>"):
+        yield f"{path}: {_short(got)}, expected {_short(wanted)}"
+
+
+def _compare_lists(wanted: list[Any], got: list[Any], path: str, *, exact: bool) -> Iterator[str]:
+    if not exact:
+        for item in wanted:
+            if not any(not list(_compare(item, one, "", exact=False)) for one in got):
+                yield f"{path}: no element is {_short(item)}"
+        return
+    if len(wanted) != len(got):
+        yield f"{path}: {len(got)} elements, expected {len(wanted)}"
+    for at, (item, one) in enumerate(zip(wanted, got, strict=False)):
+        yield from _compare(item, one, f"{path}/{at}", exact=True)
+
+
+def _short(value: Any) -> str:
+    return json.dumps(value)[:300]
