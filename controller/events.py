@@ -62,11 +62,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Happening:
-    """One call of `record`."""
+    """One call of `record`; the stamp makes the event's name, the same at every try."""
 
     key: SeriesKey
     note: str
     at: datetime
+    stamp: int
 
 
 @dataclass(slots=True)
@@ -139,7 +140,10 @@ class Recorder:
             resource.api_version, resource.kind, meta.namespace, meta.name, meta.uid
         )
         key = SeriesKey(regarding, type, reason, action)
-        self._queue.append(_Happening(key, message, self._clock.now()))
+        now = self._clock.now()
+        # Unique within this process; the time alone could meet itself in a burst.
+        self._stamp = max(self._stamp + 1, int(now.timestamp() * 1e9))
+        self._queue.append(_Happening(key, message, now, self._stamp))
         self._arrived.set()
 
     async def run(self) -> None:
@@ -182,7 +186,7 @@ class Recorder:
     async def _write(self, happening: _Happening) -> None:
         series = self._series.get(happening.key)
         now = self._clock.monotonic()
-        if series is None or series.last_seen + QUIET_SECONDS <= now:
+        if series is None:
             await self._begin(happening)
             return
         series.count += 1
@@ -192,9 +196,7 @@ class Recorder:
 
     async def _begin(self, happening: _Happening) -> None:
         key = happening.key
-        # Unique per object and process start; the time alone could meet itself in a burst.
-        self._stamp = max(self._stamp + 1, int(happening.at.timestamp() * 1e9))
-        body = event_body(key, happening.note, self._reporter, happening.at, self._stamp)
+        body = event_body(key, happening.note, self._reporter, happening.at, happening.stamp)
         event = await self._tried(
             lambda: self._client.create(EVENTS, key.regarding.event_namespace, body)
         )

@@ -153,7 +153,11 @@ async def test_an_outage_is_waited_for_and_the_order_is_kept() -> None:
     async with running(world):
         world.record("a")
         world.record("b")
-        await world.clock.advance(30)
+        await world.clock.advance(4.9)
+        assert len(world.way.sent) == 1
+        await world.clock.advance(0.1)
+        assert len(world.way.sent) == 2
+        await world.clock.advance(25)
         assert world.events == []
         world.way.refused.clear()
         await world.clock.advance(15)

@@ -273,6 +273,70 @@ async def test_a_claim_whose_answer_never_came_is_given_back() -> None:
     assert store.objects[PATH]["spec"].get("holderIdentity", "") == ""
 
 
+async def test_a_claim_that_another_took_over_meanwhile_is_left_alone() -> None:
+    clock, store = VirtualClock(), Store()
+    candidate = Candidate("a", store, clock)
+    store.put(PATH, {"metadata": {"name": "leader", "namespace": "system"}, "spec": {}})
+
+    async def overtaken() -> None:
+        lease = store.objects[PATH]
+        store.put(PATH, {**lease, "spec": {**old_record(), "holderIdentity": "b"}})
+
+    candidate.way.before_answer = overtaken
+    async with anyio.create_task_group() as group:
+        group.start_soon(candidate.run)
+        await clock.advance(5)
+        group.cancel_scope.cancel()
+    assert candidate.led == []
+    await candidate.elector.release()
+    assert store.objects[PATH]["spec"]["holderIdentity"] == "b"
+
+
+async def test_the_deadline_counts_from_when_the_last_renewal_was_sent() -> None:
+    async def play(world: World) -> None:
+        await world.clock.advance(59)
+        world.a.way.before_answer = lambda: world.clock.sleep(4)
+        await world.clock.advance(5)  # the renewal of 60 is answered at 64
+        world.a.way.hangs = True
+        await world.clock.advance(30)
+
+    world = await playing(play)
+    assert world.a.led == [(0, 70)]
+
+
+async def test_the_first_deadline_counts_from_when_the_claim_was_sent() -> None:
+    clock, store = VirtualClock(), Store()
+    candidate = Candidate("a", store, clock)
+    candidate.way.before_answer = lambda: clock.sleep(4)
+    async with anyio.create_task_group() as group:
+        group.start_soon(candidate.run)
+        await clock.advance(4)
+        candidate.way.hangs = True
+        await clock.advance(60)
+    assert candidate.led == [(4, 10)]
+
+
+async def test_a_lease_that_is_labelled_while_it_is_released_is_released_all_the_same() -> None:
+    async def play(world: World) -> None:
+        world.a.scope.cancel()
+        await world.clock.advance(0)
+        labels = iter(["net"])
+
+        async def labelled() -> None:
+            for team in labels:
+                lease = world.store.objects[PATH]
+                world.store.put(
+                    PATH, {**lease, "metadata": {**lease["metadata"], "labels": {"team": team}}}
+                )
+
+        world.a.way.before_answer = labelled
+        await world.a.elector.release()
+        assert world.record["holderIdentity"] == ""
+        assert world.store.objects[PATH]["metadata"]["labels"] == {"team": "net"}
+
+    await playing(play)
+
+
 @pytest.mark.parametrize("times", [(10, 10, 2), (15, 2.4, 2), (15, 10, 0)])
 def test_times_that_leave_no_room_for_each_other_are_refused(
     times: tuple[float, float, float],

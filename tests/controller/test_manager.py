@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from controller.errors import ControllerError, Forbidden, NotFound
+from controller.errors import ControllerError, Forbidden
 from controller.manager import LeaderLost, Manager, ManagerOptions, Watch
 from controller.mapping import to_self
 from controller.meta import Key, Version
@@ -88,7 +88,7 @@ async def test_own_writes_are_in_the_cache_before_the_watch_tells_of_them() -> N
     world = World()
     world.widget("a")
     async with running(world):
-        world.way.refused["WATCH"] = NotFound(404)
+        world.way.deaf = True
         seen = world.widgets.cache.get(Key("default", "a"))
         assert seen is not None
         patched = await world.manager.client.patch(
@@ -96,6 +96,13 @@ async def test_own_writes_are_in_the_cache_before_the_watch_tells_of_them() -> N
         )
         assert world.widgets.cache.get(Key("default", "a")) is patched
         assert patched.spec.color == "blue"
+        await world.clock.advance(0)
+        looks = len(world.seen)
+        world.way.deaf = False
+        world.widget("b")
+        await world.clock.advance(0)
+        assert world.widgets.cache.get(Key("default", "a")) == patched
+        assert world.seen[looks:] == ["begin b", "end b"]
 
 
 async def test_a_kind_that_cannot_be_seen_stops_only_the_controllers_that_need_it() -> None:
@@ -205,6 +212,23 @@ async def test_a_cancelled_manager_gives_its_lease_back_too() -> None:
     assert world.store.objects[LEASE]["spec"]["holderIdentity"] == ""
 
 
+async def test_a_metric_says_who_leads() -> None:
+    world = World(ELECTING)
+    registry = world.manager.metrics.registry
+
+    def leads() -> float | None:
+        name = "leader_election_master_status"
+        return registry.get_sample_value(name, {"name": "leader"})
+
+    world.store.put(LEASE, held_by("other"))
+    async with running(world):
+        assert leads() == 0
+        world.store.put(LEASE, held_by(""))
+        await world.clock.advance(5)
+        assert leads() == 1
+    assert leads() == 0
+
+
 async def test_losing_the_lease_cancels_the_work_and_is_raised() -> None:
     world = World(ELECTING)
     world.pause = 1000
@@ -243,6 +267,21 @@ async def test_services_run_where_they_belong_and_are_started_again_when_they_fa
     assert world.failure is None
 
 
+async def test_a_service_that_ran_steadily_is_started_again_at_once_when_it_fails() -> None:
+    world = World()
+    begun: list[float] = []
+
+    async def run() -> None:
+        begun.append(world.clock.monotonic())
+        await world.clock.sleep(1000 if len(begun) == 3 else 0)
+        raise ZeroDivisionError
+
+    world.manager.add_service("job", run)
+    async with running(world):
+        await world.clock.advance(1005)
+    assert begun == [0, 1, 3, 1004]
+
+
 async def test_nothing_is_left_behind_after_many_starts_and_stops() -> None:
     def tasks() -> int:
         return len(anyio.get_running_tasks())
@@ -257,6 +296,7 @@ async def test_nothing_is_left_behind_after_many_starts_and_stops() -> None:
         assert world.ended()
         assert world.failure is None
         assert world.clock.waiting == 0
+        assert world.widgets.cache._subscribers == []
     await settle()
     assert tasks() == before
 

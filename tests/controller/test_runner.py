@@ -213,6 +213,38 @@ async def test_a_stopped_controller_finishes_what_runs_and_begins_nothing() -> N
     assert len(peak) == 1
 
 
+async def test_a_key_keeps_its_priority_when_it_comes_back() -> None:
+    for answer in (NoAnswer("x"), Again(1), TooManyRequests(429, retry_after=1)):
+        world = World(answer)
+        world.queue.add(KEY, priority=-100)
+        async with anyio.create_task_group() as group:
+            group.start_soon(world.controller.run)
+            await settle()
+            group.cancel_scope.cancel()
+        await world.clock.advance(1)
+        assert world.queue.statistics().ready == {-100: 1}
+
+
+async def test_a_worker_counts_as_active_while_it_works_and_no_longer() -> None:
+    queue, registry, active = WorkQueue[Key](VirtualClock()), CollectorRegistry(), list[float]()
+
+    def count() -> float:
+        name = "controller_runtime_active_workers"
+        return registry.get_sample_value(name, {"controller": "pools"}) or 0.0
+
+    async def reconcile(key: Key) -> Outcome:
+        active.append(count())
+        return SETTLED
+
+    metrics = Metrics(registry).controller("pools", 1)
+    controller = Controller("pools", reconcile, queue=queue, metrics=metrics)
+    queue.add(KEY)
+    queue.shut_down()
+    await controller.run()
+    assert active == [1]
+    assert count() == 0
+
+
 async def test_cancelling_reaches_the_reconciler_and_ends_the_run() -> None:
     world, cancelled = World(), list[bool]()
 

@@ -1,9 +1,9 @@
-"""The work queue: no key lost, none twice, delays keep the earliest, shut-down drains."""
+"""The work queue: no key lost, none twice, priorities, shut-down drains."""
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
-from controller.backoff import KeyBackoff
 from controller.workqueue import QueueShutDown, WorkQueue
 from tests.clock import VirtualClock, settle
 
@@ -48,80 +48,30 @@ async def test_done_without_work_is_refused() -> None:
         WorkQueue[str](VirtualClock()).done("a")
 
 
-async def test_a_delayed_key_comes_at_its_instant_to_whoever_waits() -> None:
-    clock, got = VirtualClock(), list[tuple[str, float]]()
+async def test_a_key_whose_priority_rises_has_still_waited_since_it_was_added() -> None:
+    clock = VirtualClock()
     queue = WorkQueue[str](clock)
+    queue.add("a", priority=-100)
+    await clock.advance(3)
+    queue.add("a")
+    assert queue.statistics().oldest_ready_seconds == 3
+
+
+async def test_a_worker_that_never_waits_lets_others_have_their_turn() -> None:
+    queue, taken = WorkQueue[int](VirtualClock()), list[int]()
+    for number in range(100):
+        queue.add(number)
 
     async def worker() -> None:
-        while True:
-            got.append((await queue.get(), clock.monotonic()))
+        while len(taken) < 100:
+            taken.append(await queue.get())
+            queue.done(taken[-1])
 
     async with anyio.create_task_group() as group:
         group.start_soon(worker)
-        queue.add_after("late", 0.3)
-        queue.add_after("soon", 0.1)
-        await clock.advance(0.2)
-        assert got == [("soon", 0.1)]
-        await clock.advance(0.1)
-        assert got == [("soon", 0.1), ("late", 0.3)]
-        group.cancel_scope.cancel()
-
-
-@pytest.mark.parametrize(("first", "second"), [(5, 60), (60, 5)])
-async def test_of_two_delays_the_earlier_counts(first: float, second: float) -> None:
-    clock = VirtualClock()
-    queue = WorkQueue[str](clock)
-    queue.add_after("a", first)
-    queue.add_after("a", second)
-    await clock.advance(4.999)
-    assert await take(queue) == []
-    await clock.advance(0.001)
-    assert await take(queue) == ["a"]
-    queue.done("a")
-    await clock.advance(3600)
-    assert await take(queue) == []
-
-
-async def test_adding_a_delayed_key_makes_it_ready_at_once_and_ends_the_delay() -> None:
-    clock = VirtualClock()
-    queue = WorkQueue[str](clock)
-    queue.add_after("a", 60)
-    queue.add("a")
-    assert await take(queue) == ["a"]
-    queue.done("a")
-    await clock.advance(3600)
-    assert await take(queue) == []
-
-
-async def test_a_delay_that_ends_during_work_gives_one_more_run_afterwards() -> None:
-    clock = VirtualClock()
-    queue = WorkQueue[str](clock)
-    queue.add("a")
-    await queue.get()
-    queue.add_after("a", 5)
-    await clock.advance(6)
-    assert await take(queue) == []
-    queue.done("a")
-    assert await take(queue) == ["a"]
-
-
-async def test_an_earlier_delay_reaches_workers_who_already_wait_for_a_later_one() -> None:
-    clock, got = VirtualClock(), list[tuple[str, float]]()
-    queue = WorkQueue[str](clock)
-
-    async def worker() -> None:
-        while True:
-            got.append((await queue.get(), clock.monotonic()))
-
-    async with anyio.create_task_group() as group:
-        for _ in range(2):
-            group.start_soon(worker)
-        queue.add_after("late", 100)
-        await settle()
-        queue.add_after("soon", 1)
-        await clock.advance(1)
-        assert got == [("soon", 1.0)]
-        group.cancel_scope.cancel()
+        for _ in range(5):
+            await checkpoint()
+        assert 0 < len(taken) < 10
 
 
 async def test_another_worker_keeps_the_time_when_the_one_who_did_is_cancelled() -> None:
@@ -167,48 +117,6 @@ async def test_a_worker_cancelled_in_the_moment_it_is_woken_loses_no_key(
         await settle()
         assert got == ["a"]
         group.cancel_scope.cancel()
-
-
-async def test_one_delay_that_makes_many_keys_ready_wakes_all_workers() -> None:
-    clock, got = VirtualClock(), list[str]()
-    queue = WorkQueue[str](clock)
-
-    async def worker() -> None:
-        got.append(await queue.get())
-
-    async with anyio.create_task_group() as group:
-        for _ in range(3):
-            group.start_soon(worker)
-        for key in "abc":
-            queue.add_after(key, 5)
-        await clock.advance(5)
-    assert sorted(got) == ["a", "b", "c"]
-
-
-async def test_rate_limited_keys_wait_twice_as_long_each_time_until_forgotten() -> None:
-    clock = VirtualClock()
-    queue = WorkQueue[str](clock)
-    for seconds in (0.005, 0.01, 0.02):
-        queue.add_rate_limited("a")
-        await clock.advance(seconds - 0.001)
-        assert await take(queue) == []
-        await clock.advance(0.001)
-        assert await take(queue) == ["a"]
-        queue.done("a")
-    assert queue.failures("a") == 3
-    queue.forget("a")
-    queue.add_rate_limited("a")
-    await clock.advance(0.005)
-    assert await take(queue) == ["a"]
-
-
-def test_the_back_off_of_a_key_doubles_up_to_its_cap_and_knows_no_overflow() -> None:
-    backoff = KeyBackoff[str]()
-    delays = [backoff.failed("a") for _ in range(5000)]
-    assert delays[:6] == [0.005, 0.01, 0.02, 0.04, 0.08, 0.16]
-    assert delays[17:19] == [655.36, 1000.0]
-    assert delays[-1] == 1000.0
-    assert backoff.failed("b") == 0.005
 
 
 async def test_a_higher_priority_goes_first_and_a_raised_key_goes_to_the_end_of_it() -> None:

@@ -5,12 +5,13 @@ with a resourceVersion as precondition. Whatever is about HTTP is tested on a re
 """
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint
 from typing_extensions import override
 
 from controller.errors import AlreadyExists, Conflict, NotFound
@@ -61,16 +62,20 @@ class Connection(Transport):
 
     `hangs` makes its requests wait for ever, unheard by the store; with `loses_answers` the store
     hears them but the answers never come; `refused` maps a method (LIST and WATCH are
-    methods here) to the error that it fails with, and so does `forbidden` a kind's plural.
+    methods here) to the error that it fails with, and so does `forbidden` a kind's plural;
+    `before_answer` is awaited between the deed and its answer. While it is `deaf` its watches hear
+    nothing.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.hangs = False
         self.loses_answers = False
+        self.deaf = False
         self.refused: dict[str, Exception] = {}
         self.forbidden: dict[str, Exception] = {}
         self.sent: list[tuple[str, str]] = []
+        self.before_answer: Callable[[], Awaitable[None]] = checkpoint
 
     @override
     async def request(
@@ -93,6 +98,7 @@ class Connection(Transport):
             answer = self._list(path)
         else:
             answer = self._answer(method, path, msgspec.json.decode(body) if body else {})
+        await self.before_answer()
         if self.loses_answers:
             await anyio.sleep_forever()
         return msgspec.json.encode(answer)
@@ -134,7 +140,7 @@ class Connection(Transport):
     async def _events(self, path: str, since: int) -> AsyncIterator[bytes]:
         position = 0
         while True:
-            while position < len(self.store.log):
+            while position < len(self.store.log) and not self.deaf:
                 kind, at, obj = self.store.log[position]
                 position += 1
                 if _within(at, path) and int(obj["metadata"]["resourceVersion"]) > since:
