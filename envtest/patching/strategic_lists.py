@@ -8,6 +8,8 @@ from envtest.patching.directives import DELETE, MERGE, PATCH, REPLACE, Map
 from envtest.patching.errors import internal
 from envtest.patching.hints import Hint, PatchHints
 
+# The length up to which Go's stable sort is an insertion sort.
+_SHORT = 20
 Items = list[Any]
 MergeMap = Callable[[Map, Map, PatchHints], Map]
 
@@ -181,10 +183,33 @@ def _merge_maps(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) 
 def _in_order(theirs: Items, others: Items, order: Items, live: Items, key: str) -> Items:
     """Put the items of a patch in its order, and the others among them as they stand now."""
     by_order, by_live = _Known(order, key), _Known(live, key)
-    left = sorted(others, key=by_live.place)
-    right = sorted(theirs, key=by_order.place)
+    left, right = _arranged(others, by_live), _arranged(theirs, by_order)
     out: Items = []
     while left and right:
         here, there = by_live.place(left[0]), by_live.place(right[0])
         out.append((left if 0 <= here < there else right).pop(0))
     return out + left + right
+
+
+def _arranged(items: Items, order: _Known) -> Items:
+    """Put items in the order of a list that should hold them all.
+
+    It does not if the patch gives an empty order for new items. The real server then sorts by a
+    comparison that contradicts itself, so the outcome is that of its sort: insertion, for short
+    lists. (For longer ones nobody can have meant anything by it.)
+    """
+    places = [order.place(item) for item in items]
+    if -1 not in places or len(items) > _SHORT:
+        return [item for _, item in sorted(zip(places, items, strict=True), key=lambda p: p[0])]
+    ranked = list(zip(places, items, strict=True))
+    for end in range(1, len(ranked)):
+        here = end
+        while here and _comes_first(ranked[here][0], ranked[here - 1][0]):
+            ranked[here - 1 : here + 1] = ranked[here], ranked[here - 1]
+            here -= 1
+    return [item for _, item in ranked]
+
+
+def _comes_first(place: int, other: int) -> bool:
+    """Tell whether an item moves before its neighbour: also if either has no place."""
+    return place < other if place >= 0 and other >= 0 else True

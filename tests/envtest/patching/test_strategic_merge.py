@@ -58,6 +58,7 @@ def test_items_with_the_same_merge_key_are_merged() -> None:
             [99, 80, 82],
         ),
         ({"ports": []}, [80, 81, 82]),
+        ({"$setElementOrder/ports": [], "ports": _ports(98, 99)}, [80, 81, 82, 99, 98]),
     ],
 )
 def test_lists_end_up_in_the_order_that_the_server_gives_them(
