@@ -89,7 +89,7 @@ def _sizes(pool: NetworkPool, allocations: Iterable[IPAllocation]) -> Iterable[i
             yield span[1] - span[0] + 1
 
 
-def testifies(witness: Witness) -> Sight:
+def vouches(witness: Witness) -> Sight:
     """See that no two ranges ever overlapped."""
 
     def look(_: World) -> Sequence[str]:

@@ -14,7 +14,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import PROVISIONING, READY
 from reconcilers.cli.demo import cast, sights
-from reconcilers.cli.demo.audit import Witness, adds_up, all_free, testifies
+from reconcilers.cli.demo.audit import Witness, adds_up, all_free, vouches
 from reconcilers.cli.demo.cast import (
     BATCH,
     BROKEN,
@@ -172,7 +172,7 @@ def _ending(witness: Witness) -> list[Step]:
         ),
         Step(
             "The pools and the provider go, and nothing is left behind",
-            (sights.nothing_left, testifies(witness)),
+            (sights.nothing_left, vouches(witness)),
             (remove(PROVIDER_CONFIG, Key(ours, PROVIDER)), remove(NETWORK_POOL, *pools)),
         ),
     ]

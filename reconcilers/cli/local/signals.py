@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import anyio
 
@@ -43,8 +43,17 @@ async def interruptible(work: Callable[[], Awaitable[None]]) -> None:
 
 
 def sole(group: ExceptionGroup[Exception]) -> Exception:
-    """Return the one failure inside nested groups, or the group if there are several."""
-    found: Exception = group
-    while isinstance(found, ExceptionGroup) and len(found.exceptions) == 1:
-        found = found.exceptions[0]
-    return found
+    """Return the failure inside nested groups; the group itself if there are different kinds.
+
+    Servers that start at once fail at once, all for one reason: the first speaks for all.
+    """
+    found = list(_leaves(group))
+    return found[0] if len({type(one) for one in found}) == 1 else group
+
+
+def _leaves(error: Exception) -> Iterator[Exception]:
+    if isinstance(error, ExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

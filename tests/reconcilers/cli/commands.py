@@ -1,0 +1,181 @@
+"""Running `butler-ipam` as people do, in a process of its own, and the real kubectl beside it."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import Process
+
+ROOT = Path(__file__).parents[3]
+SECONDS = 60.0
+LEAST_KUBECTL = (1, 28)
+_FROM_OUTSIDE = ("KUBECONFIG", "USE_EXISTING_CLUSTER")
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return the environment without what would lead a command elsewhere."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _FROM_OUTSIDE and not name.startswith("BUTLER_IPAM_")
+    }
+    return kept | {"PYTHONPATH": str(ROOT)} | more
+
+
+def butler_ipam(*arguments: str) -> list[str]:
+    """Return the command line of `butler-ipam`."""
+    return [sys.executable, "-m", "reconcilers.cli.main", *arguments]
+
+
+async def call(*arguments: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    """Run `butler-ipam` to its end."""
+    with anyio.fail_after(SECONDS):
+        return await anyio.run_process(
+            butler_ipam(*arguments), check=False, env=environment(**variables), cwd="/"
+        )
+
+
+@dataclass
+class Running:
+    """A `butler-ipam` that runs.
+
+    Args:
+        process: it.
+        told: its standard output so far.
+        complained: its standard error so far.
+    """
+
+    process: Process
+    told: str = ""
+    complained: str = ""
+    _moved: anyio.Event = field(default_factory=anyio.Event)
+
+    async def until(self, pattern: str) -> re.Match[str]:
+        """Return the first match in all it has written, as soon as there is one."""
+        with anyio.fail_after(SECONDS):
+            while True:
+                moved = self._moved
+                if found := re.search(pattern, self.told + self.complained):
+                    return found
+                if self.process.returncode is not None:
+                    raise AssertionError(f"it ended:\n{self.told}{self.complained}")
+                await moved.wait()
+
+    async def stop(self, number: int = signal.SIGINT) -> int:
+        """Send a signal, wait for the end, return the exit code."""
+        self.process.send_signal(signal.Signals(number))
+        with anyio.fail_after(SECONDS):
+            return await self.process.wait()
+
+    async def read(self) -> None:
+        """Read both outputs to their ends."""
+        async with anyio.create_task_group() as readers:
+            readers.start_soon(self._read, "told", self.process.stdout)
+            readers.start_soon(self._read, "complained", self.process.stderr)
+        self._move()
+
+    async def _read(self, name: str, stream: Any) -> None:
+        async for chunk in stream:
+            setattr(self, name, getattr(self, name) + chunk.decode())
+            self._move()
+
+    def _move(self) -> None:
+        self._moved.set()
+        self._moved = anyio.Event()
+
+
+@asynccontextmanager
+async def started(*arguments: str, **variables: str) -> AsyncIterator[Running]:
+    """Run `butler-ipam` for the time of the context; it is killed if it outlives it."""
+    process = await anyio.open_process(
+        butler_ipam(*arguments),
+        env=environment(**variables),
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    running = Running(process)
+    async with anyio.create_task_group() as group:
+        group.start_soon(running.read)
+        try:
+            yield running
+        finally:
+            if process.returncode is None:
+                process.kill()
+            with anyio.CancelScope(shield=True):
+                await process.wait()
+    await process.aclose()
+
+
+@lru_cache(maxsize=1)
+def _kubectl() -> tuple[str, str]:
+    """Return the path of a usable kubectl, or empty and why there is none."""
+    path = shutil.which("kubectl")
+    if path is None:
+        return "", "there is no kubectl on the PATH"
+    asked = subprocess.run(
+        [path, "version", "--client", "-o", "json"], capture_output=True, check=False
+    )
+    try:
+        version = json.loads(asked.stdout)["clientVersion"]
+        found = (int(version["major"]), int(re.sub(r"\D", "", version["minor"])))
+    except (ValueError, KeyError):
+        return "", f"{path} does not tell its version"
+    if found < LEAST_KUBECTL:
+        return "", f"kubectl is {found[0]}.{found[1]}, these tests need 1.28 or newer"
+    return path, ""
+
+
+class Kubectl:
+    """The real kubectl on one kubeconfig.
+
+    Args:
+        kubeconfig: what it is to use.
+        cache: a folder for what it learns of servers.
+    """
+
+    def __init__(self, kubeconfig: Path, cache: Path) -> None:
+        path, why = _kubectl()
+        if not path:
+            pytest.skip(why)
+        self._command = [path, f"--kubeconfig={kubeconfig}", f"--cache-dir={cache}"]
+
+    async def run(
+        self, *arguments: str, stdin: str = "", check: bool = True
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run it; fail if it does, unless `check` is False."""
+        with anyio.fail_after(SECONDS):
+            done = await anyio.run_process(
+                [*self._command, *arguments],
+                input=stdin.encode(),
+                check=False,
+                env=environment(),
+            )
+        assert not check or done.returncode == 0, done.stderr.decode()
+        return done
+
+    async def text(self, *arguments: str, stdin: str = "") -> str:
+        """Return what it prints."""
+        return (await self.run(*arguments, stdin=stdin)).stdout.decode()
+
+    async def apply(self, *manifests: Mapping[str, Any]) -> None:
+        """Apply manifests."""
+        items: Sequence[Mapping[str, Any]] = manifests
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(items)}
+        await self.run("apply", "-f", "-", stdin=json.dumps(listed))
+
+    async def wait(self, *what: str) -> None:
+        """Wait for a condition, a phase or a deletion: `kubectl wait` watches."""
+        await self.run("wait", "--timeout=30s", *what)

@@ -1,0 +1,163 @@
+"""The stand-in for MetalLB against an API server: what people see of it."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from controller.clock import SystemClock
+from controller.errors import Invalid
+from controller.informer import Informer
+from controller.jobs import running
+from controller.manager import Manager
+from controller.meta import Key
+from controller.transport import Transport
+from reconcilers.cli.local.objects import apply, delete, make_namespaces
+from reconcilers.cli.local.servers import api_server
+from reconcilers.cli.standin.api import (
+    ADDRESS_POOL,
+    ALLOCATED_FROM,
+    NAMESPACE,
+    SERVICE,
+    Service,
+)
+from reconcilers.cli.standin.controller import MetalLBStandIn
+from reconcilers.cli.standin.crds import crds
+
+SECONDS = 30.0
+
+
+class Tenant:
+    """A tenant with the stand-in in it, and a way to wait for what becomes of it."""
+
+    def __init__(self, transport: Transport) -> None:
+        clock = SystemClock()
+        self.transport = transport
+        self.manager = Manager(transport, clock=clock)
+        self.standin = MetalLBStandIn(self.manager, clock)
+        self._moved = anyio.Event()
+        self._services = self._followed(self.manager.informer(SERVICE))
+        self._pools = self._followed(self.manager.informer(ADDRESS_POOL))
+
+    def _followed(self, informer: Informer[Any]) -> Any:
+        informer.add_handler(lambda _: self._move())
+        return informer.cache
+
+    def _move(self) -> None:
+        self._moved.set()
+        self._moved = anyio.Event()
+
+    async def until(self, question: Callable[[], bool]) -> None:
+        with anyio.fail_after(SECONDS):
+            while not question():
+                await self._moved.wait()
+
+    def service(self, name: str = "web") -> Service | None:
+        found: Service | None = self._services.get(Key("default", name))
+        return found
+
+    def origin(self, name: str = "web") -> str | None:
+        found = self.service(name)
+        return found.metadata.annotations.get(ALLOCATED_FROM) if found is not None else None
+
+    def shows(self, name: str, *addresses: str) -> Callable[[], bool]:
+        def question() -> bool:
+            found = self.service(name)
+            return found is not None and found.addresses == addresses
+
+        return question
+
+    def counts(self, assigned: int, available: int) -> Callable[[], bool]:
+        def question() -> bool:
+            found = self._pools.get(Key(NAMESPACE, "default-pool"))
+            status = found.status if found is not None else None
+            return status is not None and (status.assignedIPv4, status.availableIPv4) == (
+                assigned,
+                available,
+            )
+
+        return question
+
+
+@asynccontextmanager
+async def a_tenant() -> AsyncIterator[Tenant]:
+    async with api_server("tenant", crds()) as server:
+        await make_namespaces(server.transport, [NAMESPACE])
+        tenant = Tenant(server.transport)
+        async with running([tenant.manager.run]):
+            yield tenant
+
+
+def pool(*addresses: str, name: str = "default-pool") -> dict[str, Any]:
+    return {
+        "apiVersion": "metallb.io/v1beta1",
+        "kind": "IPAddressPool",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"addresses": list(addresses)},
+    }
+
+
+def balanced(name: str = "web") -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]},
+    }
+
+
+async def test_a_service_gets_an_address_and_is_told_from_where() -> None:
+    async with a_tenant() as tenant:
+        await apply(tenant.transport, balanced())
+        await apply(tenant.transport, pool("10.0.0.4-10.0.0.6"))
+        await tenant.until(tenant.shows("web", "10.0.0.4"))
+        await tenant.until(tenant.counts(1, 2))
+        assert tenant.origin() == "default-pool"
+
+
+async def test_a_pool_that_loses_an_address_in_use_takes_it_from_the_service() -> None:
+    async with a_tenant() as tenant:
+        await apply(tenant.transport, pool("10.0.0.4-10.0.0.4", "10.0.0.8-10.0.0.8"))
+        await apply(tenant.transport, balanced())
+        await tenant.until(tenant.shows("web", "10.0.0.4"))
+        await apply(tenant.transport, pool("10.0.0.8-10.0.0.8"))
+        await tenant.until(tenant.shows("web", "10.0.0.8"))
+        await delete(tenant.manager.client, ADDRESS_POOL, Key(NAMESPACE, "default-pool"))
+        await tenant.until(tenant.shows("web"))
+
+
+async def test_a_configuration_that_overlaps_is_not_put_in_force() -> None:
+    async with a_tenant() as tenant:
+        await apply(tenant.transport, pool("10.0.0.4-10.0.0.4"))
+        await apply(tenant.transport, balanced("first"))
+        await tenant.until(tenant.shows("first", "10.0.0.4"))
+        await apply(tenant.transport, pool("10.0.0.0/24", name="other"))
+        await apply(tenant.transport, balanced("second"))
+        await tenant.until(lambda: tenant.service("second") is not None)
+        await tenant.until(lambda: "overlaps" in tenant.standin.stale)
+        assert tenant.shows("second")()
+        await delete(tenant.manager.client, ADDRESS_POOL, Key(NAMESPACE, "default-pool"))
+        await tenant.until(tenant.shows("second", "10.0.0.0"))
+        assert tenant.standin.stale == ""
+
+
+async def test_a_pool_without_addresses_is_refused_at_once() -> None:
+    async with api_server("tenant", crds()) as server:
+        await make_namespaces(server.transport, [NAMESPACE])
+        with pytest.raises(Invalid, match=r"spec\.addresses"):
+            await apply(server.transport, pool())
+
+
+async def test_a_service_that_is_no_load_balancer_any_more_is_let_go() -> None:
+    async with a_tenant() as tenant:
+        await apply(tenant.transport, pool("10.0.0.4-10.0.0.4"))
+        await apply(tenant.transport, balanced())
+        await tenant.until(tenant.shows("web", "10.0.0.4"))
+        internal = balanced()
+        internal["spec"] = {**internal["spec"], "type": "ClusterIP"}
+        await apply(tenant.transport, internal)
+        await apply(tenant.transport, balanced("next"))
+        await tenant.until(tenant.shows("next", "10.0.0.4"))
+        await tenant.until(lambda: tenant.origin() is None)
