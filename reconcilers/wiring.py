@@ -9,14 +9,13 @@ ProviderConfig   itself, the pools it names, and the clusters that refer to it
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controller.events import Recorder
-from controller.manager import Manager, Watch
-from controller.mapping import to_self
-
 from controller.cache import Change
 from controller.clock import Clock
 from controller.conditions import is_true
+from controller.events import Recorder
 from controller.informer import Informer
+from controller.manager import Manager, Watch
+from controller.mapping import to_self
 from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
@@ -43,7 +42,7 @@ from reconcilers.tenantcluster.projecting import Projector
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.tenantcluster.reconciler import TenantClusterReconciler
 from reconcilers.tenantcluster.teardown import Teardown
-from reconcilers.tenantcluster.tenants import Tenants
+from reconcilers.tenantcluster.tenants import OpenTransport, Tenants
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +55,20 @@ class Informers:
     providers: Informer[ProviderConfig]
 
 
-def assemble(manager: Manager, clock: Clock, settings: Settings) -> Tenants:
-    """Add the four controllers to `manager`; return the ways into tenants, closed at the end."""
+def assemble(
+    manager: Manager,
+    clock: Clock,
+    settings: Settings,
+    open_tenant: OpenTransport | None = None,
+) -> Tenants:
+    """Add the four controllers to `manager`; return the ways into tenants, closed at the end.
+
+    Args:
+        manager: runs them.
+        clock: their time.
+        settings: their intervals and thresholds.
+        open_tenant: makes a connection of a tenant's kubeconfig; strict by default.
+    """
     informers = Informers(
         pools=manager.informer(NETWORK_POOL),
         allocations=manager.informer(
@@ -68,7 +79,7 @@ def assemble(manager: Manager, clock: Clock, settings: Settings) -> Tenants:
     )
     recorder = Recorder(manager.client, clock, names.COMPONENT)
     manager.add_service("events", recorder.run, leader_only=False)
-    tenants = Tenants(manager.client, settings.tenant)
+    tenants = Tenants(manager.client, settings.tenant, clock, open_tenant)
     _networkpools(manager, informers, recorder, clock, settings)
     _ipallocations(manager, informers, tenants, recorder, clock, settings)
     _tenantclusters(manager, informers, tenants, recorder, clock, settings)

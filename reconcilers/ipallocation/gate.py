@@ -26,8 +26,13 @@ class Holding:
 class Gate(Protocol):
     """Asks the tenant's side."""
 
-    async def ask(self, allocation: IPAllocation) -> LetGo | Holding:
+    async def ask(self, allocation: IPAllocation, mark: int) -> LetGo | Holding:
         """Say whether the tenant has let go of the range of a marked allocation.
+
+        Args:
+            allocation: being deleted.
+            mark: a resourceVersion at or after which it was; what the tenant was told by a reader
+                that had read this far does not contain it.
 
         Raises:
             ControllerError: it could not be learnt from the management cluster; ask again.

@@ -53,11 +53,13 @@ class IPAllocationReconciler:
         self._settings = settings
         # Since when each uid was seen to wait; creationTimestamp has whole seconds only.
         self._waiting_since: dict[str, float] = {}
+        self._marks: dict[Key, tuple[str, int]] = {}
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one allocation up to date."""
         allocation = self._allocations.get(key)
         if allocation is None:
+            self._marks.pop(key, None)
             return SETTLED
         if allocation.status.phase not in {None, PENDING}:
             self._waiting_since.pop(allocation.metadata.uid, None)
@@ -120,7 +122,7 @@ class IPAllocationReconciler:
         """Give the range back: once the tenant let go, Released, then the finalizer goes."""
         if allocation.status.phase != RELEASED:
             if ranges.held(allocation) is not None:
-                answer = await self._gate.ask(allocation)
+                answer = await self._gate.ask(allocation, self._mark(allocation))
                 if isinstance(answer, Holding):
                     return await self._hold(allocation, answer)
                 _log.info("releasing IPAllocation", reason=answer.how)
@@ -132,6 +134,17 @@ class IPAllocationReconciler:
             IP_ALLOCATION, Version.of(allocation), {"metadata": {"finalizers": left}}
         )
         return SETTLED
+
+    def _mark(self, allocation: IPAllocation) -> int:
+        """Return the first resourceVersion at which this replica saw the allocation deleted.
+
+        Not the present one: saying why it waits makes a new version, and a projection that left
+        the range out before that is as good as one after it.
+        """
+        meta = allocation.metadata
+        uid, first = self._marks.get(meta.key, (meta.uid, meta.revision))
+        self._marks[meta.key] = (meta.uid, first if uid == meta.uid else meta.revision)
+        return self._marks[meta.key][1]
 
     async def _hold(self, allocation: IPAllocation, holding: Holding) -> Outcome:
         finding = Finding(READY, False, "WaitingForTenant", holding.why)

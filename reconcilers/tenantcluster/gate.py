@@ -3,14 +3,14 @@
 from collections.abc import Callable
 
 import structlog
-from controller.events import Recorder
 from typing_extensions import override
 
 from allocator import AddressRange
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.errors import ControllerError, NotFound
+from controller.errors import NotFound
+from controller.events import Recorder
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -54,7 +54,7 @@ class TenantGate(Gate):
         self._settings = settings
 
     @override
-    async def ask(self, allocation: IPAllocation) -> LetGo | Holding:
+    async def ask(self, allocation: IPAllocation, mark: int) -> LetGo | Holding:
         if allocation.spec.type == names.TYPE_NODES:
             return LetGo("node addresses are not projected into the tenant")
         tenant = await self._owner(allocation)
@@ -65,8 +65,8 @@ class TenantGate(Gate):
         if names.ANNOTATION_RELEASE_ANYWAY in tenant.metadata.annotations:
             return LetGo(f"the TenantCluster carries {names.ANNOTATION_RELEASE_ANYWAY}")
         if tenant.metadata.terminating:
-            return await self._ask_terminating(tenant, allocation)
-        return await self._look(tenant, allocation)
+            return await self._ask_terminating(tenant, allocation, mark)
+        return await self._look(tenant, allocation, mark)
 
     async def _owner(self, allocation: IPAllocation) -> TenantCluster | None:
         """Return the TenantCluster; that there is none is believed of a live read only."""
@@ -82,7 +82,7 @@ class TenantGate(Gate):
             return None
 
     async def _ask_terminating(
-        self, tenant: TenantCluster, allocation: IPAllocation
+        self, tenant: TenantCluster, allocation: IPAllocation, mark: int
     ) -> LetGo | Holding:
         if names.ANNOTATION_PROJECTION_BEGUN not in tenant.metadata.annotations:
             return LetGo("nothing was ever projected into the tenant")
@@ -91,7 +91,7 @@ class TenantGate(Gate):
         except NoWayIn as none:
             if none.absent:
                 return LetGo("the tenant's kubeconfig Secret is gone")
-        answer = await self._look(tenant, allocation)
+        answer = await self._look(tenant, allocation, mark)
         since = tenant.metadata.deletionTimestamp
         if isinstance(answer, LetGo) or since is None:
             return answer
@@ -108,19 +108,18 @@ class TenantGate(Gate):
         )
         return LetGo(f"the tenant did not answer for {waited:.0f} s after deletion")
 
-    async def _look(self, tenant: TenantCluster, allocation: IPAllocation) -> LetGo | Holding:
+    async def _look(
+        self, tenant: TenantCluster, allocation: IPAllocation, mark: int
+    ) -> LetGo | Holding:
         """Read the tenant's pool and Services live."""
         given = ranges.held(allocation)
         if given is None:
             return LetGo("it holds no range")
         try:
-            client = await self._tenants.enter(tenant)
-            return await self._inspect(client, given, allocation.metadata.revision)
+            async with self._tenants.inside(tenant) as client:
+                return await self._inspect(client, given, mark)
         except NoWayIn as none:
             return Holding(f"the tenant cannot be asked: {none.message}")
-        except ControllerError as error:
-            await self._tenants.leave(tenant.metadata.key)
-            return Holding(f"the tenant cannot be asked: {error}")
 
     async def _inspect(self, client: Client, given: AddressRange, mark: int) -> LetGo | Holding:
         try:

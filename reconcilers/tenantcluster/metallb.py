@@ -19,6 +19,8 @@ from reconcilers.api.resources import IP_ADDRESS_POOL, L2_ADVERTISEMENT, IPAddre
 
 POOL_NAME = "default-pool"
 ADVERTISEMENT_NAME = "default"
+BEHIND = "Behind"
+"""The reason when somebody else has just written: look again soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class MetalLB:
             await self._create(await confirm() if wanted.entries else wanted)
             return
         if basis_of(live) > wanted.basis:
-            raise Unavailable("Behind", "another replica has written a newer state of the pool")
+            raise Unavailable(BEHIND, "another replica has written a newer state of the pool")
         if not wanted.entries:
             await self._withdraw(live)
             return

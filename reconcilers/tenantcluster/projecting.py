@@ -16,11 +16,25 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster.membership import is_foreign, members
-from reconcilers.tenantcluster.metallb import MetalLB, Projection, Unavailable, projection
+from reconcilers.tenantcluster.metallb import (
+    BEHIND,
+    MetalLB,
+    Projection,
+    Unavailable,
+    projection,
+)
 from reconcilers.tenantcluster.status import load_balancer
-from reconcilers.tenantcluster.tenants import NoWayIn, Tenants
+from reconcilers.tenantcluster.tenants import UNAUTHORIZED, NoWayIn, Tenants
 
 _log = structlog.get_logger(__name__)
+
+
+class _ManagementTrouble(Exception):
+    """Carries a failure of the management cluster past those who judge the tenant by failures."""
+
+    def __init__(self, error: ControllerError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class Projector:
@@ -65,27 +79,40 @@ class Projector:
         """
         wanted = self.wanted(tenant)
         try:
-            client = await self._tenants.enter(tenant)
+            await self._write(tenant, wanted)
         except NoWayIn as none:
+            _log.warning("cannot get tenant client, skipping", error=none.message)
             return load_balancer(False, none.reason, none.message)
-        try:
-            metallb = MetalLB(client, self._settings.metallb_namespace)
-            await metallb.project(wanted, lambda: self._confirmed(tenant))
         except Unavailable as unavailable:
             return load_balancer(False, unavailable.reason, unavailable.message)
         except Conflict:
-            return load_balancer(False, "Reconciling", "the tenant's MetalLB pool just changed")
-        except ControllerError as error:
-            _log.warning("cannot get tenant client, skipping", error=str(error))
-            await self._tenants.leave(tenant.metadata.key)
-            return load_balancer(False, "TenantUnreachable", f"{type(error).__name__}: {error}")
+            return load_balancer(False, BEHIND, "the tenant's MetalLB pool just changed")
+        except _ManagementTrouble as trouble:
+            raise trouble.error from trouble
         if not wanted.entries:
             return load_balancer(True, "Ready", "the tenant has no load-balancer IPs")
         return load_balancer(True, "Ready", f"MetalLB holds {', '.join(wanted.entries)}")
 
+    async def _write(self, tenant: TenantCluster, wanted: Projection) -> None:
+        """Enter and write; with rotated credentials, once more with the Secret read again."""
+        try:
+            await self._write_once(tenant, wanted)
+        except NoWayIn as none:
+            if none.reason != UNAUTHORIZED:
+                raise
+            await self._write_once(tenant, wanted)
+
+    async def _write_once(self, tenant: TenantCluster, wanted: Projection) -> None:
+        async with self._tenants.inside(tenant) as client:
+            metallb = MetalLB(client, self._settings.metallb_namespace)
+            await metallb.project(wanted, lambda: self._confirmed(tenant))
+
     async def _confirmed(self, tenant: TenantCluster) -> Projection:
         """Return what the tenant should hold, from a LIST that begins now."""
-        page = await self._client.list(IP_ALLOCATION)
+        try:
+            page = await self._client.list(IP_ALLOCATION)
+        except ControllerError as error:
+            raise _ManagementTrouble(error) from error
         mine = [
             a
             for a in page.items

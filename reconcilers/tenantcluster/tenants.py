@@ -8,11 +8,25 @@ the Secret while all is well.
 
 import base64
 import binascii
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import anyio
+
 from controller.client import Client
-from controller.errors import ConfigurationError, ControllerError, NotFound
+from controller.clock import Clock
+from controller.errors import (
+    ConfigurationError,
+    Conflict,
+    ControllerError,
+    MalformedAnswer,
+    NoAnswer,
+    NotFound,
+    ServerFailure,
+    TooManyRequests,
+    Unauthorized,
+)
 from controller.meta import Key
 from controller.tenantconfig import parse_kubeconfig, tenant_transport
 from controller.transport import Transport
@@ -22,6 +36,12 @@ from reconcilers.settings import TenantSettings
 
 ADMIN_KEY = "admin.conf"
 CLUSTER_API_KEY = "value"
+UNAUTHORIZED = "Unauthorized"
+"""The reason when a tenant does not take our credentials: they may have been rotated."""
+FIRST_PAUSE = 5.0
+LONGEST_PAUSE = 300.0
+
+OpenTransport = Callable[[bytes], Transport]
 
 
 class NoWayIn(ControllerError):
@@ -40,58 +60,89 @@ class NoWayIn(ControllerError):
         self.absent = absent
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+@dataclass(slots=True)
+class _Way:
+    """A client that is kept, and how many use it just now."""
+
+    key: Key
     uid: str
     transport: Transport
     client: Client
+    users: int = 0
+    retired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Silence:
+    """A tenant that did not answer: how often in a row, until when it is left in peace, why."""
+
+    failures: int
+    until: float
+    why: str
 
 
 class Tenants:
-    """Clients for tenants, kept while they work."""
+    """Clients for tenants, kept while they work.
 
-    def __init__(self, management: Client, settings: TenantSettings) -> None:
+    Args:
+        management: where the Secrets are.
+        settings: what a kubeconfig may do, and the bounds of a tenant's answers.
+        clock: for the pauses between tries of a tenant that does not answer.
+        open_transport: makes a connection of a kubeconfig; strict by default.
+    """
+
+    def __init__(
+        self,
+        management: Client,
+        settings: TenantSettings,
+        clock: Clock,
+        open_transport: OpenTransport | None = None,
+    ) -> None:
         self._management = management
-        self._settings = settings
-        self._open: dict[Key, _Open] = {}
+        self._clock = clock
+        self._open = open_transport or strictly(settings)
+        self._ways: dict[Key, _Way] = {}
+        self._silent: dict[Key, _Silence] = {}
 
-    async def enter(self, tenant: TenantCluster) -> Client:
-        """Return a client for `tenant`.
+    @asynccontextmanager
+    async def inside(self, tenant: TenantCluster) -> AsyncIterator[Client]:
+        """Give a client for `tenant` while the context lasts.
+
+        If what is done with it fails so that another address or other credentials could help, the
+        client is closed once nobody uses it, and the Secret is read again next time. A tenant that
+        is out of order is left in peace for a while, longer each time.
 
         Raises:
-            NoWayIn: there is no kubeconfig, or none that may be used.
+            NoWayIn: there is no kubeconfig, none that may be used, no answer, or what was done in
+                the context was refused.
+            Conflict: what was done in the context met another version.
             ControllerError: the management cluster did not answer.
         """
-        known = self._open.get(tenant.metadata.key)
-        if known is not None and known.uid == tenant.metadata.uid:
-            return known.client
-        await self.leave(tenant.metadata.key)
-        kubeconfig = await self.kubeconfig(tenant)
+        key = tenant.metadata.key
+        way = await self._enter(tenant)
+        way.users += 1
         try:
-            credentials = parse_kubeconfig(
-                kubeconfig,
-                allow_proxy=self._settings.allow_proxy,
-                allow_insecure=self._settings.allow_insecure,
-            )
-            transport = tenant_transport(
-                credentials,
-                max_bytes=self._settings.answer_limit,
-                timeout=self._settings.request_timeout,
-            )
-        except ConfigurationError as refused:
-            raise NoWayIn("KubeconfigRefused", str(refused)) from refused
-        self._open[tenant.metadata.key] = _Open(tenant.metadata.uid, transport, Client(transport))
-        return self._open[tenant.metadata.key].client
+            yield way.client
+            self._silent.pop(key, None)
+        except Conflict:
+            raise
+        except ControllerError as error:
+            raise self._turned_away(way, error) from error
+        finally:
+            way.users -= 1
+            await self._close_if_done(way)
 
     async def leave(self, key: Key) -> None:
-        """Close the client of a tenant that failed, changed or went."""
-        known = self._open.pop(key, None)
-        if known is not None:
-            await known.transport.aclose()
+        """Close the client of a tenant that went, as soon as nobody uses it."""
+        self._silent.pop(key, None)
+        way = self._ways.get(key)
+        if way is not None:
+            self._retire(way)
+            await self._close_if_done(way)
 
     async def aclose(self) -> None:
         """Close all clients."""
-        for key in list(self._open):
+        for key in list(self._ways):
             await self.leave(key)
 
     async def kubeconfig(self, tenant: TenantCluster) -> bytes:
@@ -116,6 +167,73 @@ class Tenants:
             f"waiting for the kubeconfig Secret; looked for {', '.join(tried)}",
             absent=True,
         )
+
+    async def _enter(self, tenant: TenantCluster) -> _Way:
+        key = tenant.metadata.key
+        silence = self._silent.get(key)
+        if silence is not None and self._clock.monotonic() < silence.until:
+            raise NoWayIn("TenantUnreachable", silence.why)
+        known = self._ways.get(key)
+        if known is not None and known.uid != tenant.metadata.uid:
+            await self.leave(key)  # it led into an earlier cluster of this name
+        elif known is not None:
+            return known
+        kubeconfig = await self.kubeconfig(tenant)
+        known = self._ways.get(key)
+        if known is not None:
+            return known  # another pass was quicker
+        try:
+            transport = self._open(kubeconfig)
+        except ConfigurationError as refused:
+            raise NoWayIn("KubeconfigRefused", str(refused)) from refused
+        way = _Way(key, tenant.metadata.uid, transport, Client(transport))
+        self._ways[key] = way
+        return way
+
+    def _turned_away(self, way: _Way, error: ControllerError) -> NoWayIn:
+        """Draw the conclusions from a tenant's failure, and return it as what callers handle."""
+        reason = "TenantRefused"
+        if isinstance(error, NoAnswer | MalformedAnswer | ServerFailure | TooManyRequests):
+            reason = "TenantUnreachable"
+            self._hush(way.key, error)
+        elif isinstance(error, Unauthorized):
+            reason = UNAUTHORIZED
+        if isinstance(error, NoAnswer | MalformedAnswer | Unauthorized):
+            self._retire(way)
+        return NoWayIn(reason, f"{type(error).__name__}: {error}")
+
+    def _retire(self, way: _Way) -> None:
+        way.retired = True
+        if self._ways.get(way.key) is way:
+            del self._ways[way.key]
+
+    def _hush(self, key: Key, error: ControllerError) -> None:
+        before = self._silent.get(key)
+        failures = before.failures + 1 if before else 1
+        pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 10), LONGEST_PAUSE)
+        why = f"{type(error).__name__}: {error}"
+        self._silent[key] = _Silence(failures, self._clock.monotonic() + pause, why)
+
+    async def _close_if_done(self, way: _Way) -> None:
+        if way.retired and way.users == 0:
+            with anyio.CancelScope(shield=True):
+                await way.transport.aclose()
+
+
+def strictly(settings: TenantSettings) -> OpenTransport:
+    """Return the opener that takes nothing from a kubeconfig that a stranger could abuse."""
+
+    def opened(kubeconfig: bytes) -> Transport:
+        credentials = parse_kubeconfig(
+            kubeconfig,
+            allow_proxy=settings.allow_proxy,
+            allow_insecure=settings.allow_insecure,
+        )
+        return tenant_transport(
+            credentials, max_bytes=settings.answer_limit, timeout=settings.request_timeout
+        )
+
+    return opened
 
 
 def places(tenant: TenantCluster) -> Iterator[tuple[Key, str]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from controller.meta import Key
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
@@ -16,6 +17,11 @@ from reconcilers.networkpool.view import View
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 NAMESPACE = "butler-system"
 _revisions = count(1000)
+
+
+def key(name: str, namespace: str = NAMESPACE) -> Key:
+    """Return the key of an object where pools and allocations live."""
+    return Key(namespace, name)
 
 
 def metadata(name: str, namespace: str = NAMESPACE, **extra: Any) -> dict[str, Any]:
@@ -102,6 +108,12 @@ def promise(of: IPAllocation, start: str, end: str, *, version: str | None = Non
         startAddress=start,
         endAddress=end,
     )
+
+
+def listed(of: Assignment) -> dict[str, str]:
+    """Return a promise as the pool's status carries it."""
+    plain: dict[str, str] = msgspec.to_builtins(of)
+    return plain
 
 
 def view(*allocations: IPAllocation, position: int = 10**9, of: str = "lab") -> View:

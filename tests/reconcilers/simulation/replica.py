@@ -33,7 +33,7 @@ class OpenGate(Gate):
     """Every tenant lets go at once."""
 
     @override
-    async def ask(self, allocation: IPAllocation) -> LetGo:
+    async def ask(self, allocation: IPAllocation, mark: int) -> LetGo:
         return LetGo("nobody asked")
 
 

@@ -1,0 +1,224 @@
+"""A management cluster in memory with the real client, caches and reconcilers around it.
+
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    outcome = await lab.pool()          # one pass, as the runner would begin it
+
+Caches hear of every change at once, unless `hold` keeps a kind's events back: then they show an
+older world, as those of a slow replica do, until `flow`.
+"""
+
+import base64
+from collections.abc import Iterable
+from typing import Any, cast
+
+import msgspec
+from typing_extensions import override
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.codec import Added, Deleted, Modified
+from controller.events import Recorder
+from controller.meta import Key
+from controller.outcome import Outcome
+from controller.transport import Transport
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
+from reconcilers.ipallocation.gate import Gate, Holding, LetGo
+from reconcilers.ipallocation.reconciler import IPAllocationReconciler
+from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.view import POOL_INDEX, pool_index
+from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
+from reconcilers.settings import Settings
+from reconcilers.tenantcluster.asking import Asking
+from reconcilers.tenantcluster.gate import TenantGate
+from reconcilers.tenantcluster.membership import TENANT_INDEX, tenant_index
+from reconcilers.tenantcluster.poolchoice import PoolChoice
+from reconcilers.tenantcluster.projecting import Projector
+from reconcilers.tenantcluster.provider import Providers
+from reconcilers.tenantcluster.reconciler import TenantClusterReconciler
+from reconcilers.tenantcluster.teardown import Teardown
+from reconcilers.tenantcluster.tenants import Tenants
+from tests.clock import VirtualClock
+from tests.reconcilers.make import NAMESPACE
+from tests.reconcilers.server import Happening, Json, Server
+
+TENANT_KINDS = ("services", "ipaddresspools", "l2advertisements")
+
+
+class Heard:
+    """Takes the place of the event recorder: remembers what was said."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str]] = []
+
+    def record(
+        self, resource: Any, obj: Any, kind: str, reason: str, message: str, *, action: str
+    ) -> None:
+        """Remember type, reason and message."""
+        self.events.append((kind, reason, message))
+
+    @property
+    def reasons(self) -> list[str]:
+        """The reasons, in order."""
+        return [reason for _, reason, _ in self.events]
+
+
+class OpenGate(Gate):
+    """A tenant that lets go, unless `why` says what it waits for."""
+
+    def __init__(self) -> None:
+        self.why = ""
+
+    @override
+    async def ask(self, allocation: IPAllocation, mark: int) -> LetGo | Holding:
+        return Holding(self.why) if self.why else LetGo("nobody minds")
+
+
+class Replica:
+    """One process: its caches, and the reconcilers over them."""
+
+    def __init__(self, lab: "Lab") -> None:
+        self.lab = lab
+        server, clock, settings = lab.server, lab.clock, lab.settings
+        self.caches: dict[str, Cache[Any]] = {
+            "networkpools": Cache(NETWORK_POOL),
+            "ipallocations": Cache(
+                IP_ALLOCATION, indexes={POOL_INDEX: pool_index, TENANT_INDEX: tenant_index}
+            ),
+            "tenantclusters": Cache(TENANT_CLUSTER),
+            "providerconfigs": Cache(PROVIDER_CONFIG),
+        }
+        self._held: dict[str, list[Happening]] = {}
+        for plural, cache in self.caches.items():
+            items = [msgspec.convert(o, cache.resource.type) for o in server.all(plural)]
+            cache.replace(items, server.revision)
+        server.listeners.append(self._hear)
+        self.client = Client(server, on_answer=self._answered)
+        self.heard = Heard()
+        self.gate = OpenGate()
+        recorder = cast("Recorder", self.heard)
+        pools, allocations, clusters, providers = self.caches.values()
+        self.tenants = Tenants(self.client, settings.tenant, clock, lab.open_tenant)
+        self.pools = NetworkPoolReconciler(
+            self.client, pools, allocations, recorder, clock, settings.pool
+        )
+        self.allocations = IPAllocationReconciler(
+            self.client, allocations, pools, self.gate, clock, settings.allocation
+        )
+        self.providers = ProviderConfigReconciler(
+            self.client,
+            providers,
+            pools=pools,
+            clusters=clusters,
+            recorder=recorder,
+            clock=clock,
+            settings=settings,
+        )
+        self.tenant_gate = TenantGate(
+            self.client, clusters, self.tenants, recorder, clock, settings.tenant
+        )
+        choice = PoolChoice(pools, allocations, settings.pool.max_addresses)
+        self.clusters = TenantClusterReconciler(
+            self.client,
+            clusters,
+            providers=Providers(self.client, providers, settings.namespace),
+            asking=Asking(self.client, allocations, choice),
+            projector=Projector(self.client, allocations, self.tenants, settings.tenant),
+            teardown=Teardown(self.client, allocations),
+            tenants=self.tenants,
+            recorder=recorder,
+            clock=clock,
+            settings=settings.tenant,
+        )
+
+    def hold(self, *plurals: str) -> None:
+        """Keep the events of these kinds back."""
+        for plural in plurals:
+            self._held.setdefault(plural, [])
+
+    def flow(self) -> None:
+        """Deliver what was kept back, and everything from now on."""
+        held, self._held = self._held, {}
+        for happening in sorted((h for kept in held.values() for h in kept), key=_by_revision):
+            self._hear(happening)
+
+    def _hear(self, happening: Happening) -> None:
+        plural = happening.plural
+        if plural in self._held:
+            self._held[plural].append(happening)
+        elif plural in self.caches:
+            cache = self.caches[plural]
+            typed = msgspec.convert(happening.object, cache.resource.type)
+            kinds: dict[str, Any] = {"ADDED": Added, "MODIFIED": Modified, "DELETED": Deleted}
+            cache.apply(kinds[happening.type](typed))
+
+    def _answered(self, resource: Any, obj: Any) -> None:
+        if resource.plural in self.caches:
+            self.caches[resource.plural].own(obj)
+
+
+def _by_revision(happening: Happening) -> int:
+    return happening.revision
+
+
+class Lab(Replica):
+    """One management cluster, its tenants by name, and one replica; more can be added."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.clock = VirtualClock()
+        self.server = Server(self.clock.now)
+        self.tenant_servers: dict[str, Server] = {}
+        super().__init__(self)
+
+    def another(self) -> Replica:
+        """Return a further replica, which believes that it leads too."""
+        return Replica(self)
+
+    def tenant_server(
+        self, name: str, served: Iterable[str] = TENANT_KINDS, *, namespace: str = "team"
+    ) -> Server:
+        """Start a tenant's API server and store its kubeconfig; its name is all there is to it."""
+        server = self.tenant_servers[name] = Server(self.clock.now, tuple(served))
+        secret = {
+            "metadata": {"name": f"{name}-admin-kubeconfig", "namespace": namespace},
+            "data": {"admin.conf": base64.b64encode(name.encode()).decode()},
+        }
+        self.server.add("secrets", secret)
+        return server
+
+    def open_tenant(self, kubeconfig: bytes) -> Transport:
+        """Return the way into the tenant that a kubeconfig names."""
+        return self.tenant_servers[kubeconfig.decode()]
+
+    async def pool(self, name: str = "lab") -> Outcome:
+        """Run one pass over a pool."""
+        return await self.pools.reconcile(Key(NAMESPACE, name))
+
+    async def allocation(self, name: str) -> Outcome:
+        """Run one pass over an allocation."""
+        return await self.allocations.reconcile(Key(NAMESPACE, name))
+
+    async def provider(self, name: str = "default") -> Outcome:
+        """Run one pass over a ProviderConfig."""
+        return await self.providers.reconcile(Key(NAMESPACE, name))
+
+    async def cluster(self, name: str = "a", namespace: str = "team") -> Outcome:
+        """Run one pass over a TenantCluster."""
+        return await self.clusters.reconcile(Key(namespace, name))
+
+    def see(self, plural: str, name: str, namespace: str = NAMESPACE) -> Json:
+        """Return the status of an object."""
+        status: Json = self.server.see(plural, name, namespace=namespace).get("status") or {}
+        return status
+
+    def condition(self, plural: str, name: str, kind: str, namespace: str = NAMESPACE) -> Json:
+        """Return one condition of an object; empty if it has none of that type."""
+        conditions = self.see(plural, name, namespace).get("conditions") or []
+        return next((dict(c) for c in conditions if c["type"] == kind), {})
