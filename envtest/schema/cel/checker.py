@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from envtest.schema.cel import types
-from envtest.schema.cel.functions import Overload
+from envtest.schema.cel.functions import CelError, Overload
 from envtest.schema.cel.library import FUNCTIONS, NAMESPACES
+from envtest.schema.cel.standard import to_duration, to_timestamp
 from envtest.schema.cel.syntax import (
     Call,
     Comprehension,
@@ -17,12 +18,14 @@ from envtest.schema.cel.syntax import (
     ListLiteral,
     MapLiteral,
     Node,
+    PairLoop,
     Select,
     StructLiteral,
     Uint,
 )
 from envtest.schema.cel.types import BOOL, DYN, ERROR, OPEN, CelType, list_of, map_of, optional_of
 from envtest.schema.cel.unify import fits, substitute
+from envtest.schema.patterns import InvalidPattern, compile_pattern
 
 _LITERALS: Final[Mapping[type, CelType]] = {
     bool: BOOL,
@@ -48,7 +51,19 @@ _TYPE_NAMES: Final = {
     "google.protobuf.Duration": types.DURATION,
     "google.protobuf.Timestamp": types.TIMESTAMP,
 }
+_LITERAL_CHECKS: Final[Mapping[str, Callable[[str], object]]] = {
+    "duration": to_duration,
+    "find": compile_pattern,
+    "findAll": compile_pattern,
+    "matches": compile_pattern,
+    "timestamp": to_timestamp,
+}
+_PAIR_TESTS: Final = frozenset({"all", "exists", "existsOne", "exists_one"})
 _LOGIC: Final = frozenset({"_&&_", "_||_", "@not_strictly_false"})
+
+
+class NotInstantiable(ValueError):
+    """The expression is right, but a literal in it is refused when it is made ready to run."""
 
 
 class CheckFailed(ValueError):
@@ -86,12 +101,17 @@ def check(root: Node, source: str, variables: Mapping[str, CelType]) -> Checked:
 
     Raises:
         CheckFailed: parts of it do not fit.
+        NotInstantiable: a pattern in it is none.
     """
     checker = _Checker(root, variables)
     checker.checked.type = checker.visit(root)
-    if checker.errors:
-        ordered = sorted(set(checker.errors))
+    # What Kubernetes demands beyond the types is looked at only where the types are right.
+    errors = checker.errors or checker.demands
+    if errors:
+        ordered = sorted(set(errors))
         raise CheckFailed("\n".join(_pictured(source, at, text) for at, text in ordered))
+    if checker.unready:
+        raise NotInstantiable(checker.unready[0])
     return checker.checked
 
 
@@ -108,6 +128,8 @@ class _Checker:
     def __init__(self, root: Node, variables: Mapping[str, CelType]) -> None:
         self.checked = Checked(root)
         self.errors: list[tuple[int, str]] = []
+        self.demands: list[tuple[int, str]] = []
+        self.unready: list[str] = []
         self._scopes: list[Mapping[str, CelType]] = [variables]
 
     def visit(self, node: Node) -> CelType:
@@ -116,7 +138,7 @@ class _Checker:
         return kind
 
     def _visit(self, node: Node) -> CelType:
-        if isinstance(node, Call | Comprehension | Select | Ident):
+        if isinstance(node, Call | Comprehension | PairLoop | Select | Ident):
             return self._visit_reference(node)
         if isinstance(node, ListLiteral):
             return list_of(self._same(node.items, node.optional))
@@ -127,7 +149,9 @@ class _Checker:
         assert isinstance(node, Const)
         return _LITERALS[type(node.value)]
 
-    def _visit_reference(self, node: Call | Comprehension | Select | Ident) -> CelType:
+    def _visit_reference(self, node: Call | Comprehension | PairLoop | Select | Ident) -> CelType:
+        if isinstance(node, PairLoop):
+            return self._pair_loop(node)
         if isinstance(node, Call):
             return self._call(node)
         if isinstance(node, Comprehension):
@@ -154,6 +178,8 @@ class _Checker:
         return any(name in scope for scope in self._scopes)
 
     def _select(self, node: Select) -> CelType:
+        if not node.field.isidentifier():
+            return self._fail(node.at + 1, "unsupported syntax: '`'")
         kind = self._field(self.visit(node.operand), node.field, node.at)
         return BOOL if node.test and kind != ERROR else kind
 
@@ -171,16 +197,20 @@ class _Checker:
         return self._fail(at, f"type '{operand}' does not support field selection")
 
     def _same(self, items: tuple[Node, ...], optional: frozenset[int]) -> CelType:
-        """The one type of all items of a literal: Kubernetes allows no mixed ones."""
+        """The type of all items of a literal; Kubernetes does not want them mixed."""
         common: CelType | None = None
+        mixed = False
         for index, item in enumerate(items):
             kind = self.visit(item)
             if index in optional and kind.name == "optional_type":
                 kind = kind.params[0]
             if common is None or common in {DYN, OPEN}:
                 common = kind
-            elif not fits(common, kind, {}):
-                self._fail(item.at, f"expected type '{common}' but found '{kind}'")
+            elif not fits(common, kind, {}) and not mixed:
+                mixed = True
+                self.demands.append((item.at, f"expected type '{common}' but found '{kind}'"))
+        if mixed:
+            return DYN
         return OPEN if common is None else common
 
     def _map(self, node: MapLiteral) -> CelType:
@@ -260,6 +290,7 @@ class _Checker:
     def _resolve(self, node: Call, name: str, member: bool, args: list[CelType]) -> CelType:
         if name in _LOGIC or name == "_?_:_":
             return self._operator(node, name, args)
+        self._check_literal(node, name)
         overloads = FUNCTIONS.get(name)
         if overloads is None:
             return self._undeclared(node.at, name)
@@ -277,14 +308,46 @@ class _Checker:
         self.checked.overloads[id(node)] = tuple(found)
         return results[0] if all(kind == results[0] for kind in results) else DYN
 
+    def _check_literal(self, node: Call, name: str) -> None:
+        """Literals that a function would refuse when it runs are refused here."""
+        refuses = _LITERAL_CHECKS.get(name)
+        literal = node.args[0 if node.target is not None else -1] if node.args else None
+        if refuses is None or not isinstance(literal, Const) or not isinstance(literal.value, str):
+            return
+        try:
+            refuses(literal.value)
+        except (CelError, InvalidPattern) as error:
+            if name in {"find", "findAll"}:
+                self.unready.append(str(error))
+            else:
+                self.demands.append((literal.at, f"invalid {name} argument"))
+
+    def _pair_loop(self, node: PairLoop) -> CelType:
+        iterated = self.visit(node.range)
+        first = self._item(iterated, node.range.at)
+        second = first
+        if iterated.name == "list":
+            first = types.INT
+        elif iterated.name == "map":
+            second = iterated.params[1]
+        self._scopes.append({node.variables[0]: first, node.variables[1]: second})
+        kinds = [self.visit(arg) for arg in node.args]
+        self._scopes.pop()
+        tests = kinds if node.function in _PAIR_TESTS else kinds[:-1]
+        for part, kind in zip(node.args, tests, strict=False):
+            if not fits(BOOL, kind, {}):
+                self._fail(part.at, f"expected type 'bool' but found '{kind}'")
+        return _pair_result(node.function, first, second, kinds[-1])
+
     def _operator(self, node: Call, name: str, args: list[CelType]) -> CelType:
         if name == "_?_:_":
             if fits(BOOL, args[0], {}) and fits(args[1], args[2], {}):
                 return args[2] if args[1] in {DYN, ERROR, types.NULL} else args[1]
             return self._no_overload(node, name, False, args)
-        if all(fits(BOOL, arg, {}) for arg in args):
-            return BOOL
-        return self._no_overload(node, name, False, args)
+        for part, arg in zip(node.args, args, strict=True):
+            if not fits(BOOL, arg, {}):
+                self._fail(part.at, f"expected type 'bool' but found '{arg}'")
+        return BOOL
 
     def _no_overload(self, node: Call, name: str, member: bool, args: list[CelType]) -> CelType:
         shown = [str(arg) for arg in args]
@@ -292,3 +355,13 @@ class _Checker:
         return self._fail(
             node.at, f"found no matching overload for '{name}' applied to '{applied}'"
         )
+
+
+def _pair_result(name: str, first: CelType, second: CelType, made: CelType) -> CelType:
+    if name in _PAIR_TESTS:
+        return BOOL
+    if name == "sortBy":
+        return list_of(second)
+    if name == "transformList":
+        return list_of(made)
+    return map_of(first, made) if name == "transformMap" else made

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envtest.schema.cel import syntax
-from envtest.schema.cel.checker import Checked, CheckFailed, check
+from envtest.schema.cel.checker import Checked, CheckFailed, NotInstantiable, check
 from envtest.schema.cel.evaluator import Program
 from envtest.schema.cel.types import BOOL, DYN, ERROR, STRING, CelType, optional_of
 
@@ -90,6 +90,8 @@ def _checked(source: str, variables: Mapping[str, CelType]) -> tuple[Checked | N
         return check(syntax.parse(source), source, variables), ""
     except (syntax.CelSyntaxError, CheckFailed) as error:
         return None, f"compilation failed: {error}"
+    except NotInstantiable as error:
+        return None, f"program instantiation failed: {error}"
 
 
 _STEP = re.compile(r"\.([^.\[\]]+)|\['((?:[^'\\]|\\.)*)'\]")

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from envtest.schema.cel import conversion
+from envtest.schema.cel import conversion, loops
 from envtest.schema.cel.checker import Checked
 from envtest.schema.cel.functions import NO_OVERLOAD, CelError, dispatcher
+from envtest.schema.cel.loops import EXCEEDED, TURNS, Frame, Run, count_turn, settled
 from envtest.schema.cel.optionals import NONE, Optional, some
 from envtest.schema.cel.standard import equal
 from envtest.schema.cel.syntax import (
@@ -22,17 +23,10 @@ from envtest.schema.cel.syntax import (
     ListLiteral,
     MapLiteral,
     Node,
+    PairLoop,
     Select,
 )
 from envtest.schema.cel.types import CelType
-
-Frame = dict[str, Any]
-Run = Callable[[Frame], Any]
-
-# One evaluation gives up after this many turns of loops; the server's cost limit is as generous.
-MAX_TURNS: Final = 1_000_000
-_TURNS: Final = "#turns"
-_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 
 
 class Program:
@@ -52,11 +46,11 @@ class Program:
         Raises:
             CelError: it has none.
         """
-        frame: Frame = {**variables, _TURNS: 0}
+        frame: Frame = {**variables, TURNS: 0}
         try:
             return self._run(frame)
         except RecursionError as error:
-            raise CelError(_EXCEEDED) from error
+            raise CelError(EXCEEDED) from error
 
 
 class _Compiler:
@@ -80,6 +74,8 @@ class _Compiler:
             return self._list(node)
         if isinstance(node, MapLiteral):
             return self._map(node)
+        if isinstance(node, PairLoop):
+            return loops.compile_pairs(node, self.compile)
         assert isinstance(node, Comprehension)
         return self._comprehension(node)
 
@@ -149,13 +145,11 @@ class _Compiler:
             outer = {name: frame[name] for name in names if name in frame}
             frame[names[1]] = start(frame)
             for item in iterated:
-                frame[_TURNS] += 1
-                if frame[_TURNS] > MAX_TURNS:
-                    raise CelError(_EXCEEDED)
+                count_turn(frame)
                 if not always and condition(frame) is not True:
                     break
                 frame[names[0]] = item
-                frame[names[1]] = _settled(step, frame, strict=always)
+                frame[names[1]] = settled(step, frame, strict=always)
             value = result(frame)
             frame.update(outer)
             if isinstance(value, CelError):
@@ -268,7 +262,7 @@ def _tester(operand: Run, name: str) -> Run:
     def run(frame: Frame) -> bool:
         value: Any = operand(frame)
         if isinstance(value, Optional):
-            return value.present and name in value.value
+            return bool(value.present and name in value.value)
         if not isinstance(value, dict):
             raise CelError(NO_OVERLOAD)
         return name in value
@@ -293,9 +287,9 @@ def _optional_selector(operand: Run, name: str, convert: Callable[[Any], Any] | 
 
 
 def _logic(left: Run, right: Run, *, decides: bool) -> Run:
-    def run(frame: Frame) -> bool:
-        first = _settled(left, frame)
-        second = None if first is decides else _settled(right, frame)
+    def run(frame: Frame) -> Any:
+        first = settled(left, frame)
+        second = None if first is decides else settled(right, frame)
         if first is decides or second is decides:
             return decides
         for value in (first, second):
@@ -308,18 +302,6 @@ def _logic(left: Run, right: Run, *, decides: bool) -> Run:
     return run
 
 
-def _settled(run: Run, frame: Frame, *, strict: bool = False) -> Any:
-    """The value, or the error as a value: `&&`, `||` and loops decide later what it means."""
-    if strict:
-        return run(frame)
-    try:
-        return run(frame)
-    except CelError as error:
-        if str(error) == _EXCEEDED:
-            raise
-        return error
-
-
 def _not_false(run: Run, frame: Frame) -> bool:
-    settled: Any = _settled(run, frame)
-    return settled is not False
+    value: Any = settled(run, frame)
+    return value is not False

@@ -51,6 +51,46 @@ def _ordered(name: str, items: list[Any]) -> None:
         comparable(items[0], item)
 
 
+_define("distinct", "list(A).() list(A)")(
+    lambda items: [item for at, item in enumerate(items) if not _has(items[:at], item)]
+)
+_define("reverse", "list(A).() list(A)")(lambda items: items[::-1])
+_define("lists.range", "(int) list(int)")(lambda count: list(range(count)))
+
+
+@_define("sort", *(f"list({kind}).() list({kind})" for kind in _ORDERED))
+def _sort(items: list[Any]) -> list[Any]:
+    for item in items:
+        comparable(items[0], item)
+    return sorted(items)
+
+
+@_define("slice", "list(A).(int, int) list(A)")
+def _slice(items: list[Any], start: int, end: int) -> list[Any]:
+    if start < 0 or end < 0:
+        raise CelError(f"cannot slice({start}, {end}), negative indexes not supported")
+    if start > end:
+        raise CelError(
+            f"cannot slice({start}, {end}), start index must be less than or equal to end index"
+        )
+    if end > len(items):
+        raise CelError(f"cannot slice({start}, {end}), list is length {len(items)}")
+    return items[start:end]
+
+
+@_define("flatten", "list(list(A)).() list(A)", "list(dyn).(int) list(dyn)")
+def _flatten(items: list[Any], depth: int = 1) -> list[Any]:
+    if depth < 0:
+        raise CelError("level must be non-negative")
+    flat: list[Any] = []
+    for item in items:
+        if isinstance(item, list) and depth > 0:
+            flat += _flatten(item, depth - 1)
+        else:
+            flat.append(item)
+    return flat
+
+
 @_define("indexOf", "list(A).(A) int")
 def _index_of(items: list[Any], wanted: Any) -> int:
     return next((index for index, item in enumerate(items) if equal(item, wanted)), -1)

@@ -291,15 +291,17 @@ def _unreadable_time(text: str) -> str:
     return f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"'
 
 
-@_define("duration", "(string) duration", "(duration) duration")
+@_define("duration", "(string) duration", "(duration) duration", "(int) duration")
 def to_duration(value: Any) -> datetime.timedelta:
-    """A span of time from Go's notation (`1h30m`).
+    """A span of time from Go's notation (`1h30m`) or from nanoseconds.
 
     Raises:
         CelError: it is none.
     """
     if isinstance(value, datetime.timedelta):
         return value
+    if isinstance(value, int):
+        return datetime.timedelta(microseconds=value / 1000)
     found = _DURATION.fullmatch(value)
     if found is None:
         raise CelError(f'time: invalid duration "{value}"')

@@ -94,6 +94,33 @@ class Comprehension(Node):
     result: Node
 
 
+@dataclass(frozen=True, slots=True)
+class PairLoop(Node):
+    """Macros over keys (or indices) and values, such as `all(k, v, …)`.
+
+    The library's parser leaves them alone. `sortBy(x, …)` is one of them here, with no name for
+    the index.
+    """
+
+    function: str
+    range: Node
+    variables: tuple[str, str]
+    args: tuple[Node, ...]
+
+
+# How many arguments each macro of two variables has.
+_PAIR_MACROS: Final = {
+    "all": (3,),
+    "exists": (3,),
+    "existsOne": (3,),
+    "exists_one": (3,),
+    "sortBy": (2,),
+    "transformList": (3, 4),
+    "transformMap": (3, 4),
+    "transformMapEntry": (3, 4),
+}
+
+
 @functools.cache
 def _parser() -> Any:
     return cel.NewEnv(variables={}, extensions=[ext_optional.ExtOptional(1)])
@@ -109,6 +136,9 @@ def parse(source: str) -> Node:
         parsed = _parser().compile(source, disable_check=True).serialize()
     except RuntimeError as error:
         text = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
+        text = text.replace(
+            "has() argument must be a field selection", "invalid argument to has() macro"
+        )
         raise CelSyntaxError(text) from error
     envelope = _message(parsed)
     tree = _message(_bytes(envelope, 2))
@@ -202,7 +232,9 @@ class _Decoder:
     def _call(self, at: int, fields: _Fields) -> Node:
         target = self.node(_bytes(fields, 1)) if 1 in fields else None
         args = tuple(self.node(arg) for arg in fields.get(3, ()))
-        return Call(at, target, _text(fields, 2), args)
+        name = _text(fields, 2)
+        loop = None if target is None else _pair_loop(at, target, name, args)
+        return loop or Call(at, target, name, args)
 
     def _list(self, at: int, fields: _Fields) -> Node:
         items = tuple(self.node(item) for item in fields.get(1, ()))
@@ -211,7 +243,8 @@ class _Decoder:
 
     def _struct(self, at: int, fields: _Fields) -> Node:
         if 1 in fields:
-            return StructLiteral(at, _text(fields, 1))
+            name = _text(fields, 1)
+            return StructLiteral(at + len(name), name)
         entries = [_message(entry) for entry in fields.get(2, ())]
         return MapLiteral(
             at,
@@ -227,6 +260,19 @@ class _Decoder:
         )
         names = _text(fields, 1), _text(fields, 3)
         return Comprehension(at, names[0], iterated, names[1], start, condition, step, result)
+
+
+def _pair_loop(at: int, target: Node, name: str, args: tuple[Node, ...]) -> PairLoop | None:
+    if len(args) not in _PAIR_MACROS.get(name, ()):
+        return None
+    first, second = args[:2]
+    if not isinstance(first, Ident):
+        return None
+    if name == "sortBy":
+        return PairLoop(at, name, target, ("", first.name), args[1:])
+    if not isinstance(second, Ident):
+        return None
+    return PairLoop(at, name, target, (first.name, second.name), args[2:])
 
 
 def _constants(fields: _Fields) -> Iterator[Any]:

@@ -19,7 +19,6 @@ _define("upperAscii", "string.() string")(
     lambda text: "".join(rune.upper() if rune.isascii() else rune for rune in text)
 )
 _define("trim", "string.() string")(str.strip)
-_define("reverse", "string.() string")(lambda text: text[::-1])
 _define("strings.quote", "(string) string")(quote)
 
 

@@ -86,7 +86,10 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 
 
 def escape(name: str) -> str | None:
-    """The name of a field inside expressions; None where it cannot be written at all."""
+    """The name of a field inside expressions; None where it cannot be written at all.
+
+    The name as it is works too where the parser lets it stand.
+    """
     if name in _RESERVED:
         return f"__{name}__"
     if not _IDENTIFIER.fullmatch(name):
@@ -145,8 +148,9 @@ def _object_type(schema: Mapping[str, Any], name: str, *, root: bool) -> CelType
         escaped = escape(prop)
         kind = _nested(child, f"{name}.{prop}")
         if escaped is not None and kind is not None:
-            fields[escaped] = kind
-            names[escaped] = prop
+            for written in {escaped, prop}:
+                fields[written] = kind
+                names[written] = prop
     if root:
         visible = {"name": STRING, "generateName": STRING}
         metadata = CelType(f"{name}.metadata", (), visible, {key: key for key in visible})
