@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from allocator import AllocatorError
 from controller.conditions import Condition, find
 from controller.meta import Key
 from reconcilers import ranges
@@ -11,6 +12,7 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.columns import Cell, bar, number, table
 from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.conditions import READY
+from reconcilers.networkpool.protocol import requested
 from reconcilers.tenantcluster.status import NETWORK_READY
 
 _COLOURS = {ALLOCATED: "green", FAILED: "red", PENDING: "yellow", RELEASED: None}
@@ -90,7 +92,7 @@ def _allocations(
                 Cell(allocation.metadata.name),
                 Cell(str(allocation.spec.tenantClusterRef.key)),
                 Cell(allocation.spec.type),
-                number(held.size if held is not None else allocation.spec.count),
+                number(held.size if held is not None else _wanted(allocation, ledger)),
                 Cell(held.text if held is not None else "-"),
                 Cell(phase, _COLOURS.get(phase)),
                 Cell("; ".join(_remarks(allocation, before, ledger))),
@@ -98,6 +100,18 @@ def _allocations(
         )
     head = ("POOL", "ALLOCATION", "TENANT", "TYPE", "COUNT", "RANGE", "PHASE", "REMARK")
     return table(head, rows)
+
+
+def _wanted(allocation: IPAllocation, ledger: Ledger) -> int | None:
+    """Return how many addresses an allocation asks for; None if only an absent pool could tell."""
+    try:
+        pin = ranges.pinned(allocation)
+    except AllocatorError:
+        return None
+    if pin is not None:
+        return pin.size
+    pool = ledger.pools.cache.get(allocation.pool_key)
+    return requested(allocation, pool) if pool is not None else allocation.spec.count
 
 
 def _remarks(

@@ -88,6 +88,9 @@ def _documents(source: Source) -> Iterator[tuple[int, Any]]:
             yield error.line, error
 
 
+_ABSENT = object()
+
+
 def _objects(
     value: dict[str, Any], place: Place, findings: Findings, inside: str = ""
 ) -> Iterator[RawObject]:
@@ -98,12 +101,14 @@ def _objects(
             what = "is missing" if found is None else f"has to be a word, not {found!r}"
             findings.error(place, f"{inside or f'document {place.document}'}: {name} {what}")
             return
-    items = value.get("items")
+    items = value.get("items", _ABSENT)
     if not str(kind).endswith("List") or ("metadata" in value and "spec" in value):
         yield RawObject(value, place)
         return
+    if items is None:  # so Go writes an empty list
+        return
     if not isinstance(items, list):
-        what = "is missing" if items is None else "has to be a list"
+        what = "is missing" if items is _ABSENT else "has to be a list"
         findings.error(place, f"{kind}: items {what}")
         return
     item_kind = str(kind).removesuffix("List")

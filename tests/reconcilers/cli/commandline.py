@@ -1,0 +1,144 @@
+"""Runs the command line in this process, as a shell would, and keeps what it printed."""
+
+import io
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import yaml
+
+from reconcilers.cli.main import main
+
+API = "butler.butlerlabs.dev/v1alpha1"
+NAMESPACE = "butler-system"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def errors(self) -> list[str]:
+        return _sentences(self.err, "error: ")
+
+    @property
+    def warnings(self) -> list[str]:
+        return _sentences(self.err, "warning: ")
+
+    @property
+    def items(self) -> dict[str, dict[str, Any]]:
+        """The objects of a printed List, by `Kind/name`."""
+        whole = json.loads(self.out)
+        assert (whole["apiVersion"], whole["kind"]) == ("v1", "List")
+        return {f"{one['kind']}/{one['metadata']['name']}": one for one in whole["items"]}
+
+
+def _sentences(text: str, kind: str) -> list[str]:
+    return [line.removeprefix(kind) for line in text.splitlines() if line.startswith(kind)]
+
+
+def run(*arguments: str | Path, stdin: bytes = b"", program: str = "butler-ipam") -> Outcome:
+    """Run a command; every way out of it is an exit code."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        redirect_stdout(out),
+        redirect_stderr(err),
+        patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
+        patch.object(sys, "argv", [program]),
+    ):
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = end.code
+    assert isinstance(code, int)
+    return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def plan(*objects: Mapping[str, Any], options: Sequence[str] = ()) -> Outcome:
+    """Plan objects given as values; the outcome is JSON."""
+    text = yaml.safe_dump_all(objects, sort_keys=False)
+    return run("plan", "-f", "-", "-o", "json", *options, stdin=text.encode())
+
+
+def plan_text(text: str, *options: str) -> Outcome:
+    """Plan manifests given as text; the outcome is a table unless `options` say otherwise."""
+    return run("plan", "-f", "-", *options, stdin=text.encode())
+
+
+def thing(kind: str, name: str, spec: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Return an object of ours; `more` is metadata, or `status`."""
+    status = more.pop("status", None)
+    body: dict[str, Any] = {
+        "apiVersion": API,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": NAMESPACE, **more},
+        "spec": dict(spec),
+    }
+    return body | ({"status": status} if status is not None else {})
+
+
+def pool(name: str = "lab", cidr: str = "10.40.0.0/24", **more: Any) -> dict[str, Any]:
+    """Return a NetworkPool; `tenant` and `reserved` go into its spec."""
+    spec: dict[str, Any] = {"cidr": cidr}
+    if "tenant" in more:
+        spec["tenantAllocation"] = more.pop("tenant")
+    if "reserved" in more:
+        spec["reserved"] = [{"cidr": one} for one in more.pop("reserved")]
+    return thing("NetworkPool", name, spec, **more)
+
+
+def allocation(
+    name: str, count: int | None = None, of: str = "lab", **more: Any
+) -> dict[str, Any]:
+    """Return an IPAllocation; `kind`, `pin` and `tenant` go into its spec."""
+    namespace, _, tenant = more.pop("tenant", "team/app").partition("/")
+    spec: dict[str, Any] = {
+        "poolRef": {"name": of},
+        "tenantClusterRef": {"name": tenant, "namespace": namespace},
+        "type": more.pop("kind", "loadbalancer"),
+    }
+    if count is not None:
+        spec["count"] = count
+    if "pin" in more:
+        start, end = more.pop("pin")
+        spec["pinnedRange"] = {"startAddress": start, "endAddress": end}
+    return thing("IPAllocation", name, spec, **more)
+
+
+def holding(start: str, end: str, phase: str = "Allocated") -> dict[str, Any]:
+    """Return the status of an allocation that holds a range."""
+    return {"phase": phase, "startAddress": start, "endAddress": end}
+
+
+def provider(name: str, *pools: str, **network: Any) -> dict[str, Any]:
+    """Return a ProviderConfig that draws from `pools`, first choice first."""
+    refs = [{"name": one, "priority": at} for at, one in enumerate(pools)]
+    spec = {"provider": "local", "network": {"mode": "ipam", "poolRefs": refs, **network}}
+    return thing("ProviderConfig", name, spec)
+
+
+def cluster(name: str = "app", of: str | None = "prov", **more: Any) -> dict[str, Any]:
+    """Return a TenantCluster in namespace team; `networking` and `addons` go into its spec."""
+    spec: dict[str, Any] = {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}
+    if of is not None:
+        spec["providerConfigRef"] = {"name": of}
+    for field in ("networking", "addons"):
+        if field in more:
+            spec[field] = more.pop(field)
+    return thing("TenantCluster", name, spec, **({"namespace": "team"} | more))
+
+
+def ready(body: Mapping[str, Any], condition: str = "Ready") -> dict[str, Any]:
+    """Return a condition of an object."""
+    found = [one for one in body["status"]["conditions"] if one["type"] == condition]
+    assert len(found) == 1
+    return dict(found[0])

@@ -1,0 +1,100 @@
+"""The way into the commands: names, versions, wrong calls, what is loaded."""
+
+import subprocess
+import sys
+
+import pytest
+
+from reconcilers.cli import main as commands
+from reconcilers.cli.options import envvar
+from tests.reconcilers.cli.commandline import plan, pool, run
+
+
+def test_help_lists_every_command_without_loading_any() -> None:
+    script = (
+        "import sys\n"
+        "from reconcilers.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print(sorted(m for m in sys.modules if m.split('.')[0] in"
+        " {'allocator', 'controller', 'envtest', 'pydantic', 'kubernetes_asyncio'}))\n"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed.splitlines()[-1] == "[]"
+    for name, command in commands.COMMANDS.items():
+        assert f"  {name} " in printed
+        assert command.summary in printed
+
+
+def test_plan_loads_neither_the_kubernetes_client_nor_the_embedded_api_server() -> None:
+    script = (
+        "import sys\n"
+        "import reconcilers.cli.plan\n"
+        "print([m for m in ('envtest', 'kubernetes_asyncio', 'cryptography') if m in sys.modules])"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed.strip() == "[]"
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    from importlib.metadata import version
+
+    outcome = run("--version")
+    assert (outcome.code, outcome.out) == (0, f"butler-ipam {version('butler-ipam')}\n")
+
+
+def test_as_a_plugin_it_calls_itself_kubectl_ipam() -> None:
+    assert run("-h", program="/usr/local/bin/kubectl-ipam").out.startswith("Usage: kubectl ipam ")
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_has_a_short_and_a_long_flag(flag: str) -> None:
+    assert run("plan", flag).out.startswith("Usage: butler-ipam plan ")
+
+
+def test_a_mistyped_command_gets_the_nearest_name_and_exit_code_2() -> None:
+    outcome = run("plna")
+    assert outcome.code == 2
+    assert outcome.errors == ["there is no command 'plna'; did you mean plan?"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["plan"], "Missing option"),
+        (["plan", "-f", "x", "-o", "xml"], "'xml' is not one of"),
+        (["plan", "--nonsense"], "No such option"),
+        (["--nonsense"], "No such option"),
+    ],
+)
+def test_a_call_that_makes_no_sense_is_one_sentence_and_exit_code_2(
+    arguments: list[str], sentence: str
+) -> None:
+    outcome = run(*arguments)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert len(outcome.errors) == 1
+    assert sentence in outcome.errors[0]
+
+
+def test_every_option_is_also_an_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUTLER_IPAM_OUTPUT", "yaml")
+    monkeypatch.setenv("BUTLER_IPAM_NAMESPACE", "elsewhere")
+    one = pool()
+    del one["metadata"]["namespace"]
+    import yaml
+
+    outcome = run("plan", "-f", "-", stdin=yaml.safe_dump(one).encode())
+    assert yaml.safe_load(outcome.out)["items"][0]["metadata"]["namespace"] == "elsewhere"
+
+
+def test_the_variable_of_a_flag_is_its_name_in_capitals() -> None:
+    assert envvar("--max-pool-addresses") == "BUTLER_IPAM_MAX_POOL_ADDRESSES"
+
+
+def test_what_is_printed_to_a_pipe_carries_no_colours() -> None:
+    outcome = plan(pool(cidr="10.0.0.0/33"))
+    assert "\x1b" not in outcome.out + outcome.err
