@@ -33,7 +33,7 @@ class Reviews:
     def answer(self, call: Call) -> Plain:
         """Answer a POST of a review."""
         options = write_options("CreateOptions", call.query, call.dry_runs, call.agent)
-        decoded = read_object(call.data, call.content_type, call.resource.kind)
+        decoded = read_object(call.data, call.content_type, call.resource)
         fit(call.resource, decoded)
         judge_complaints(call.resource, decoded, options.field_validation, call.warnings)
         body = decoded.body

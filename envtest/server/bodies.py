@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from envtest.builtins.catalogue import schema_name
 from envtest.builtins.typed import TypedError
 from envtest.schema import (
     MalformedJSON,
@@ -14,11 +15,13 @@ from envtest.schema import (
 )
 from envtest.server.failures import StatusError, bad_request, unsupported_media_type
 from envtest.server.resource import Resource
+from envtest.wire.protobuf import ProtobufError, read_protobuf
 from envtest.wire.yamltext import YamlError, read_yaml
 
 JSON = "application/json"
 YAML = "application/yaml"
-READ = (JSON, YAML, "application/vnd.kubernetes.protobuf")
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+READ = (JSON, YAML, PROTOBUF)
 # The real server's limit for one request.
 BODY_LIMIT = 3 * 1024 * 1024
 
@@ -39,17 +42,20 @@ def media_type(header: str) -> str:
     return header.partition(";")[0].strip().lower()
 
 
-def read_object(data: bytes, content_type: str, kind: str) -> Decoded:
+def read_object(data: bytes, content_type: str, resource: Resource) -> Decoded:
     """Read the body of a create or update.
 
     Args:
         data: the body.
         content_type: its media type; nothing means JSON.
-        kind: the kind that is expected, for the refusals.
+        resource: what is expected.
 
     Raises:
         StatusError: 415 for another format, 400 for a text that is no object.
     """
+    kind = resource.kind
+    if content_type == PROTOBUF and not resource.rules.custom:
+        return _from_protobuf(data, schema_name(resource.group, resource.version, kind), kind)
     if content_type not in {"", JSON, YAML, "application/x-yaml"}:
         raise unsupported_media_type(READ)
     try:
@@ -67,6 +73,15 @@ def read_object(data: bytes, content_type: str, kind: str) -> Decoded:
         raise _unrecognized(kind, f"json parse error: {fault}", data)
     settle_numbers(value)
     return Decoded(value, duplicates)
+
+
+def _from_protobuf(data: bytes, name: str, kind: str) -> Decoded:
+    try:
+        return Decoded(read_protobuf(data, name))
+    except ProtobufError as error:
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): {error}"
+        ) from None
 
 
 def _unrecognized(kind: str, why: str, data: bytes) -> StatusError:

@@ -7,15 +7,17 @@ from envtest.schema import MalformedJSON, strict_json
 from envtest.schema.errors import FieldError, forbidden, not_supported
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
-from envtest.server.bodies import JSON, YAML
+from envtest.server.bodies import PROTOBUF, READ, YAML
 from envtest.server.call import Answer, Call, Many, One, Plain
 from envtest.server.failures import StatusError, bad_request, invalid_object
 from envtest.server.options import META_GROUP, dry_run_problems, list_options
 from envtest.server.reads import select
 from envtest.server.resource import Resource
 from envtest.storage import Stored
+from envtest.wire.protobuf import ProtobufError, read_protobuf
 from envtest.wire.yamltext import YamlError, read_yaml
 
+_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _POLICIES = ("Background", "Foreground", "Orphan")
 _FINALIZERS = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}
 
@@ -60,11 +62,13 @@ def _options(call: Call) -> Mapping[str, Any]:
 
 
 def _read(call: Call) -> dict[str, Any]:
-    if call.content_type not in {"", JSON, YAML}:
-        raise failures.unsupported_media_type((JSON, YAML, "application/vnd.kubernetes.protobuf"))
+    if call.content_type not in {"", *READ}:
+        raise failures.unsupported_media_type(READ)
     try:
+        if call.content_type == PROTOBUF:
+            return read_protobuf(call.data, _OPTIONS)
         value, _ = read_yaml(call.data) if call.content_type == YAML else strict_json(call.data)
-    except (MalformedJSON, YamlError) as error:
+    except (MalformedJSON, YamlError, ProtobufError) as error:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
     if not isinstance(value, dict):
         raise bad_request("couldn't get version/kind; json parse error: not an object")

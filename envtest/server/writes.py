@@ -26,7 +26,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 async def create(api: Api, call: Call) -> One:
     """Answer a POST."""
     options = write_options("CreateOptions", call.query, call.dry_runs, call.agent)
-    decoded = read_object(call.data, call.content_type, call.resource.kind)
+    decoded = read_object(call.data, call.content_type, call.resource)
     fit(call.resource, decoded)
     judge_complaints(call.resource, decoded, options.field_validation, call.warnings)
     check_version(call.resource, decoded.body)
@@ -126,7 +126,7 @@ async def update(api: Api, call: Call) -> One:
     """Answer a PUT on an object or one of its subresources."""
     resource, subresource = call.resource, call.info.subresource
     options = write_options("UpdateOptions", call.query, call.dry_runs, call.agent)
-    decoded = read_object(call.data, call.content_type, resource.kind)
+    decoded = read_object(call.data, call.content_type, resource)
     fit(resource, decoded)
     judge_complaints(resource, decoded, options.field_validation, call.warnings)
     check_version(resource, decoded.body)
