@@ -9,6 +9,7 @@ that the promise names. So two ranges never overlap, however many replicas belie
     status.py     what the pool's status says of it
     fence.py      a pool without memory hands out nothing until earlier promises are void
     writes.py     the writes, each with its precondition
+    courier.py    promises that are not yet kept: which to write now, which later
     departure.py  a pool that is being deleted
     reconciler.py one pass
 """

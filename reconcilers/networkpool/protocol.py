@@ -62,8 +62,8 @@ def settle(pool: NetworkPool, view: View) -> Settlement:
     revision = memory(pool) or 0
     still_open = []
     for promise in pool.status.assignments:
-        if not promise.resourceVersion.isdecimal():
-            continue  # garbled by hand: no object is ever at such a version
+        if not promise.resourceVersion.isdecimal() or ranges.promised(promise) is None:
+            continue  # garbled by hand: nobody can keep it
         version = int(promise.resourceVersion)
         seen = view.current(promise.name, promise.uid)
         if seen is not None and seen.metadata.revision > version:

@@ -7,23 +7,21 @@ no memory?       fence.py
 otherwise        read, decide, write the pool, write the allocations
 """
 
-from dataclasses import dataclass, field
-
-from controller.events import Recorder
-
 from allocator import InvalidPool, Layout
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import Conflict, NotFound
+from controller.events import Recorder
 from controller.meta import Key, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.networkpool import Assignment, NetworkPool
+from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.networkpool import departure, status
+from reconcilers.networkpool.courier import RETRY, Courier, identity
 from reconcilers.networkpool.fence import raise_fence
 from reconcilers.networkpool.protocol import Decision, decide, memory, settle
 from reconcilers.networkpool.report import Reporter
@@ -32,19 +30,6 @@ from reconcilers.networkpool.writes import AllocationWriter, Fate, Promised, Wri
 from reconcilers.settings import PoolSettings
 
 ATTEMPTS = 5
-RETRY = 1.0
-
-
-@dataclass(slots=True)
-class _Memory:
-    """What this replica remembers of a pool between passes. Losing it is harmless."""
-
-    busy_at: float
-    """When it last wrote promises; settled ones are dropped a quiet while after."""
-    made: set[tuple[str, str]] = field(default_factory=set)
-    """Promises that it made itself: uid and resourceVersion."""
-    seen: dict[tuple[str, str], float] = field(default_factory=dict)
-    """Since when it has seen each promise of others unchanged."""
 
 
 class NetworkPoolReconciler:
@@ -66,25 +51,22 @@ class NetworkPoolReconciler:
         self._reader = Reader(allocations, client, clock, settings.cache_patience)
         self._writer = AllocationWriter(client, settings.width)
         self._reporter = Reporter(recorder)
-        self._memories: dict[Key, _Memory] = {}
+        self._couriers: dict[Key, Courier] = {}
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one pool, and the allocations that wait for it, up to date."""
         pool = self._pools.get(key)
         for _ in range(ATTEMPTS):
             if pool is None:
-                self._memories.pop(key, None)
+                self._couriers.pop(key, None)
                 self._reader.forget(key)
                 return SETTLED
             try:
                 return await self._pass(pool)
             except Behind as behind:
                 return Again(behind.after)
-            except Unreadable as unreadable:
-                self._reporter.unreadable(pool, unreadable)
-                return Blocked("UnreadableAllocation", self._settings.resync)
-            except Conflict:
-                # Somebody else wrote: forget the choice, read live, begin again.
+            except (Conflict, NotFound):
+                # Somebody else wrote or deleted it: forget the choice, read live, begin again.
                 pool = await self._live(key)
         return Again(RETRY)
 
@@ -95,6 +77,12 @@ class NetworkPoolReconciler:
             return None
 
     async def _pass(self, pool: NetworkPool) -> Outcome:
+        try:
+            return await self._sighted(pool)
+        except Unreadable as unreadable:
+            return await self._blind(pool, unreadable)
+
+    async def _sighted(self, pool: NetworkPool) -> Outcome:
         if pool.metadata.terminating:
             return await self._depart(pool)
         if names.FINALIZER_POOL not in pool.metadata.finalizers:
@@ -127,13 +115,12 @@ class NetworkPoolReconciler:
     async def _serve(self, pool: NetworkPool, view: View, geometry: Layout) -> Outcome:
         decision = decide(pool, view, geometry, self._settings.batch)
         pool = await self._write_pool(pool, view, decision)
-        written = await self._complete(pool, view, decision.settlement.open)
-        written += await self._grant(decision)
+        written = await self._keep_promises(pool, view, decision)
         refusals = news(decision.choice.refusals)
         refused = await self._writer.refuse(refusals, self._clock.now())
         self._reporter.granted(pool, written)
         self._reporter.refused(pool, refusals, refused)
-        return self._next(decision, [*written, *refused])
+        return self._next(pool, decision, [*written, *refused])
 
     async def _write_pool(self, pool: NetworkPool, view: View, decision: Decision) -> NetworkPool:
         """Write the pool's status if there is anything to promise, to tell, or to prove.
@@ -151,65 +138,56 @@ class NetworkPoolReconciler:
         ):
             return pool
         if decision.choice.grants:
-            mine = self._memory(pool)
-            mine.busy_at = self._clock.monotonic()
-            mine.made.update(
-                (g.promise.uid, g.promise.resourceVersion) for g in decision.choice.grants
-            )
+            promises = [grant.promise for grant in decision.choice.grants]
+            self._courier(pool).makes(promises, self._clock.monotonic())
         return await self._client.patch(
             NETWORK_POOL, Version.of(pool), {"status": wanted}, subresource="status"
         )
 
-    def _memory(self, pool: NetworkPool) -> _Memory:
-        return self._memories.setdefault(
-            pool.metadata.key, _Memory(busy_at=self._clock.monotonic())
+    def _courier(self, pool: NetworkPool) -> Courier:
+        return self._couriers.setdefault(
+            pool.metadata.key, Courier(self._settings, self._clock.monotonic())
         )
 
     def _tidy(self, pool: NetworkPool, decision: Decision) -> bool:
         """Whether settled promises have lain around for a quiet while."""
         settled = len(pool.status.assignments) - len(decision.settlement.open)
-        quiet_since = self._clock.monotonic() - self._memory(pool).busy_at
+        quiet_since = self._clock.monotonic() - self._courier(pool).busy_at
         return settled > 0 and quiet_since >= self._settings.quiet_period
 
-    async def _grant(self, decision: Decision) -> list[Written]:
-        fresh = [Promised(grant.promise, grant.allocation) for grant in decision.choice.grants]
-        return await self._writer.grant(fresh, self._clock.now())
-
-    async def _complete(
-        self, pool: NetworkPool, view: View, promises: tuple[Assignment, ...]
+    async def _keep_promises(
+        self, pool: NetworkPool, view: View, decision: Decision
     ) -> list[Written]:
-        """Write the promises of earlier passes that are still open.
+        """Write the new promises, and of the earlier ones those whose time has come."""
+        courier = self._courier(pool)
+        fresh = [Promised(grant.promise, grant.allocation) for grant in decision.choice.grants]
+        new = {identity(one.promise) for one in fresh}
+        still_open = {identity(promise) for promise in decision.settlement.open}
+        due = [
+            one
+            for one in courier.due(pool, view, self._clock.monotonic())
+            if identity(one.promise) in still_open - new
+        ]
+        written = await self._writer.grant([*due, *fresh], self._clock.now())
+        courier.note(written, self._clock.monotonic())
+        return written
 
-        Our own at once; those of others only after we saw them unchanged for a while, so that two
-        live replicas do not double every write.
-        """
-        mine = self._memory(pool)
-        now = self._clock.monotonic()
-        identities = {(promise.uid, promise.resourceVersion) for promise in promises}
-        mine.made &= identities | {(p.uid, p.resourceVersion) for p in pool.status.assignments}
-        mine.seen = {identity: mine.seen.get(identity, now) for identity in identities}
-        due = []
-        for promise in promises:
-            identity = (promise.uid, promise.resourceVersion)
-            patient = now - mine.seen[identity] >= self._settings.foreign_patience
-            if identity in mine.made or patient:
-                due += _at_version(promise, view)
-        return await self._writer.grant(due, self._clock.now())
-
-    def _next(self, decision: Decision, written: list[Written]) -> Outcome:
+    def _next(self, pool: NetworkPool, decision: Decision, written: list[Written]) -> Outcome:
         """Say when to look again."""
-        if decision.choice.unheard:
+        kept = {
+            (one.allocation.metadata.uid, one.allocation.metadata.resourceVersion)
+            for one in written
+            if one.fate in {Fate.WRITTEN, Fate.SETTLED}
+        }
+        if decision.choice.unheard and kept:
             return Again(0)
         if any(one.fate is Fate.UNKNOWN for one in written):
             return Again(RETRY)
-        foreign = len(decision.settlement.open) - sum(
-            one.fate in {Fate.WRITTEN, Fate.SETTLED} for one in written
-        )
-        if foreign > 0:
-            return Again(self._settings.foreign_patience)
-        if decision.choice.grants:
-            return Again(self._settings.requeue_after_work)
-        return Again(self._settings.resync)
+        left = [promise for promise in decision.promises if identity(promise) not in kept]
+        settings = self._settings
+        rest = settings.requeue_after_work if decision.choice.grants else settings.resync
+        pause = self._courier(pool).pause(left, self._clock.monotonic())
+        return Again(rest if pause is None else min(pause, rest))
 
     async def _refuse(self, pool: NetworkPool, problems: tuple[str, ...]) -> Outcome:
         wanted = status.invalid(pool, problems, self._clock.now())
@@ -218,6 +196,17 @@ class NetworkPoolReconciler:
                 NETWORK_POOL, Version.of(pool), {"status": wanted}, subresource="status"
             )
         return Blocked("ValidationFailed")
+
+    async def _blind(self, pool: NetworkPool, unreadable: Unreadable) -> Outcome:
+        """Hand out nothing while nobody knows what some allocations hold; say so."""
+        if not pool.metadata.terminating:
+            wanted = status.blind(pool, str(unreadable), self._clock.now())
+            if status.differs(pool.status, wanted):
+                pool = await self._client.patch(
+                    NETWORK_POOL, Version.of(pool), {"status": wanted}, subresource="status"
+                )
+                self._reporter.unreadable(pool, unreadable)
+        return Blocked("UnreadableAllocation", self._settings.resync)
 
     async def _depart(self, pool: NetworkPool) -> Outcome:
         if names.FINALIZER_POOL not in pool.metadata.finalizers:
@@ -231,18 +220,9 @@ class NetworkPoolReconciler:
             pool = await self._client.patch(
                 NETWORK_POOL, Version.of(pool), {"status": wanted}, subresource="status"
             )
-        await self._complete(pool, view, settle(pool, view).open)
+        still_open = {identity(promise) for promise in settle(pool, view).open}
+        due = self._courier(pool).due(pool, view, self._clock.monotonic())
+        await self._writer.grant(
+            [one for one in due if identity(one.promise) in still_open], self._clock.now()
+        )
         return Blocked("Deleting", self._settings.requeue_deleting)
-
-
-def _at_version(promise: Assignment, view: View) -> list[Promised]:
-    """Return the promise with its allocation if the view shows it at the promised version."""
-    allocation = view.current(promise.name, promise.uid)
-    if (
-        allocation is None
-        or allocation.metadata.terminating
-        or allocation.metadata.resourceVersion != promise.resourceVersion
-        or ranges.promised(promise) is None
-    ):
-        return []
-    return [Promised(promise, allocation)]

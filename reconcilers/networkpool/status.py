@@ -113,6 +113,12 @@ def invalid(pool: NetworkPool, problems: Sequence[str], now: datetime) -> dict[s
     return _conditions_only(pool, findings, now)
 
 
+def blind(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
+    """Return the status of a pool that cannot know what is taken."""
+    message = f"nothing is handed out until they are repaired or deleted: {why}"
+    return _conditions_only(pool, [Finding(READY, False, "UnreadableAllocation", message)], now)
+
+
 def deleting(pool: NetworkPool, blockers: int, now: datetime) -> dict[str, Any]:
     """Return the status of a pool whose deletion waits for `blockers` allocations."""
     message = f"waiting for {blockers} active allocations to be released"

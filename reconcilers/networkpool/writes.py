@@ -22,6 +22,7 @@ from controller.errors import (
     NotFound,
     ServerFailure,
     TooManyRequests,
+    Unauthorized,
 )
 from controller.meta import Version
 from reconcilers import ranges
@@ -100,7 +101,7 @@ class AllocationWriter:
             )
         except (Conflict, NotFound):
             return Written(allocation, Fate.SETTLED)
-        except (TooManyRequests, ServerFailure) as error:
+        except (Unauthorized, TooManyRequests, ServerFailure) as error:
             return Written(allocation, Fate.UNKNOWN, error=error)
         except ApiError as error:
             return Written(allocation, Fate.REFUSED, error=error)
