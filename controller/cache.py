@@ -15,6 +15,7 @@ resourceVersion, arrives after the DELETED event.
 """
 
 import heapq
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -147,7 +148,7 @@ class Cache(Generic[T]):
         else:
             self._unreadable.pop(key, None)
             self._place(key, None if isinstance(event, Deleted) else event.object, event)
-        changes = self._difference({key: old}, unknown=False)
+        changes = self._difference({key: old}, _same)
         changes += self._advance(event.revision)
         self._deliver(changes)
 
@@ -164,7 +165,9 @@ class Cache(Generic[T]):
         A list below the position tells of another history: etcd was restored from a backup, or
         the address now leads to another cluster. The caller must know that it is no stale answer
         (a list without resourceVersion never is). All own answers belong to the lost history and
-        go with it.
+        go with it, and equal numbers no longer mean equal objects. (A restored history that has
+        run past our position before we came back cannot be told from the old one by numbers;
+        that is why etcd is restored with its revision raised.)
 
         Args:
             items: the decoded objects.
@@ -174,21 +177,26 @@ class Cache(Generic[T]):
         before = dict(self._shown)
         listed = {item.metadata.key: item for item in items}
         self._unreadable = dict(unreadable or {})
+        same: Callable[[T, T], bool] = _same
         if revision < self.position:
             self._drop_own()
+            same = operator.eq
         for key in self._unreadable:
             kept = self._shown.get(key)
             if kept is not None and key not in listed:
                 listed[key] = kept
         for key in [key for key in self._shown if key not in listed]:
-            self._place_listed(key, None, revision)
+            self._place_listed(key, None, revision, same)
         for key, item in listed.items():
-            self._place_listed(key, item, revision)
+            self._place_listed(key, item, revision, same)
         self.position = revision
         initial, self.synced = not self.synced, True
-        gone = self._difference({k: o for k, o in before.items() if k not in listed}, unknown=True)
-        rest = self._difference({key: before.get(key) for key in listed}, initial=initial)
-        self._deliver(gone + rest)
+        gone = {key: old for key, old in before.items() if key not in listed}
+        rest = {key: before.get(key) for key in listed}
+        self._deliver(
+            self._difference(gone, same, unknown=True)
+            + self._difference(rest, same, initial=initial)
+        )
 
     def _apply_unreadable(self, event: Unreadable) -> None:
         if event.deleted:
@@ -211,14 +219,16 @@ class Cache(Generic[T]):
             self._beneath.pop(key, None)
             self._show(key, obj)
 
-    def _place_listed(self, key: Key, obj: T | None, revision: int) -> None:
+    def _place_listed(
+        self, key: Key, obj: T | None, revision: int, same: Callable[[T, T], bool]
+    ) -> None:
         """Put what a list at `revision` says of `key` where it belongs."""
         if self._own_revision(key) > revision:
             self._beneath[key] = obj
             return
         self._beneath.pop(key, None)
         shown = self._shown.get(key)
-        if shown is not None and obj is not None and _same(shown, obj):
+        if shown is not None and obj is not None and same(shown, obj):
             return  # keep the object that everybody shares already
         self._show(key, obj)
 
@@ -248,7 +258,7 @@ class Cache(Generic[T]):
             if 0 < self._own_revision(key) <= revision:
                 before[key] = self._shown[key]
                 self._show(key, self._beneath.pop(key))
-        return self._difference(before, unknown=True)
+        return self._difference(before, _same, unknown=True)
 
     def _drop_own(self) -> None:
         for key, delivered in self._beneath.items():
@@ -257,13 +267,18 @@ class Cache(Generic[T]):
         self._own_revisions.clear()
 
     def _difference(
-        self, before: Mapping[Key, T | None], *, unknown: bool = False, initial: bool = False
+        self,
+        before: Mapping[Key, T | None],
+        same: Callable[[T, T], bool],
+        *,
+        unknown: bool = False,
+        initial: bool = False,
     ) -> list[Change[T]]:
         changes = []
         for key, old in before.items():
             new = self._shown.get(key)
             if (old is None and new is None) or (
-                old is not None and new is not None and _same(old, new)
+                old is not None and new is not None and same(old, new)
             ):
                 continue
             changes.append(Change(old, new, initial, unknown and new is None))

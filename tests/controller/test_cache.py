@@ -203,3 +203,44 @@ def test_an_own_answer_that_the_watch_cannot_see_ends_when_the_position_passes_i
     w.cache.bookmark(8)
     assert A not in w.cache
     assert w.changes == [Change(widget("a", 8), None, final_state_unknown=True)]
+
+
+def test_an_event_that_passes_a_hidden_own_answer_ends_it_and_shows_what_was_delivered() -> None:
+    w = Watched().listed(5, widget("a", 4))
+    w.cache.own(widget("a", 9, color="blue"))
+    w.cache.own(widget("a", 10, color="green"))
+    w.cache.apply(Modified(widget("a", 7)))
+    w.changes.clear()
+    w.cache.apply(Added(widget("b", 11)))
+    assert w.cache.get(A) == widget("a", 7)
+    assert w.changes == [
+        Change(None, widget("b", 11)),
+        Change(widget("a", 10, color="green"), widget("a", 7)),
+    ]
+    assert names(w.cache.by_index("color", "red")) == ["a", "b"]
+
+
+def test_equal_numbers_in_another_history_are_not_equal_objects() -> None:
+    w = Watched().listed(50, widget("a", 40), widget("b", 41), widget("c", 42))
+    others = [widget("a", 40, uid="other"), widget("b", 41, color="blue"), widget("c", 42)]
+    w.cache.replace(others, 45)
+    assert [(change.old, change.new) for change in w.changes] == [
+        (widget("a", 40), others[0]),
+        (widget("b", 41), others[1]),
+    ]
+    assert list(w.cache) == others
+
+
+def test_an_older_own_answer_that_comes_late_does_not_hide_a_newer_one() -> None:
+    w = Watched().listed(5)
+    w.cache.own(widget("a", 9))
+    w.cache.own(widget("a", 8))
+    assert w.cache.get(A) == widget("a", 9)
+
+
+def test_after_two_own_answers_what_was_delivered_is_still_known() -> None:
+    w = Watched().listed(5, widget("a", 4))
+    w.cache.own(widget("a", 8))
+    w.cache.own(widget("a", 9))
+    w.cache.bookmark(9)
+    assert w.cache.get(A) == widget("a", 4)

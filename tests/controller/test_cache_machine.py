@@ -160,14 +160,18 @@ class CacheMachine(RuleBasedStateMachine):
         self.cache.replace(self.world.at(position).values(), position)
         assert self.mirror == before
 
-    @precondition(lambda self: self.cache.synced and self.world.revision > 20)
-    @rule(back=st.integers(1, 10))
-    def the_server_comes_back_from_a_backup(self, back: int) -> None:
-        revision = max(1, self.cache.position - back)
+    @precondition(lambda self: self.cache.position > 1)
+    @rule(back=st.integers(1, 10), names=st.lists(NAMES, max_size=4), color=COLORS)
+    def the_server_comes_back_from_a_backup(self, back: int, names: list[str], color: str) -> None:
+        position = self.cache.position
+        revision = max(1, position - back)
         self.world.events = [e for e in self.world.events if e.revision <= revision]
         self.world.live = self.world.at(revision)
         self.world.revision = revision
         self.world.answers.clear()
+        for name in names[: position - 1 - revision]:
+            self.world.put(name, color)
+        revision = self.world.revision
         self.cache.replace(self.world.live.values(), revision)
         self.ahead.clear()
         self.floor = revision
@@ -204,7 +208,7 @@ class CacheMachine(RuleBasedStateMachine):
 
 
 CacheMachine.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=120,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
