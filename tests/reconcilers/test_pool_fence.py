@@ -1,0 +1,166 @@
+"""A pool without memory hands out nothing until earlier promises are void; a pool that goes."""
+
+from typing import Any
+
+import pytest
+
+from controller.errors import ServerFailure
+from controller.outcome import SETTLED, Blocked
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+
+def _lab(*allocations: Any, pool: Any = None) -> Lab:
+    lab = Lab()
+    lab.server.add("networkpools", pool or make.pool(status={"allocationsRevision": ""}))
+    for one in allocations:
+        lab.server.add("ipallocations", one)
+    return lab
+
+
+def _writes(lab: Lab, name: str) -> int:
+    return lab.server.count(verb="patch", plural="ipallocations", name=name)
+
+
+async def test_a_pool_without_memory_voids_each_idle_allocation_once_before_it_serves() -> None:
+    lab = _lab(
+        make.allocation("idle"),
+        make.allocation("holder", held=("10.40.0.0", "10.40.0.7")),
+        make.allocation("leaving", deletionTimestamp="2026-01-01T00:00:00Z"),
+    )
+    await lab.pool()
+    assert (_writes(lab, "idle"), _writes(lab, "holder"), _writes(lab, "leaving")) == (2, 0, 0)
+    assert lab.see("ipallocations", "idle")["cidr"] == "10.40.0.8/29"
+    order = [(r.verb, r.plural) for r in lab.server.requests if r.verb != "get"]
+    assert order[:3] == [
+        ("list", "ipallocations"),
+        ("patch", "ipallocations"),
+        ("patch", "networkpools"),
+    ]
+
+
+async def test_the_memory_is_the_highest_version_seen() -> None:
+    lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7")))
+    highest = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
+    lab.server.add("providerconfigs", make.provider())
+    await lab.pool()
+    assert lab.see("networkpools", "lab")["allocationsRevision"] == highest
+
+
+async def test_a_late_write_of_a_forgotten_promise_finds_another_version() -> None:
+    lab = _lab(make.allocation("a"))
+    promised = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
+    await lab.pool()
+    assert lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"] != promised
+    fenced = [h for h in lab.server.history if h.plural == "ipallocations"][1].object
+    ready = fenced["status"]["conditions"][0]
+    assert (fenced["status"]["phase"], ready["reason"]) == ("Pending", "PoolNotReady")
+
+
+async def test_an_allocation_that_moves_during_the_fence_starts_it_over() -> None:
+    lab = _lab(make.allocation("a"), make.allocation("b"))
+    touched = False
+
+    def touch(happening: Any) -> None:
+        nonlocal touched
+        if happening.plural == "ipallocations" and not touched:
+            touched = True  # the first voiding write: the other allocation moves meanwhile
+            lab.server.edit("ipallocations", "b", {"metadata": {"labels": {"seen": "yes"}}})
+
+    lab.server.listeners.append(touch)
+    await lab.pool()
+    assert lab.server.count(verb="list", plural="ipallocations") >= 3
+    assert {lab.see("ipallocations", n)["phase"] for n in "ab"} == {"Allocated"}
+
+
+async def test_a_memory_from_another_history_is_fenced_too() -> None:
+    lab = _lab(make.allocation("a"), pool=make.pool(status={"allocationsRevision": "9999999"}))
+    await lab.pool()
+    await lab.clock.advance(1.0)
+    await lab.pool()
+    assert _writes(lab, "a") == 2
+    assert int(lab.see("networkpools", "lab")["allocationsRevision"]) < 9999999
+    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+
+
+async def test_a_fence_that_cannot_be_finished_leaves_the_pool_without_memory() -> None:
+    lab = _lab(make.allocation("a"), make.allocation("b"))
+    lab.server.fail(ServerFailure(500, "", "no"), verb="patch", plural="ipallocations", name="b")
+    with pytest.raises(ServerFailure):
+        await lab.pool()
+    assert lab.see("networkpools", "lab")["allocationsRevision"] == ""
+    await lab.pool()
+    assert {lab.see("ipallocations", n)["phase"] for n in "ab"} == {"Allocated"}
+
+
+async def test_a_pool_that_is_being_deleted_is_blocked_by_holders_only() -> None:
+    lab = _lab(
+        make.allocation("holder", held=("10.40.0.0", "10.40.0.7")),
+        make.allocation("pending", phase="Pending"),
+        make.allocation("failed", phase="Failed"),
+        pool=make.pool(),
+    )
+    lab.server.delete("networkpools", "lab")
+    assert await lab.pool() == Blocked("Deleting", 10.0)
+    ready = lab.condition("networkpools", "lab", "Ready")
+    assert ready["reason"] == "Deleting"
+    assert ready["message"] == "waiting for 1 active allocations to be released"
+    assert lab.see("ipallocations", "pending").get("startAddress") is None
+    lab.server.requests.clear()
+    await lab.pool()
+    assert lab.server.requests == []
+    lab.server.vanish("ipallocations", "holder")
+    assert await lab.pool() == SETTLED
+    assert not lab.server.has("networkpools", "lab")
+
+
+async def test_an_open_promise_blocks_a_pools_deletion_and_is_kept() -> None:
+    waiting = make.allocation("a")
+    lab = _lab(waiting, pool=make.pool())
+    version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
+    entry = make.listed(make.promise(waiting, "10.40.0.0", "10.40.0.7", version=version))
+    lab.server.edit("networkpools", "lab", {"status": {"assignments": [entry]}})
+    lab.server.delete("networkpools", "lab")
+    assert isinstance(await lab.pool(), Blocked)
+    await lab.clock.advance(10)
+    assert isinstance(await lab.pool(), Blocked)
+    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    assert lab.server.has("networkpools", "lab")
+
+
+async def test_only_a_live_list_lets_a_pool_go() -> None:
+    lab = _lab(pool=make.pool())
+    lab.hold("ipallocations")
+    lab.server.add("ipallocations", make.allocation("unseen", held=("10.40.0.0", "10.40.0.7")))
+    lab.server.delete("networkpools", "lab")
+    assert isinstance(await lab.pool(), Blocked)
+    assert lab.server.has("networkpools", "lab")
+
+
+async def test_finalizers_of_others_stay_on_a_pool() -> None:
+    ours = "butler.butlerlabs.dev/networkpool"
+    lab = _lab(pool=make.pool(finalizers=["example.com/other", ours]))
+    lab.server.delete("networkpools", "lab")
+    await lab.pool()
+    left = lab.server.see("networkpools", "lab")["metadata"]["finalizers"]
+    assert left == ["example.com/other"]
+    assert await lab.pool() == SETTLED
+
+
+async def test_an_allocation_that_cannot_be_read_stops_the_handing_out() -> None:
+    lab = _lab(make.allocation("a"), pool=make.pool())
+    cache = lab.caches["ipallocations"]
+    hidden = {make.key("odd"): "count is no number"}
+    cache.replace(tuple(cache), lab.server.revision, hidden)
+    assert await lab.pool() == Blocked("UnreadableAllocation", 60.0)
+    ready = lab.condition("networkpools", "lab", "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "UnreadableAllocation")
+    assert "odd" in ready["message"]
+    assert lab.see("ipallocations", "a").get("phase") is None
+    lab.server.requests.clear()
+    await lab.pool()
+    assert lab.server.requests == []
+    cache.replace(tuple(cache), lab.server.revision)
+    await lab.pool()
+    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    assert lab.condition("networkpools", "lab", "Ready")["status"] == "True"

@@ -1,0 +1,133 @@
+"""What a pool's status says: counters, fragmentation, the three tiers."""
+
+from typing import Any
+
+import pytest
+
+from reconcilers import ranges
+from reconcilers.networkpool import protocol, status
+from tests.reconcilers import make
+
+
+def _status(pool: Any, *allocations: Any) -> dict[str, Any]:
+    shown = make.view(*allocations)
+    decision = protocol.decide(pool, shown, ranges.layout(pool.spec, 1 << 20), 256)
+    return status.served(pool, shown, decision, make.EPOCH)
+
+
+def _conditions(found: dict[str, Any]) -> dict[str, Any]:
+    return {condition["type"]: condition for condition in found["conditions"]}
+
+
+def _used(addresses: int) -> Any:
+    return make.allocation("holder", held=("10.40.0.0", ranges_text(addresses - 1)))
+
+
+def ranges_text(number: int) -> str:
+    return f"10.40.{number >> 8}.{number & 255}"
+
+
+TIERS = ("CapacityWarning", "CapacityCritical", "CapacityExhausted")
+
+
+@pytest.mark.parametrize(
+    ("used", "expected"),
+    [
+        (50, "FFF"),
+        (69, "FFF"),
+        (70, "TFF"),
+        (80, "TFF"),
+        (85, "TTF"),
+        (94, "TTF"),
+        (95, "TTT"),
+        (100, "TTT"),
+    ],
+)
+def test_each_tier_is_true_from_its_threshold_on(used: int, expected: str) -> None:
+    pool = make.pool(tenant={"ranges": [{"start": "10.40.0.0", "end": "10.40.0.99"}]})
+    found = _conditions(_status(pool, _used(used)))
+    assert "".join(found[tier]["status"][0] for tier in TIERS) == expected
+    assert found["CapacityWarning"]["message"] == f"Pool utilization is {used}% ({used}/100 IPs)"
+    above = {"T": "UtilizationAboveThreshold", "F": "UtilizationBelowThreshold"}
+    assert [found[tier]["reason"] for tier in TIERS] == [above[letter] for letter in expected]
+
+
+@pytest.mark.parametrize(
+    ("tenants", "shown", "percent", "expected"),
+    [(8, "50", 50, "FFF"), (12, "75", 75, "TFF"), (14, "88", 87, "TTF"), (16, "100", 100, "TTT")],
+)
+def test_the_operations_guides_pool_of_32(
+    tenants: int, shown: str, percent: int, expected: str
+) -> None:
+    pool = make.pool(cidr="10.40.0.0/27")
+    found = _status(pool, *(make.allocation(f"t{n}", size=2) for n in range(tenants)))
+    conditions = _conditions(found)
+    assert "".join(conditions[tier]["status"][0] for tier in TIERS) == expected
+    told = f"Pool utilization is {shown}% ({2 * tenants}/32 IPs)"
+    assert conditions["CapacityExhausted"]["message"] == told
+    assert found["utilizationPercent"] == percent, "rounded down"
+
+
+def test_tiers_fall_back_when_space_is_freed() -> None:
+    pool = make.pool(tenant={"ranges": [{"start": "10.40.0.0", "end": "10.40.0.99"}]})
+    high = _conditions(_status(pool, _used(90)))
+    low = _conditions(_status(pool, _used(50)))
+    assert [high[t]["status"] for t in TIERS] == ["True", "True", "False"]
+    assert [low[t]["status"] for t in TIERS] == ["False", "False", "False"]
+
+
+def test_a_pool_with_nothing_to_hand_out_has_no_capacity() -> None:
+    pool = make.pool(cidr="10.40.0.0/29", reserved=["10.40.0.0/29"])
+    found = _status(pool)
+    conditions = _conditions(found)
+    assert [conditions[tier]["reason"] for tier in TIERS] == ["NoCapacity"] * 3
+    assert [conditions[tier]["status"] for tier in TIERS] == ["False"] * 3
+    assert (found["totalIPs"], found["utilizationPercent"]) == (0, 0)
+
+
+def test_reserved_addresses_and_gaps_count_for_nothing() -> None:
+    spans = [
+        {"start": "10.40.0.0", "end": "10.40.0.31"},
+        {"start": "10.40.0.64", "end": "10.40.0.95"},
+    ]
+    pool = make.pool(reserved=["10.40.0.0/28"], tenant={"ranges": spans})
+    found = _status(pool, make.allocation("a", held=("10.40.0.16", "10.40.0.23")))
+    assert (found["totalIPs"], found["allocatedIPs"], found["availableIPs"]) == (48, 8, 40)
+    assert found["largestFreeBlock"] == 32
+    assert found["fragmentationPercent"] == 20
+    assert found["allocationCount"] == 1
+    ready = _conditions(found)["Ready"]
+    assert ready["message"] == "40/48 IPs available (1 allocations)"
+
+
+def test_promises_count_as_allocated_in_the_write_that_makes_them() -> None:
+    found = _status(make.pool(), make.allocation("a"), make.allocation("b"))
+    assert (found["allocatedIPs"], found["allocationCount"]) == (16, 2)
+
+
+def test_a_held_range_whose_phase_was_wiped_is_counted_once() -> None:
+    wiped = make.allocation("a", held=("10.40.0.0", "10.40.0.7"), phase="Pending")
+    found = _status(make.pool(), wiped)
+    assert (found["allocatedIPs"], found["allocationCount"]) == (8, 1)
+
+
+def test_a_transition_time_moves_with_its_status_and_never_otherwise() -> None:
+    first = _status(make.pool(), make.allocation("a"))
+    told = make.pool(status={"conditions": first["conditions"], "allocationsRevision": "1"})
+    later = status.served(
+        told,
+        make.view(),
+        protocol.decide(told, make.view(), ranges.layout(told.spec, 1 << 20), 256),
+        make.EPOCH.replace(year=2027),
+    )
+    assert _conditions(later)["Ready"]["message"] != _conditions(first)["Ready"]["message"]
+    for kind, condition in _conditions(later).items():
+        since = _conditions(first)[kind]["lastTransitionTime"]
+        assert condition["lastTransitionTime"] == since
+
+
+def test_counters_never_exceed_what_the_schema_takes() -> None:
+    pool = make.pool(cidr="0.0.0.0/0")
+    decision = protocol.decide(pool, make.view(), ranges.layout(pool.spec, 1 << 33), 256)
+    found = status.served(pool, make.view(), decision, make.EPOCH)
+    assert found["totalIPs"] == found["largestFreeBlock"] == 2**31 - 1
