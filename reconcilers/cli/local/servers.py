@@ -103,16 +103,19 @@ async def api_servers(
     ended = anyio.Event()
 
     async def hold(one: Wanted, *, task_status: TaskStatus[None]) -> None:
-        async with api_server(one.name, one.crds, data / one.name if data else None) as server:
-            found[one.name] = server
-            task_status.started()
-            await ended.wait()
+        with anyio.CancelScope() as scope:
+            async with api_server(one.name, one.crds, data / one.name if data else None) as server:
+                found[one.name] = server
+                # Ctrl-C ends those who talk to the server first.
+                scope.shield = True
+                task_status.started()
+                await ended.wait()
 
     async with anyio.create_task_group() as holding:
-        async with anyio.create_task_group() as starting:
-            for one in wanted:
-                starting.start_soon(partial(holding.start, hold, one))
         try:
+            async with anyio.create_task_group() as starting:
+                for one in wanted:
+                    starting.start_soon(partial(holding.start, hold, one))
             yield found
         finally:
             ended.set()

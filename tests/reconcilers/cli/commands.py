@@ -84,6 +84,7 @@ class Running:
         async with anyio.create_task_group() as readers:
             readers.start_soon(self._read, "told", self.process.stdout)
             readers.start_soon(self._read, "complained", self.process.stderr)
+        await self.process.wait()
         self._move()
 
     async def _read(self, name: str, stream: Any) -> None:
