@@ -307,13 +307,14 @@ async def test_the_deadline_counts_from_when_the_last_renewal_was_sent() -> None
 async def test_the_first_deadline_counts_from_when_the_claim_was_sent() -> None:
     clock, store = VirtualClock(), Store()
     candidate = Candidate("a", store, clock)
+    store.put(PATH, {"metadata": {"name": "leader", "namespace": "system"}, "spec": {}})
     candidate.way.before_answer = lambda: clock.sleep(4)
     async with anyio.create_task_group() as group:
         group.start_soon(candidate.run)
-        await clock.advance(4)
+        await clock.advance(8)  # read until 4, claimed from 4 to 8
         candidate.way.hangs = True
         await clock.advance(60)
-    assert candidate.led == [(4, 10)]
+    assert candidate.led == [(8, 14)]
 
 
 async def test_a_lease_that_is_labelled_while_it_is_released_is_released_all_the_same() -> None:
