@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from reconcilers.cli.reading.place import Step
+from reconcilers.cli.reading.place import Step, shown
 
 Fault = tuple[tuple[Step, ...], str]
 
@@ -48,7 +48,7 @@ def faults(meta: Any) -> Iterator[Fault]:
     for name in (*_TEXTS, *_TIMES):
         value = meta.get(name)
         if value is not None and not isinstance(value, str):
-            yield ("metadata", name), f"has to be a text, not {value!r}; quote it"
+            yield ("metadata", name), f"has to be a text, not {shown(value)}; quote it"
         elif name in _TIMES and value and not is_time(value):
             yield ("metadata", name), f"{value!r} is no time as in 2026-01-31T12:00:00Z"
     yield from _identity(meta)
@@ -82,7 +82,7 @@ def _labels(labels: Any) -> Iterator[Fault]:
         if not _is_qualified(key):
             yield path, f"{key!r} is no label key"
         if not isinstance(value, str):
-            yield path, f"has to be a text, not {value!r}; quote it"
+            yield path, f"has to be a text, not {shown(value)}; quote it"
         elif value and not (len(value) <= 63 and _WORD.fullmatch(value)):
             yield path, f"{value!r} is no label value: at most 63 letters, digits, '-', '_', '.'"
     if labels is not None and not isinstance(labels, Mapping):
@@ -95,7 +95,7 @@ def _annotations(annotations: Any) -> Iterator[Fault]:
         if not _is_qualified(key.lower()):
             yield path, f"{key!r} is no annotation key"
         if not isinstance(value, str):
-            yield path, f"has to be a text, not {value!r}; quote it"
+            yield path, f"has to be a text, not {shown(value)}; quote it"
     if annotations is not None and not isinstance(annotations, Mapping):
         yield ("metadata", "annotations"), "has to be a mapping of texts"
 
@@ -130,7 +130,7 @@ def _numbers(meta: Mapping[str, Any]) -> Iterator[Fault]:
     if generation is not None and (
         isinstance(generation, bool) or not isinstance(generation, int)
     ):
-        yield ("metadata", "generation"), f"has to be a whole number, not {generation!r}"
+        yield ("metadata", "generation"), f"has to be a whole number, not {shown(generation)}"
     version = meta.get("resourceVersion")
     if isinstance(version, str) and version and not version.isdecimal():
         yield ("metadata", "resourceVersion"), f"{version!r} is no resourceVersion: not a number"

@@ -1,6 +1,6 @@
 """Where something was read, and what was found there."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -93,3 +93,15 @@ def path_text(path: tuple[Step, ...]) -> str:
         else:
             text += f"[{step}]"
     return text
+
+
+def shown(value: object) -> str:
+    """Return a value for a message: as Kubernetes writes it, cut if it is long."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping | list):
+        return "a list" if isinstance(value, list) else "a mapping"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."

@@ -16,7 +16,7 @@ from reconcilers.api import crd
 from reconcilers.cli.reading import rules
 from reconcilers.cli.reading.kinds import OURS
 from reconcilers.cli.reading.metadata import Fault, is_time
-from reconcilers.cli.reading.place import Step
+from reconcilers.cli.reading.place import Step, shown
 
 Path = tuple[Step, ...]
 
@@ -148,7 +148,7 @@ def _misfit(value: Any, wanted: str | None) -> str | None:
     """Return what is wrong with a value's type, None if nothing is."""
     if wanted is None or _FITS[wanted](value):
         return None
-    return f"has to be {_NAMES[wanted]}, not {_shown(value)}{_hint(value, wanted)}"
+    return f"has to be {_NAMES[wanted]}, not {shown(value)}{_hint(value, wanted)}"
 
 
 def _hint(value: Any, wanted: str) -> str:
@@ -160,20 +160,11 @@ def _hint(value: Any, wanted: str) -> str:
     return "; leave the quotes away" if isinstance(value, str) and unquoted else ""
 
 
-def _shown(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, Mapping | list):
-        return "a list" if isinstance(value, list) else "a mapping"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."
-
-
 def _plain_faults(value: Any, schema: Mapping[str, Any]) -> Iterator[str]:
     if "enum" in schema and value not in schema["enum"]:
         near = get_close_matches(str(value), schema["enum"], n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        yield f"{_shown(value)} is not one of {', '.join(schema['enum'])}{hint}"
+        yield f"{shown(value)} is not one of {', '.join(schema['enum'])}{hint}"
     if isinstance(value, str):
         yield from _text_faults(value, schema)
     elif not isinstance(value, bool):
@@ -184,21 +175,21 @@ def _text_faults(value: str, schema: Mapping[str, Any]) -> Iterator[str]:
     if len(value) < schema.get("minLength", 0):
         yield "must not be empty"
     if len(value) > schema.get("maxLength", len(value)):
-        yield f"{_shown(value)} is longer than {schema['maxLength']} characters"
+        yield f"{shown(value)} is longer than {schema['maxLength']} characters"
     elif "pattern" in schema and not _pattern(schema["pattern"]).search(value):
-        yield f"{_shown(value)} {_expectation(schema['pattern'])}"
+        yield f"{shown(value)} {_expectation(schema['pattern'])}"
     if schema.get("format") == "date-time" and not is_time(value):
-        yield f"{_shown(value)} is no time as in 2026-01-31T12:00:00Z"
+        yield f"{shown(value)} is no time as in 2026-01-31T12:00:00Z"
 
 
 def _number_faults(value: float, schema: Mapping[str, Any]) -> Iterator[str]:
     limit = _BOUNDS.get(schema.get("format", ""), 0)
     if limit and not -limit <= value < limit:
-        yield f"{_shown(value)} does not fit into {schema['format']}"
+        yield f"{shown(value)} does not fit into {schema['format']}"
     elif value < schema.get("minimum", value):
-        yield f"must be at least {schema['minimum']}, not {_shown(value)}"
+        yield f"must be at least {schema['minimum']}, not {shown(value)}"
     elif value > schema.get("maximum", value):
-        yield f"must be at most {schema['maximum']}, not {_shown(value)}"
+        yield f"must be at most {schema['maximum']}, not {shown(value)}"
 
 
 _EXPECTATIONS = {

@@ -48,6 +48,7 @@ def _sentences(text: str, kind: str) -> list[str]:
 
 def run(*arguments: str | Path, stdin: bytes = b"", program: str = "butler-ipam") -> Outcome:
     """Run a command; every way out of it is an exit code."""
+    code: object = None
     out, err = io.StringIO(), io.StringIO()
     with (
         redirect_stdout(out),

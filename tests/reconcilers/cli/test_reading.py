@@ -1,0 +1,260 @@
+"""Manifests that are not what they should be: one sentence each, and nothing else lost."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.reconcilers.cli.commandline import (
+    allocation,
+    holding,
+    plan,
+    plan_text,
+    pool,
+    run,
+    thing,
+)
+
+GOOD = yaml.safe_dump(pool("good"))
+
+
+def planned(text: str | bytes) -> tuple[list[str], list[str]]:
+    """Return the errors, and the objects that were planned all the same."""
+    data = text.encode() if isinstance(text, str) else text
+    outcome = run("plan", "-f", "-", "-o", "json", stdin=data)
+    assert outcome.code == (1 if outcome.errors else 0)
+    return outcome.errors, list(outcome.items)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"\xff\xfea\0: \x001\0", "UTF-16"),
+        (b"\xfe\xff\0a\0:", "UTF-16"),
+        (b"\x7fELF\0\0", "binary file"),
+        (b"a: 1\nb: \x80\n", "no text in UTF-8 (byte 0x80 in line 2)"),
+    ],
+)
+def test_what_is_no_text_gets_a_sentence(tmp_path: Path, data: bytes, sentence: str) -> None:
+    (tmp_path / "bad.yaml").write_bytes(data)
+    (tmp_path / "good.yaml").write_text(GOOD)
+    outcome = run("plan", "-f", tmp_path, "-o", "json")
+    assert outcome.code == 1
+    assert [sentence in error for error in outcome.errors] == [True]
+    assert outcome.errors[0].startswith(str(tmp_path / "bad.yaml"))
+    assert list(outcome.items) == ["NetworkPool/good"]
+
+
+def test_a_byte_order_mark_of_utf_8_is_no_fault() -> None:
+    assert planned(b"\xef\xbb\xbf" + GOOD.encode()) == ([], ["NetworkPool/good"])
+
+
+def test_a_missing_file_gets_a_sentence_and_does_not_stop_the_others(tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(GOOD)
+    outcome = run("plan", "-f", tmp_path / "nope.yaml", "-f", tmp_path / "good.yaml", "-o", "json")
+    assert outcome.code == 1
+    assert outcome.errors == [f"{tmp_path}/nope.yaml: there is no such file or folder"]
+    assert list(outcome.items) == ["NetworkPool/good"]
+
+
+def test_a_url_is_not_fetched() -> None:
+    outcome = run("plan", "-f", "https://example.com/pools.yaml")
+    assert outcome.code == 1
+    assert "download it first" in outcome.errors[0]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "---\n---\n"])
+def test_an_empty_input_says_that_there_is_nothing_to_plan(text: str) -> None:
+    outcome = plan_text(text)
+    assert outcome.code == 1
+    assert outcome.errors == ["there is nothing to plan: no NetworkPool or IPAllocation was found"]
+    assert outcome.warnings == ["standard input: there is no object in it"]
+
+
+def test_a_file_of_comments_among_others_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("# later\n")
+    (tmp_path / "b.yaml").write_text(GOOD)
+    outcome = run("plan", "-f", tmp_path)
+    assert outcome.code == 0
+    assert outcome.warnings == [f"{tmp_path}/a.yaml: there is no object in it"]
+
+
+def test_of_a_folder_yaml_and_json_files_are_read(tmp_path: Path) -> None:
+    (tmp_path / "1.yaml").write_text(GOOD)
+    (tmp_path / "2.yml").write_text(yaml.safe_dump(pool("two", "10.2.0.0/24")))
+    (tmp_path / "3.json").write_text(json.dumps(pool("three", "10.3.0.0/24")))
+    (tmp_path / "README.md").write_text("no: manifest: this")
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "deeper" / "4.yaml").write_text(yaml.safe_dump(pool("four", "10.4.0.0/24")))
+    flat = run("plan", "-f", tmp_path, "-o", "json")
+    assert list(flat.items) == ["NetworkPool/good", "NetworkPool/two", "NetworkPool/three"]
+    assert "NetworkPool/four" in run("plan", "-R", "-f", tmp_path, "-o", "json").items
+
+
+def test_a_folder_without_manifests_is_an_error(tmp_path: Path) -> None:
+    outcome = run("plan", "-f", tmp_path)
+    assert outcome.code == 1
+    assert "no .yaml, .yml, .json file is in this folder" in outcome.errors[0]
+
+
+def test_a_file_named_twice_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(GOOD)
+    assert run("plan", "-f", path, "-f", tmp_path).code == 0
+
+
+def test_a_syntax_error_costs_its_own_document_alone() -> None:
+    errors, objects = planned(
+        f"{GOOD}---\na: b: c\n---\n{yaml.safe_dump(allocation('a', of='good'))}"
+    )
+    line = GOOD.count("\n") + 2
+    assert errors == [
+        f"standard input:{line}: this is no valid YAML:"
+        " mapping values are not allowed in this context (document 2)"
+    ]
+    assert objects == ["NetworkPool/good", "IPAllocation/a"]
+
+
+def test_json_documents_may_follow_each_other() -> None:
+    text = json.dumps(pool("one")) + "\n" + json.dumps(pool("two", "10.2.0.0/24"), indent=2)
+    assert planned(text) == ([], ["NetworkPool/one", "NetworkPool/two"])
+
+
+def test_faults_of_indented_json_have_their_line(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(allocation("a", 0), indent=2))
+    line = json.dumps(allocation("a", 0), indent=2).splitlines().index('    "count": 0') + 1
+    [error] = run("plan", "-f", tmp_path).errors
+    assert error.startswith(f"{tmp_path}/a.json:{line}: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('{"a": 1,\n "b" 2}', ":2: this is no valid JSON: Expecting ':' delimiter"),
+        ('{"a": 1,\n "a": 2}', ":2: the key 'a' is in one object twice"),
+        ('{"a": NaN}', "NaN is no number that JSON can carry"),
+        ("[" * 100_000, "nested"),
+    ],
+)
+def test_json_that_is_none_says_where(tmp_path: Path, text: str, what: str) -> None:
+    (tmp_path / "a.json").write_text(text)
+    [error] = run("plan", "-f", tmp_path).errors
+    assert what in error
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("hello\n", "document 1 is a single word, not an object with a kind"),
+        ("- a\n", "document 1 is a list, not an object with a kind"),
+        ("kind: NetworkPool\n", "document 1: apiVersion is missing"),
+        ("apiVersion: v1\n", "document 1: kind is missing"),
+        ("apiVersion: 1\nkind: Pod\n", "document 1: apiVersion has to be a word, not 1"),
+        ("apiVersion: v1\nkind: List\n", "List: items is missing"),
+        ("apiVersion: v1\nkind: List\nitems: {}\n", "List: items has to be a list"),
+        ("apiVersion: v1\nkind: List\nitems: [5]\n", "items[0] of the List in document 1"),
+    ],
+)
+def test_a_document_that_is_no_object_says_so(text: str, what: str) -> None:
+    errors, objects = planned(f"{text}---\n{GOOD}")
+    assert [what in error for error in errors] == [True]
+    assert errors[0].startswith("standard input:")
+    assert objects == ["NetworkPool/good"]
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "hint"),
+    [
+        ("butler.butlerlabs.dev/v1alpha1", "NetworkPol", "did you mean NetworkPool?"),
+        ("butler.butlerlabs.dev/v1alpha1", "networkpool", "did you mean NetworkPool?"),
+        ("butler.butlerlabs.dev/v1alpha1", "ipa", "did you mean IPAllocation?"),
+        ("butler.butlerlabs.dev/v1", "NetworkPool", "is another version"),
+        ("butler.butlerlab.dev/v1alpha1", "NetworkPool", "is of another group"),
+        ("v1", "Secrte", "did you mean Secret?"),
+        ("example.com/v1", "Xyzzy", "the kinds known are NetworkPool, IPAllocation"),
+    ],
+)
+def test_an_unknown_kind_is_an_error_with_the_nearest_name(
+    api_version: str, kind: str, hint: str
+) -> None:
+    errors, objects = planned(f"{GOOD}---\napiVersion: {api_version}\nkind: {kind}\n")
+    [error] = errors
+    assert error.startswith(f"standard input:{GOOD.count(chr(10)) + 2}: document 2: ")
+    assert hint in error
+    assert objects == ["NetworkPool/good"]
+
+
+def test_known_kinds_that_say_nothing_of_addresses_are_passed_over_with_a_note() -> None:
+    others = "".join(
+        f"---\napiVersion: {version}\nkind: {kind}\nmetadata: {{name: x}}\n"
+        for version, kind in [("v1", "Secret"), ("v1", "Secret"), ("apps/v1", "Deployment")]
+    )
+    outcome = plan_text(GOOD + others)
+    assert outcome.code == 0
+    assert outcome.err == "note: passed over, as plan does not need them: Deployment, Secret (2)\n"
+
+
+def test_lists_are_opened_at_any_depth() -> None:
+    inner = {"apiVersion": "v1", "kind": "List", "items": [pool("two", "10.2.0.0/24")]}
+    outer = {"apiVersion": "v1", "kind": "List", "items": [pool("one"), inner]}
+    assert list(plan(outer).items) == ["NetworkPool/one", "NetworkPool/two"]
+
+
+def test_the_items_of_a_list_of_one_kind_need_not_repeat_it() -> None:
+    one = pool("one")
+    listed = {"apiVersion": one.pop("apiVersion"), "kind": "NetworkPoolList", "items": [one]}
+    del one["kind"]
+    assert list(plan(listed).items) == ["NetworkPool/one"]
+
+
+def test_an_empty_list_as_go_writes_it_is_no_fault() -> None:
+    text = f"apiVersion: v1\nkind: List\nitems: null\n---\n{GOOD}"
+    assert planned(text) == ([], ["NetworkPool/good"])
+
+
+def test_an_object_that_is_there_twice_is_an_error_that_names_both_places() -> None:
+    errors, _ = planned(f"{GOOD}---\n{GOOD}")
+    assert errors == [
+        f"standard input:{GOOD.count(chr(10)) + 2}: NetworkPool butler-system/good"
+        " is there already, at standard input:1"
+    ]
+
+
+def test_the_same_name_in_another_namespace_is_another_object() -> None:
+    outcome = plan(pool(), pool(namespace="other", cidr="10.9.0.0/24"))
+    assert outcome.code == 0
+
+
+def test_objects_without_a_namespace_live_where_the_flag_says() -> None:
+    homeless = pool()
+    del homeless["metadata"]["namespace"]
+    assert plan(homeless).items["NetworkPool/lab"]["metadata"]["namespace"] == "butler-system"
+    elsewhere = plan(homeless, options=["-n", "elsewhere"])
+    assert elsewhere.items["NetworkPool/lab"]["metadata"]["namespace"] == "elsewhere"
+
+
+def test_a_name_that_yaml_takes_for_a_boolean_is_named_with_its_line() -> None:
+    text = GOOD.replace("name: good", "name: y")
+    line = text.splitlines().index("  name: y") + 1
+    errors, _ = planned(text)
+    assert errors == [
+        f"standard input:{line}: NetworkPool without a name: metadata.name:"
+        " has to be a text, not true; quote it"
+    ]
+
+
+def test_one_bad_object_does_not_stop_the_others() -> None:
+    outcome = plan(
+        pool(),
+        thing("NetworkPool", "bad", {"cidr": 5}),
+        allocation("fine", 4),
+        allocation("wrong", 0),
+        allocation("old", status=holding("10.40.0.8", "10.40.0.15")),
+    )
+    assert outcome.code == 1
+    assert len(outcome.errors) == 2
+    assert outcome.items["IPAllocation/fine"]["status"]["phase"] == "Allocated"
+    assert set(outcome.items) == {
+        *("NetworkPool/lab", "IPAllocation/fine", "IPAllocation/old"),
+    }

@@ -1,0 +1,291 @@
+"""Objects are held against the schema as strictly as an API server does it.
+
+What a real kube-apiserver (1.36) accepted and refused is what these cases expect.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+from cel_expr_python import cel
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconcilers.api import crd
+from reconcilers.cli.reading import rules
+from tests.reconcilers.cli.commandline import allocation, cluster, plan, pool, thing
+
+POOL = {"cidr": "10.0.0.0/24"}
+
+
+def verdict(body: Mapping[str, Any]) -> list[str]:
+    """Return the errors about one object, without their place and the object's name."""
+    outcome = plan(body)
+    return [error.split(": ", 2)[2] for error in outcome.errors if "not in the input" not in error]
+
+
+def of_pool(spec: Mapping[str, Any]) -> list[str]:
+    return verdict(thing("NetworkPool", "x", spec))
+
+
+def of_request(**changes: Any) -> list[str]:
+    body = allocation("x")
+    body["spec"] |= changes
+    return verdict(body)
+
+
+@pytest.mark.parametrize(
+    ("count", "fault"),
+    [
+        (8, None),
+        (8.0, None),
+        (None, None),
+        (2**31 - 1, None),
+        (0, "spec.count: must be at least 1, not 0"),
+        (-3, "spec.count: must be at least 1, not -3"),
+        (8.5, "spec.count: has to be a whole number, not 8.5"),
+        (2**31, "spec.count: 2147483648 does not fit into int32"),
+        (True, "spec.count: has to be a whole number, not true"),
+        ("8", "spec.count: has to be a whole number, not '8'; leave the quotes away"),
+        ("many", "spec.count: has to be a whole number, not 'many'"),
+        ([8], "spec.count: has to be a whole number, not a list"),
+    ],
+)
+def test_a_count_is_a_whole_number_of_at_least_one(count: Any, fault: str | None) -> None:
+    assert of_request(count=count) == ([fault] if fault else [])
+
+
+@pytest.mark.parametrize(
+    ("spec", "fault"),
+    [
+        ({}, "spec.cidr: is missing"),
+        ({"cidr": None}, "spec.cidr: is missing"),
+        ({"cidr": "banana"}, "spec.cidr: 'banana' is no CIDR as in 10.40.0.0/24"),
+        ({"cidr": "10.0.0.0/24\n"}, r"spec.cidr: '10.0.0.0/24\n' is no CIDR as in 10.40.0.0/24"),
+        ({"cidr": "١٠.0.0.0/24"}, "spec.cidr: '١٠.0.0.0/24' is no CIDR as in 10.40.0.0/24"),
+        ({"cidr": 10}, "spec.cidr: has to be a text, not 10; quote it"),
+        (POOL | {"reserved": "x"}, "spec.reserved: has to be a list, not 'x'"),
+        (POOL | {"reserved": ["x"]}, "spec.reserved[0]: has to be a mapping, not 'x'"),
+        (POOL | {"reserved": [{}]}, "spec.reserved[0].cidr: is missing"),
+        (
+            POOL | {"tenantAllocation": {"start": "10.0.0.9", "end": "10.0.0.1"}},
+            "spec.tenantAllocation: start must not be after end",
+        ),
+        (
+            POOL | {"tenantAllocation": {"start": "10.0.0.9"}},
+            "spec.tenantAllocation: start and end go together: give both or none",
+        ),
+        (
+            POOL | {"tenantAllocation": {"ranges": [{"start": "10.0.0.9", "end": "10.0.0.1"}]}},
+            "spec.tenantAllocation.ranges[0]: start must not be after end",
+        ),
+        (
+            POOL | {"tenantAllocation": {"ranges": [{"start": "a", "end": "b"}] * 17}},
+            "spec.tenantAllocation.ranges: has 17 items, at most 16 fit",
+        ),
+        (
+            POOL | {"tenantAllocation": {"defaults": {"nodesPerTenant": 0}}},
+            "spec.tenantAllocation.defaults.nodesPerTenant: must be at least 1, not 0",
+        ),
+    ],
+)
+def test_what_the_schema_of_a_pool_forbids_is_named_with_its_path(
+    spec: Mapping[str, Any], fault: str
+) -> None:
+    assert of_pool(spec) == [fault]
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"type": "lb"}, "spec.type: 'lb' is not one of nodes, loadbalancer"),
+        (
+            {"type": "node"},
+            "spec.type: 'node' is not one of nodes, loadbalancer; did you mean nodes?",
+        ),
+        ({"poolRef": {"name": ""}}, "spec.poolRef.name: must not be empty"),
+        ({"tenantClusterRef": {"name": "x"}}, "spec.tenantClusterRef.namespace: is missing"),
+        (
+            {"pinnedRange": {"startAddress": "10.0.0.9", "endAddress": "10.0.0.1"}},
+            "spec.pinnedRange: startAddress must not be after endAddress",
+        ),
+        (
+            {"pinnedRange": {"startAddress": "10.0.0.9/32", "endAddress": "10.0.0.9"}},
+            "spec.pinnedRange.startAddress: '10.0.0.9/32' is no IPv4 address as in 10.40.1.0",
+        ),
+    ],
+)
+def test_what_the_schema_of_a_request_forbids_is_named_with_its_path(
+    changes: Mapping[str, Any], fault: str
+) -> None:
+    assert of_request(**changes) == [fault]
+
+
+def test_a_cluster_needs_a_version_and_workers() -> None:
+    body = cluster()
+    body["spec"] |= {"kubernetesVersion": "1.33", "workers": {}}
+    assert verdict(body) == [
+        "spec.kubernetesVersion: '1.33' is no version as in v1.33.1",
+        "spec.workers.replicas: is missing",
+    ]
+
+
+def test_a_provider_needs_credentials_unless_it_is_local() -> None:
+    [fault] = verdict(thing("ProviderConfig", "x", {"provider": "nutanix"}))
+    assert "credentialsRef with a non-empty name is required" in fault
+    assert verdict(thing("ProviderConfig", "x", {"provider": "local"})) == []
+
+
+def test_a_missing_spec_is_named() -> None:
+    body = pool("x")
+    del body["spec"]
+    assert verdict(body) == ["spec: is missing"]
+
+
+def test_a_status_is_held_against_the_schema_too() -> None:
+    broken = {"phase": "Done", "allocatedCount": "8", "allocatedAt": "yesterday"}
+    assert verdict(allocation("x", status=broken)) == [
+        "status.phase: 'Done' is not one of Pending, Allocated, Released, Failed",
+        "status.allocatedCount: has to be a whole number, not '8'; leave the quotes away",
+        "status.allocatedAt: 'yesterday' is no time as in 2026-01-31T12:00:00Z",
+    ]
+
+
+def test_two_conditions_of_one_type_are_refused() -> None:
+    condition = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Ready",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    body = pool("x", status={"conditions": [condition, condition]})
+    assert verdict(body) == ["status.conditions[1]: has the same type as item 0"]
+
+
+def test_an_unknown_field_is_a_warning_and_dropped() -> None:
+    body = pool("x")
+    body["spec"]["resrved"] = []
+    body["metadata"]["nmae"] = "y"
+    body["extra"] = 1
+    outcome = plan(body)
+    assert outcome.code == 0
+    assert [warning.split(": ", 2)[2] for warning in outcome.warnings] == [
+        "metadata.nmae: this field is unknown and ignored",
+        "spec.resrved: this field is unknown and ignored; did you mean reserved?",
+        "extra: this field is unknown and ignored",
+    ]
+    assert outcome.items["NetworkPool/x"]["spec"] == {"cidr": "10.40.0.0/24"}
+
+
+def test_free_form_values_are_kept_as_they_are() -> None:
+    values = {"anything": [1, {"goes": None}]}
+    body = cluster(addons={"loadBalancer": {"version": "0.14.9", "values": values}})
+    planned = plan(body).items["TenantCluster/app"]
+    assert planned["spec"]["addons"]["loadBalancer"]["values"] == values
+
+
+@pytest.mark.parametrize(
+    ("metadata", "fault"),
+    [
+        ({"name": "Big"}, "metadata.name: 'Big' has to be lower-case"),
+        ({"name": "a" * 254}, "has to be lower-case"),
+        ({"name": None}, "metadata.name: is missing"),
+        ({"namespace": "a.b"}, "metadata.namespace: 'a.b'"),
+        ({"labels": {"a b": "c"}}, "'a b' is no label key"),
+        ({"labels": {"a": "c d"}}, "metadata.labels.a: 'c d' is no label value"),
+        ({"labels": {"a": 1}}, "metadata.labels.a: has to be a text, not 1; quote it"),
+        ({"labels": ["a"]}, "metadata.labels: has to be a mapping of texts"),
+        ({"annotations": {"a": True}}, "metadata.annotations.a: has to be a text, not true"),
+        ({"finalizers": "x"}, "metadata.finalizers: has to be a list of texts"),
+        ({"generation": "1"}, "metadata.generation: has to be a whole number, not '1'"),
+        ({"resourceVersion": "abc"}, "'abc' is no resourceVersion"),
+        ({"creationTimestamp": "yesterday"}, "'yesterday' is no time"),
+        ({"creationTimestamp": "2026-02-31T00:00:00Z"}, "is no time"),
+    ],
+)
+def test_metadata_is_read_as_strictly_as_by_a_server(metadata: dict[str, Any], fault: str) -> None:
+    body = pool("x")
+    body["metadata"] |= metadata
+    [error] = plan(body).errors
+    assert fault in error
+
+
+@pytest.mark.parametrize("metadata", [None, [], "x"])
+def test_metadata_that_is_no_mapping_is_an_error(metadata: Any) -> None:
+    [error] = plan(pool("x") | {"metadata": metadata}).errors
+    assert "metadata: " in error
+
+
+# -- the rules, in Python and in CEL ------------------------------------------------------------
+
+
+def _rules(schema: Any) -> Iterator[str]:
+    if isinstance(schema, Mapping):
+        yield from (one["rule"] for one in schema.get("x-kubernetes-validations", ()))
+        for inner in schema.values():
+            yield from _rules(inner)
+
+
+RULES = {rule for kind in crd.KINDS for rule in _rules(crd.structural_schema(kind.model))}
+
+
+def test_every_rule_of_the_schemas_is_known_and_no_other() -> None:
+    assert rules.known() == RULES
+
+
+OCTET = st.integers(0, 300).map(str)
+ENDS = st.one_of(
+    st.tuples(OCTET, OCTET, OCTET, OCTET).map(".".join),
+    st.sampled_from(["", "x", "10.0.0", "10.0.0.1 ", "10.0.0.0001", "1.2.3.4.5", "::1"]),
+)
+OBJECTS = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(("start", "end", "startAddress", "endAddress"), ENDS)
+)
+
+
+@given(OBJECTS)
+def test_the_rules_say_the_same_as_a_cel_engine(value: dict[str, str]) -> None:
+    for rule in RULES:
+        if "oldSelf" not in rule and "credentials" not in rule:
+            assert rules.holds(rule, value) == _by_engine(rule, value), rule
+
+
+@pytest.mark.parametrize("provider", ["local", "nutanix"])
+@pytest.mark.parametrize("reference", [None, {"name": ""}, {"name": "x"}])
+def test_the_rule_on_credentials_says_the_same_as_a_cel_engine(
+    provider: str, reference: dict[str, str] | None
+) -> None:
+    value: dict[str, Any] = {"provider": provider}
+    if reference is not None:
+        value["credentialsRef"] = reference
+    [rule] = [rule for rule in RULES if "credentials" in rule]
+    assert rules.holds(rule, value) == _by_engine(rule, value)
+
+
+# `split` is Kubernetes' own; the engine has the language alone.
+_SPLIT = cel.FunctionDecl(
+    "split",
+    [
+        cel.Overload(
+            "string_split",
+            return_type=cel.Type.List(cel.Type.STRING),
+            parameters=[cel.Type.STRING, cel.Type.STRING],
+            is_member=True,
+            impl=str.split,
+        )
+    ],
+)
+_ENVIRONMENT = cel.NewEnv(variables={"self": cel.Type.DYN}, functions=[_SPLIT])
+
+
+@cache
+def _compiled(rule: str) -> Any:
+    return _ENVIRONMENT.compile(rule)
+
+
+def _by_engine(rule: str, value: Mapping[str, Any]) -> bool:
+    answer = _compiled(rule).eval(data={"self": dict(value)}).plain_value()
+    assert isinstance(answer, bool), answer
+    return answer
