@@ -109,10 +109,11 @@ def test_a_syntax_error_costs_its_own_document_alone() -> None:
         f"{GOOD}---\na: b: c\n---\n{yaml.safe_dump(allocation('a', of='good'))}"
     )
     line = GOOD.count("\n") + 2
-    assert errors == [
+    [error] = errors
+    assert error == (
         f"standard input:{line}: this is no valid YAML:"
         " mapping values are not allowed in this context (document 2)"
-    ]
+    )
     assert objects == ["NetworkPool/good", "IPAllocation/a"]
 
 
@@ -215,10 +216,11 @@ def test_an_empty_list_as_go_writes_it_is_no_fault() -> None:
 
 def test_an_object_that_is_there_twice_is_an_error_that_names_both_places() -> None:
     errors, _ = planned(f"{GOOD}---\n{GOOD}")
-    assert errors == [
+    [error] = errors
+    assert error == (
         f"standard input:{GOOD.count(chr(10)) + 2}: NetworkPool butler-system/good"
         " is there already, at standard input:1"
-    ]
+    )
 
 
 def test_the_same_name_in_another_namespace_is_another_object() -> None:
@@ -238,10 +240,11 @@ def test_a_name_that_yaml_takes_for_a_boolean_is_named_with_its_line() -> None:
     text = GOOD.replace("name: good", "name: y")
     line = text.splitlines().index("  name: y") + 1
     errors, _ = planned(text)
-    assert errors == [
+    [error] = errors
+    assert error == (
         f"standard input:{line}: NetworkPool without a name: metadata.name:"
         " has to be a text, not true; quote it"
-    ]
+    )
 
 
 def test_one_bad_object_does_not_stop_the_others() -> None:

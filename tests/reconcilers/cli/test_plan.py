@@ -1,0 +1,306 @@
+"""Which ranges a plan hands out, and what it says of those that get none."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allocator import AddressRange
+from tests.reconcilers.cli.commandline import allocation, holding, plan, pool, ready
+
+LATER = "2026-01-02T00:00:00Z"
+EARLIER = "2026-01-01T00:00:00Z"
+
+
+def cidr(outcome: object, name: str) -> str:
+    body = outcome.items[f"IPAllocation/{name}"]  # type: ignore[attr-defined]
+    return str(body["status"].get("cidr", body["status"]["phase"]))
+
+
+def test_a_request_gets_the_lowest_of_the_best_fitting_addresses() -> None:
+    outcome = plan(pool(), allocation("a", 8), allocation("b", 5))
+    assert outcome.code == 0
+    assert cidr(outcome, "a") == "10.40.0.0/29"
+    assert cidr(outcome, "b") == "10.40.0.8-10.40.0.12"
+
+
+def test_the_status_is_what_the_controller_would_write() -> None:
+    status = plan(pool(), allocation("a", 2)).items["IPAllocation/a"]["status"]
+    [condition] = status.pop("conditions")
+    assert condition.pop("lastTransitionTime") == status.pop("allocatedAt")
+    assert condition == {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Ready",
+        "message": "allocated 2 IPs: 10.40.0.0/31",
+        "observedGeneration": 1,
+    }
+    assert status == {
+        "phase": "Allocated",
+        "cidr": "10.40.0.0/31",
+        "startAddress": "10.40.0.0",
+        "endAddress": "10.40.0.1",
+        "addresses": ["10.40.0.0", "10.40.0.1"],
+        "allocatedCount": 2,
+        "observedGeneration": 1,
+        "allocatedBy": "networkpool-controller",
+    }
+
+
+def test_the_pool_tells_its_capacity_after_it() -> None:
+    one = pool(reserved=["10.40.0.0/28"], tenant={"start": "10.40.0.16", "end": "10.40.0.239"})
+    outcome = plan(one, allocation("a", 8), allocation("b", pin=("10.40.0.100", "10.40.0.101")))
+    status = outcome.items["NetworkPool/lab"]["status"]
+    conditions = {one["type"]: (one["status"], one["reason"]) for one in status.pop("conditions")}
+    assert status == {
+        "totalIPs": 224,
+        "allocatedIPs": 10,
+        "availableIPs": 214,
+        "allocationCount": 2,
+        "largestFreeBlock": 138,
+        "fragmentationPercent": 36,
+        "utilizationPercent": 4,
+        "observedGeneration": 1,
+    }
+    assert conditions == {
+        "Ready": ("True", "Ready"),
+        "CapacityWarning": ("False", "UtilizationBelowThreshold"),
+        "CapacityCritical": ("False", "UtilizationBelowThreshold"),
+        "CapacityExhausted": ("False", "UtilizationBelowThreshold"),
+    }
+
+
+def test_a_request_without_a_count_gets_the_default_of_its_pool_and_type() -> None:
+    own = pool("own", tenant={"defaults": {"nodesPerTenant": 3}})
+    outcome = plan(
+        own,
+        pool("plain", "10.41.0.0/24"),
+        allocation("own-nodes", of="own", kind="nodes"),
+        allocation("own-lb", of="own"),
+        allocation("plain-nodes", of="plain", kind="nodes"),
+        allocation("plain-lb", of="plain"),
+    )
+    counts = {
+        name.removeprefix("IPAllocation/"): body["status"]["allocatedCount"]
+        for name, body in outcome.items.items()
+        if body["kind"] == "IPAllocation"
+    }
+    assert counts == {"own-nodes": 3, "own-lb": 8, "plain-nodes": 5, "plain-lb": 8}
+
+
+def test_requests_of_no_known_age_are_served_in_the_order_of_the_input() -> None:
+    outcome = plan(pool(), allocation("z", 4), allocation("a", 4), allocation("m", 4))
+    assert [cidr(outcome, name) for name in "zam"] == [
+        *("10.40.0.0/30", "10.40.0.4/30", "10.40.0.8/30"),
+    ]
+
+
+def test_older_requests_are_served_first_and_those_of_no_known_age_last() -> None:
+    outcome = plan(
+        allocation("unknown", 4),
+        allocation("later", 4, creationTimestamp=LATER),
+        allocation("earlier", 4, creationTimestamp=EARLIER),
+        pool(),
+    )
+    assert [cidr(outcome, name) for name in ("earlier", "later", "unknown")] == [
+        *("10.40.0.0/30", "10.40.0.4/30", "10.40.0.8/30"),
+    ]
+
+
+def test_of_two_requests_of_one_second_the_name_decides() -> None:
+    outcome = plan(
+        pool(),
+        allocation("b", 4, creationTimestamp=LATER),
+        allocation("a", 4, creationTimestamp=LATER),
+    )
+    assert (cidr(outcome, "a"), cidr(outcome, "b")) == ("10.40.0.0/30", "10.40.0.4/30")
+
+
+def test_a_request_made_anew_keeps_the_age_of_the_first() -> None:
+    again = {"butler.butlerlabs.dev/requested-at": EARLIER}
+    outcome = plan(
+        pool(),
+        allocation("young", 4, creationTimestamp="2026-01-01T12:00:00Z"),
+        allocation("again", 4, creationTimestamp=LATER, annotations=again),
+    )
+    assert cidr(outcome, "again") == "10.40.0.0/30"
+
+
+def test_a_time_in_another_zone_is_the_same_time() -> None:
+    outcome = plan(
+        pool(),
+        allocation("b", 4, creationTimestamp="2026-01-01T12:30:00+02:00"),
+        allocation("a", 4, creationTimestamp="2026-01-01T11:00:00Z"),
+    )
+    assert cidr(outcome, "b") == "10.40.0.0/30"
+
+
+def test_a_pinned_range_is_allocated_exactly() -> None:
+    outcome = plan(pool(), allocation("a", 3, pin=("10.40.0.100", "10.40.0.107")))
+    assert outcome.code == 0
+    assert outcome.items["IPAllocation/a"]["status"]["allocatedCount"] == 8
+    assert cidr(outcome, "a") == "10.40.0.100-10.40.0.107"
+
+
+def test_allocations_that_hold_a_range_keep_their_status_word_for_word() -> None:
+    status = holding("10.40.0.0", "10.40.0.7") | {"allocatedAt": "2025-05-05T05:05:05Z"}
+    outcome = plan(pool(), allocation("new", 8), allocation("old", 8, status=status))
+    assert outcome.items["IPAllocation/old"]["status"] == status
+    assert cidr(outcome, "new") == "10.40.0.8/29"
+
+
+@pytest.mark.parametrize("phase", ["Allocated", "Released", "Failed", "Pending", None])
+def test_what_an_allocation_holds_in_whatever_phase_nobody_else_gets(phase: str | None) -> None:
+    status = {
+        k: v for k, v in holding("10.40.0.0", "10.40.0.7", str(phase)).items() if v != "None"
+    }
+    outcome = plan(pool(), allocation("new", 8), allocation("old", 8, status=status))
+    assert cidr(outcome, "new") == "10.40.0.8/29"
+    assert outcome.items["IPAllocation/old"]["status"]["endAddress"] == "10.40.0.7"
+
+
+def test_an_allocation_that_is_being_deleted_gets_nothing_and_keeps_what_it_holds() -> None:
+    gone = {"deletionTimestamp": LATER, "finalizers": ["butler.butlerlabs.dev/ipallocation"]}
+    outcome = plan(
+        pool(),
+        allocation("leaving", 8, status=holding("10.40.0.0", "10.40.0.7"), **gone),
+        allocation("unserved", 8, **gone),
+        allocation("new", 8),
+    )
+    assert cidr(outcome, "new") == "10.40.0.8/29"
+    assert "status" not in outcome.items["IPAllocation/unserved"]
+
+
+def test_a_full_pool_is_an_outcome_and_no_error() -> None:
+    outcome = plan(
+        pool(cidr="10.0.0.0/29"),
+        allocation("a", 6),
+        allocation("b", 6),
+        allocation("c", 2),
+    )
+    assert (outcome.code, outcome.err) == (0, "")
+    failed = outcome.items["IPAllocation/b"]
+    assert failed["status"]["phase"] == "Failed"
+    assert ready(failed)["reason"] == "PoolExhausted"
+    assert ready(failed)["message"] == "pool exhausted: no contiguous block available"
+    assert cidr(outcome, "c") == "10.0.0.6/31"
+    assert outcome.items["NetworkPool/lab"]["status"]["utilizationPercent"] == 100
+
+
+def test_a_request_that_failed_is_tried_again() -> None:
+    outcome = plan(pool(), allocation("a", 8, status={"phase": "Failed"}))
+    assert cidr(outcome, "a") == "10.40.0.0/29"
+
+
+def test_a_pin_that_another_holds_already_is_an_outcome() -> None:
+    outcome = plan(
+        pool(),
+        allocation("first", pin=("10.40.0.4", "10.40.0.7")),
+        allocation("second", pin=("10.40.0.7", "10.40.0.9")),
+    )
+    assert outcome.code == 0
+    condition = ready(outcome.items["IPAllocation/second"])
+    assert condition["reason"] == "PinnedRangeConflict"
+    assert "conflicts at IP 10.40.0.7" in condition["message"]
+
+
+def test_promises_of_a_dumped_pool_are_kept() -> None:
+    uid = "0b1c"
+    promise = {
+        "name": "a",
+        "uid": uid,
+        "resourceVersion": "70",
+        "startAddress": "10.40.0.64",
+        "endAddress": "10.40.0.67",
+    }
+    one = pool(
+        resourceVersion="80",
+        uid="p",
+        status={"assignments": [promise], "allocationsRevision": "60"},
+    )
+    finalizers = ["butler.butlerlabs.dev/ipallocation"]
+    waiting = allocation("a", 4, uid=uid, resourceVersion="70", finalizers=finalizers)
+    outcome = plan(one, waiting)
+    assert cidr(outcome, "a") == "10.40.0.64/30"
+    status = outcome.items["NetworkPool/lab"]["status"]
+    assert "assignments" not in status
+    assert status["allocationsRevision"] == "60"
+
+
+def test_a_promise_to_an_allocation_that_the_input_does_not_show_still_counts() -> None:
+    promise = {
+        "name": "hidden",
+        "uid": "h",
+        "resourceVersion": "70",
+        "startAddress": "10.40.0.0",
+        "endAddress": "10.40.0.7",
+    }
+    one = pool(resourceVersion="80", status={"assignments": [promise]})
+    outcome = plan(one, allocation("a", 4))
+    assert cidr(outcome, "a") == "10.40.0.8/30"
+    assert outcome.items["NetworkPool/lab"]["status"]["assignments"] == [promise]
+
+
+def test_more_requests_than_one_pass_serves_are_all_served() -> None:
+    outcome = plan(pool(cidr="10.40.0.0/20"), *(allocation(f"a{n}", 2) for n in range(300)))
+    assert outcome.items["NetworkPool/lab"]["status"]["allocationCount"] == 300
+
+
+def test_several_ranges_with_gaps_are_drawn_from() -> None:
+    tenant = {
+        "ranges": [
+            {"start": "10.40.0.10", "end": "10.40.0.13"},
+            {"start": "10.40.0.20", "end": "10.40.0.29"},
+        ]
+    }
+    outcome = plan(pool(tenant=tenant), allocation("a", 6), allocation("b", 4), allocation("c", 5))
+    assert cidr(outcome, "a") == "10.40.0.20-10.40.0.25"
+    assert cidr(outcome, "b") == "10.40.0.10-10.40.0.13"
+    assert cidr(outcome, "c") == "Failed"
+    assert outcome.items["NetworkPool/lab"]["status"]["totalIPs"] == 14
+
+
+def test_pools_of_the_same_name_in_two_namespaces_do_not_mix() -> None:
+    outcome = plan(
+        pool(),
+        pool(namespace="other", cidr="10.9.0.0/24"),
+        allocation("a", 4),
+        allocation("b", 4, namespace="other"),
+    )
+    assert (cidr(outcome, "a"), cidr(outcome, "b")) == ("10.40.0.0/30", "10.9.0.0/30")
+
+
+REQUEST = st.one_of(
+    st.integers(1, 20).map(lambda count: {"count": count}),
+    st.integers(0, 60).map(lambda at: {"pin": (f"10.40.0.{at}", f"10.40.0.{at + 3}")}),
+)
+
+
+@settings(max_examples=25)
+@given(st.lists(REQUEST, max_size=12))
+def test_no_plan_gives_an_address_twice_or_miscounts(requests: list[dict[str, object]]) -> None:
+    named = [allocation(f"a{n}", **one) for n, one in enumerate(requests)]  # type: ignore[arg-type]
+    outcome = plan(pool(cidr="10.40.0.0/26", reserved=["10.40.0.32/30"]), *named)
+    held = [
+        AddressRange.parse(body["status"]["startAddress"], body["status"]["endAddress"])
+        for body in outcome.items.values()
+        if body["status"].get("startAddress")
+    ]
+    for at, one in enumerate(held):
+        assert not any(one.overlaps(other) for other in held[at + 1 :])
+    status = outcome.items["NetworkPool/lab"]["status"]
+    assert status["allocatedIPs"] == sum(one.size for one in held)
+    assert status["availableIPs"] == 60 - status["allocatedIPs"]
+    assert status["allocationCount"] == len(held)
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=6))
+@settings(max_examples=15)
+def test_a_plan_of_a_plan_changes_nothing(counts: list[int]) -> None:
+    first = plan(
+        pool(cidr="10.40.0.0/27"), *(allocation(f"a{n}", c) for n, c in enumerate(counts))
+    )
+    again = plan(*first.items.values())
+    for name, body in first.items.items():
+        if body["kind"] == "IPAllocation":
+            assert again.items[name]["status"].get("cidr") == body["status"].get("cidr")
+            assert again.items[name]["status"]["phase"] == body["status"]["phase"]
