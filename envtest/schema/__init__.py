@@ -5,6 +5,7 @@ pure functions over decoded JSON; their yardstick is kube-apiserver v1.36.
 """
 
 from envtest.schema.compiled import CompiledSchema
+from envtest.schema.crd import crd_warnings, default_crd, validate_crd
 from envtest.schema.embedded import MalformedObject
 from envtest.schema.errors import FieldError, aggregate_message
 from envtest.schema.jsonerrors import MalformedJSON
@@ -21,10 +22,13 @@ __all__ = [
     "MalformedObject",
     "NumberOutOfRange",
     "aggregate_message",
+    "crd_warnings",
+    "default_crd",
     "human_duration",
     "settle_numbers",
     "snippet",
     "strict_json",
     "table_cells",
     "table_columns",
+    "validate_crd",
 ]

@@ -20,6 +20,7 @@ class MalformedObject(ValueError):
 
     def __init__(self, error: FieldError) -> None:
         super().__init__(error.message)
+        self.error = error
 
 
 class EmbeddedNode:

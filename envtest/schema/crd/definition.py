@@ -1,0 +1,232 @@
+"""A CustomResourceDefinition as a whole: groups, names, versions, and what each version says.
+
+Internally the server keeps what is the same in all versions once, at the top; its messages then
+say `spec.validation`, `spec.subresources` and so on instead of naming a version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from envtest.schema import formats
+from envtest.schema.crd import versions as per_version
+from envtest.schema.crd.conversion import conversion_errors
+from envtest.schema.crd.internal import versions_text
+from envtest.schema.errors import FieldError, Verbatim, invalid, not_supported, required
+from envtest.schema.names import label_1035_errors, subdomain_errors
+
+_APPROVAL: Final = "api-approved.kubernetes.io"
+_APPROVAL_RULE: Final = "https://github.com/kubernetes/enhancements/pull/1111"
+_Body = Mapping[str, Any]
+
+
+def default_crd(crd: dict[str, Any]) -> None:
+    """Fill in what the server fills in: singular and list kind, conversion, webhook ports."""
+    spec = crd.setdefault("spec", {})
+    names = spec.setdefault("names", {})
+    kind = names.get("kind") or ""
+    if not names.get("singular"):
+        names["singular"] = kind.lower()
+    if not names.get("listKind") and kind:
+        names["listKind"] = f"{kind}List"
+    if not names["singular"]:
+        del names["singular"]
+    spec.setdefault("scope", "")
+    conversion = spec.setdefault("conversion", {"strategy": "None"})
+    service = ((conversion.get("webhook") or {}).get("clientConfig") or {}).get("service")
+    if service is not None:
+        service.setdefault("port", 443)
+
+
+def validate_crd(crd: _Body, old: _Body | None = None) -> list[FieldError]:
+    """All that is wrong with a CRD, in the server's order.
+
+    Args:
+        crd: the definition with defaults; `status.storedVersions` as it will be stored.
+        old: what it replaces, or None. Group and plural never change, scope and kind not once the
+            names are established.
+
+    Returns:
+        The errors. Those of metadata are left to the caller, except for the name's relation to
+        group and plural and for the approval that protected groups need.
+    """
+    spec = crd.get("spec") or {}
+    out: list[FieldError] = []
+    if old is None:
+        out += _name_errors(crd, spec)
+    out += _spec_errors(spec)
+    if old is not None:
+        out += _change_errors(spec, old)
+    out += _stored_errors(crd, spec)
+    return out + _approval_errors(crd, spec)
+
+
+def crd_warnings(crd: _Body) -> list[str]:
+    """The warnings that a CRD's creation gives: formats that nobody checks, each once."""
+    names: dict[str, None] = {}
+    for version in (crd.get("spec") or {}).get("versions") or ():
+        for node in _nodes((version.get("schema") or {}).get("openAPIV3Schema")):
+            name = node.get("format") or ""
+            if formats.unrecognized(name, node.get("type") or ""):
+                names[name] = None
+    return [f'unrecognized format "{name}"' for name in names]
+
+
+def _nodes(schema: object) -> Iterator[_Body]:
+    if not isinstance(schema, Mapping):
+        return
+    yield schema
+    for child in (schema.get("properties") or {}).values():
+        yield from _nodes(child)
+    yield from _nodes(schema.get("items"))
+    yield from _nodes(schema.get("additionalProperties"))
+
+
+def _name_errors(crd: _Body, spec: _Body) -> list[FieldError]:
+    name = (crd.get("metadata") or {}).get("name") or ""
+    plural = (spec.get("names") or {}).get("plural") or ""
+    if name == f"{plural}.{spec.get('group') or ''}":
+        return []
+    return [invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
+
+
+def _spec_errors(spec: _Body) -> list[FieldError]:
+    versions = spec.get("versions")
+    hoisted = per_version.hoisted_fields(versions or [])
+    out = _group_errors(spec)
+    if spec.get("preserveUnknownFields"):
+        detail = (
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
+            "spec.versions[*].schema instead"
+        )
+        out.append(invalid("spec.preserveUnknownFields", True, detail))
+    out += per_version.missing_schemas(versions or [])
+    for index, version in enumerate(versions or ()):
+        out += per_version.version_errors(version, f"spec.versions[{index}]", hoisted)
+    out += _together_errors(versions, hoisted)
+    out += _required_names(spec.get("names") or {})
+    out += names_errors(spec.get("names") or {}, "spec.names")
+    if versions:
+        out += per_version.shared_errors(versions[0], hoisted)
+    return out + conversion_errors(spec.get("conversion"))
+
+
+def _group_errors(spec: _Body) -> list[FieldError]:
+    group, scope = spec.get("group") or "", spec.get("scope") or ""
+    out: list[FieldError] = []
+    if not group:
+        out.append(required("spec.group"))
+    elif errors := subdomain_errors(group):
+        out.append(invalid("spec.group", group, ",".join(errors)))
+    elif "." not in group:
+        out.append(invalid("spec.group", group, "should be a domain with at least one dot"))
+    if not scope:
+        out.append(required("spec.scope"))
+    elif scope not in {"Cluster", "Namespaced"}:
+        out.append(not_supported("spec.scope", scope, ("Cluster", "Namespaced")))
+    return out
+
+
+def _together_errors(versions: Any, hoisted: frozenset[str]) -> list[FieldError]:
+    held = versions or []
+    shown = Verbatim(versions_text(versions, hoisted))
+    names = [version.get("name") or "" for version in held]
+    out: list[FieldError] = []
+    if len(set(names)) != len(names):
+        out.append(invalid("spec.versions", shown, "must contain unique version names"))
+    if sum(1 for version in held if version.get("storage")) != 1:
+        detail = "must have exactly one version marked as storage version"
+        out.append(invalid("spec.versions", shown, detail))
+    if names and names[0] and (errors := label_1035_errors(names[0])):
+        out.append(invalid("spec.version", names[0], ",".join(errors)))
+    return out
+
+
+def _required_names(names: _Body) -> list[FieldError]:
+    wanted = ("plural", "singular", "kind", "listKind")
+    return [required(f"spec.names.{name}") for name in wanted if not names.get(name)]
+
+
+def names_errors(names: _Body, path: str) -> list[FieldError]:
+    """What is wrong with a CRD's names, wanted or accepted."""
+    out: list[FieldError] = []
+    for name in ("plural", "singular"):
+        out += _label(names.get(name) or "", f"{path}.{name}")
+    for name in ("kind", "listKind"):
+        kind = names.get(name) or ""
+        if kind and (errors := label_1035_errors(kind.lower())):
+            detail = "may have mixed case, but should otherwise match: " + ",".join(errors)
+            out.append(invalid(f"{path}.{name}", kind, detail))
+    for index, name in enumerate(names.get("shortNames") or ()):
+        out += _label(name, f"{path}.shortNames[{index}]", empty=False)
+    if names.get("kind") and names["kind"] == names.get("listKind"):
+        detail = "kind and listKind may not be the same"
+        out.append(invalid(f"{path}.listKind", names["kind"], detail))
+    for index, name in enumerate(names.get("categories") or ()):
+        out += _label(name, f"{path}.categories[{index}]", empty=False)
+    return out
+
+
+def _label(text: str, path: str, *, empty: bool = True) -> list[FieldError]:
+    errors = label_1035_errors(text) if text or not empty else []
+    return [invalid(path, text, ",".join(errors))] if errors else []
+
+
+def _change_errors(spec: _Body, old: _Body) -> list[FieldError]:
+    before = old.get("spec") or {}
+    names, names_before = spec.get("names") or {}, before.get("names") or {}
+    pairs = [
+        ("spec.group", spec.get("group"), before.get("group")),
+        ("spec.names.plural", names.get("plural"), names_before.get("plural")),
+    ]
+    if _established(old):
+        pairs[:0] = [
+            ("spec.scope", spec.get("scope"), before.get("scope")),
+            ("spec.names.kind", names.get("kind"), names_before.get("kind")),
+        ]
+    return [invalid(path, new, "field is immutable") for path, new, was in pairs if new != was]
+
+
+def _established(crd: _Body) -> bool:
+    conditions = (crd.get("status") or {}).get("conditions") or ()
+    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+
+def _stored_errors(crd: _Body, spec: _Body) -> list[FieldError]:
+    stored = (crd.get("status") or {}).get("storedVersions")
+    path = "status.storedVersions"
+    if not stored:
+        return [invalid(path, None, "must have at least one stored version")]
+    out: list[FieldError] = []
+    known = set()
+    for version in spec.get("versions") or ():
+        name = version.get("name") or ""
+        known.add(name)
+        if version.get("storage") and name not in stored:
+            out.append(invalid(path, stored, f"must have the storage version {name}"))
+    for index, name in enumerate(stored):
+        if name not in known:
+            detail = (
+                f"missing from spec.versions; {name} was previously a storage version, and must "
+                "remain in spec.versions until a storage migration ensures no data remains "
+                f"persisted in {name} and removes {name} from status.storedVersions"
+            )
+            out.append(invalid(f"{path}[{index}]", name, detail))
+    return out
+
+
+def _approval_errors(crd: _Body, spec: _Body) -> list[FieldError]:
+    if not f".{spec.get('group') or ''}".endswith((".k8s.io", ".kubernetes.io")):
+        return []
+    value = ((crd.get("metadata") or {}).get("annotations") or {}).get(_APPROVAL)
+    path = f"metadata.annotations[{_APPROVAL}]"
+    said = f'protected groups must have approval annotation "{_APPROVAL}"'
+    if not value:
+        return [required(path, f"{said}, see {_APPROVAL_RULE}")]
+    if value.startswith(("http://", "https://", "unapproved")):
+        return []
+    detail = (
+        f'{said} with either a URL or a reason starting with "unapproved", see {_APPROVAL_RULE}'
+    )
+    return [invalid(path, value, detail)]

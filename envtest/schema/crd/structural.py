@@ -1,0 +1,179 @@
+"""What makes a schema structural: a type for every field, and no types hidden in alternatives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from envtest.schema.errors import FieldError, forbidden, invalid, required
+from envtest.schema.patterns import InvalidPattern, compile_pattern
+
+_Schema = Mapping[str, Any]
+_INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]
+_EMBEDDED: Final = "x-kubernetes-embedded-resource"
+_IOS: Final = "x-kubernetes-int-or-string"
+_PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+_NO_TYPE: Final = {
+    "root": "must not be empty at the root",
+    "item": "must not be empty for specified array items",
+    "field": "must not be empty for specified object fields",
+}
+_UNREADABLE: Final = (
+    "$ref",
+    "additionalItems",
+    "definitions",
+    "dependencies",
+    "id",
+    "patternProperties",
+)
+# What may not stand in a branch of anyOf and the like, with the word that the message uses.
+_NOT_IN_BRANCHES: Final = {
+    "type": "empty",
+    "default": "undefined",
+    "title": "empty",
+    "description": "empty",
+    "nullable": "false",
+    "externalDocs": "undefined",
+    _PRESERVE: "false",
+    _EMBEDDED: "false",
+    _IOS: "false",
+    "x-kubernetes-list-map-keys": "empty",
+    "x-kubernetes-list-type": "undefined",
+    "x-kubernetes-map-type": "undefined",
+    "x-kubernetes-validations": "empty",
+}
+
+
+def structural_errors(schema: _Schema, path: str) -> list[FieldError]:
+    """What keeps a schema from being structural, sorted by message."""
+    out: list[FieldError] = []
+    if not _is_readable(schema):
+        # Refused elsewhere; the server cannot even read such a schema as a structural one.
+        return out
+    _node(schema, "root", path, out)
+    return sorted(out, key=lambda error: error.message)
+
+
+def _is_readable(schema: _Schema) -> bool:
+    items, additional = schema.get("items"), schema.get("additionalProperties")
+    if isinstance(items, list) or any(schema.get(name) for name in _UNREADABLE):
+        return False
+    below = [*(schema.get("properties") or {}).values(), items, additional, schema.get("not")]
+    for name in ("allOf", "anyOf", "oneOf"):
+        below += schema.get(name) or ()
+    return all(_is_readable(child) for child in below if isinstance(child, Mapping))
+
+
+def _node(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
+    kind, items = schema.get("type") or "", schema.get("items")
+    if kind == "array" and items is None:
+        out.append(required(f"{path}.items", "must be specified"))
+    if isinstance(items, Mapping):
+        _node(items, "item", f"{path}.items", out)
+    for name, child in (schema.get("properties") or {}).items():
+        _node(child, "field", f"{path}.properties[{name}]", out)
+    additional = schema.get("additionalProperties")
+    if additional is not None and level == "root":
+        out.append(forbidden(f"{path}.additionalProperties", "must not be used at the root"))
+    if isinstance(additional, Mapping):
+        _node(additional, "field", f"{path}.additionalProperties", out)
+    _extensions(schema, path, out)
+    _branches(schema, path, out)
+    _type(schema, level, path, out)
+    _embedded(schema, path, out)
+    _metadata(schema, level, path, out)
+
+
+def _extensions(schema: _Schema, path: str, out: list[FieldError]) -> None:
+    if not schema.get(_IOS):
+        return
+    detail = f"must be false if {_IOS} is true"
+    both = (_PRESERVE, _EMBEDDED)
+    out += [invalid(f"{path}.{name}", True, detail) for name in both if schema.get(name)]
+
+
+def _type(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
+    kind = schema.get("type") or ""
+    if schema.get(_EMBEDDED) and kind != "object":
+        detail = f"must be object if {_EMBEDDED} is true"
+        out.append(
+            invalid(f"{path}.type", kind, detail) if kind else required(f"{path}.type", detail)
+        )
+    elif not kind and not schema.get(_IOS) and not schema.get(_PRESERVE):
+        out.append(required(f"{path}.type", _NO_TYPE[level]))
+    if level == "root" and kind and kind != "object":
+        out.append(invalid(f"{path}.type", kind, "must be object at the root"))
+
+
+def _embedded(schema: _Schema, path: str, out: list[FieldError]) -> None:
+    if not schema.get(_EMBEDDED):
+        return
+    if schema.get("additionalProperties") is not None:
+        detail = f"must not be used if {_EMBEDDED} is set"
+        out.append(forbidden(f"{path}.additionalProperties", detail))
+    if not schema.get(_PRESERVE) and not schema.get("properties"):
+        detail = f"must not be empty if {_EMBEDDED} is true without {_PRESERVE}"
+        out.append(required(f"{path}.properties", detail))
+
+
+def _metadata(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
+    properties = schema.get("properties") or {}
+    checked = level == "root" or bool(schema.get(_EMBEDDED))
+    for name in ("kind", "apiVersion"):
+        if checked and name in properties and properties[name].get("type") != "string":
+            kind = properties[name].get("type") or ""
+            out.append(invalid(f"{path}.properties[{name}].type", kind, "must be string"))
+    metadata = properties.get("metadata")
+    if metadata is None:
+        return
+    where = f"{path}.properties[metadata]"
+    if checked and metadata.get("type") != "object":
+        out.append(invalid(f"{where}.type", metadata.get("type") or "", "must be object"))
+    if level == "root" and not _says_names_only(metadata):
+        detail = "must not specify anything other than name and generateName, but metadata is "
+        out.append(forbidden(where, f"{detail}implicitly specified"))
+
+
+def _says_names_only(metadata: _Schema) -> bool:
+    said = {key for key, value in metadata.items() if value not in (None, "", [], {}, False)}
+    names = set(metadata.get("properties") or {})
+    return said <= {"type", "properties", "default"} and names <= {"name", "generateName"}
+
+
+def _branches(schema: _Schema, path: str, out: list[FieldError]) -> None:
+    any_of = schema.get("anyOf") or []
+    if any_of != _INT_OR_STRING:
+        for index, branch in enumerate(any_of):
+            _branch(branch, f"{path}.anyOf[{index}]", out)
+    for index, branch in enumerate(schema.get("allOf") or ()):
+        skipped = index == 0 and branch.get("anyOf") == _INT_OR_STRING
+        bare = {k: v for k, v in branch.items() if k != "anyOf"} if skipped else branch
+        _branch(bare, f"{path}.allOf[{index}]", out)
+    for index, branch in enumerate(schema.get("oneOf") or ()):
+        _branch(branch, f"{path}.oneOf[{index}]", out)
+    if schema.get("not") is not None:
+        _branch(schema["not"], f"{path}.not", out)
+    pattern = schema.get("pattern") or ""
+    try:
+        compile_pattern(pattern)
+    except InvalidPattern as error:
+        detail = f"must be a valid regular expression, but isn't: {error}"
+        out.append(invalid(f"{path}.pattern", pattern, detail))
+
+
+def _branch(schema: _Schema, path: str, out: list[FieldError]) -> None:
+    _branches(schema, path, out)
+    if isinstance(schema.get("items"), Mapping):
+        _branch(schema["items"], f"{path}.items", out)
+    properties = schema.get("properties") or {}
+    for name, child in properties.items():
+        _branch(child, f"{path}.properties[{name}]", out)
+    if schema.get("additionalProperties") is not None:
+        detail = "must be undefined to be structural"
+        out.append(forbidden(f"{path}.additionalProperties", detail))
+    for name, word in _NOT_IN_BRANCHES.items():
+        if schema.get(name):
+            out.append(forbidden(f"{path}.{name}", f"must be {word} to be structural"))
+    if "metadata" in properties:
+        detail = "must not be specified in a nested context"
+        out.append(forbidden(f"{path}.properties[metadata]", detail))

@@ -1,0 +1,229 @@
+"""What each version of a CRD says.
+
+Schema, subresources, columns, selectable fields, deprecation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from envtest.schema.crd.defaults import default_errors
+from envtest.schema.crd.internal import ROOT_FIELDS, schema_text
+from envtest.schema.crd.nodes import node_errors
+from envtest.schema.crd.structural import structural_errors
+from envtest.schema.errors import FieldError, Verbatim, duplicate, forbidden, invalid, required
+from envtest.schema.names import label_1035_errors
+
+_Body = Mapping[str, Any]
+_COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
+_COLUMN_FORMATS: Final = (
+    "byte",
+    "date",
+    "date-time",
+    "double",
+    "float",
+    "int32",
+    "int64",
+    "password",
+)
+# Field of a version -> where the server keeps it when all versions say the same.
+_TOP: Final = {
+    "schema": "spec.validation",
+    "subresources": "spec.subresources",
+    "additionalPrinterColumns": "spec.additionalPrinterColumns",
+    "selectableFields": "spec.selectableFields",
+}
+# Fields that may stand at the root of a schema beside a status subresource, by JSON name.
+_ROOT_JSON: Final = frozenset(
+    {name[0].lower() + name[1:] for name in ROOT_FIELDS.split() if not name.startswith("X")}
+    | {"x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations", "nullable"}
+)
+
+
+def hoisted_fields(versions: Sequence[_Body]) -> frozenset[str]:
+    """The fields that all versions have, with the same value."""
+    if not versions:
+        return frozenset()
+    first = versions[0]
+    return frozenset(
+        name for name in _TOP if all(v.get(name) and v[name] == first.get(name) for v in versions)
+    )
+
+
+def missing_schemas(versions: Sequence[_Body]) -> list[FieldError]:
+    """Every version has a schema."""
+    return [
+        required(f"spec.versions[{index}].schema.openAPIV3Schema")
+        for index, version in enumerate(versions)
+        if (version.get("schema") or {}).get("openAPIV3Schema") is None
+    ]
+
+
+def version_errors(version: _Body, path: str, hoisted: frozenset[str]) -> list[FieldError]:
+    """What is wrong with what one version says for itself."""
+    name = version.get("name") or ""
+    out: list[FieldError] = []
+    if errors := label_1035_errors(name):
+        out.append(invalid(f"{path}.name", name, ",".join(errors)))
+    out += _deprecation_errors(version, f"{path}.deprecationWarning")
+    places = {field: f"{path}.{field}" for field in _TOP if field not in hoisted}
+    return out + _content_errors(version, places)
+
+
+def shared_errors(version: _Body, hoisted: frozenset[str]) -> list[FieldError]:
+    """What is wrong with what all versions say alike."""
+    return _content_errors(version, {field: _TOP[field] for field in _TOP if field in hoisted})
+
+
+def _content_errors(version: _Body, places: Mapping[str, str]) -> list[FieldError]:
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    subresources = version.get("subresources") or {}
+    out: list[FieldError] = []
+    if "schema" in places and schema is not None:
+        has_status = subresources.get("status") is not None
+        out += _schema_errors(schema, f"{places['schema']}.openAPIV3Schema", has_status)
+    if "subresources" in places and subresources.get("scale") is not None:
+        out += _scale_errors(subresources["scale"], f"{places['subresources']}.scale")
+    if "additionalPrinterColumns" in places:
+        for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
+            out += _column_errors(column, f"{places['additionalPrinterColumns']}[{index}]")
+    if "selectableFields" in places:
+        fields = version.get("selectableFields") or ()
+        out += _selectable_errors(fields, schema or {}, places["selectableFields"])
+    return out
+
+
+def _deprecation_errors(version: _Body, path: str) -> list[FieldError]:
+    text = version.get("deprecationWarning")
+    if text is None:
+        return []
+    if not version.get("deprecated"):
+        return [invalid(path, text, "can only be set for deprecated versions")]
+    out: list[FieldError] = []
+    if len(text.encode()) > 256:
+        out.append(invalid(path, text, "must be <= 256 characters long"))
+    if not text:
+        out.append(invalid(path, text, "must not be an empty string"))
+    odd = next((rune for rune in text if not rune.isprintable()), None)
+    if odd is not None:
+        at = len(text[: text.index(odd)].encode())
+        detail = "must only contain printable UTF-8 characters; non-printable character found at"
+        out.append(invalid(path, text, f"{detail} index {at}"))
+    return out
+
+
+def _schema_errors(schema: _Body, path: str, has_status: bool) -> list[FieldError]:
+    out: list[FieldError] = []
+    if has_status:
+        out += _root_errors(schema, path)
+    if schema.get("nullable"):
+        out.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+    of_structure = structural_errors(schema, path) or default_errors(schema, path)
+    out += of_structure
+    return out + node_errors(schema, path, rules=not of_structure)
+
+
+def _root_errors(schema: _Body, path: str) -> list[FieldError]:
+    kind = schema.get("type") or ""
+    if kind and kind != "object":
+        detail = 'only "object" is allowed as the type at the root of the schema if the status '
+        return [invalid(f"{path}.type", kind, f"{detail}subresource is enabled")]
+    said = {name for name, value in schema.items() if value not in (None, "", False)}
+    if said <= _ROOT_JSON:
+        return []
+    detail = f"only [{ROOT_FIELDS}] fields are allowed at the root of the schema if the status "
+    return [invalid(path, Verbatim(schema_text(schema)), f"{detail}subresource is enabled")]
+
+
+def _simple_path_errors(text: str, path: str) -> list[FieldError]:
+    if text.startswith("."):
+        return []
+    return [invalid(path, text, "must be a simple json path starting with .")]
+
+
+def _scale_errors(scale: _Body, path: str) -> list[FieldError]:
+    out: list[FieldError] = []
+    for name, root in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
+        text, where = scale.get(name) or "", f"{path}.{name}"
+        if not text:
+            out.append(required(where))
+        elif errors := _simple_path_errors(text, where):
+            out += errors
+        elif not text.startswith(f"{root}."):
+            out.append(invalid(where, text, f"should be a json path under {root}"))
+    text, where = scale.get("labelSelectorPath") or "", f"{path}.labelSelectorPath"
+    if text and not (errors := _simple_path_errors(text, where)):
+        if not text.startswith((".spec.", ".status.")):
+            detail = "should be a json path under either .spec or .status"
+            out.append(invalid(where, text, detail))
+    elif text:
+        out += errors
+    return out
+
+
+def _column_errors(column: _Body, path: str) -> list[FieldError]:
+    kind, name_format = column.get("type") or "", column.get("format") or ""
+    text = column.get("jsonPath") or ""
+    known = f"must be one of {','.join(_COLUMN_TYPES)}"
+    out: list[FieldError] = []
+    if not column.get("name"):
+        out.append(required(f"{path}.name"))
+    if not kind:
+        out.append(required(f"{path}.type", known))
+    elif kind not in _COLUMN_TYPES:
+        out.append(invalid(f"{path}.type", kind, known))
+    if name_format and name_format not in _COLUMN_FORMATS:
+        detail = f"must be one of {','.join(_COLUMN_FORMATS)}"
+        out.append(invalid(f"{path}.format", name_format, detail))
+    if not text:
+        out.append(required(f"{path}.JSONPath"))
+    else:
+        out += _simple_path_errors(text, f"{path}.JSONPath")
+    return out
+
+
+def _selectable_errors(fields: Sequence[_Body], schema: _Body, path: str) -> list[FieldError]:
+    out: list[FieldError] = []
+    seen: set[str] = set()
+    for index, entry in enumerate(fields):
+        text, where = entry.get("jsonPath") or "", f"{path}[{index}].jsonPath"
+        if not text:
+            out.append(required(where))
+            continue
+        found, failure = _field_at(text, schema)
+        if found is None:
+            out.append(invalid(where, text, f"is an invalid path: {failure}"))
+        elif found.get("type") not in {"string", "boolean", "integer"}:
+            detail = (
+                "must point to a field of type string, boolean or integer. Enum string fields "
+                "and strings with formats are allowed."
+            )
+            out.append(invalid(where, text, detail))
+        if found is not None and text in seen:
+            out.append(duplicate(where, text))
+        seen.add(text)
+    return out
+
+
+def _field_at(text: str, schema: _Body) -> tuple[_Body | None, str]:
+    """The schema of a field by its path, or why the path leads nowhere."""
+    tokens = re.findall(r"[.\[\]]|[^.\[\]]+", text)
+    while tokens:
+        part = tokens.pop(0)
+        if part == "[":
+            return None, "array notation is not allowed"
+        if part != ".":
+            return None, f"expected [ or . but got: {part}"
+        if not tokens:
+            return None, "unexpected end of JSON path"
+        name, additional = tokens.pop(0), schema.get("additionalProperties")
+        if schema.get("properties"):
+            child = schema["properties"].get(name)
+        else:
+            child = additional if isinstance(additional, Mapping) else None
+        if child is None:
+            return None, "does not refer to a valid field"
+        schema = child
+    return schema, ""
