@@ -89,6 +89,8 @@ class ProviderSettings:
 
     resync: float = 300.0
     """Between two looks."""
+    requeue_invalid: float = 30.0
+    """Between two looks at credentials that are missing or incomplete."""
     requeue_deleting: float = 10.0
     """While a deleted one is still referenced."""
 

@@ -17,6 +17,7 @@ from controller.informer import Informer
 from controller.manager import Manager, Watch
 from controller.mapping import to_self
 from controller.meta import Key
+from controller.predicates import generation_changed
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -184,7 +185,8 @@ def _tenantclusters(
         watches=[
             Watch(informers.clusters, to_self),
             Watch(informers.allocations, lambda a: [a.spec.tenantClusterRef.key]),
-            Watch(informers.providers, users),
+            # By spec: capacity in their status moves with every range that is handed out.
+            Watch(informers.providers, users, generation_changed),
             Watch(informers.pools, waiting, has_more_room),
         ],
         concurrency=settings.concurrency,

@@ -62,9 +62,16 @@ class IPAddressPool:
 
 @dataclass(frozen=True, slots=True)
 class AdvertisementSpec:
-    """The part of a MetalLB L2Advertisement that we own."""
+    """The part of a MetalLB L2Advertisement that says which pools it announces."""
 
     ipAddressPools: tuple[str, ...] = ()
+    ipAddressPoolSelectors: tuple[Mapping[str, Any], ...] = ()
+
+    def announces(self, pool: str) -> bool:
+        """Return whether it announces `pool` by name, or all pools because it names none."""
+        if self.ipAddressPools or self.ipAddressPoolSelectors:
+            return pool in self.ipAddressPools
+        return True
 
 
 @dataclass(frozen=True, slots=True)

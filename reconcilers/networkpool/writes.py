@@ -27,6 +27,7 @@ from controller.errors import (
 from controller.meta import Version
 from reconcilers import ranges
 from reconcilers.api import names
+from reconcilers.api.fields import INT32_MAX
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, IPAllocation
 from reconcilers.api.networkpool import Assignment
 from reconcilers.api.resources import IP_ALLOCATION
@@ -127,7 +128,7 @@ def granted_status(allocation: IPAllocation, given: AddressRange, now: datetime)
         "startAddress": given.start_text,
         "endAddress": given.end_text,
         "addresses": given.addresses(limit=ranges.LISTED_ADDRESSES),
-        "allocatedCount": given.size,
+        "allocatedCount": min(given.size, INT32_MAX),
         "observedGeneration": generation,
         "allocatedAt": rfc3339(now),
         "allocatedBy": names.ALLOCATED_BY,

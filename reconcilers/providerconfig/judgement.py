@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconcilers.api import names
+from reconcilers.api.fields import INT32_MAX
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import (
     ELASTIC,
@@ -71,6 +72,12 @@ def credentials(config: ProviderConfig, where: str, keys: Iterable[str] | None) 
     return Finding(CREDENTIALS_VALID, True, "Ready", "credentials validated")
 
 
+def unreadable(where: str) -> Finding:
+    """Return the CredentialsValid condition where reading the Secret is not allowed."""
+    message = f"credentials secret {where} may not be read: grant get on it"
+    return Finding(CREDENTIALS_VALID, False, "CredentialsInvalid", message)
+
+
 def scope(config: ProviderConfig) -> Finding | None:
     """Return why the scope is wrong, None if it is not."""
     wanted = config.spec.scope
@@ -106,7 +113,7 @@ def pools(config: ProviderConfig, found: Iterable[NetworkPool]) -> tuple[Finding
     message = f"{available} IPs available (~{tenants} tenants)"
     return (
         Finding(POOL_AVAILABLE, True, "PoolAvailable", message),
-        Capacity(availableIPs=available, estimatedTenants=tenants),
+        Capacity(availableIPs=min(available, INT32_MAX), estimatedTenants=min(tenants, INT32_MAX)),
     )
 
 

@@ -7,15 +7,15 @@ otherwise         judge credentials, scope and pools; write the status if it dif
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
-
-from controller.events import Recorder
 
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.conditions import is_true, rfc3339
-from controller.errors import Conflict, NotFound
+from controller.conditions import is_true, remove_condition, rfc3339
+from controller.errors import Conflict, Forbidden, NotFound
+from controller.events import Recorder
 from controller.meta import Key, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.api import names
@@ -27,6 +27,15 @@ from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.providerconfig import judgement
 from reconcilers.providerconfig.judgement import Judgement
 from reconcilers.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What the Secret of one ProviderConfig's generation was found to hold, and when."""
+
+    generation: int
+    at: float
+    found: Finding
 
 
 class ProviderConfigReconciler:
@@ -50,11 +59,13 @@ class ProviderConfigReconciler:
         self._recorder = recorder
         self._clock = clock
         self._settings = settings
+        self._looks: dict[Key, _Look] = {}
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one ProviderConfig up to date."""
         config = self._configs.get(key)
         if config is None:
+            self._looks.pop(key, None)
             return SETTLED
         try:
             if config.metadata.terminating:
@@ -63,10 +74,15 @@ class ProviderConfigReconciler:
                 config = await self._finalizers(
                     config, [*config.metadata.finalizers, names.FINALIZER_PROVIDER]
                 )
-            await self._tell(config, await self._judge(config))
-        except Conflict:
+            found = await self._judge(config)
+            await self._tell(config, found)
+        except (Conflict, NotFound):
             return Again(1.0)
-        return Again(self._settings.provider.resync)
+        return Again(self._between_looks(found.credentials))
+
+    def _between_looks(self, credentials: Finding) -> float:
+        settings = self._settings.provider
+        return settings.resync if credentials.status else settings.requeue_invalid
 
     async def _finalizers(self, config: ProviderConfig, finalizers: list[str]) -> ProviderConfig:
         return await self._client.patch(
@@ -97,10 +113,27 @@ class ProviderConfigReconciler:
             nothing = () if config.spec.provider == LOCAL else None
             return judgement.credentials(config, "(no credentialsRef)", nothing)
         where = Key(reference.namespace or config.metadata.namespace, reference.name)
+        key, now = config.metadata.key, self._clock.monotonic()
+        known = self._looks.get(key)
+        # Pools change often, Secrets hardly ever: a look for the pools' sake costs no request.
+        if (
+            known is not None
+            and known.generation == config.metadata.generation
+            and now - known.at < 0.99 * self._between_looks(known.found)
+        ):
+            return known.found
+        found = await self._look(config, where)
+        self._looks[key] = _Look(config.metadata.generation, now, found)
+        return found
+
+    async def _look(self, config: ProviderConfig, where: Key) -> Finding:
+        """Read the Secret; one that we may not read is as good as none."""
         try:
             secret = await self._client.get(SECRET, where)
         except NotFound:
             return judgement.credentials(config, str(where), None)
+        except Forbidden:
+            return judgement.unreadable(str(where))
         return judgement.credentials(config, str(where), secret.data)
 
     async def _tell(self, config: ProviderConfig, found: Judgement) -> None:
@@ -122,7 +155,9 @@ class ProviderConfigReconciler:
         valid = found.credentials.status
         findings = [found.credentials, *(f for f in found.findings if f.type != "Ready")]
         conditions = with_findings(
-            status.conditions,
+            status.conditions
+            if found.capacity is not None
+            else remove_condition(status.conditions, judgement.POOL_AVAILABLE),
             [*findings, judgement.overall(found)],
             config.metadata.generation,
             now,
@@ -134,8 +169,8 @@ class ProviderConfigReconciler:
             change |= {"validated": valid, "ready": valid}
             if valid:
                 change["lastValidationTime"] = rfc3339(now)
-        if found.capacity != status.capacity and found.capacity is not None:
-            change["capacity"] = {
+        if found.capacity != status.capacity:
+            change["capacity"] = found.capacity and {
                 "availableIPs": found.capacity.availableIPs,
                 "estimatedTenants": found.capacity.estimatedTenants,
             }

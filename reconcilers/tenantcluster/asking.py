@@ -24,6 +24,7 @@ class Asking:
         self, client: Client, allocations: Cache[IPAllocation], choice: PoolChoice
     ) -> None:
         self._client = client
+        self._choice = choice
         self._drafts = Drafts(allocations, choice)
         # When a request that moves on to another pool was first made. Lost with the process, which
         # costs the request its place in the queue and nothing else.
@@ -47,7 +48,8 @@ class Asking:
         existing = wanted.existing
         if existing is None:
             return await self._create(tenant, provider, wanted)
-        if existing.status.phase == FAILED and not existing.metadata.terminating:
+        stuck = existing.status.phase == FAILED or not self._choice.serves(existing.pool_key)
+        if stuck and not existing.metadata.terminating:
             await self._move_on(tenant, provider, wanted, existing)
         return Standing(wanted.kind, existing)
 
@@ -76,7 +78,7 @@ class Asking:
         wanted: Wanted,
         failed: IPAllocation,
     ) -> None:
-        """Delete a failed request of ours if another pool fits it now; it is asked again there."""
+        """Delete a request of ours that is stuck if another pool fits it now: ask again there."""
         if not self._drafts.moves_on(tenant, provider, wanted, failed):
             return
         _log.info("LB allocation failed, cleaning up", allocation=failed.metadata.name)

@@ -9,7 +9,7 @@ from allocator import AddressRange
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.errors import NotFound
+from controller.errors import MalformedAnswer, NotFound
 from controller.events import Recorder
 from reconcilers import ranges
 from reconcilers.api import names
@@ -78,7 +78,7 @@ class TenantGate(Gate):
             return await self._client.get(TENANT_CLUSTER, key)
         except NotFound as missing:
             if missing.reason != "NotFound":
-                raise
+                raise MalformedAnswer(f"TenantCluster {key}: {missing}") from missing
             return None
 
     async def _ask_terminating(
@@ -137,7 +137,10 @@ class TenantGate(Gate):
         return LetGo("the tenant's MetalLB pool and Services are free of it")
 
     async def _user(self, client: Client, ours: Callable[[AddressRange], bool]) -> Service | None:
-        for service in (await client.list(SERVICE)).items:
+        page = await client.list(SERVICE)
+        if page.unreadable:
+            raise MalformedAnswer(f"Services that cannot be read: {sorted(page.unreadable)}")
+        for service in page.items:
             for ingress in service.status.loadBalancer.ingress:
                 found = ranges.parsed(ingress.ip, ingress.ip) if ingress.ip else None
                 if found is not None and ours(found):

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from controller.cache import Cache
+from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.tenantcluster import TenantCluster
@@ -83,19 +84,25 @@ def hashed_name(tenant: TenantCluster, kind: str) -> str:
 
     Tenants a-b/c and a/b-c would otherwise want the same name.
     """
-    plain = base_name(tenant, kind)
-    return f"{plain}-{names.short_hash(str(tenant.metadata.key))}"
+    meta = tenant.metadata
+    suffix = f"-{_SUFFIX[kind]}-{names.short_hash(str(meta.key))}"
+    return names.shortened(f"{meta.namespace}-{meta.name}", names.NAME_MAX - len(suffix)) + suffix
 
 
 def free_name(
     tenant: TenantCluster, kind: str, taken_by: Cache[IPAllocation], namespace: str
 ) -> str:
-    """Return the name under which the tenant's first allocation of type `kind` is created."""
+    """Return the name under which the tenant's first allocation of type `kind` is created.
+
+    The hashed one if the plain one is taken: by another tenant's allocation, or by one of an
+    earlier cluster of this name, which a new one never adopts.
+    """
     plain = base_name(tenant, kind)
-    holder = next((a for a in taken_by if a.metadata.key == (namespace, plain)), None)
+    holder = taken_by.get(Key(namespace, plain))
     if holder is None:
         return plain
-    ours = (holder.spec.tenantClusterRef.key, holder.spec.type) == (tenant.metadata.key, kind)
+    served = (holder.spec.tenantClusterRef.key, holder.spec.type)
+    ours = served == (tenant.metadata.key, kind) and not is_foreign(holder, tenant)
     return plain if ours else hashed_name(tenant, kind)
 
 

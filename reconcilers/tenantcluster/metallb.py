@@ -136,7 +136,11 @@ class MetalLB:
         if not wanted.entries:
             await self._withdraw(live)
             return
-        if live.spec.addresses != wanted.entries or basis_of(live) < wanted.needed:
+        if (
+            live.spec.addresses != wanted.entries
+            or basis_of(live) < wanted.needed
+            or not is_ours(live)
+        ):
             await self._client.apply(
                 IP_ADDRESS_POOL,
                 self._pool,
@@ -166,12 +170,14 @@ class MetalLB:
             live = await self._client.get(L2_ADVERTISEMENT, self._advertisement)
         except NotFound:
             live = None
-        if live is not None and POOL_NAME in live.spec.ipAddressPools:
+        if live is not None and live.spec.announces(POOL_NAME):
             return
+        pools = [*(live.spec.ipAddressPools if live is not None else ()), POOL_NAME]
+        labels = _LABELS if live is None or is_ours(live) else {}
         await self._client.apply(
             L2_ADVERTISEMENT,
             self._advertisement,
-            {"metadata": {"labels": _LABELS}, "spec": {"ipAddressPools": [POOL_NAME]}},
+            {"metadata": {"labels": labels}, "spec": {"ipAddressPools": pools}},
             manager=names.TENANT_FIELD_MANAGER,
             force=True,
         )

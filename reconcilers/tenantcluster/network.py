@@ -59,10 +59,9 @@ def _waiting(standing: Standing) -> Finding:
     return network(False, "Reconciling", f"waiting for {what} IP allocation")
 
 
-def refs(standings: Sequence[Standing]) -> dict[str, str]:
-    """Return the status fields that name the tenant's allocations."""
+def refs(standings: Sequence[Standing]) -> dict[str, str | None]:
+    """Return the status fields that name the tenant's allocations; None where there is none."""
     return {
-        REF_FIELDS[s.kind]: s.allocation.metadata.name
+        REF_FIELDS[s.kind]: s.allocation.metadata.name if s.allocation is not None else None
         for s in standings
-        if s.allocation is not None
     }

@@ -15,7 +15,7 @@ from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
-from reconcilers.networkpool.protocol import choose, taken, waiting
+from reconcilers.networkpool.protocol import choose, settle, taken, waiting
 from reconcilers.networkpool.view import POOL_INDEX, View
 
 _log = structlog.get_logger(__name__)
@@ -56,6 +56,11 @@ class PoolChoice:
             elif not pool.metadata.terminating:
                 yield pool
 
+    def serves(self, pool: Key) -> bool:
+        """Return whether a pool is there and not being deleted."""
+        found = self._pools.get(pool)
+        return found is not None and not found.metadata.terminating
+
     def outlook(self, pool: NetworkPool) -> Space | None:
         """Return the pool's space once everybody who waits for it was served; None if unsound."""
         try:
@@ -68,7 +73,7 @@ class PoolChoice:
             self._allocations.by_index(POOL_INDEX, str(key)),
             lambda name: self._allocations.get(Key(key.namespace, name)),
         )
-        promises = pool.status.assignments
+        promises = settle(pool, view).open
         space = Space(geometry, taken(view, promises))
         choose(pool, waiting(view, promises), space, _NO_LIMIT)
         return space

@@ -56,6 +56,15 @@ class Projector:
         """Return what the tenant should hold, as the cache sees it."""
         return projection(members(self._allocations, tenant), self._allocations.position)
 
+    def lags(self, tenant: TenantCluster) -> bool:
+        """Return whether the cache has yet to read of a mark that is to be projected.
+
+        Then what was written just now gives the range back, but cannot say so: it has to be
+        written again on a later basis.
+        """
+        wanted = self.wanted(tenant)
+        return wanted.basis < wanted.needed
+
     async def begin(self, tenant: TenantCluster, now: datetime) -> TenantCluster:
         """Record durably that something will be projected, before the first time it is.
 

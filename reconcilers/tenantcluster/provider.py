@@ -7,6 +7,7 @@ the first one there is
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from controller.cache import Cache
@@ -29,23 +30,37 @@ class Providers:
         self._client = client
         self._configs = configs
         self._namespace = default_namespace
+        self._platform: _Default | None = None
 
     async def of(self, tenant: TenantCluster) -> ProviderConfig | None:
         """Return the ProviderConfig of `tenant`; None if there is none for it.
 
+        The platform's default is read for clusters that are not Ready yet. One that is keeps to
+        what was read last: so clusters at rest cost no requests.
+
         Raises:
             ControllerError: the platform's default could not be read.
         """
-        named = tenant.spec.providerConfigRef
-        default = await self._platform_default() if named is None else None
+        default = None
+        if tenant.spec.providerConfigRef is None:
+            if self._platform is None or not tenant.is_ready:
+                self._platform = await self._read()
+            default = self._platform.key
         return chosen(tenant, self._configs, self._namespace, default)
 
-    async def _platform_default(self) -> Key | None:
+    async def _read(self) -> "_Default":
         try:
             config = await self._client.get(BUTLER_CONFIG, BUTLER_CONFIG_KEY)
         except (NotFound, Forbidden):
-            return None  # read if it is served to us, never required
-        return referred(config.spec.defaultProviderConfigRef, self._namespace)
+            return _Default(None)  # read if it is served to us, never required
+        return _Default(referred(config.spec.defaultProviderConfigRef, self._namespace))
+
+
+@dataclass(frozen=True, slots=True)
+class _Default:
+    """What ButlerConfig said when it was read; None that it names no ProviderConfig."""
+
+    key: Key | None
 
 
 def referred(reference: Mapping[str, Any] | None, default_namespace: str) -> Key | None:

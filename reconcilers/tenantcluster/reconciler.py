@@ -33,6 +33,7 @@ from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster import network
 from reconcilers.tenantcluster.asking import Asking
+from reconcilers.tenantcluster.metallb import BEHIND
 from reconcilers.tenantcluster.projecting import Projector
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.tenantcluster.status import Verdict, not_ready, patch, ready
@@ -131,7 +132,7 @@ class TenantClusterReconciler:
         return await self._install(tenant, addresses, refs)
 
     async def _install(
-        self, tenant: TenantCluster, addresses: Finding, refs: dict[str, str]
+        self, tenant: TenantCluster, addresses: Finding, refs: dict[str, str | None]
     ) -> Outcome:
         """Project the addresses; a cluster that was Ready stays so through a tenant's troubles."""
         if self._projector.wanted(tenant).entries:
@@ -144,7 +145,7 @@ class TenantClusterReconciler:
             phase = PROVISIONING if absent else INSTALLING
             overall = not_ready(projected.reason, projected.message)
         await self._tell(tenant, Verdict(phase, (addresses, projected, overall), refs))
-        if projected.reason == "Behind":
+        if projected.reason == BEHIND or self._projector.lags(tenant):
             return Again(SOON)
         if not projected.status:
             return Blocked(projected.reason, self._settings.requeue_not_ready)

@@ -26,12 +26,12 @@ class Verdict:
     Args:
         phase: where the cluster stands.
         findings: the conditions that the pass can judge.
-        refs: names of the allocations, by the status field that refers to them.
+        refs: names of the allocations, by the status field that refers to them; None for none.
     """
 
     phase: str
     findings: tuple[Finding, ...]
-    refs: dict[str, str] = field(default_factory=dict)
+    refs: dict[str, str | None] = field(default_factory=dict)
 
 
 def ready(message: str = "Cluster is ready") -> Finding:
@@ -73,6 +73,6 @@ def patch(tenant: TenantCluster, verdict: Verdict, now: datetime) -> dict[str, A
         change["conditions"] = rendered(conditions)
     for name, value in verdict.refs.items():
         current = getattr(tenant.status, name)
-        if current is None or current.name != value:
-            change[name] = {"name": value}
+        if (current.name if current is not None else None) != value:
+            change[name] = {"name": value} if value is not None else None
     return change

@@ -10,7 +10,7 @@ import structlog
 
 from controller.cache import Cache
 from controller.client import Client
-from controller.errors import NotFound
+from controller.errors import ControllerError, NotFound
 from controller.meta import Version
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -33,9 +33,10 @@ class Teardown:
 
         Raises:
             Conflict: one changed since it was read; begin again.
-            ControllerError: a delete failed; the others were tried in earlier or later passes.
+            ControllerError: a delete failed; the others were tried all the same.
         """
         found = members(self._allocations, tenant)
+        failures = []
         for allocation in found:
             if allocation.metadata.terminating:
                 continue
@@ -44,6 +45,10 @@ class Teardown:
                 await self._client.delete(IP_ALLOCATION, Version.of(allocation))
             except NotFound:
                 continue
+            except ControllerError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
         return len(found)
 
     async def finish(self, tenant: TenantCluster) -> bool:

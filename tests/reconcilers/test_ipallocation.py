@@ -1,0 +1,211 @@
+"""The life of one request: finalizer, Pending with the reason, and Released at the end."""
+
+from typing import Any
+
+import pytest
+
+from controller.outcome import SETTLED, Again, Blocked
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+FINALIZER = "butler.butlerlabs.dev/ipallocation"
+READY = [
+    {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Ready",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+]
+
+
+def _lab(*allocations: Any, pool: Any = None) -> Lab:
+    lab = Lab()
+    if pool is not None:
+        lab.server.add("networkpools", pool)
+    for one in allocations:
+        lab.server.add("ipallocations", one)
+    return lab
+
+
+def _serving(**status: Any) -> Any:
+    told = {"conditions": READY, "allocationsRevision": "1", "observedGeneration": 1} | status
+    return make.pool(status=told)
+
+
+async def test_the_finalizer_is_added_before_anything_else() -> None:
+    lab = _lab(make.allocation("a", finalizers=["example.com/other"]))
+    assert await lab.allocation("a") == SETTLED
+    meta = lab.server.see("ipallocations", "a")["metadata"]
+    assert meta["finalizers"] == ["example.com/other", FINALIZER]
+    assert lab.see("ipallocations", "a").get("phase") is None
+
+
+async def test_a_pool_that_is_missing_is_told_at_once() -> None:
+    lab = _lab(make.allocation("a"))
+    assert await lab.allocation("a") == Blocked("PoolNotFound", 15.0)
+    ready = lab.condition("ipallocations", "a", "Ready")
+    assert lab.see("ipallocations", "a")["phase"] == "Pending"
+    assert (ready["reason"], ready["message"]) == (
+        "PoolNotFound",
+        "NetworkPool butler-system/lab does not exist",
+    )
+
+
+@pytest.mark.parametrize(
+    ("pool", "message"),
+    [
+        (
+            make.pool(
+                status={
+                    "conditions": [
+                        READY[0] | {"status": "False", "reason": "ValidationFailed"},
+                    ]
+                }
+            ),
+            "NetworkPool butler-system/lab is not ready: ValidationFailed",
+        ),
+        (
+            make.pool(deletionTimestamp="2026-01-01T00:00:00Z"),
+            "NetworkPool butler-system/lab is being deleted",
+        ),
+    ],
+)
+async def test_a_pool_that_does_not_serve_is_told_at_once(pool: Any, message: str) -> None:
+    lab = _lab(make.allocation("a"), pool=pool)
+    assert await lab.allocation("a") == Blocked("PoolNotReady", 15.0)
+    assert lab.condition("ipallocations", "a", "Ready")["message"] == message
+
+
+async def test_an_allocation_that_can_be_served_at_once_is_never_pending() -> None:
+    lab = _lab(make.allocation("a"), pool=_serving(largestFreeBlock=256, availableIPs=256))
+    outcome = await lab.allocation("a")
+    assert isinstance(outcome, Again)
+    await lab.clock.advance(0.6)
+    await lab.allocation("a")
+    assert lab.see("ipallocations", "a").get("phase") is None
+    await lab.pool()
+    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    assert [h.object["status"]["phase"] for h in lab.server.history[-1:]] == ["Allocated"]
+
+
+async def test_one_that_waits_shows_it_within_a_second() -> None:
+    lab = _lab(make.allocation("a"), pool=_serving())
+    outcome = await lab.allocation("a")
+    assert isinstance(outcome, Again)
+    assert outcome.after < 1
+    await lab.clock.advance(outcome.after)
+    assert await lab.allocation("a") == Blocked("Reconciling", 15.0)
+    assert lab.see("ipallocations", "a")["phase"] == "Pending"
+    ready = lab.condition("ipallocations", "a", "Ready")
+    assert ready["message"] == "waiting for NetworkPool butler-system/lab to assign a range"
+    lab.server.requests.clear()
+    await lab.allocation("a")
+    assert lab.server.requests == [], "said once is enough"
+
+
+async def test_a_promised_allocation_is_left_alone() -> None:
+    waiting = make.allocation("a")
+    lab = _lab(waiting, pool=_serving())
+    version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
+    entry = make.listed(make.promise(waiting, "10.40.0.0", "10.40.0.7", version=version))
+    lab.server.edit("networkpools", "lab", {"status": {"assignments": [entry]}})
+    await lab.clock.advance(30)
+    for _ in range(2):
+        assert await lab.allocation("a") == Again(15.0)
+    assert lab.server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("allocation", "seconds"),
+    [
+        (make.allocation("a", held=("10.40.0.0", "10.40.0.7")), 300.0),
+        (make.allocation("a", phase="Failed"), 30.0),
+    ],
+    ids=["Allocated", "Failed"],
+)
+async def test_those_that_wait_for_nothing_of_ours_are_looked_at_as_a_backstop(
+    allocation: Any, seconds: float
+) -> None:
+    lab = _lab(allocation, pool=_serving())
+    assert await lab.allocation("a") == Again(seconds)
+    assert lab.server.requests == []
+
+
+async def test_released_is_written_before_the_finalizer_goes() -> None:
+    lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7")))
+    lab.server.delete("ipallocations", "a")
+    await lab.allocation("a")
+    assert not lab.server.has("ipallocations", "a")
+    last = lab.server.history[-1].object
+    assert last["status"]["phase"] == "Released"
+    assert last["status"]["releasedAt"] == "2026-01-01T00:00:00Z"
+    assert last["status"]["startAddress"] == "10.40.0.0", "what it held stays on record"
+
+
+async def test_an_allocation_without_a_range_leaves_without_asking_the_tenant() -> None:
+    lab = _lab(make.allocation("a", phase="Failed"))
+    lab.gate.why = "somebody objects"
+    lab.server.delete("ipallocations", "a")
+    assert await lab.allocation("a") == SETTLED
+    assert not lab.server.has("ipallocations", "a")
+
+
+async def test_the_range_is_kept_while_the_tenant_has_it() -> None:
+    lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7")))
+    lab.gate.why = "Service default/web still shows an address of the range"
+    lab.server.delete("ipallocations", "a")
+    for _ in range(2):
+        assert await lab.allocation("a") == Blocked("WaitingForTenant", 5.0)
+    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    ready = lab.condition("ipallocations", "a", "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "WaitingForTenant")
+    assert ready["message"] == lab.gate.why
+    assert lab.server.count(verb="patch") == 1, "said once is enough"
+    lab.gate.why = ""
+    await lab.allocation("a")
+    assert not lab.server.has("ipallocations", "a")
+
+
+async def test_saying_why_it_waits_does_not_move_the_mark() -> None:
+    lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7")))
+    lab.server.delete("ipallocations", "a")
+    marked = int(lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"])
+    marks = []
+    ask = lab.gate.ask
+
+    async def noted(allocation: Any, mark: int) -> Any:
+        marks.append(mark)
+        lab.gate.why = f"reason {len(marks)}"
+        return await ask(allocation, mark)
+
+    lab.gate.ask = noted  # type: ignore[method-assign]
+    for _ in range(3):
+        await lab.allocation("a")
+    assert marks == [marked] * 3
+
+
+async def test_a_finalizer_left_behind_by_a_crash_goes_too() -> None:
+    lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7"), phase="Released"))
+    lab.gate.why = "somebody objects, too late"
+    lab.server.delete("ipallocations", "a")
+    await lab.allocation("a")
+    assert not lab.server.has("ipallocations", "a")
+
+
+async def test_an_edit_meanwhile_ends_the_pass_and_is_no_error() -> None:
+    lab = _lab(make.allocation("a"))
+    lab.hold("ipallocations")
+    lab.server.edit("ipallocations", "a", {"metadata": {"labels": {"x": "y"}}})
+    assert await lab.allocation("a") == Again(0.7)
+    assert lab.see("ipallocations", "a").get("phase") is None
+
+
+async def test_one_that_went_meanwhile_is_no_error() -> None:
+    lab = _lab(make.allocation("a"))
+    lab.hold("ipallocations")
+    lab.server.vanish("ipallocations", "a")
+    assert await lab.allocation("a") == Again(0.7)
+    lab.flow()
+    assert await lab.allocation("a") == SETTLED
