@@ -33,7 +33,8 @@ from controller.errors import (
 )
 from controller.events import Recorder
 from controller.informer import Informer, Registration
-from controller.leases import Elector, LeaderLost, LeaseSettings
+from controller.leasekind import LeaseSettings
+from controller.leases import Elector, LeaderLost
 from controller.logs import configure as configure_logs
 from controller.manager import Manager
 from controller.mapping import by, to_owner, to_self
@@ -51,13 +52,14 @@ from controller.predicates import (
     not_,
     revision_changed,
 )
+from controller.queueview import QueueStatistics
 from controller.resource import Resource
 from controller.runner import Controller, Reconcile
 from controller.signals import run_until_signal
 from controller.tenantconfig import TenantCredentials, parse_kubeconfig, tenant_transport
 from controller.transport import HttpTransport, Transport
 from controller.triggers import Watch
-from controller.workqueue import LOW_PRIORITY, QueueShutDown, QueueStatistics, WorkQueue
+from controller.workqueue import LOW_PRIORITY, QueueShutDown, WorkQueue
 
 __all__ = [
     "LOW_PRIORITY",

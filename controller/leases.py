@@ -19,7 +19,7 @@ gone may still send what it was about to send: writes need preconditions all the
 import math
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -28,10 +28,11 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import rfc3339_micro
 from controller.errors import Conflict, ControllerError, NotFound
-from controller.meta import Key, ObjectMeta, Version
-from controller.resource import Resource
+from controller.leasekind import JITTER, LEASES, Lease, LeaseSettings, LeaseSpec
+from controller.meta import Version
 
-JITTER = 1.2
+__all__ = ["LEASES", "Elector", "LeaderLost", "Lease", "LeaseSettings"]
+
 RELEASED_SECONDS = 1
 
 log = structlog.get_logger(__name__)
@@ -39,64 +40,6 @@ log = structlog.get_logger(__name__)
 
 class LeaderLost(ControllerError):
     """The lease could not be renewed in time, or somebody else holds it: stop, and exit."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseSpec:
-    """The record; times are RFC 3339 with six decimals, which the server insists on."""
-
-    holderIdentity: str | None = None
-    leaseDurationSeconds: int | None = None
-    acquireTime: str | None = None
-    renewTime: str | None = None
-    leaseTransitions: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """A Lease of coordination.k8s.io/v1."""
-
-    metadata: ObjectMeta
-    spec: LeaseSpec = field(default_factory=LeaseSpec)
-
-
-LEASES = Resource("coordination.k8s.io", "v1", "Lease", "leases", Lease)
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseSettings:
-    """Which lease, as whom, and how fast.
-
-    Args:
-        key: the Lease's namespace and name.
-        identity: this process; must differ between any two.
-        lease_duration: seconds after which others may take a lease that was not renewed.
-        renew_deadline: seconds after which a holder that cannot renew gives up.
-        retry_period: seconds between attempts.
-
-    Raises:
-        ValueError: the times do not leave room for each other.
-    """
-
-    key: Key
-    identity: str
-    lease_duration: float = 15.0
-    renew_deadline: float = 10.0
-    retry_period: float = 2.0
-
-    def __post_init__(self) -> None:
-        if not self.identity:
-            raise ValueError("leader election needs an identity")
-        if not self.lease_duration > self.renew_deadline > JITTER * self.retry_period > 0:
-            raise ValueError(
-                "leader election needs lease duration > renew deadline > 1.2 x retry period > 0,"
-                f" not {self.lease_duration} > {self.renew_deadline} > 1.2 x {self.retry_period}"
-            )
-
-    @property
-    def request_seconds(self) -> float:
-        """How long one request may take, so that one that hangs cannot cost the lease."""
-        return max(1.0, self.renew_deadline / 2)
 
 
 @dataclass(frozen=True, slots=True)

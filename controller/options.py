@@ -5,7 +5,7 @@ import uuid
 from dataclasses import dataclass, field
 
 from controller.errors import ConfigurationError
-from controller.leases import LeaseSettings
+from controller.leasekind import LeaseSettings
 from controller.meta import Key
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from typing_extensions import override
 
-from controller.workqueue import QueueObserver, QueueStatistics
+from controller.queueview import QueueObserver, QueueStatistics
 
 BUCKETS = tuple(10.0**exponent for exponent in range(-8, 4))
 MAX_PRIORITIES = 25

@@ -8,7 +8,8 @@ import pytest
 
 from controller.client import Client
 from controller.errors import NoAnswer, ServerFailure
-from controller.leases import Elector, LeaderLost, LeaseSettings
+from controller.leasekind import LeaseSettings
+from controller.leases import Elector, LeaderLost
 from controller.meta import Key
 from tests.clock import VirtualClock
 from tests.controller.world_store import Connection, Store
