@@ -32,6 +32,9 @@ from envtest.storage import Disk, Store
 
 ADMIN = "admin"
 SERVICES = IPv4Network("10.96.0.0/16")
+# Go takes a mebibyte of headers in all; here each may be that long, and there may be this many.
+HEADER_LIMIT = 1024 * 1024
+HEADER_COUNT = 1024
 # What stands for every address of this machine; an empty host means it, too.
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
 # How long open requests may take to end when the server stops.
@@ -114,7 +117,9 @@ async def serve(  # every setting is named at the call
         access_log=None,
         handle_signals=False,
         shutdown_timeout=_GRACE_SECONDS,
-        auto_decompress=True,
+        max_line_size=HEADER_LIMIT,
+        max_field_size=HEADER_LIMIT,
+        max_headers=HEADER_COUNT,
     )
     await runner.setup()
     try:

@@ -7,10 +7,11 @@ from typing import Any
 from typing_extensions import override
 
 from envtest.builtins.rules import BuiltinRules, status_metadata
-from envtest.schema.errors import FieldError, forbidden, invalid
+from envtest.schema.errors import FieldError, forbidden, invalid, too_long
 from envtest.server.objectmeta import Body
 from envtest.server.rules import keep_only
 
+_LARGEST = 1024 * 1024
 _KEY = "[-._a-zA-Z0-9]+"
 _KEY_TEXT = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
@@ -68,6 +69,9 @@ class KeyedRules(BuiltinRules):
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+        size = sum(len(text) for part in self.parts for text in body.get(part, {}).values())
+        if size > _LARGEST:
+            return [too_long("[]", _LARGEST)]
         found = [
             invalid(f"{part}[{key}]", key, _KEY_TEXT)
             for part in self.parts

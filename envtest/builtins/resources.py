@@ -10,6 +10,7 @@ from envtest.builtins.definitions import DefinitionRules
 from envtest.builtins.events import EventRules, to_core, to_new
 from envtest.builtins.rules import BuiltinRules
 from envtest.builtins.services import ServiceRules
+from envtest.builtins.workloads import WorkloadRules
 from envtest.server.resource import Resource
 from envtest.storage import Store
 
@@ -20,6 +21,14 @@ _SPECIAL: dict[tuple[str, str], type[BuiltinRules]] = {
     ("", "Event"): EventRules,
     ("events.k8s.io", "Event"): EventRules,
     ("coordination.k8s.io", "Lease"): LeaseRules,
+    ("", "Pod"): WorkloadRules,
+    ("", "ReplicationController"): WorkloadRules,
+    ("apps", "DaemonSet"): WorkloadRules,
+    ("apps", "Deployment"): WorkloadRules,
+    ("apps", "ReplicaSet"): WorkloadRules,
+    ("apps", "StatefulSet"): WorkloadRules,
+    ("batch", "CronJob"): WorkloadRules,
+    ("batch", "Job"): WorkloadRules,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): DefinitionRules,
 }
 

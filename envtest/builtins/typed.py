@@ -12,6 +12,8 @@ from typing import Any, Literal
 from envtest.builtins.catalogue import schema
 from envtest.wire.gotexts import base64_fault, normal_time, time_fault
 
+_INT32_MAX = 2**31 - 1
+
 Shape = Literal["struct", "map", "array", "string", "integer", "number", "boolean", "any"]
 
 
@@ -127,7 +129,7 @@ def _value(value: Any, node: Node, path: str, struct: str, unknown: list[str]) -
         case "string", str():
             return _text(value, node)
         case _:
-            number = _scalar(value, node.shape)
+            number = _scalar(value, node)
     if number is not None:
         return number
     plain = "".join(part.partition("[")[0] for part in path.split("]"))
@@ -154,16 +156,16 @@ def _members(
     ]
 
 
-def _scalar(value: Any, shape: Shape) -> bool | float | None:
+def _scalar(value: Any, node: Node) -> bool | float | None:
     """Return a truth value or number that fits, or None."""
+    shape = node.shape
     if isinstance(value, bool):
         return value if shape == "boolean" else None
     if isinstance(value, int):
-        return value if shape in {"integer", "number"} else None
-    if isinstance(value, float):
-        whole = value.is_integer()
-        return int(value) if whole and shape == "integer" else value if shape == "number" else None
-    return None
+        largest = 2 ** (31 if node.format == "int32" else 63) - 1
+        fits = shape == "number" or (shape == "integer" and -largest - 1 <= value <= largest)
+        return value if fits else None
+    return value if isinstance(value, float) and shape == "number" else None
 
 
 def _text(value: str, node: Node) -> str:
@@ -189,19 +191,12 @@ def _zero(node: Node) -> Any:
 
 def _json_type(value: object) -> str:
     """Return what Go calls the JSON type of a value."""
-    match value:
-        case bool():
-            return "bool"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case dict():
-            return "object"
-        case float():
-            return f"number {value}"
-        case _:
-            return "number"
+    if isinstance(value, float) or (
+        isinstance(value, int) and not isinstance(value, bool) and abs(value) > _INT32_MAX
+    ):
+        return f"number {value}"
+    names = {bool: "bool", str: "string", list: "array", dict: "object"}
+    return names.get(type(value), "number")
 
 
 def _go_name(name: str) -> str:

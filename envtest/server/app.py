@@ -1,5 +1,6 @@
 """The HTTP front: one handler that authenticates, authorizes, routes, answers."""
 
+import logging
 import uuid
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -11,19 +12,21 @@ from aiohttp import web
 
 from envtest.access.rbac import Authorizer, attributes, refusal
 from envtest.access.reviews import Reviews
-from envtest.access.tokens import Authenticator
+from envtest.access.tokens import AUTHENTICATED, Authenticator
 from envtest.builtins.catalogue import resources
 from envtest.server.api import Api
 from envtest.server.bodies import BODY_LIMIT, media_type
 from envtest.server.call import Call, User
 from envtest.server.dispatch import answer, check_served, no_such_path
-from envtest.server.failures import StatusError, too_large
+from envtest.server.failures import StatusError, internal, too_large
 from envtest.server.forms import Form, negotiate
 from envtest.server.openapi import OpenApi
 from envtest.server.paths import Documents
 from envtest.server.rendering import render
 from envtest.server.request import RequestInfo, read_request
 from envtest.server.watches import open_watch
+
+_log = logging.getLogger(__name__)
 
 NOT_FOUND = b"404 page not found\n"
 _BUILTIN = frozenset(resources())
@@ -52,11 +55,14 @@ class Front:
             return await self._answer(request, warnings)
         except StatusError as error:
             return _refused(error, warnings)
+        except Exception:  # noqa: BLE001  # the last resort: told to the client, logged in full
+            _log.exception("%s %s failed", request.method, request.path)
+            return _refused(internal("Internal error occurred"), warnings)
 
     async def _answer(self, request: web.Request, warnings: list[str]) -> web.StreamResponse:
         query: Mapping[str, str] = request.query
         info = read_request(request.method, request.path, query)
-        user = self._authenticate(request)
+        user = self._impersonated(self._authenticate(request), request)
         if not self.authorizer.allowed(user, attributes(info)):
             raise refusal(user, info)
         if not info.is_resource:
@@ -96,6 +102,22 @@ class Front:
             transport.get_extra_info("peercert") if transport else None
         )
         return self.authenticator.of_request(request.headers.get("Authorization", ""), certificate)
+
+    def _impersonated(self, user: User, request: web.Request) -> User:
+        """Return whom the user wants to be taken for, if it may.
+
+        Raises:
+            StatusError: 403.
+        """
+        name = request.headers.get("Impersonate-User")
+        if not name:
+            return user
+        groups = tuple(request.headers.getall("Impersonate-Group", ()))
+        for resource, one in (("users", name), *(("groups", group) for group in groups)):
+            wanted = RequestInfo("", "impersonate", True, "", "v1", "", resource, "", one)
+            if not self.authorizer.allowed(user, attributes(wanted)):
+                raise refusal(user, wanted)
+        return User(name, (*groups, AUTHENTICATED))
 
     async def _watch(self, request: web.Request, call: Call, form: Form) -> web.StreamResponse:
         watch = open_watch(self.api, call, form)
@@ -172,6 +194,3 @@ def _refused(error: StatusError, warnings: list[str]) -> web.Response:
     )
     response.headers.update(error.headers)
     return response
-
-
-__all__ = ["Front", "RequestInfo"]

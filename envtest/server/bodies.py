@@ -66,7 +66,10 @@ def read_object(data: bytes, content_type: str, resource: Resource) -> Decoded:
     except MalformedJSON as error:
         raise _unrecognized(kind, f"json parse error: {error}", data) from None
     except YamlError as error:
-        raise _unrecognized(kind, f"yaml parse error: {error}", data) from None
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): "
+            f"{error} ({snippet(data)})"
+        ) from None
     if not isinstance(value, dict):
         shape = {list: "array", str: "string", bool: "bool"}.get(type(value), "number")
         fault = f"json: cannot unmarshal {shape} into Go value of type {_ENVELOPE}"

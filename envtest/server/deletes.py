@@ -19,6 +19,7 @@ from envtest.wire.yamltext import YamlError, read_yaml
 
 _OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _POLICIES = ("Background", "Foreground", "Orphan")
+_IMMORTAL = frozenset(("namespaces", name) for name in ("default", "kube-public", "kube-system"))
 _FINALIZERS = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}
 
 
@@ -93,6 +94,9 @@ async def _delete(
     """Remove an object for a client, or mark it as terminating."""
     resource = call.resource
     body = resource.load(stored)
+    if (resource.place, key) in _IMMORTAL:
+        why = "this namespace may not be deleted"
+        raise failures.forbidden(resource.plural, resource.group, key, why)
     _check_preconditions(call, stored, body, options.get("preconditions") or {})
     await api.admission.validate(call, "DELETE", None, body)
     if api.table(resource).get(key) is not stored:

@@ -11,6 +11,7 @@ from envtest.server.patches import patch
 from envtest.server.reads import get, list_
 from envtest.server.request import RequestInfo
 from envtest.server.resource import Resource
+from envtest.server.scale import answer_scale
 from envtest.server.writes import create, update
 
 Verb = Callable[[Api, Call], Awaitable[Answer]]
@@ -24,7 +25,6 @@ _VERBS: dict[str, Verb] = {
     "delete": delete,
     "deletecollection": delete_collection,
 }
-_ON_SUBRESOURCES = frozenset({"get", "update", "patch"})
 
 
 def check_served(resource: Resource, info: RequestInfo) -> None:
@@ -66,6 +66,8 @@ async def answer(api: Api, reviews: Reviews, call: Call) -> Answer:
     """Answer a request on a resource; watches are streamed elsewhere."""
     if call.info.resource in REVIEWS and call.info.group.endswith(".k8s.io"):
         return reviews.answer(call)
+    if call.info.subresource == "scale":
+        return await answer_scale(api, call)
     verb = _VERBS.get(call.info.verb)
     if verb is None:
         raise method_not_allowed()

@@ -41,7 +41,7 @@ class RequestInfo:
 
 def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
     """Return what a request is about."""
-    parts = [part for part in path.split("/") if part]
+    parts = path.strip("/").split("/")
     if len(parts) >= 3 and parts[0] == "api":
         group, version, rest = "", parts[1], parts[2:]
     elif len(parts) >= 4 and parts[0] == "apis":

@@ -79,6 +79,7 @@ def number_fault(text: str, *, function: str = "ParseUint") -> str | None:
     sign = "" if function == "ParseUint" else "[+-]?"
     if not re.fullmatch(sign + r"[0-9]+", text):
         return f'strconv.{function}: parsing "{text}": invalid syntax'
-    if abs(int(text)) >= 2 ** (64 if function == "ParseUint" else 63):
+    largest = 2 ** (64 if function == "ParseUint" else 63) - 1
+    if len(text) > 20 or abs(int(text)) > largest:
         return f'strconv.{function}: parsing "{text}": value out of range'
     return None

@@ -8,6 +8,8 @@ import yaml
 from typing_extensions import override
 
 _BOOL = "tag:yaml.org,2002:bool"
+# Far above what a body within the size limit can hold without aliases.
+_MOST_NODES = 2_000_000
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
@@ -65,9 +67,9 @@ def read_yaml(data: bytes) -> tuple[Any, list[str]]:
             value = None if node is None else loader.construct_document(node)
         finally:
             loader.dispose()
+        return _Plain().of(value), loader.duplicates
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise YamlError(_sentence(error)) from error
-    return _as_json(value), loader.duplicates
 
 
 def write_yaml(value: Any) -> str:
@@ -75,13 +77,22 @@ def write_yaml(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=False, allow_unicode=True)
 
 
-def _as_json(value: Any) -> Any:
-    """Make keys texts, as JSON needs them."""
-    if isinstance(value, dict):
-        return {_key(key): _as_json(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_as_json(item) for item in value]
-    return value if isinstance(value, str | int | float | bool | type(None)) else str(value)
+class _Plain:
+    """Makes keys texts, as JSON needs them; bounds what aliases of aliases can grow into."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_NODES
+
+    def of(self, value: Any) -> Any:
+        """Return a value as JSON has it."""
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError("document contains excessive aliasing")
+        if isinstance(value, dict):
+            return {_key(key): self.of(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.of(item) for item in value]
+        return value if isinstance(value, str | int | float | bool | type(None)) else str(value)
 
 
 def _key(key: object) -> str:
