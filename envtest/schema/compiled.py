@@ -113,12 +113,15 @@ class CompiledSchema:
         self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, out: list[FieldError]
     ) -> None:
         assert self._lists is not None
-        if old is not None:
+        found: list[FieldError] = []
+        self._lists.check(obj, "", found)
+        if found and old is not None:
+            # An object that was wrong before may stay wrong in this respect.
             before: list[FieldError] = []
             self._lists.check(old, "", before)
             if before:
                 return
-        self._lists.check(obj, "", out)
+        out += found
 
 
 def _once(errors: list[FieldError]) -> list[FieldError]:

@@ -82,19 +82,24 @@ class EmbeddedNode:
         if not isinstance(value, dict):
             return []
         prefix = f"{path}." if path else ""
-        children = ((self._properties.get(name, self._additional), name) for name in value)
-        return [
-            (child, value[name], prefix + name) for child, name in children if child is not None
-        ]
+        found: list[tuple[Self, Any, str]] = []
+        for name, item in value.items():
+            if name in self._properties:
+                found.append((self._properties[name], item, prefix + name))
+            elif self._additional is not None:
+                found.append((self._additional, item, f"{path}[{name}]"))
+        return found
 
 
 def _coerce_object(value: dict[str, Any], path: str, unknown: list[str]) -> None:
     for name in ("apiVersion", "kind"):
         if name in value and not isinstance(value[name], str):
             raise MalformedObject(invalid(f"{path}.{name}", value[name], "must be a string"))
-    metadata = value.get("metadata")
-    if metadata is None:
+    if "metadata" not in value:
         return
+    if value["metadata"] is None:
+        value["metadata"] = {}
+    metadata = value["metadata"]
     if not isinstance(metadata, dict):
         raise MalformedObject(invalid(f"{path}.metadata", metadata, "must be an object"))
     try:

@@ -7,6 +7,7 @@ Messages quote the offending value, and clients compare them, so a value has to 
 from __future__ import annotations
 
 import math
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -21,6 +22,7 @@ _ESCAPES = {
     '"': '\\"',
     "\\": "\\\\",
 }
+_PLAIN = re.compile(r"[ !#-%'-;=?-\[\]-~]*").fullmatch
 _JSON_ESCAPES = {
     "\b": "\\b",
     "\f": "\\f",
@@ -111,6 +113,8 @@ def _json_number(value: float) -> str:
 
 def json_string(text: str) -> str:
     """Encode one string as Go's `json.Marshal` does."""
+    if _PLAIN(text):
+        return f'"{text}"'
     return '"' + "".join(_json_rune(rune) for rune in text) + '"'
 
 

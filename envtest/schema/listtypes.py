@@ -39,7 +39,7 @@ class ListNode:
         return cls(schema, (properties, additional, items))
 
     def check(self, value: Any, path: str, out: list[FieldError]) -> None:
-        """Append an error for every item that stands a second time."""
+        """Append an error for every item that stands more than once, where it does again."""
         if isinstance(value, list):
             self._check_list(value, path, out)
         elif isinstance(value, dict):
@@ -62,14 +62,16 @@ class ListNode:
 
     def _check_set(self, value: list[Any], path: str, out: list[FieldError]) -> None:
         seen: set[object] = set()
+        told: set[object] = set()
         for index, item in enumerate(value):
             key = json_text(item) if isinstance(item, dict | list) else (type(item), item)
-            if key in seen:
+            if key in seen and key not in told:
+                told.add(key)
                 out.append(duplicate(f"{path}[{index}]", item))
             seen.add(key)
 
     def _check_map(self, value: list[Any], path: str, out: list[FieldError]) -> None:
-        seen: set[str] = set()
+        seen: set[tuple[object, ...]] = set()
         for index, item in enumerate(value):
             if item is None:
                 continue

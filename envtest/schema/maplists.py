@@ -22,16 +22,22 @@ class MapKeys:
         self.names = tuple(names)
         self.defaults = defaults
 
-    def key(self, item: Mapping[str, Any]) -> str:
+    def key(self, item: Mapping[str, Any]) -> tuple[object, ...]:
         """What tells `item` apart within its list.
 
-        A key field that is not there counts as null.
+        A key field that is not there counts as null; true is not 1.
         """
-        return json_text([item.get(name) for name in self.names])
+        return tuple(map(_part, map(item.get, self.names)))
 
     def index(self, items: list[Any]) -> MapListIndex:
         """The items by key, for finding the old form of a new item."""
         return MapListIndex(self, items)
+
+
+def _part(value: Any) -> object:
+    if isinstance(value, str) or value is None:
+        return value
+    return json_text(value) if isinstance(value, dict | list) else (type(value), value)
 
 
 class MapListIndex:

@@ -224,8 +224,7 @@ class ValueSchema:
     def _check_object(
         self, value: dict[str, Any], path: str, out: list[FieldError], old: Any
     ) -> int:
-        if not self._check_size(len(value), path, out):
-            return 0
+        self._check_size(len(value), path, out)
         if self._closed:
             for name in value.keys() - self._properties.keys():
                 detail = f"{path}.{name} in body is a forbidden property"
@@ -241,15 +240,12 @@ class ValueSchema:
         out += [required(prefix + name) for name in self._required if name not in value]
         return matched
 
-    def _check_size(self, size: int, path: str, out: list[FieldError]) -> bool:
+    def _check_size(self, size: int, path: str, out: list[FieldError]) -> None:
         if self._min_properties is not None and size < self._min_properties:
             detail = f"{path} in body should have at least {self._min_properties} properties"
             out.append(invalid(path, size, detail))
-            return False
         if self._max_properties is not None and size > self._max_properties:
             out.append(too_many(path, size, self._max_properties))
-            return False
-        return True
 
 
 class _Enum:
