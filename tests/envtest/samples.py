@@ -1,0 +1,82 @@
+"""A small CRD and an object of it, for tests that need some kind of their own."""
+
+import copy
+from typing import Any
+
+GROUP = "lab.example.com"
+PATH = f"/apis/{GROUP}/v1/namespaces/default/gauges"
+
+_CRD: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": f"gauges.{GROUP}"},
+    "spec": {
+        "group": GROUP,
+        "scope": "Namespaced",
+        "names": {"plural": "gauges", "singular": "gauge", "kind": "Gauge", "shortNames": ["ga"]},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {
+                    "status": {},
+                    "scale": {
+                        "specReplicasPath": ".spec.count",
+                        "statusReplicasPath": ".status.count",
+                    },
+                },
+                "selectableFields": [{"jsonPath": ".spec.place"}],
+                "additionalPrinterColumns": [
+                    {"name": "Count", "type": "integer", "jsonPath": ".spec.count"}
+                ],
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "description": "What is measured.",
+                                "properties": {
+                                    "count": {"type": "integer", "default": 1, "minimum": 0},
+                                    "place": {"type": "string", "description": "Where it hangs."},
+                                },
+                            },
+                            "status": {
+                                "type": "object",
+                                "properties": {
+                                    "count": {"type": "integer"},
+                                    "conditions": {
+                                        "type": "array",
+                                        "items": {
+                                            "type": "object",
+                                            "properties": {
+                                                "type": {"type": "string"},
+                                                "status": {"type": "string"},
+                                            },
+                                        },
+                                    },
+                                },
+                            },
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+def crd() -> dict[str, Any]:
+    """Return the CRD, free to be changed."""
+    return copy.deepcopy(_CRD)
+
+
+def gauge(name: str, **spec: Any) -> dict[str, Any]:
+    """Return an object."""
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Gauge",
+        "metadata": {"name": name},
+        "spec": spec,
+    }

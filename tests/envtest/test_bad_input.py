@@ -1,0 +1,125 @@
+"""Requests that make no sense get the real server's answer, and the next request is served."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.envtest.samples import PATH, gauge
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+JSON = "application/json"
+
+
+async def send(
+    http: httpx.AsyncClient, data: bytes, kind: str = JSON, path: str = MAPS, method: str = "POST"
+) -> tuple[int, str]:
+    answer = await http.request(method, path, content=data, headers={"Content-Type": kind})
+    assert (await http.get("/readyz")).text == "ok"
+    body: Any = answer.json()
+    return answer.status_code, body.get("message", "")
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "code", "part"),
+    [
+        (b'{"metadata":{"name":"x"', JSON, 400, "unexpected end of JSON input"),
+        (b"", JSON, 400, "unexpected end of JSON input (<empty>)"),
+        (b'{"metadata":' + b'{"a":' * 100_000, JSON, 400, "exceeded max depth"),
+        (b"[" * 100_000, JSON, 400, "exceeded max depth"),
+        (b'{"metadata":{"name":"\xff"}}', JSON, 422, "RFC 1123 subdomain"),
+        (b'{"metadata":{"name":"n","generation":99999999999999999999}}', JSON, 400, "int64"),
+        (b"a: [", "application/yaml", 400, "yaml: line 1"),
+        (b"&a [*a]", "application/yaml", 400, "yaml: "),
+        (b"k8s\x00\xff\xff\xff", "application/vnd.kubernetes.protobuf", 400, "unexpected end"),
+        (b"nothing of the kind", "application/vnd.kubernetes.protobuf", 400, "protobuf"),
+        (b"x", "text/plain", 415, "accepted media types include"),
+    ],
+)
+async def test_a_body_that_is_no_object_is_refused(
+    http: httpx.AsyncClient, data: bytes, kind: str, code: int, part: str
+) -> None:
+    status, message = await send(http, data, kind)
+
+    assert status == code
+    assert part in message
+
+
+async def test_a_body_of_twenty_mebibytes_is_too_large(http: httpx.AsyncClient) -> None:
+    data = b'{"metadata":{"name":"big"},"data":{"a":"' + b"x" * (20 << 20) + b'"}}'
+
+    assert await send(http, data) == (413, "Request entity too large: limit is 3145728")
+
+
+async def test_a_body_without_a_length_is_cut_off_at_the_limit(http: httpx.AsyncClient) -> None:
+    async def endless() -> Any:
+        for _ in range(5):
+            yield b"x" * (1 << 20)
+
+    answer = await http.post(MAPS, content=endless(), headers={"Content-Type": JSON})
+
+    assert answer.status_code == 413
+
+
+async def test_a_config_map_above_a_mebibyte_is_invalid(http: httpx.AsyncClient) -> None:
+    data = b'{"metadata":{"name":"big"},"data":{"a":"' + b"x" * (2 << 20) + b'"}}'
+
+    code, message = await send(http, data)
+
+    assert (code, message) == (
+        422,
+        'ConfigMap "big" is invalid: []: Too long: may not be more than 1048576 bytes',
+    )
+
+
+async def test_aliases_of_aliases_do_not_fill_the_memory(http: httpx.AsyncClient) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    for at in range(1, 12):
+        lines.append(f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 9)}]")
+
+    code, message = await send(http, "\n".join(lines).encode(), "application/yaml")
+
+    assert (code, "excessive aliasing" in message) == (400, True)
+
+
+async def test_numbers_in_queries_are_read_as_go_reads_them(http: httpx.AsyncClient) -> None:
+    for text in ("abc", "9" * 5000, "1.5"):
+        answer = await http.get(MAPS, params={"limit": text})
+        assert answer.status_code == 400
+        assert answer.json()["message"].startswith("strconv.ParseInt: parsing ")
+
+
+async def test_long_lines_and_many_headers_are_taken(http: httpx.AsyncClient) -> None:
+    long = await http.get("/" + "a" * 9000)
+    headers = {f"X-{number}": "y" * 900 for number in range(200)}
+    many = await http.get(MAPS, headers=headers)
+
+    assert (long.status_code, many.status_code) == (404, 200)
+
+
+async def test_a_patch_that_is_no_patch_is_refused(http: httpx.AsyncClient) -> None:
+    await http.post(PATH, json=gauge("a"))
+    for kind in ("json-patch", "merge-patch"):
+        code, _ = await send(http, b'{"spec"', f"application/{kind}+json", f"{PATH}/a", "PATCH")
+        assert code == 400
+    code, _ = await send(http, b'"text"', "application/merge-patch+json", f"{PATH}/a", "PATCH")
+    assert code == 400
+    code, _ = await send(
+        http, b"a: [", "application/apply-patch+yaml", f"{PATH}/a?fieldManager=x", "PATCH"
+    )
+    assert code == 400
+
+
+async def test_a_method_that_nothing_has_is_refused(http: httpx.AsyncClient) -> None:
+    codes = [
+        (await http.request(method, path)).status_code
+        for method, path in (
+            ("PUT", MAPS),
+            ("POST", f"{MAPS}/a"),
+            ("PUT", PATH),
+            ("OPTIONS", MAPS),
+            ("DELETE", "/api/v1/namespaces"),
+        )
+    ]
+
+    assert codes == [405] * 5
