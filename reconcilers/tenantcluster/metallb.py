@@ -129,7 +129,8 @@ class MetalLB:
         """
         live = await self.pool()
         if live is None:
-            await self._create(await confirm() if wanted.entries else wanted)
+            if wanted.entries:
+                await self._create(wanted, await confirm())
             return
         if basis_of(live) > wanted.basis:
             raise Unavailable(BEHIND, "another replica has written a newer state of the pool")
@@ -151,9 +152,14 @@ class MetalLB:
             )
         await self._advertise()
 
-    async def _create(self, wanted: Projection) -> None:
-        if not wanted.entries:
-            return
+    async def _create(self, wanted: Projection, confirmed: Projection) -> None:
+        """Create the pool, on the cache's basis.
+
+        Not on the LIST's: its resourceVersion counts the changes of all kinds, and the cache
+        would seem to be behind until the next bookmark.
+        """
+        if confirmed.entries != wanted.entries:
+            raise Unavailable(BEHIND, "the cache does not show the tenant's ranges as they are")
         body = _pool_body(wanted)
         body["metadata"]["name"] = POOL_NAME
         await self._client.create(

@@ -70,13 +70,16 @@ class Heard:
 
 
 class OpenGate(Gate):
-    """A tenant that lets go, unless `why` says what it waits for."""
+    """A tenant that lets go, unless `why` says what it waits for, or `real` is to be asked."""
 
     def __init__(self) -> None:
         self.why = ""
+        self.real: Gate | None = None
 
     @override
     async def ask(self, allocation: IPAllocation, mark: int) -> LetGo | Holding:
+        if self.real is not None:
+            return await self.real.ask(allocation, mark)
         return Holding(self.why) if self.why else LetGo("nobody minds")
 
 
@@ -123,12 +126,12 @@ class Replica:
         self.tenant_gate = TenantGate(
             self.client, clusters, self.tenants, recorder, clock, settings.tenant
         )
-        choice = PoolChoice(pools, allocations, settings.pool.max_addresses)
+        self.choice = PoolChoice(pools, allocations, settings.pool.max_addresses)
         self.clusters = TenantClusterReconciler(
             self.client,
             clusters,
             providers=Providers(self.client, providers, settings.namespace),
-            asking=Asking(self.client, allocations, choice),
+            asking=Asking(self.client, allocations, self.choice),
             projector=Projector(self.client, allocations, self.tenants, settings.tenant),
             teardown=Teardown(self.client, allocations),
             tenants=self.tenants,
@@ -212,6 +215,34 @@ class Lab(Replica):
     async def cluster(self, name: str = "a", namespace: str = "team") -> Outcome:
         """Run one pass over a TenantCluster."""
         return await self.clusters.reconcile(Key(namespace, name))
+
+    async def rounds(self, limit: int = 60) -> int:
+        """Run passes over everything, a second apart, until a round changes nothing.
+
+        Tenants are really asked. Returns how many rounds it took.
+        """
+        self.gate.real = self.tenant_gate
+        for number in range(limit):
+            before = self._worlds()
+            await self._round()
+            await self.clock.advance(1)
+            if self._worlds() == before:
+                return number
+        raise AssertionError(f"still not at rest after {limit} rounds")
+
+    def _worlds(self) -> list[int]:
+        return [server.revision for server in (self.server, *self.tenant_servers.values())]
+
+    async def _round(self) -> None:
+        work = {
+            "tenantclusters": self.clusters,
+            "ipallocations": self.allocations,
+            "networkpools": self.pools,
+            "providerconfigs": self.providers,
+        }
+        for plural, reconciler in work.items():
+            for key in sorted(obj.metadata.key for obj in self.caches[plural]):
+                await reconciler.reconcile(key)
 
     def see(self, plural: str, name: str, namespace: str = NAMESPACE) -> Json:
         """Return the status of an object."""

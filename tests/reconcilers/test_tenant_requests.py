@@ -1,0 +1,203 @@
+"""What a tenant asks for: how much, under which name, from which pool."""
+
+from typing import Any
+
+import pytest
+
+from reconcilers.api import names
+from reconcilers.tenantcluster import membership, sizing
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+ELASTIC = {"allocationMode": "elastic"}
+
+
+def _lb(tenant: Any, **provider: Any) -> int:
+    config = make.provider("lab", **provider)
+    return sizing.load_balancer_count(tenant, config.spec.networking)
+
+
+def _addons(enabled: bool | None) -> dict[str, Any]:
+    return {"addons": {"ingress": {} if enabled is None else {"enabled": enabled}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "balancer", "quota", "expected"),
+    [
+        ({}, {}, {}, 8),
+        ({}, {"defaultPoolSize": 4}, {}, 4),
+        ({"networking": {"lbPoolSize": 12}}, {"defaultPoolSize": 4}, {}, 12),
+        ({"networking": {"lbPoolSize": 12}}, {}, {"maxLoadBalancerIPs": 10}, 10),
+        ({}, {}, {"maxLoadBalancerIPs": 3}, 3),
+        ({}, ELASTIC, {}, 2),
+        ({}, ELASTIC | {"initialPoolSize": 5}, {}, 5),
+        ({"networking": {"lbPoolSize": 6}}, ELASTIC, {}, 6),
+        (_addons(None), ELASTIC, {}, 2),
+        (_addons(True), ELASTIC, {}, 2),
+        (_addons(False), ELASTIC, {}, 0),
+        (_addons(False), {}, {}, 8),
+        (_addons(False) | {"networking": {"lbPoolSize": 1}}, ELASTIC, {}, 1),
+    ],
+)
+def test_load_balancer_addresses_by_precedence_clamped_to_the_quota(
+    spec: Any, balancer: Any, quota: Any, expected: int
+) -> None:
+    assert _lb(make.tenant(spec=spec), load_balancer=balancer, quota=quota) == expected
+
+
+def test_node_addresses_are_the_pools_default_clamped_to_the_quota() -> None:
+    pool = make.pool(tenant={"defaults": {"nodesPerTenant": 7}})
+    network = make.provider("lab").spec.networking
+    assert sizing.node_count(pool, network) == 7
+    assert sizing.node_count(make.pool(), network) == 5
+    clamped = make.provider("lab", quota={"maxNodeIPs": 4}).spec.networking
+    assert sizing.node_count(pool, clamped) == 4
+
+
+def test_tenants_whose_names_join_to_the_same_do_not_share() -> None:
+    lab = Lab()
+    one, other = make.tenant("c", "a-b"), make.tenant("b-c", "a")
+    lab.server.add("ipallocations", make.allocation("a-b-c-lb", tenant="a-b/c"))
+    cache = lab.caches["ipallocations"]
+    assert membership.free_name(one, "loadbalancer", cache, make.NAMESPACE) == "a-b-c-lb"
+    name = membership.free_name(other, "loadbalancer", cache, make.NAMESPACE)
+    assert name == f"a-b-c-lb-{names.short_hash('a/b-c')}"
+    assert membership.members(cache, other) == []
+
+
+def test_an_allocation_of_an_earlier_cluster_of_the_name_is_never_adopted() -> None:
+    lab = Lab()
+    tenant = make.tenant()
+    stamp = {names.ANNOTATION_TENANT_UID: "uid-of-the-earlier-one"}
+    lab.server.add("ipallocations", make.allocation("team-a-lb", annotations=stamp))
+    cache = lab.caches["ipallocations"]
+    assert membership.members(cache, tenant) == []
+    name = membership.free_name(tenant, "loadbalancer", cache, make.NAMESPACE)
+    assert name == f"team-a-lb-{names.short_hash('team/a')}"
+
+
+def test_an_unstamped_allocation_that_names_the_tenant_is_its_own() -> None:
+    lab = Lab()
+    tenant = make.tenant()
+    lab.server.add(
+        "ipallocations", make.allocation("pinned-by-hand", pin=("10.40.0.9", "10.40.0.9"))
+    )
+    found = membership.members(lab.caches["ipallocations"], tenant)
+    assert [a.metadata.name for a in found] == ["pinned-by-hand"]
+    assert membership.initial(found, tenant, "loadbalancer") is found[0]
+
+
+@pytest.mark.parametrize("kind", ["loadbalancer", "nodes"])
+def test_names_and_labels_of_long_tenants_stay_within_the_limits(kind: str) -> None:
+    tenant = make.tenant("n" * 253, "s" * 63)
+    plain, hashed = membership.base_name(tenant, kind), membership.hashed_name(tenant, kind)
+    assert len(plain) <= 253
+    assert len(hashed) <= 253
+    assert plain != hashed
+    body = membership.request(tenant, kind, plain, "p" * 200, 8)
+    assert all(len(value) <= 63 for value in body["metadata"]["labels"].values())
+    assert body["spec"]["tenantClusterRef"] == {"name": "n" * 253, "namespace": "s" * 63}
+
+
+def test_long_names_that_differ_at_the_end_only_differ() -> None:
+    one, other = (make.tenant("n" * 250 + end, "s") for end in ("one", "two"))
+    assert membership.base_name(one, "nodes") != membership.base_name(other, "nodes")
+    labels = [membership.labels(t, "p", "nodes", "initial") for t in (one, other)]
+    assert labels[0][names.LABEL_TENANT] != labels[1][names.LABEL_TENANT]
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "expected"),
+    [
+        ("team-a-lb", {}, "initial"),
+        ("team-a-lb-3", {}, "growth"),
+        ("odd", {}, "initial"),
+        ("team-a-lb", {names.LABEL_ROLE: "growth"}, "growth"),
+        ("team-a-lb-3", {names.LABEL_ROLE: "initial"}, "initial"),
+        ("team-a-lb-3", {names.LABEL_ROLE: "nonsense"}, "growth"),
+    ],
+)
+def test_an_unlabelled_role_is_read_from_the_name(
+    name: str, labels: dict[str, str], expected: str
+) -> None:
+    allocation = make.allocation(name, labels=labels)
+    assert membership.role(allocation, make.tenant()) == expected
+
+
+def test_a_pinned_range_is_initial_whatever_its_name() -> None:
+    pinned = make.allocation("team-a-lb-3", pin=("10.40.0.0", "10.40.0.1"))
+    assert membership.role(pinned, make.tenant()) == "initial"
+
+
+def test_a_new_allocation_is_complete_from_the_start() -> None:
+    body = membership.request(make.tenant(), "loadbalancer", "team-a-lb", "lab", 8)
+    assert body["metadata"]["finalizers"] == ["butler.butlerlabs.dev/ipallocation"]
+    assert body["metadata"]["annotations"] == {names.ANNOTATION_TENANT_UID: "uid-team-a"}
+    assert body["metadata"]["labels"] == {
+        "butler.butlerlabs.dev/team": "team",
+        "butler.butlerlabs.dev/tenant": "a",
+        "butler.butlerlabs.dev/network-pool": "lab",
+        "butler.butlerlabs.dev/allocation-type": "loadbalancer",
+        "butler.butlerlabs.dev/allocation-role": "initial",
+        "app.kubernetes.io/managed-by": "butler",
+    }
+
+
+class TestPoolChoice:
+    """The first pool in priority whose free space fits, after all who wait were served."""
+
+    def _choose(self, lab: Lab, provider: Any, count: int = 8) -> str | None:
+        found = lab.choice.first_fit(provider, lambda _: count)
+        return found.metadata.name if found else None
+
+    def _lab(self, *pools: Any) -> Lab:
+        lab = Lab()
+        for pool in pools:
+            lab.server.add("networkpools", pool)
+        return lab
+
+    def test_priority_goes_before_list_order(self) -> None:
+        lab = self._lab(make.pool("one"), make.pool("two", "10.41.0.0/24"))
+        assert self._choose(lab, make.provider(("one", 5), ("two", 1))) == "two"
+
+    def test_ties_go_in_list_order(self) -> None:
+        lab = self._lab(make.pool("one"), make.pool("two", "10.41.0.0/24"))
+        assert self._choose(lab, make.provider("two", "one")) == "two"
+
+    def test_missing_and_leaving_pools_are_passed_over(self) -> None:
+        leaving = make.pool("leaving", deletionTimestamp="2026-01-01T00:00:00Z")
+        lab = self._lab(leaving, make.pool("two", "10.41.0.0/24"))
+        assert self._choose(lab, make.provider("missing", "leaving", "two")) == "two"
+
+    def test_an_unsound_pool_is_passed_over(self) -> None:
+        lab = self._lab(make.pool("odd", "10.40.0.0/99"), make.pool("two", "10.41.0.0/24"))
+        assert self._choose(lab, make.provider("odd", "two")) == "two"
+
+    def test_the_largest_free_block_counts_and_not_the_sum(self) -> None:
+        lab = self._lab(make.pool("one", "10.40.0.0/28"), make.pool("two", "10.41.0.0/24"))
+        middle = make.allocation("m", of="one", held=("10.40.0.7", "10.40.0.8"))
+        lab.server.add("ipallocations", middle)
+        assert self._choose(lab, make.provider("one", "two"), 7) == "one"
+        assert self._choose(lab, make.provider("one", "two"), 8) == "two"
+
+    def test_those_who_wait_and_what_is_promised_count_as_served(self) -> None:
+        lab = self._lab(make.pool("one", "10.40.0.0/28"), make.pool("two", "10.41.0.0/24"))
+        lab.server.add("ipallocations", make.allocation("w", of="one", size=8))
+        assert self._choose(lab, make.provider("one", "two")) == "one"
+        promised = make.allocation("p", of="one", size=8)
+        made = lab.server.add("ipallocations", promised)
+        version = made["metadata"]["resourceVersion"]
+        entry = make.promise(promised, "10.40.0.0", "10.40.0.7", version=version)
+        lab.server.edit("networkpools", "one", {"status": {"assignments": [make.listed(entry)]}})
+        assert self._choose(lab, make.provider("one", "two")) == "two"
+
+    def test_a_promise_that_is_settled_keeps_nothing(self) -> None:
+        lab = self._lab(make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/24"))
+        gone = make.allocation("gone", of="one")
+        entry = make.promise(gone, "10.40.0.0", "10.40.0.7", version="50")
+        lab.server.edit("networkpools", "one", {"status": {"assignments": [make.listed(entry)]}})
+        assert self._choose(lab, make.provider("one", "two")) == "one"
+
+    def test_none_fits(self) -> None:
+        lab = self._lab(make.pool("one", "10.40.0.0/30"))
+        assert self._choose(lab, make.provider("one")) is None

@@ -1,0 +1,349 @@
+"""A tenant from its creation to its end: phases, messages, events, what is asked and projected."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.errors import NoAnswer
+from controller.outcome import SETTLED, Again, Blocked
+from reconcilers.api import names
+from reconcilers.settings import Settings, TenantSettings
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+TENANT = ("tenantclusters", "a", "team")
+
+
+def _lab(*, pools: tuple[Any, ...] = (), provider: Any = None, **settings: Any) -> Lab:
+    lab = Lab(Settings(tenant=replace(TenantSettings(), **settings)))
+    for pool in pools or (make.pool(),):
+        lab.server.add("networkpools", pool)
+    lab.server.add("providerconfigs", provider or make.provider("lab"))
+    return lab
+
+
+def _phase(lab: Lab) -> str | None:
+    return lab.see(*TENANT).get("phase")
+
+
+def _told(lab: Lab, kind: str) -> tuple[str, str, str]:
+    found = lab.condition("tenantclusters", "a", kind, "team")
+    return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+
+
+def _cidrs(lab: Lab) -> dict[str, str | None]:
+    return {
+        a["metadata"]["name"]: (a.get("status") or {}).get("cidr")
+        for a in lab.server.all("ipallocations")
+    }
+
+
+async def test_a_tenant_asks_for_both_kinds_of_addresses_in_one_pass() -> None:
+    lab = _lab()
+    lab.server.add("tenantclusters", make.tenant(finalizers=[]))
+    assert await lab.cluster() == Blocked("Reconciling", 10.0)
+    meta = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]
+    assert meta["finalizers"] == ["butler.butlerlabs.dev/tenantcluster-ipam"]
+    counts = {a["metadata"]["name"]: a["spec"]["count"] for a in lab.server.all("ipallocations")}
+    assert counts == {"team-a-lb": 8, "team-a-nodes": 5}
+    status = lab.see(*TENANT)
+    assert status["phase"] == "Provisioning"
+    assert status["lbAllocationRef"] == {"name": "team-a-lb"}
+    assert status["ipAllocationRef"] == {"name": "team-a-nodes"}
+    assert _told(lab, "NetworkReady") == (
+        "False",
+        "Reconciling",
+        "waiting for LB IP allocation",
+    )
+
+
+async def test_a_tenant_becomes_ready_with_its_addresses_in_metallb() -> None:
+    lab = _lab()
+    tenant = lab.tenant_server("a")
+    lab.server.add("tenantclusters", make.tenant())
+    await lab.rounds()
+    assert _phase(lab) == "Ready"
+    assert _told(lab, "NetworkReady") == ("True", "Ready", "LB IPs allocated: 10.40.0.0/29")
+    assert _told(lab, "LoadBalancerReady")[0] == "True"
+    assert _told(lab, "Ready") == ("True", "Ready", "Cluster is ready")
+    pool = tenant.see("ipaddresspools", "default-pool", namespace="metallb-system")
+    assert pool["spec"]["addresses"] == ["10.40.0.0-10.40.0.7"]
+    assert lab.heard.reasons.count("ClusterProvisioning") == 1
+    assert lab.heard.reasons.count("ClusterReady") == 1
+
+
+async def test_at_rest_the_management_cluster_hears_nothing_and_the_tenant_is_only_read() -> None:
+    lab = _lab()
+    tenant = lab.tenant_server("a")
+    lab.server.add("tenantclusters", make.tenant())  # names no provider: the default is resolved
+    await lab.rounds()
+    lab.server.requests.clear()
+    tenant.requests.clear()
+    for _ in range(5):
+        assert await lab.cluster() == Again(60.0)
+    assert lab.server.requests == []
+    assert {request.verb for request in tenant.requests} == {"get"}
+    assert len(tenant.requests) <= 10
+
+
+@pytest.mark.parametrize(
+    ("ready_for", "seconds"), [(59 * 60, 60.0), (61 * 60, 300.0), (25 * 3600, 900.0)]
+)
+async def test_the_longer_a_cluster_is_ready_the_less_often_it_is_looked_at(
+    ready_for: float, seconds: float
+) -> None:
+    lab = _lab()
+    lab.tenant_server("a")
+    lab.server.add("tenantclusters", make.tenant())
+    await lab.rounds()
+    await lab.clock.advance(ready_for)
+    assert await lab.cluster() == Again(seconds)
+
+
+async def test_without_a_kubeconfig_it_is_provisioning_and_says_what_it_waits_for() -> None:
+    lab = _lab()
+    lab.server.add("tenantclusters", make.tenant(status={"tenantNamespace": "a-1234"}))
+    await lab.rounds()
+    assert _phase(lab) == "Provisioning"
+    status, reason, message = _told(lab, "LoadBalancerReady")
+    assert (status, reason) == ("False", "KubeconfigMissing")
+    assert message == (
+        "waiting for the kubeconfig Secret; looked for a-1234/a-admin-kubeconfig,"
+        " team/a-admin-kubeconfig, a-1234/a-kubeconfig, team/a-kubeconfig"
+    )
+    assert _told(lab, "NetworkReady")[0] == "True"
+    assert await lab.cluster() == Blocked("KubeconfigMissing", 30.0)
+
+
+async def test_without_metallb_it_is_installing_and_says_so() -> None:
+    lab = _lab()
+    lab.tenant_server("a", served=("services",))
+    lab.server.add("tenantclusters", make.tenant())
+    await lab.rounds()
+    assert _phase(lab) == "Installing"
+    assert _told(lab, "LoadBalancerReady") == (
+        "False",
+        "MetalLBNotInstalled",
+        "MetalLB is not installed in the tenant: metallb.io is not served",
+    )
+
+
+async def test_a_ready_cluster_stays_ready_through_its_tenants_troubles() -> None:
+    lab = _lab()
+    tenant = lab.tenant_server("a")
+    lab.server.add("tenantclusters", make.tenant())
+    await lab.rounds()
+    tenant.fail(NoAnswer("connection refused"), times=1)
+    assert await lab.cluster() == Blocked("TenantUnreachable", 30.0)
+    assert _phase(lab) == "Ready"
+    assert _told(lab, "Ready")[0] == "True"
+    assert _told(lab, "LoadBalancerReady")[:2] == ("False", "TenantUnreachable")
+    await lab.clock.advance(30)
+    assert await lab.cluster() == Again(60.0)
+    assert _told(lab, "LoadBalancerReady")[0] == "True"
+
+
+async def test_cloud_mode_bypasses_everything_and_never_touches_the_tenant() -> None:
+    cloud = make.provider(spec={"network": {"mode": "cloud"}})
+    lab = _lab(provider=cloud)
+    tenant = lab.tenant_server("a")
+    manual = {"networking": {"loadBalancerPool": {"start": "10.9.0.1", "end": "10.9.0.5"}}}
+    lab.server.add("tenantclusters", make.tenant(spec=manual))
+    await lab.cluster()
+    assert await lab.cluster() == SETTLED
+    assert _phase(lab) == "Ready"
+    assert _told(lab, "NetworkReady") == ("True", "Ready", "cloud networking mode")
+    assert tenant.requests == []
+    assert lab.server.all("ipallocations") == []
+
+
+async def test_in_observe_mode_the_phase_and_ready_are_anothers() -> None:
+    lab = _lab()
+    tenant = lab.tenant_server("a")
+    observed = {"managementPolicy": {"mode": "Observe"}}
+    lab.server.add("tenantclusters", make.tenant(spec=observed, status={"phase": "Updating"}))
+    await lab.rounds()
+    assert _phase(lab) == "Updating"
+    assert "lastTransitionTime" not in lab.see(*TENANT)
+    assert _told(lab, "Ready") == ("", "", "")
+    assert _told(lab, "NetworkReady")[0] == "True"
+    assert tenant.all("ipaddresspools")
+    assert "ClusterReady" not in lab.heard.reasons
+
+
+async def test_ipam_without_pools_is_a_mistake_that_is_told() -> None:
+    lab = _lab(provider=make.provider())
+    lab.server.add("tenantclusters", make.tenant())
+    assert await lab.cluster() == Blocked("NetworkNotReady", 30.0)
+    assert _phase(lab) == "Failed"
+    assert _told(lab, "NetworkReady") == (
+        "False",
+        "NetworkNotReady",
+        "IPAM mode but no poolRefs configured on provider",
+    )
+    assert lab.heard.reasons == ["ClusterFailed"]
+
+
+async def test_no_pool_with_room_is_told_and_waited_out() -> None:
+    lab = _lab(pools=(make.pool(cidr="10.40.0.0/30"),))
+    lab.server.add("tenantclusters", make.tenant())
+    assert await lab.cluster() == Blocked("PoolExhausted", 10.0)
+    assert _told(lab, "NetworkReady") == (
+        "False",
+        "PoolExhausted",
+        "all configured pools are exhausted",
+    )
+    assert "lbAllocationRef" not in lab.see(*TENANT)
+    lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/24"}})
+    lab.tenant_server("a")
+    await lab.rounds()
+    assert _phase(lab) == "Ready"
+
+
+async def test_ten_clusters_created_at_once_do_not_overcommit_a_pool() -> None:
+    first = make.pool("first", "10.40.0.0/26")  # room for four tenants of 8 + 5
+    second = make.pool("second", "10.41.0.0/24")
+    lab = _lab(pools=(first, second), provider=make.provider(("first", 0), ("second", 1)))
+    for number in range(10):
+        lab.server.add("tenantclusters", make.tenant(f"t{number}"))
+    for number in range(10):
+        await lab.cluster(f"t{number}")
+    for pool in ("first", "second"):
+        await lab.pool(pool)
+    assert all(_cidrs(lab).values())
+    assert len(_cidrs(lab)) == 20
+    used = [a["spec"]["poolRef"]["name"] for a in lab.server.all("ipallocations")]
+    assert used.count("second") >= 10
+
+
+async def test_a_failed_request_moves_on_to_a_pool_that_fits_and_keeps_its_age() -> None:
+    lab = _lab(
+        pools=(make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/24")),
+        provider=make.provider("one", "two"),
+        backfill_nodes=False,
+    )
+    stamp = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
+    lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
+    lab.server.add("ipallocations", make.allocation("taken", of="one", tenant="x/y", size=8))
+    mine = make.allocation(
+        "team-a-lb", of="one", size=8, phase="Failed", age=100, annotations=stamp
+    )
+    await lab.pool("one")
+    lab.server.add("ipallocations", mine)
+    lab.tenant_server("a")
+    await lab.rounds()
+    moved = lab.server.see("ipallocations", "team-a-lb")
+    assert moved["spec"]["poolRef"] == {"name": "two"}
+    asked = moved["metadata"]["annotations"]["butler.butlerlabs.dev/requested-at"]
+    assert asked == "2025-12-31T23:58:20+00:00"
+    assert _cidrs(lab)["team-a-lb"] == "10.41.0.0/29"
+
+
+async def test_a_failed_request_stays_where_no_other_pool_fits() -> None:
+    lab = _lab(pools=(make.pool("one", "10.40.0.0/30"),), provider=make.provider("one"))
+    stamp = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
+    failed = make.allocation("team-a-lb", of="one", phase="Failed", annotations=stamp)
+    lab.server.add("tenantclusters", make.tenant())
+    uid = lab.server.add("ipallocations", failed)["metadata"]["uid"]
+    await lab.rounds()
+    assert lab.server.see("ipallocations", "team-a-lb")["metadata"]["uid"] == uid
+
+
+async def test_a_failed_request_that_we_did_not_make_is_left_alone() -> None:
+    lab = _lab(
+        pools=(make.pool("one", "10.40.0.0/30"), make.pool("two", "10.41.0.0/24")),
+        provider=make.provider("one", "two"),
+    )
+    failed = make.allocation("team-a-lb", of="one", phase="Failed", size=8)
+    lab.server.add("tenantclusters", make.tenant())
+    uid = lab.server.add("ipallocations", failed)["metadata"]["uid"]
+    await lab.rounds()
+    assert lab.server.see("ipallocations", "team-a-lb")["metadata"]["uid"] == uid
+    assert _told(lab, "NetworkReady")[:2] == ("False", "PoolExhausted")
+
+
+async def test_a_request_whose_pool_is_gone_moves_on() -> None:
+    lab = _lab(pools=(make.pool("two", "10.41.0.0/24"),), provider=make.provider("one", "two"))
+    stamp = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
+    waiting = make.allocation("team-a-lb", of="one", phase="Pending", annotations=stamp)
+    lab.server.add("tenantclusters", make.tenant())
+    lab.server.add("ipallocations", waiting)
+    await lab.rounds()
+    assert lab.server.see("ipallocations", "team-a-lb")["spec"]["poolRef"] == {"name": "two"}
+    assert _cidrs(lab)["team-a-lb"] is not None
+
+
+async def test_an_adopted_ready_cluster_gets_no_node_addresses_by_surprise() -> None:
+    lab = _lab()
+    lab.tenant_server("a")
+    lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
+    await lab.rounds()
+    assert list(_cidrs(lab)) == ["team-a-lb"]
+
+
+async def test_with_backfill_an_adopted_cluster_gets_node_addresses() -> None:
+    lab = _lab(backfill_nodes=True)
+    lab.tenant_server("a")
+    lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
+    await lab.rounds()
+    assert list(_cidrs(lab)) == ["team-a-lb", "team-a-nodes"]
+
+
+async def test_an_elastic_tenant_without_ingress_starts_with_no_balancer_addresses() -> None:
+    lab = _lab(provider=make.provider("lab", load_balancer={"allocationMode": "elastic"}))
+    lab.tenant_server("a")
+    spec = {"addons": {"ingress": {"enabled": False}}}
+    lab.server.add("tenantclusters", make.tenant(spec=spec))
+    await lab.rounds()
+    assert list(_cidrs(lab)) == ["team-a-nodes"]
+    assert _phase(lab) == "Ready"
+    assert _told(lab, "NetworkReady")[0] == "True"
+
+
+async def test_a_reference_to_an_allocation_that_is_gone_is_cleared() -> None:
+    lab = _lab(pools=(make.pool(cidr="10.40.0.0/30"),))
+    status = {"lbAllocationRef": {"name": "gone"}}
+    lab.server.add("tenantclusters", make.tenant(status=status))
+    await lab.cluster()
+    assert "lbAllocationRef" not in lab.see(*TENANT)
+
+
+async def test_a_name_that_the_cache_does_not_show_yet_ends_the_pass() -> None:
+    lab = _lab()
+    lab.hold("ipallocations")
+    lab.server.add("ipallocations", make.allocation("team-a-lb"))
+    lab.server.add("tenantclusters", make.tenant())
+    assert await lab.cluster() == Again(1.0)
+    lab.flow()
+    await lab.cluster()
+    assert list(_cidrs(lab)) == ["team-a-lb", "team-a-nodes"]
+
+
+async def test_deletion_gives_everything_back_and_then_the_cluster_goes() -> None:
+    lab = _lab()
+    tenant = lab.tenant_server("a")
+    lab.server.add("tenantclusters", make.tenant())
+    await lab.rounds()
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    await lab.rounds()
+    assert not lab.server.has("tenantclusters", "a", namespace="team")
+    assert lab.server.all("ipallocations") == []
+    assert tenant.all("ipaddresspools") == []
+    assert tenant.all("l2advertisements") == []
+    assert lab.see("networkpools", "lab")["allocatedIPs"] == 0
+    assert "ClusterDeleting" in lab.heard.reasons
+    assert [h.plural for h in lab.server.history if h.type == "DELETED"][-1] == "tenantclusters"
+    assert tenant.closed == 1
+
+
+async def test_one_delete_that_fails_does_not_stop_the_others() -> None:
+    lab = _lab()
+    lab.server.add("tenantclusters", make.tenant())
+    await lab.rounds()
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    lab.server.fail(NoAnswer("timed out"), verb="delete", name="team-a-lb")
+    with pytest.raises(NoAnswer):
+        await lab.cluster()
+    nodes = lab.server.see("ipallocations", "team-a-nodes")["metadata"]
+    assert "deletionTimestamp" in nodes
