@@ -101,7 +101,7 @@ def allocation(
     name: str, count: int | None = None, of: str = "lab", **more: Any
 ) -> dict[str, Any]:
     """Return an IPAllocation; `kind`, `pin` and `tenant` go into its spec."""
-    namespace, _, tenant = more.pop("tenant", "team/app").partition("/")
+    namespace, _, tenant = more.pop("tenant", "others/one").partition("/")
     spec: dict[str, Any] = {
         "poolRef": {"name": of},
         "tenantClusterRef": {"name": tenant, "namespace": namespace},

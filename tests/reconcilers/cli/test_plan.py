@@ -1,5 +1,7 @@
 """Which ranges a plan hands out, and what it says of those that get none."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -159,7 +161,10 @@ def test_what_an_allocation_holds_in_whatever_phase_nobody_else_gets(phase: str 
 
 
 def test_an_allocation_that_is_being_deleted_gets_nothing_and_keeps_what_it_holds() -> None:
-    gone = {"deletionTimestamp": LATER, "finalizers": ["butler.butlerlabs.dev/ipallocation"]}
+    gone: dict[str, Any] = {
+        "deletionTimestamp": LATER,
+        "finalizers": ["butler.butlerlabs.dev/ipallocation"],
+    }
     outcome = plan(
         pool(),
         allocation("leaving", 8, status=holding("10.40.0.0", "10.40.0.7"), **gone),

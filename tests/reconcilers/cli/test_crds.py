@@ -1,0 +1,46 @@
+"""The CRDs that are shipped are those that the models make."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from manifests import folder
+from reconcilers.api import crd
+from tests.reconcilers.cli.commandline import run
+
+
+def test_all_kinds_are_printed_as_documents_for_kubectl() -> None:
+    outcome = run("crds")
+    assert outcome.code == 0
+    printed = list(yaml.safe_load_all(outcome.out))
+    assert printed == crd.crds()
+    assert {one["kind"] for one in printed} == {"CustomResourceDefinition"}
+
+
+@pytest.mark.parametrize("name", ["np", "networkpools", "NetworkPool", "NETWORKPOOL"])
+def test_a_kind_is_found_by_any_of_its_names(name: str) -> None:
+    [printed] = yaml.safe_load_all(run("crds", name).out)
+    assert printed["metadata"]["name"] == "networkpools.butler.butlerlabs.dev"
+
+
+def test_an_unknown_kind_gets_a_sentence_with_those_there_are() -> None:
+    outcome = run("crds", "pods")
+    assert outcome.code == 1
+    assert outcome.out == ""
+    [error] = outcome.errors
+    assert error.startswith("there is no kind 'pods'; these are: networkpools (np), ")
+
+
+def test_the_shipped_files_are_what_the_command_writes(tmp_path: Path) -> None:
+    assert run("crds", "--directory", tmp_path).code == 0
+    made = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
+    shipped = {path.name: path.read_text(encoding="utf-8") for path in folder("crds").iterdir()}
+    assert made == shipped, "the models have changed: run `make crds`"
+
+
+def test_a_folder_that_cannot_be_written_gets_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    outcome = run("crds", "-d", tmp_path / "file" / "below")
+    assert outcome.code == 1
+    assert "cannot be written" in outcome.errors[0]

@@ -1,0 +1,232 @@
+"""What is wrong among manifests that are each sound by themselves: said, with its place."""
+
+import pytest
+
+from tests.reconcilers.cli.commandline import (
+    Outcome,
+    allocation,
+    cluster,
+    holding,
+    plan,
+    plan_text,
+    pool,
+    provider,
+    ready,
+    run,
+)
+
+
+def the_error(outcome: Outcome) -> str:
+    assert outcome.code == 1
+    [error] = outcome.errors
+    return error
+
+
+@pytest.mark.parametrize(
+    ("cidr", "what"),
+    [
+        ("10.0.0.0/33", "prefix length from 0 to 32"),
+        ("300.1.1.0/24", "is not ADDRESS/PREFIX"),
+    ],
+)
+def test_a_cidr_that_is_none_is_an_error_and_its_requests_wait(cidr: str, what: str) -> None:
+    outcome = plan(pool(cidr=cidr), allocation("a", 4))
+    error = the_error(outcome)
+    assert "NetworkPool butler-system/lab: spec.cidr: invalid pool CIDR" in error
+    assert what in error
+    condition = ready(outcome.items["NetworkPool/lab"])
+    assert (condition["status"], condition["reason"]) == ("False", "ValidationFailed")
+    waiting = outcome.items["IPAllocation/a"]
+    assert waiting["status"]["phase"] == "Pending"
+    assert ready(waiting)["reason"] == "PoolNotReady"
+
+
+def test_a_fault_of_a_pool_names_the_line_of_the_field() -> None:
+    text = """\
+apiVersion: butler.butlerlabs.dev/v1alpha1
+kind: NetworkPool
+metadata:
+  name: lab
+spec:
+  cidr: 10.0.0.0/24
+  reserved:
+    - cidr: 10.0.0.0/28
+    - cidr: 10.9.0.0/28
+  tenantAllocation:
+    start: 10.0.0.16
+    end: 10.0.1.16
+"""
+    outcome = plan_text(text)
+    assert outcome.code == 1
+    first, second = outcome.errors
+    assert first == (
+        'standard input:9: NetworkPool lab: spec.reserved[1]: reserved CIDR "10.9.0.0/28" is not'
+        ' within pool CIDR "10.0.0.0/24"'
+    )
+    assert second == (
+        "standard input:10: NetworkPool lab: spec.tenantAllocation: ranges[0]"
+        " (10.0.0.16-10.0.1.16) falls outside pool CIDR 10.0.0.0/24"
+    )
+
+
+def test_every_fault_of_a_pool_is_told_at_once() -> None:
+    outcome = plan(pool(reserved=["10.99.0.0/24", "10.40.0.0/40"]))
+    assert len(outcome.errors) == 2
+
+
+def test_one_bad_pool_does_not_stop_the_others() -> None:
+    outcome = plan(
+        pool("bad", "10.0.0.0/33"),
+        allocation("waits", 4, of="bad"),
+        pool(),
+        allocation("served", 4),
+    )
+    assert outcome.code == 1
+    assert outcome.items["IPAllocation/served"]["status"]["cidr"] == "10.40.0.0/30"
+
+
+def test_a_pool_that_is_too_large_is_refused_unless_the_flag_allows_it() -> None:
+    huge = pool(cidr="10.0.0.0/8")
+    assert "pool too large: 16777216 IPs (max 1048576)" in the_error(plan(huge))
+    allowed = plan(huge, allocation("a", 4), options=["--max-pool-addresses", str(2**24)])
+    assert allowed.items["NetworkPool/lab"]["status"]["availableIPs"] == 2**24 - 4
+
+
+def test_a_pool_that_is_reserved_altogether_is_a_warning() -> None:
+    outcome = plan(pool(reserved=["10.40.0.0/24"]))
+    assert outcome.code == 0
+    assert "nothing can be handed out" in outcome.warnings[0]
+    condition = ready(outcome.items["NetworkPool/lab"], "CapacityExhausted")
+    assert (condition["status"], condition["reason"]) == ("False", "NoCapacity")
+
+
+def test_a_request_to_a_pool_that_is_not_there_waits_and_is_an_error() -> None:
+    outcome = plan(allocation("a", 4, of="nowhere"))
+    assert the_error(outcome).endswith(
+        "IPAllocation butler-system/a: spec.poolRef.name: names NetworkPool butler-system/nowhere,"
+        " which is not in the input"
+    )
+    waiting = outcome.items["IPAllocation/a"]
+    assert (waiting["status"]["phase"], ready(waiting)["reason"]) == ("Pending", "PoolNotFound")
+
+
+def test_a_request_to_a_pool_that_was_refused_says_so() -> None:
+    outcome = plan(pool(cidr="banana"), allocation("a", 4))
+    assert len(outcome.errors) == 2
+    assert "which is in the input but wrong, see above" in outcome.errors[1]
+
+
+@pytest.mark.parametrize(
+    ("pin", "reason", "what"),
+    [
+        (("10.99.0.0", "10.99.0.7"), "OutOfRange", "range falls outside pool boundaries"),
+        (("10.40.0.250", "10.40.1.5"), "OutOfRange", "range falls outside pool boundaries"),
+        (("300.0.0.1", "300.0.0.2"), "InvalidRequest", "invalid IP range"),
+        (("10.40.0.0", "10.40.0.3"), "PinnedRangeConflict", "holds reserved addresses"),
+    ],
+)
+def test_a_pin_that_its_pool_can_never_serve_is_an_error(
+    pin: tuple[str, str], reason: str, what: str
+) -> None:
+    outcome = plan(pool(reserved=["10.40.0.0/28"]), allocation("a", pin=pin), allocation("b", 4))
+    error = the_error(outcome)
+    assert "IPAllocation butler-system/a: spec.pinnedRange: " in error
+    assert what in error
+    refused = outcome.items["IPAllocation/a"]
+    assert (refused["status"]["phase"], ready(refused)["reason"]) == ("Failed", reason)
+    assert outcome.items["IPAllocation/b"]["status"]["phase"] == "Allocated"
+
+
+def test_a_request_larger_than_the_empty_pool_is_a_warning() -> None:
+    outcome = plan(pool(), allocation("a", 300))
+    assert outcome.code == 0
+    assert "asks for 300 addresses in a row" in outcome.warnings[0]
+    assert "256 at most, even empty" in outcome.warnings[0]
+    assert ready(outcome.items["IPAllocation/a"])["reason"] == "PoolExhausted"
+
+
+def test_ranges_that_overlap_already_are_an_error_and_both_are_kept() -> None:
+    outcome = plan(
+        pool(),
+        allocation("a", status=holding("10.40.0.0", "10.40.0.15")),
+        allocation("b", status=holding("10.40.0.8", "10.40.0.11")),
+        allocation("c", 4),
+    )
+    error = the_error(outcome)
+    assert "IPAllocation butler-system/b" in error
+    assert "10.40.0.8/30 overlaps 10.40.0.0/28 of IPAllocation butler-system/a" in error
+    assert outcome.items["IPAllocation/c"]["status"]["startAddress"] == "10.40.0.16"
+    assert outcome.items["NetworkPool/lab"]["status"]["allocatedIPs"] == 20
+
+
+def test_many_overlaps_are_counted_and_not_all_told() -> None:
+    same = [allocation(f"a{n}", status=holding("10.40.0.0", "10.40.0.7")) for n in range(50)]
+    outcome = plan(pool(), *same)
+    assert len(outcome.errors) == 21
+    assert outcome.errors[-1].endswith("29 more allocations overlap others")
+
+
+def test_a_range_outside_its_pool_is_an_error_and_kept() -> None:
+    outside = holding("10.99.0.0", "10.99.0.7")
+    outcome = plan(pool(), allocation("a", status=outside))
+    assert (
+        "10.99.0.0/29 lies outside what NetworkPool butler-system/lab may hand out"
+        in the_error(outcome)
+    )
+    assert outcome.items["IPAllocation/a"]["status"] == outside
+
+
+def test_a_range_that_is_none_is_an_error_and_a_new_one_is_chosen() -> None:
+    outcome = plan(pool(), allocation("a", 4, status=holding("here", "there")))
+    assert "'here-there' is no range of addresses; it counts as none" in the_error(outcome)
+    assert outcome.items["IPAllocation/a"]["status"]["cidr"] == "10.40.0.0/30"
+
+
+def test_pools_that_share_addresses_are_a_warning() -> None:
+    outcome = plan(pool("a", "10.40.0.0/22"), pool("b", "10.40.3.0/24"), pool("c", "10.41.0.0/24"))
+    assert outcome.code == 0
+    [warning] = outcome.warnings
+    assert "NetworkPool butler-system/b: spec.cidr: shares addresses" in warning
+    assert "NetworkPool butler-system/a (10.40.0.0/22)" in warning
+
+
+def test_a_pool_that_is_being_deleted_serves_nobody() -> None:
+    leaving = pool(
+        deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["butler.butlerlabs.dev/networkpool"]
+    )
+    outcome = plan(
+        leaving,
+        allocation("old", status=holding("10.40.0.0", "10.40.0.7")),
+        allocation("new", 4),
+    )
+    condition = ready(outcome.items["NetworkPool/lab"])
+    assert condition["message"] == "waiting for 1 active allocations to be released"
+    assert ready(outcome.items["IPAllocation/new"])["reason"] == "PoolNotReady"
+
+
+def test_a_provider_that_names_no_pool_is_an_error() -> None:
+    outcome = plan(provider("prov"), cluster())
+    assert "network.mode is 'ipam' but no poolRefs are configured" in the_error(outcome)
+    assert outcome.items["TenantCluster/app"]["status"]["phase"] == "Failed"
+
+
+def test_a_provider_that_names_an_absent_pool_is_a_warning() -> None:
+    outcome = plan(pool(), provider("prov", "nowhere", "lab"))
+    assert outcome.code == 0
+    assert (
+        "names NetworkPool butler-system/nowhere, which is not in the input" in outcome.warnings[0]
+    )
+
+
+def test_a_cluster_without_its_provider_is_an_error() -> None:
+    outcome = plan(cluster(of="nowhere"))
+    assert "names ProviderConfig butler-system/nowhere, which is not in the input" in the_error(
+        outcome
+    )
+    assert outcome.items["TenantCluster/app"]["status"]["phase"] == "Failed"
+
+
+def test_a_sentence_is_told_once_only() -> None:
+    text = "apiVersion: v1\nkind: Nonsense\n"
+    outcome = run("plan", "-f", "-", stdin=text.encode())
+    assert len(outcome.errors) == 1

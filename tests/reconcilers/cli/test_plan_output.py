@@ -1,0 +1,127 @@
+"""The three forms of a plan."""
+
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from reconcilers.cli.columns import Cell, bar, number, table
+from tests.reconcilers.cli.commandline import (
+    allocation,
+    cluster,
+    holding,
+    plan,
+    plan_text,
+    pool,
+    provider,
+    run,
+)
+
+TABLE = Path(__file__).parents[2] / "data" / "plan-table.txt"
+
+
+def text(*objects: object) -> str:
+    return yaml.safe_dump_all(objects, sort_keys=False)
+
+
+def test_the_table_reads_from_pools_to_what_it_comes_to() -> None:
+    outcome = plan_text(
+        text(
+            pool(cidr="10.40.0.0/27"),
+            provider("prov", "lab"),
+            cluster(),
+            allocation("old", 8, status=holding("10.40.0.16", "10.40.0.23"), tenant="team/x"),
+            allocation("huge", 16, tenant="team/z"),
+        )
+    )
+    assert outcome.code == 0
+    assert outcome.out == TABLE.read_text(encoding="utf-8")
+
+
+def test_the_table_says_why_a_request_failed() -> None:
+    outcome = plan_text(text(pool(cidr="10.0.0.0/30"), allocation("a", 8), allocation("b")))
+    assert "Failed  PoolExhausted: pool exhausted: no contiguous block available\n" in outcome.out
+    assert "2 allocations: 2 failed\n" in outcome.out
+
+
+def test_the_table_says_why_a_pool_is_not_ready() -> None:
+    outcome = plan_text(text(pool(cidr="10.0.0.0/33"), allocation("a", 8)))
+    assert "no: validation errors: [invalid pool CIDR" in outcome.out
+    assert "1 allocation: 1 waiting\n" in outcome.out
+
+
+def test_yaml_and_json_hold_the_same_list() -> None:
+    objects = text(pool(), allocation("a", 4))
+    printed = [yaml.safe_load(plan_text(objects, "-o", form).out) for form in ("yaml", "json")]
+    for whole in printed:
+        assert (whole["apiVersion"], whole["kind"]) == ("v1", "List")
+        assert [one["kind"] for one in whole["items"]] == ["NetworkPool", "IPAllocation"]
+    for one, other in zip(printed[0]["items"], printed[1]["items"], strict=True):
+        assert one["spec"] == other["spec"]
+        assert one["status"].keys() == other["status"].keys()
+
+
+def test_objects_come_out_in_the_order_they_came_in_and_new_ones_at_the_end() -> None:
+    outcome = plan(cluster(), allocation("a", 4), provider("prov", "lab"), pool())
+    assert list(outcome.items) == [
+        *("TenantCluster/app", "IPAllocation/a", "ProviderConfig/prov", "NetworkPool/lab"),
+        *("IPAllocation/team-app-lb", "IPAllocation/team-app-nodes"),
+    ]
+
+
+def test_metadata_and_spec_come_out_as_they_came_in() -> None:
+    labels = {"example.com/why": "because"}
+    one = pool(labels=labels, uid="u", resourceVersion="7", generation=3, tenant={"defaults": {}})
+    planned = plan(one).items["NetworkPool/lab"]
+    assert planned["metadata"] == one["metadata"]
+    assert planned["spec"] == one["spec"]
+    assert planned["status"]["observedGeneration"] == 3
+
+
+def test_a_range_of_more_than_65536_addresses_lists_the_first_of_them() -> None:
+    outcome = plan(pool(cidr="10.0.0.0/12"), allocation("a", 70_000))
+    status = outcome.items["IPAllocation/a"]["status"]
+    assert status["allocatedCount"] == 70_000
+    assert len(status["addresses"]) == 65_536
+
+
+def test_a_plan_of_nothing_sound_is_an_empty_list() -> None:
+    outcome = run("plan", "-f", "/nowhere/at/all", "-o", "json")
+    assert outcome.code == 1
+    assert outcome.items == {}
+
+
+def test_nothing_but_the_plan_is_on_standard_output(tmp_path: Path) -> None:
+    full = [pool(cidr="10.0.0.0/30"), provider("prov", "gone", "lab"), cluster()]
+    yaml.safe_load(plan_text(text(*full), "-o", "yaml").out)
+
+
+@pytest.mark.parametrize(
+    ("used", "total", "expected"),
+    [
+        (0, 0, "[--------------------]   0%"),
+        (0, 256, "[--------------------]   0%"),
+        (1, 256, "[#-------------------]   0%"),
+        (128, 256, "[##########----------]  50%"),
+        (255, 256, "[####################]  99%"),
+        (256, 256, "[####################] 100%"),
+    ],
+)
+def test_a_bar_shows_that_anything_is_used_and_rounds_the_percentage_down(
+    used: int, total: int, expected: str
+) -> None:
+    assert bar(used, total).text == expected
+
+
+def test_bars_turn_yellow_and_red_at_the_pools_own_thresholds() -> None:
+    assert [bar(used, 100).colour for used in (69, 70, 94, 95)] == [
+        *("green", "yellow", "yellow", "red"),
+    ]
+
+
+def test_columns_are_aligned_whatever_their_colours() -> None:
+    lines = table(
+        ("NAME", "COUNT"), [(Cell("a", "red"), number(5)), (Cell("longer"), number(1000))]
+    )
+    assert click.unstyle(lines) == "NAME    COUNT\na           5\nlonger  1,000\n"

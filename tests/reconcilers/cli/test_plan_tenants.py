@@ -1,0 +1,295 @@
+"""What clusters ask for in a plan: as their controller would, from the pools it would choose."""
+
+from typing import Any
+
+import pytest
+
+from tests.reconcilers.cli.commandline import (
+    Outcome,
+    allocation,
+    cluster,
+    holding,
+    plan,
+    pool,
+    provider,
+    ready,
+    thing,
+)
+
+
+def ranges(outcome: Outcome) -> dict[str, str]:
+    return {
+        name.removeprefix("IPAllocation/"): body["status"].get("cidr", body["status"]["phase"])
+        for name, body in outcome.items.items()
+        if body["kind"] == "IPAllocation"
+    }
+
+
+def counts(outcome: Outcome) -> dict[str, int]:
+    return {
+        body["spec"]["type"]: body["spec"]["count"]
+        for body in outcome.items.values()
+        if body["kind"] == "IPAllocation"
+    }
+
+
+def test_a_cluster_asks_for_load_balancer_and_node_addresses() -> None:
+    outcome = plan(pool(), provider("prov", "lab"), cluster())
+    assert outcome.code == 0
+    assert ranges(outcome) == {
+        "team-app-lb": "10.40.0.0/29",
+        "team-app-nodes": "10.40.0.8-10.40.0.12",
+    }
+    status = outcome.items["TenantCluster/app"]["status"]
+    assert status["lbAllocationRef"] == {"name": "team-app-lb"}
+    assert status["ipAllocationRef"] == {"name": "team-app-nodes"}
+    assert status["phase"] == "Provisioning"
+    condition = ready(outcome.items["TenantCluster/app"], "NetworkReady")
+    assert (condition["status"], condition["message"]) == (
+        "True",
+        "LB IPs allocated: 10.40.0.0/29",
+    )
+
+
+def test_what_a_cluster_asks_for_looks_as_its_controller_would_make_it() -> None:
+    made = plan(pool(), provider("prov", "lab"), cluster()).items["IPAllocation/team-app-lb"]
+    prefix = "butler.butlerlabs.dev"
+    assert made["apiVersion"] == f"{prefix}/v1alpha1"
+    assert made["metadata"] == {
+        "name": "team-app-lb",
+        "namespace": "butler-system",
+        "labels": {
+            f"{prefix}/team": "team",
+            f"{prefix}/tenant": "app",
+            f"{prefix}/network-pool": "lab",
+            f"{prefix}/allocation-type": "loadbalancer",
+            f"{prefix}/allocation-role": "initial",
+            "app.kubernetes.io/managed-by": "butler",
+        },
+        "finalizers": [f"{prefix}/ipallocation"],
+    }
+    assert made["spec"] == {
+        "poolRef": {"name": "lab"},
+        "tenantClusterRef": {"name": "app", "namespace": "team"},
+        "type": "loadbalancer",
+        "count": 8,
+    }
+
+
+@pytest.mark.parametrize(
+    ("network", "own", "expected"),
+    [
+        ({}, {}, 8),
+        ({"loadBalancer": {"defaultPoolSize": 4}}, {}, 4),
+        ({"loadBalancer": {"defaultPoolSize": 4}}, {"lbPoolSize": 6}, 6),
+        ({"loadBalancer": {"allocationMode": "elastic"}}, {}, 2),
+        ({"loadBalancer": {"allocationMode": "elastic", "initialPoolSize": 3}}, {}, 3),
+        ({"quotaPerTenant": {"maxLoadBalancerIPs": 5}}, {}, 5),
+        ({"quotaPerTenant": {"maxLoadBalancerIPs": 5}}, {"lbPoolSize": 6}, 5),
+    ],
+)
+def test_the_cluster_goes_before_the_provider_and_the_quota_before_both(
+    network: dict[str, Any], own: dict[str, int], expected: int
+) -> None:
+    outcome = plan(pool(), provider("prov", "lab", **network), cluster(networking=own))
+    assert counts(outcome)["loadbalancer"] == expected
+
+
+def test_node_addresses_are_the_pools_default_within_the_quota() -> None:
+    generous = pool(tenant={"defaults": {"nodesPerTenant": 10}})
+    assert counts(plan(generous, provider("prov", "lab"), cluster()))["nodes"] == 10
+    limited = provider("prov", "lab", quotaPerTenant={"maxNodeIPs": 3})
+    assert counts(plan(generous, limited, cluster()))["nodes"] == 3
+
+
+def test_an_elastic_cluster_without_an_ingress_starts_with_no_load_balancer_addresses() -> None:
+    elastic = provider("prov", "lab", loadBalancer={"allocationMode": "elastic"})
+    none = cluster(addons={"ingress": {"enabled": False}})
+    outcome = plan(pool(), elastic, none)
+    assert list(ranges(outcome)) == ["team-app-nodes"]
+    assert ready(outcome.items["TenantCluster/app"], "NetworkReady")["status"] == "True"
+
+
+def test_clusters_move_on_to_the_next_pool_when_the_first_is_full() -> None:
+    clusters = [cluster(f"c{n}") for n in range(3)]
+    outcome = plan(
+        pool("first", "10.0.0.0/28"),
+        pool("second", "10.1.0.0/24"),
+        provider("prov", "first", "second"),
+        *clusters,
+    )
+    assert outcome.code == 0
+    assert ranges(outcome) == {
+        "team-c0-lb": "10.0.0.0/29",
+        "team-c0-nodes": "10.0.0.8-10.0.0.12",
+        "team-c1-lb": "10.1.0.0/29",
+        "team-c1-nodes": "10.1.0.8-10.1.0.12",
+        "team-c2-lb": "10.1.0.13-10.1.0.20",
+        "team-c2-nodes": "10.1.0.21-10.1.0.25",
+    }
+
+
+def test_priorities_decide_and_not_the_order_of_the_list() -> None:
+    config = thing(
+        "ProviderConfig",
+        "prov",
+        {
+            "provider": "local",
+            "network": {
+                "mode": "ipam",
+                "poolRefs": [{"name": "later", "priority": 10}, {"name": "sooner"}],
+            },
+        },
+    )
+    outcome = plan(pool("later", "10.1.0.0/24"), pool("sooner", "10.2.0.0/24"), config, cluster())
+    assert ranges(outcome)["team-app-lb"] == "10.2.0.0/29"
+
+
+def test_a_pool_with_room_but_not_in_a_row_is_passed_over() -> None:
+    holes = [
+        allocation(f"a{n}", of="first", status=holding(f"10.0.0.{n}", f"10.0.0.{n}"))
+        for n in range(3, 32, 4)
+    ]
+    outcome = plan(
+        pool("first", "10.0.0.0/27"),
+        pool("second", "10.1.0.0/24"),
+        provider("prov", "first", "second"),
+        cluster(),
+        *holes,
+    )
+    assert ranges(outcome)["team-app-lb"] == "10.1.0.0/29"
+
+
+def test_when_every_pool_is_full_the_cluster_says_so_and_nothing_is_asked_for() -> None:
+    outcome = plan(pool(cidr="10.0.0.0/30"), provider("prov", "lab"), cluster())
+    assert outcome.code == 0
+    assert ranges(outcome) == {}
+    condition = ready(outcome.items["TenantCluster/app"], "NetworkReady")
+    assert (condition["reason"], condition["message"]) == (
+        "PoolExhausted",
+        "all configured pools are exhausted",
+    )
+
+
+def test_requests_of_the_input_come_before_those_of_clusters() -> None:
+    outcome = plan(provider("prov", "lab"), cluster(), pool(), allocation("a", 4))
+    assert ranges(outcome)["a"] == "10.40.0.0/30"
+
+
+def test_a_cluster_takes_a_pinned_range_that_names_it_for_its_own() -> None:
+    pinned = allocation("stable", pin=("10.40.0.64", "10.40.0.71"), tenant="team/app")
+    outcome = plan(pool(), provider("prov", "lab"), cluster(), pinned)
+    assert set(ranges(outcome)) == {"stable", "team-app-nodes"}
+    assert outcome.items["TenantCluster/app"]["status"]["lbAllocationRef"] == {"name": "stable"}
+
+
+def test_allocations_of_a_cluster_that_is_there_already_are_not_asked_for_again() -> None:
+    first = plan(pool(), provider("prov", "lab"), cluster())
+    again = plan(*first.items.values())
+    assert ranges(again) == ranges(first)
+
+
+def test_a_failed_request_of_a_cluster_moves_on_to_a_pool_with_room() -> None:
+    stamp = {"butler.butlerlabs.dev/tenant-uid": "u1"}
+    failed = allocation(
+        "team-app-lb",
+        8,
+        of="full",
+        tenant="team/app",
+        annotations=stamp,
+        creationTimestamp="2026-01-01T00:00:00Z",
+        status={"phase": "Failed"},
+    )
+    outcome = plan(
+        pool("full", "10.0.0.0/30"),
+        pool("free", "10.1.0.0/24"),
+        provider("prov", "full", "free"),
+        cluster(uid="u1"),
+        failed,
+    )
+    moved = outcome.items["IPAllocation/team-app-lb"]
+    assert moved["spec"]["poolRef"] == {"name": "free"}
+    assert moved["status"]["cidr"] == "10.1.0.0/29"
+    annotations = moved["metadata"]["annotations"]
+    assert annotations["butler.butlerlabs.dev/requested-at"] == "2026-01-01T00:00:00+00:00"
+
+
+def test_a_cluster_from_a_repository_goes_together_with_allocations_from_a_cluster() -> None:
+    stamp = {"butler.butlerlabs.dev/tenant-uid": "u1"}
+    held = allocation(
+        "team-app-lb",
+        8,
+        tenant="team/app",
+        annotations=stamp,
+        status=holding("10.40.0.0", "10.40.0.7"),
+    )
+    outcome = plan(pool(), provider("prov", "lab"), cluster(), held)
+    assert set(ranges(outcome)) == {"team-app-lb", "team-app-nodes"}
+
+
+def test_a_cluster_that_is_ready_gets_no_node_addresses_unless_asked_to() -> None:
+    running = cluster(status={"phase": "Ready"})
+    held = allocation(
+        "team-app-lb", 8, tenant="team/app", status=holding("10.40.0.0", "10.40.0.7")
+    )
+    world = (pool(), provider("prov", "lab"), running, held)
+    assert "IPAllocation/team-app-nodes" not in plan(*world).items
+    backfilled = plan(*world, options=["--backfill-node-allocations"])
+    assert "IPAllocation/team-app-nodes" in backfilled.items
+    assert backfilled.items["TenantCluster/app"]["status"]["phase"] == "Ready"
+
+
+def test_in_cloud_mode_nothing_is_asked_for() -> None:
+    cloud = thing("ProviderConfig", "prov", {"provider": "local", "network": {"mode": "cloud"}})
+    outcome = plan(pool(), cloud, cluster())
+    assert ranges(outcome) == {}
+    assert outcome.items["TenantCluster/app"]["status"]["phase"] == "Ready"
+    assert ready(outcome.items["TenantCluster/app"], "NetworkReady")["message"] == (
+        "cloud networking mode"
+    )
+
+
+def test_a_cluster_that_is_being_deleted_asks_for_nothing() -> None:
+    leaving = cluster(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["x/y"])
+    outcome = plan(pool(), provider("prov", "lab"), leaving)
+    assert ranges(outcome) == {}
+
+
+def test_a_cluster_that_names_no_provider_gets_the_platforms_default() -> None:
+    platform = {
+        "apiVersion": "butler.butlerlabs.dev/v1alpha1",
+        "kind": "ButlerConfig",
+        "metadata": {"name": "butler"},
+        "spec": {"defaultProviderConfigRef": {"name": "chosen"}},
+    }
+    outcome = plan(
+        pool(),
+        pool("other", "10.1.0.0/24"),
+        provider("alphabetically-first", "lab"),
+        provider("chosen", "other"),
+        platform,
+        cluster(of=None),
+    )
+    assert outcome.code == 0
+    assert ranges(outcome)["team-app-lb"] == "10.1.0.0/29"
+
+
+def test_two_clusters_whose_names_run_together_do_not_share_an_allocation() -> None:
+    outcome = plan(
+        pool(),
+        provider("prov", "lab"),
+        cluster("b-c", namespace="a"),
+        cluster("c", namespace="a-b"),
+    )
+    made = [body for body in outcome.items.values() if body["kind"] == "IPAllocation"]
+    assert len(made) == 4
+    assert len({body["metadata"]["name"] for body in made}) == 4
+
+
+def test_a_provider_tells_what_its_pools_hold_after_it() -> None:
+    outcome = plan(pool(), provider("prov", "lab"), cluster())
+    status = outcome.items["ProviderConfig/prov"]["status"]
+    assert status["capacity"] == {"availableIPs": 243, "estimatedTenants": 18}
+    assert ready(outcome.items["ProviderConfig/prov"], "PoolAvailable")["message"] == (
+        "243 IPs available (~18 tenants)"
+    )

@@ -1,0 +1,98 @@
+"""The shipped samples: sound, disjoint, each good for itself, and all of them served."""
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from allocator import AddressRange
+from tests.reconcilers.cli.commandline import Outcome, run
+
+SAMPLES = Path(__file__).parents[3] / "manifests" / "samples"
+FILES = sorted(SAMPLES.iterdir())
+WITH_OURS = [path for path in FILES if "butler.butlerlabs.dev" in path.read_text()]
+
+
+def planned(*paths: Path) -> Outcome:
+    arguments = [argument for path in paths for argument in ("-f", path)]
+    return run("plan", *arguments, "-o", "json")
+
+
+def objects(path: Path) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def test_the_samples_are_yaml_files_of_api_objects_only() -> None:
+    assert {path.suffix for path in FILES} == {".yaml"}
+    for path in FILES:
+        for one in objects(path):
+            assert {"apiVersion", "kind", "metadata"} <= one.keys()
+            assert one["kind"] != "Kustomization"
+
+
+@pytest.mark.parametrize("path", WITH_OURS, ids=lambda path: path.name)
+def test_each_sample_alone_is_sound_and_served(path: Path) -> None:
+    outcome = planned(path)
+    assert (outcome.code, outcome.errors, outcome.warnings) == (0, [], [])
+    for body in outcome.items.values():
+        if body["kind"] == "IPAllocation":
+            assert body["status"]["phase"] == "Allocated"
+
+
+def test_all_samples_together_are_sound_and_served() -> None:
+    outcome = planned(SAMPLES)
+    assert (outcome.code, outcome.errors, outcome.warnings) == (0, [], [])
+    phases = [b["status"]["phase"] for b in outcome.items.values() if b["kind"] == "IPAllocation"]
+    assert phases == ["Allocated"] * len(phases)
+    assert len(phases) >= 8
+    for body in outcome.items.values():
+        if body["kind"] == "TenantCluster":
+            [network] = [c for c in body["status"]["conditions"] if c["type"] == "NetworkReady"]
+            assert network["status"] == "True"
+
+
+def test_no_two_pools_share_an_address() -> None:
+    cidrs = {
+        body["metadata"]["name"]: AddressRange.parse_cidr(body["spec"]["cidr"])
+        for path in FILES
+        for body in objects(path)
+        if body["kind"] == "NetworkPool"
+    }
+    assert len(cidrs) >= 8
+    for (one, first), (other, second) in combinations(cidrs.items(), 2):
+        assert not first.overlaps(second), f"{one} and {other}"
+
+
+def test_every_name_is_used_once() -> None:
+    names = [
+        (body["kind"], body["metadata"].get("namespace"), body["metadata"]["name"])
+        for path in FILES
+        for body in objects(path)
+    ]
+    assert len(names) == len(set(names))
+
+
+def test_every_namespace_is_made_by_the_file_that_is_applied_first() -> None:
+    first = {body["metadata"]["name"] for body in objects(FILES[0])}
+    assert {body["kind"] for body in objects(FILES[0])} == {"Namespace"}
+    used = {body["metadata"]["namespace"] for path in FILES[1:] for body in objects(path)}
+    assert used == first
+
+
+def test_every_secret_that_a_provider_needs_is_there_and_plainly_fake() -> None:
+    for path in FILES:
+        bodies = objects(path)
+        secrets = {body["metadata"]["name"]: body for body in bodies if body["kind"] == "Secret"}
+        for body in bodies:
+            if body["kind"] == "ProviderConfig":
+                named = secrets[body["spec"]["credentialsRef"]["name"]]
+                assert all("fake" in value for value in named["stringData"].values())
+
+
+def test_the_single_pool_has_room_for_59_tenants_one_of_which_is_there() -> None:
+    items = planned(SAMPLES / "10-single-pool-static.yaml").items
+    assert items["NetworkPool/lab-pool"]["status"]["totalIPs"] == 767
+    capacity = items["ProviderConfig/harvester-lab"]["status"]["capacity"]
+    assert capacity["estimatedTenants"] == 58
