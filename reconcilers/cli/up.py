@@ -42,7 +42,7 @@ DEFAULT_CLUSTER = Key("team-a", "sandbox")
 @option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
-    default="warning",
+    default="error",
     help="The lowest level of the controllers' log that is shown, on stderr.",
 )
 def up(data: Path | None, kubeconfig: Path | None, with_samples: bool, log_level: str) -> None:
@@ -79,7 +79,7 @@ async def _load(server: ApiServer, documents: Sequence[Manifest]) -> int:
     applied = 0
     for document in documents:
         try:
-            await apply(server.transport, document)
+            await apply(server.transport, samples.as_kubectl_applies(document))
         except (ControllerError, UnknownKind) as refused:
             name = document["metadata"]["name"]
             say("warning", f"sample {document['kind']} {name} was not applied: {refused}")

@@ -1,5 +1,6 @@
 """The samples that are shipped with us, as `up` loads them."""
 
+import json
 from collections.abc import Iterator
 
 import yaml
@@ -7,6 +8,8 @@ import yaml
 from controller.meta import Key
 from manifests import folder
 from reconcilers.cli.local.objects import Manifest
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def samples() -> list[Manifest]:
@@ -24,6 +27,14 @@ def _documents() -> Iterator[Manifest]:
             for document in yaml.safe_load_all(file.read_text(encoding="utf-8")):
                 if document:
                     yield document
+
+
+def as_kubectl_applies(document: Manifest) -> Manifest:
+    """Return `document` with the note that `kubectl apply` leaves, so that it can take over."""
+    meta = {"annotations": {}, **document["metadata"]}
+    text = json.dumps({**document, "metadata": meta}, sort_keys=True, separators=(",", ":"))
+    noted = {**meta["annotations"], LAST_APPLIED: f"{text}\n"}
+    return {**document, "metadata": {**meta, "annotations": noted}}
 
 
 def first_cluster(documents: list[Manifest]) -> Key | None:

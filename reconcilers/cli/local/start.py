@@ -25,3 +25,6 @@ def run_until_interrupted(work: Callable[[], Awaitable[None]]) -> None:
             anyio.run(partial(interruptible, work))
         except (ControllerError, UnknownKind) as failure:
             raise Problem(str(failure)) from failure
+        except OSError as failure:
+            what = failure.strerror or str(failure)
+            raise Problem(f"{failure.filename}: {what}" if failure.filename else what) from failure

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -173,9 +173,8 @@ class Kubectl:
 
     async def apply(self, *manifests: Mapping[str, Any]) -> None:
         """Apply manifests."""
-        items: Sequence[Mapping[str, Any]] = manifests
-        listed = {"apiVersion": "v1", "kind": "List", "items": list(items)}
-        await self.run("apply", "-f", "-", stdin=json.dumps(listed))
+        documents = "\n---\n".join(json.dumps(manifest) for manifest in manifests)
+        await self.run("apply", "-f", "-", stdin=documents)
 
     async def wait(self, *what: str) -> None:
         """Wait for a condition, a phase or a deletion: `kubectl wait` watches."""

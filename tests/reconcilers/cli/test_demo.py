@@ -71,10 +71,8 @@ async def test_a_step_that_does_not_happen_is_named() -> None:
         await clock.advance(29.9)
         assert failures == []
         await clock.advance(0.1)
-    assert failures == [
-        "step 1 of 1 (A pool is served by nobody) did not happen within 30.0 s:"
-        " there is no NetworkPool butler-system/vlan40"
-    ]
+    expected = "step 1 of 1 (A pool is served by nobody) did not happen within 30.0 s:"
+    assert failures == [f"{expected} there is no NetworkPool butler-system/vlan40"]
 
 
 async def test_what_the_server_refuses_is_told() -> None:

@@ -1,0 +1,132 @@
+"""`butler-ipam apiserver`: a Kubernetes API for kubectl, alone."""
+
+import json
+import signal
+import stat
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.reconcilers.cli.commands import Kubectl, call, started
+
+READY = "Ctrl-C ends it"
+
+
+async def test_kubectl_works_with_what_it_writes(tmp_path: Path) -> None:
+    config = tmp_path / "out" / "config"
+    kubectl = Kubectl(config, tmp_path)
+    async with started("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={config}") as server:
+        await server.until(READY)
+        assert f"export KUBECONFIG={config}" in server.told
+        assert stat.S_IMODE(config.stat().st_mode) == 0o600
+        await kubectl.run("create", "namespace", "team-a")
+        assert "team-a" in await kubectl.text("get", "namespaces")
+        assert await server.stop(signal.SIGINT) == 0
+    assert "Traceback" not in server.complained
+
+
+async def test_objects_are_kept_where_data_says(tmp_path: Path) -> None:
+    data, config = tmp_path / "data", tmp_path / "config"
+    kubectl = Kubectl(config, tmp_path)
+    arguments = ("apiserver", "--listen=127.0.0.1:0", f"--data={data}", f"--kubeconfig={config}")
+    async with started(*arguments) as server:
+        await server.until(READY)
+        await kubectl.run("create", "configmap", "kept", "--from-literal=a=b")
+        server.process.kill()
+        await server.process.wait()
+    async with started(*arguments) as server:
+        await server.until(READY)
+        kept = json.loads(await kubectl.text("get", "configmap", "kept", "-o", "json"))
+    assert kept["data"] == {"a": "b"}
+
+
+async def test_no_controllers_run_beside_it(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    kubectl = Kubectl(config, tmp_path)
+    async with started("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={config}") as server:
+        await server.until(READY)
+        await kubectl.run("create", "namespace", "team-a")
+        await kubectl.run("delete", "namespace", "team-a", "--wait=false")
+        namespace = json.loads(await kubectl.text("get", "namespace", "team-a", "-o", "json"))
+    assert namespace["status"]["phase"] == "Terminating"
+
+
+async def test_tokens_of_a_file_let_users_in(tmp_path: Path) -> None:
+    config, tokens = tmp_path / "config", tmp_path / "tokens.csv"
+    tokens.write_text('secret-one,ada,1,"system:masters"\nsecret-two,bob,2\n')
+    kubectl = Kubectl(config, tmp_path)
+    arguments = (f"--kubeconfig={config}", f"--token-auth-file={tokens}")
+    async with started("apiserver", "--listen=127.0.0.1:0", *arguments) as server:
+        await server.until(READY)
+        text = config.read_text()
+        user = config.with_name("user")
+        for token, name, allowed in (("secret-one", "ada", True), ("secret-two", "bob", False)):
+            user.write_text(_with_token(text, token))
+            asked = await Kubectl(user, tmp_path).run("get", "secrets", check=False)
+            assert (asked.returncode == 0) is allowed, asked.stderr.decode()
+            if not allowed:
+                assert f'User "{name}" cannot list' in asked.stderr.decode()
+        assert await kubectl.text("get", "--raw", "/readyz") == "ok"
+
+
+def _with_token(kubeconfig: str, token: str) -> str:
+    lines = kubeconfig.splitlines()
+    return "\n".join(
+        f"{line.partition('token:')[0]}token: {token}" if "token:" in line else line
+        for line in lines
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--listen=nonsense"], "'nonsense' is no address to listen on"),
+        (["--listen=127.0.0.1:99999"], "is no address to listen on"),
+        (["--token-auth-file=/nowhere"], "/nowhere cannot be read"),
+        (["--listen=127.0.0.1:0", "--kubeconfig=/proc/nowhere/config"], "/proc/nowhere"),
+        (["--listen=127.0.0.1:0", "--data=/proc/nowhere"], "/proc/nowhere"),
+    ],
+)
+async def test_a_wrong_argument_gets_one_sentence(arguments: list[str], complaint: str) -> None:
+    done = await call("apiserver", *arguments)
+    assert done.returncode in {1, 2}
+    assert complaint in done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()
+
+
+async def test_a_line_of_a_token_file_that_is_wrong_is_named(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.csv"
+    tokens.write_text("secret,ada,1\nsecret-two\n")
+    done = await call("apiserver", "--listen=127.0.0.1:0", f"--token-auth-file={tokens}")
+    assert done.returncode == 1
+    assert "line 2" in done.stderr.decode()
+
+
+async def test_somebody_elses_kubeconfig_is_not_overwritten(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("apiVersion: v1\nkind: Config\n")
+    done = await call("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={config}")
+    assert done.returncode == 1
+    assert "was not written by butler-ipam" in done.stderr.decode()
+    assert config.read_text() == "apiVersion: v1\nkind: Config\n"
+
+
+async def test_a_port_in_use_gets_one_sentence(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    async with started("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={config}") as server:
+        url = (await server.until(r"https://(127\.0\.0\.1:\d+)")).group(1)
+        done = await call("apiserver", f"--listen={url}")
+    assert done.returncode == 1
+    assert f"cannot listen on {url}" in done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()
+
+
+async def test_a_kubeconfig_nobody_asked_for_is_private_and_goes_at_the_end() -> None:
+    async with started("apiserver", "--listen=127.0.0.1:0") as server:
+        path = anyio.Path((await server.until(r"export KUBECONFIG=(\S+)")).group(1))
+        await server.until(READY)
+        assert stat.S_IMODE((await path.stat()).st_mode) == 0o600
+        assert stat.S_IMODE((await path.parent.stat()).st_mode) == 0o700
+        assert await server.stop() == 0
+    assert not await path.exists()

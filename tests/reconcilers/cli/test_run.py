@@ -1,0 +1,195 @@
+"""`butler-ipam run`: what it makes of its flags, of clusters, and of signals."""
+
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from controller.errors import Conflict
+from controller.leasekind import LEASES, Lease
+from controller.meta import Key, Version
+from envtest import ControlPlane
+from reconcilers.api.crd import crds
+from reconcilers.cli.flags import settings, settings_of
+from reconcilers.cli.local.objects import make_namespaces
+from reconcilers.cli.local.servers import ApiServer, api_server
+from reconcilers.cli.managerflags import LEASE_NAME
+from reconcilers.cli.run import run
+from reconcilers.settings import Settings
+from tests.reconcilers.cli.commands import call, started
+
+PORTS_OFF = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
+LEASE = Key("butler-system", LEASE_NAME)
+FAST = (
+    "--leader-elect",
+    "--leader-elect-lease-duration=1.5s",
+    "--leader-elect-renew-deadline=1s",
+    "--leader-elect-retry-period=100ms",
+)
+
+
+def kubeconfig(server: ApiServer, folder: Path) -> str:
+    path = folder / "kubeconfig"
+    path.write_text(server.kubeconfig)
+    return f"--kubeconfig={path}"
+
+
+def test_every_setting_is_a_flag_and_a_variable() -> None:
+    told = CliRunner().invoke(run, ["--help"]).output
+    for setting in settings_of(Settings()):
+        assert f"{setting.flag} " in told
+        assert setting.help, f"{setting.flag} has no sentence"
+        assert "BUTLER_IPAM_" + setting.parameter.upper() in told.replace("\n", "").replace(
+            " ", ""
+        )
+
+
+def test_flags_that_nobody_gives_mean_the_defaults() -> None:
+    values = {setting.parameter: setting.default for setting in settings_of(Settings())}
+    assert settings(values) == Settings()
+
+
+def test_a_flag_changes_its_setting_and_no_other() -> None:
+    values: dict[str, Any] = {one.parameter: one.default for one in settings_of(Settings())}
+    found = settings(values | {"teardown_grace": 5.0, "pool_batch": 7})
+    assert (found.tenant.teardown_grace, found.pool.batch) == (5.0, 7)
+    assert found.allocation == Settings().allocation
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--kubeconfig=/nowhere"], "/nowhere, and there is no such file"),
+        (["--pool-resync=soon"], "'soon' is no duration: write 500ms, 10s, 5m or 1h30m"),
+        (["--concurrency=0"], "--concurrency"),
+        (["--no-such-flag"], "--no-such-flag"),
+        (["--log-level=loud"], "'loud'"),
+    ],
+)
+async def test_a_wrong_flag_gets_one_sentence(arguments: list[str], complaint: str) -> None:
+    done = await call("run", *arguments)
+    assert done.returncode in {1, 2}
+    told = done.stderr.decode()
+    assert told.startswith("error: ")
+    assert complaint in told
+    assert "Traceback" not in told
+
+
+async def test_a_wrong_variable_is_named(tmp_path: Path) -> None:
+    done = await call("run", BUTLER_IPAM_TEARDOWN_GRACE="never")
+    assert done.returncode == 2
+    assert "BUTLER_IPAM_TEARDOWN_GRACE" in done.stderr.decode()
+
+
+async def test_a_file_that_is_no_kubeconfig_gets_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "readme"
+    path.write_text("just: text")
+    done = await call("run", f"--kubeconfig={path}")
+    assert done.returncode == 1
+    assert done.stderr.decode().count("\n") == 1
+    assert "is it a kubeconfig?" in done.stderr.decode()
+
+
+async def test_a_port_in_use_ends_it_with_a_sentence(tmp_path: Path) -> None:
+    async with api_server("management", crds()) as server:
+        where = server.url.removeprefix("https://")
+        done = await call("run", kubeconfig(server, tmp_path), f"--metrics-bind-address={where}")
+    assert done.returncode == 1
+    assert f"cannot listen on {where}" in done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()
+
+
+async def test_sigterm_ends_it_in_order(tmp_path: Path) -> None:
+    async with api_server("management", crds()) as server:
+        await make_namespaces(server.transport, ["butler-system"])
+        async with started("run", kubeconfig(server, tmp_path), *PORTS_OFF, *FAST) as running:
+            for name in ("networkpool", "ipallocation", "tenantcluster", "providerconfig"):
+                await running.until(_starts(name))
+            assert await running.stop(signal.SIGTERM) == 0
+        assert await _holder(server) == ""
+        assert "Traceback" not in running.complained
+
+
+async def test_a_lost_lease_ends_it_with_a_failure(tmp_path: Path) -> None:
+    async with api_server("management", crds()) as server:
+        await make_namespaces(server.transport, ["butler-system"])
+        async with started("run", kubeconfig(server, tmp_path), *PORTS_OFF, *FAST) as running:
+            await running.until("Starting workers")
+            await _steal(server)
+            with anyio.fail_after(30):
+                assert await running.process.wait() == 1
+        assert "leader election lost" in running.complained
+        assert "Traceback" not in running.complained
+
+
+async def _holder(server: ApiServer) -> str:
+    lease = await server.client.get(LEASES, LEASE)
+    return lease.spec.holderIdentity or ""
+
+
+async def _steal(server: ApiServer) -> Lease:
+    """Write another holder into the lease, at whatever version the renewals have brought it to."""
+    while True:
+        live = await server.client.get(LEASES, LEASE)
+        try:
+            return await server.client.patch(
+                LEASES, Version.of(live), {"spec": {"holderIdentity": "somebody-else"}}
+            )
+        except Conflict:
+            continue
+
+
+async def test_what_is_missing_is_told_by_readyz_and_stops_nobody_else(tmp_path: Path) -> None:
+    clusters = [crd for crd in crds() if crd["spec"]["names"]["kind"] == "TenantCluster"]
+    others = [crd for crd in crds() if crd not in clusters]
+    probes = f"127.0.0.1:{_free_port()}"
+    async with ControlPlane.start(force_embedded=True) as plane:
+        await plane.install_crds(others)
+        path = plane.write_kubeconfig(tmp_path / "kubeconfig")
+        async with started(
+            "run",
+            f"--kubeconfig={path}",
+            "--metrics-bind-address=0",
+            f"--health-probe-bind-address={probes}",
+        ) as running:
+            await running.until(_starts("networkpool"))
+            await running.until(_starts("ipallocation"))
+            await running.until("list tenantclusters.butler.butlerlabs.dev: not served")
+            status, told = await _readyz(probes)
+            assert status == 503
+            assert "[-]informer/tenantclusters.butler.butlerlabs.dev failed" in told
+            await plane.install_crds(clusters)
+            await running.until(_starts("tenantcluster"))
+            assert (await _readyz(probes))[0] == 200
+            assert await running.stop() == 0
+
+
+def _starts(controller: str) -> str:
+    return f'"Starting workers", "controller": "{controller}"'
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def _readyz(where: str) -> tuple[int, str]:
+    async with httpx.AsyncClient() as probe:
+        answer = await probe.get(f"http://{where}/readyz", params={"verbose": ""})
+        return answer.status_code, answer.text
+
+
+async def test_a_server_that_does_not_answer_is_waited_for(tmp_path: Path) -> None:
+    async with api_server("management", crds()) as server:
+        argument = kubeconfig(server, tmp_path)
+    async with started("run", argument, *PORTS_OFF) as running:
+        await running.until("cannot see.*networkpools")
+        assert await running.stop(signal.SIGTERM) == 0
+    assert "Traceback" not in running.complained

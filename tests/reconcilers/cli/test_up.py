@@ -1,0 +1,138 @@
+"""`butler-ipam up`, driven with the real kubectl."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manifests import folder
+from tests.reconcilers.cli.commands import Kubectl, call, started
+
+READY = "Ctrl-C ends it"
+LAB = "tenantcluster/lab-cluster"
+INGRESS = ".status.loadBalancer.ingress[0].ip"
+IN_TEAM = ("-n", "team-platform")
+
+
+def in_files(tmp_path: Path) -> tuple[str, Kubectl, Kubectl]:
+    """Return the flag, and kubectl for the platform and for the tenant."""
+    path = tmp_path / "config"
+    cache = tmp_path / "cache"
+    tenant = tmp_path / "config-tenant"
+    return f"--kubeconfig={path}", Kubectl(path, cache), Kubectl(tenant, cache)
+
+
+async def ranges(kubectl: Kubectl) -> dict[str, str]:
+    """Return the range of each allocation."""
+    listed = json.loads(await kubectl.text("get", "ipa", "-A", "-o", "json"))
+    return {
+        one["metadata"]["name"]: one.get("status", {}).get("cidr", "") for one in listed["items"]
+    }
+
+
+async def test_kubectl_shows_what_the_controllers_made_of_the_samples(tmp_path: Path) -> None:
+    flag, kubectl, tenant = in_files(tmp_path)
+    async with started("up", flag) as up:
+        await up.until(READY)
+        assert f"export KUBECONFIG={tmp_path / 'config'}" in up.told
+        await kubectl.wait("--for=jsonpath={.status.phase}=Ready", LAB, *IN_TEAM)
+        pools = await kubectl.text("get", "np", "-A")
+        allocations = await kubectl.text("get", "ipa", "-A")
+        clusters = await kubectl.text("get", "tc", "-A")
+        projected = await tenant.text("get", "ipaddresspools", "-A")
+        assert await up.stop(signal.SIGINT) == 0
+    heading = " ".join(pools.splitlines()[0].split())
+    assert heading == "NAMESPACE NAME CIDR AVAILABLE ALLOCATED TOTAL USED % READY AGE"
+    assert ["lab-pool", "10.40.0.0/22", "754", "13", "767", "1", "True"] in [
+        line.split()[1:8] for line in pools.splitlines()
+    ]
+    assert "Allocated" in allocations
+    assert "Ready" in clusters
+    assert '["10.40.1.0-10.40.1.7"]' in projected
+    assert "Traceback" not in up.complained
+
+
+async def test_kubectl_can_take_the_samples_over(tmp_path: Path) -> None:
+    flag, kubectl, _ = in_files(tmp_path)
+    async with started("up", flag) as up:
+        await up.until(READY)
+        with_files = str(folder("samples"))
+        applied = await kubectl.run("apply", "-f", with_files)
+    assert b"Warning" not in applied.stderr
+
+
+async def test_a_deleted_cluster_gives_its_addresses_back(tmp_path: Path) -> None:
+    flag, kubectl, tenant = in_files(tmp_path)
+    async with started("up", flag) as up:
+        await up.until(READY)
+        await kubectl.wait("--for=jsonpath={.status.phase}=Ready", LAB, *IN_TEAM)
+        await kubectl.run("delete", LAB, *IN_TEAM, "--timeout=30s")
+        await kubectl.wait(
+            "--for=jsonpath={.status.allocatedIPs}=0", "np/lab-pool", "-n", "butler-system"
+        )
+        left = await tenant.text("get", "ipaddresspools,l2advertisements", "-A", "-o", "name")
+    assert left == ""
+
+
+async def test_after_kill_9_everything_is_as_it_was(tmp_path: Path) -> None:
+    flag, kubectl, tenant = in_files(tmp_path)
+    arguments = ("up", flag, f"--data={tmp_path / 'data'}")
+    async with started(*arguments) as up:
+        await up.until(READY)
+        await kubectl.wait("--for=jsonpath={.status.phase}=Ready", LAB, *IN_TEAM)
+        before = await ranges(kubectl)
+        up.process.kill()
+        await up.process.wait()
+    async with started(*arguments) as up:
+        await up.until(READY)
+        assert await ranges(kubectl) == before
+        await tenant.apply(_service("web"))
+        await tenant.wait(
+            "--for=jsonpath={.status.loadBalancer.ingress[0].ip}=10.40.1.0", "svc/web"
+        )
+        assert await up.stop(signal.SIGTERM) == 0
+    assert all(before.values())
+
+
+async def test_without_samples_it_is_empty(tmp_path: Path) -> None:
+    flag, kubectl, _ = in_files(tmp_path)
+    async with started("up", "--no-samples", flag) as up:
+        await up.until(READY)
+        assert await kubectl.text("get", "np,ipa,tc", "-A", "-o", "name") == ""
+
+
+async def test_a_deleted_namespace_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
+    flag, kubectl, _ = in_files(tmp_path)
+    async with started("up", "--no-samples", flag) as up:
+        await up.until(READY)
+        await kubectl.run("create", "namespace", "short-lived")
+        await kubectl.run("create", "configmap", "a", "-n", "short-lived")
+        await kubectl.run("delete", "namespace", "short-lived", "--timeout=30s")
+        assert "short-lived" not in await kubectl.text("get", "namespaces")
+
+
+@pytest.mark.parametrize("argument", ["--kubeconfig=/proc/nowhere/config", "--data=/proc/nowhere"])
+async def test_a_place_that_cannot_be_written_gets_one_sentence(argument: str) -> None:
+    done = await call("up", argument)
+    assert done.returncode == 1
+    assert "/proc/nowhere" in done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()
+
+
+async def test_the_tenants_kubeconfig_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
+    theirs = tmp_path / "config-tenant"
+    theirs.write_text("theirs")
+    done = await call("up", f"--kubeconfig={tmp_path / 'config'}")
+    assert done.returncode == 1
+    assert theirs.read_text() == "theirs"
+
+
+def _service(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]},
+    }
