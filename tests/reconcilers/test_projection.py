@@ -1,0 +1,296 @@
+"""What a tenant's MetalLB is made to hold, and by which way it is entered."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from controller.errors import NoAnswer, ServerFailure, Unauthorized
+from controller.outcome import Again, Blocked
+from reconcilers.api import names
+from reconcilers.tenantcluster.metallb import projection
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+from tests.reconcilers.server import Json, Server
+
+METALLB = "metallb-system"
+BASIS = names.ANNOTATION_PROJECTION_BASIS
+HELD = ("10.40.0.0", "10.40.0.7")
+
+
+def _lab(*allocations: Any, **status: Any) -> tuple[Lab, Server]:
+    """Return a cluster that is Ready, and its tenant."""
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("providerconfigs", make.provider("lab"))
+    lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"} | status))
+    for one in allocations or (make.allocation("team-a-lb", held=HELD),):
+        lab.server.add("ipallocations", one)
+    return lab, lab.tenant_server("a")
+
+
+def _pool(tenant: Server) -> Json:
+    return tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
+
+
+def _told(lab: Lab) -> tuple[str, str]:
+    found = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+    return found["status"], found["reason"]
+
+
+def test_entries_are_ordered_by_creation_and_what_is_given_back_is_left_out() -> None:
+    found = projection(
+        [
+            make.allocation("young", held=("10.40.0.0", "10.40.0.0"), age=1),
+            make.allocation("b", held=("10.40.0.8", "10.40.0.9"), age=9),
+            make.allocation("a", held=("10.40.0.16", "10.40.0.23"), age=9),
+            make.allocation("nodes", held=("10.40.0.32", "10.40.0.39"), kind="nodes"),
+            make.allocation("pending", age=20),
+            make.allocation(
+                "leaving",
+                held=("10.40.0.64", "10.40.0.71"),
+                age=30,
+                resourceVersion="77",
+                deletionTimestamp="2026-01-01T00:00:00Z",
+            ),
+            make.allocation(
+                "shrinking",
+                held=("10.40.0.72", "10.40.0.79"),
+                resourceVersion="99",
+                annotations={names.ANNOTATION_RELEASING: "yes"},
+            ),
+        ],
+        position=500,
+    )
+    assert found.entries == (
+        "10.40.0.16-10.40.0.23",
+        "10.40.0.8-10.40.0.9",
+        "10.40.0.0-10.40.0.0",
+    )
+    assert (found.basis, found.needed) == (500, 99)
+
+
+async def test_pool_and_advertisement_are_made_on_the_caches_basis() -> None:
+    lab, tenant = _lab()
+    await lab.cluster()
+    pool = _pool(tenant)
+    assert pool["spec"]["addresses"] == ["10.40.0.0-10.40.0.7"]
+    position = lab.caches["ipallocations"].position
+    assert pool["metadata"]["annotations"] == {BASIS: str(position)}
+    advertisement = tenant.see("l2advertisements", "default", namespace=METALLB)
+    assert advertisement["spec"] == {"ipAddressPools": ["default-pool"]}
+
+
+async def test_that_a_projection_begins_is_recorded_before_the_tenant_is_written() -> None:
+    lab, tenant = _lab()
+    lab.server.fail(ServerFailure(500, "", "no"), verb="patch", plural="tenantclusters")
+    with pytest.raises(ServerFailure):
+        await lab.cluster()
+    assert tenant.requests == []
+    await lab.cluster()
+    meta = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]
+    assert meta["annotations"][names.ANNOTATION_PROJECTION_BEGUN] == "2026-01-01T00:00:00Z"
+
+
+async def test_a_pool_is_created_only_after_a_live_list_confirms_it() -> None:
+    lab, tenant = _lab()
+    lab.hold("ipallocations")
+    lab.server.delete("ipallocations", "team-a-lb")
+    assert await lab.cluster() == Again(1.0)
+    assert tenant.all("ipaddresspools") == []
+
+
+async def test_what_drifted_is_corrected_and_what_has_not_is_not_written() -> None:
+    lab, tenant = _lab()
+    await lab.cluster()
+    tenant.edit(
+        "ipaddresspools",
+        "default-pool",
+        {"spec": {"addresses": ["10.9.9.0/24"]}},
+        namespace=METALLB,
+    )
+    await lab.cluster()
+    assert _pool(tenant)["spec"]["addresses"] == ["10.40.0.0-10.40.0.7"]
+    tenant.requests.clear()
+    await lab.cluster()
+    assert {request.verb for request in tenant.requests} == {"get"}
+
+
+async def test_an_advertisement_that_was_deleted_is_made_again() -> None:
+    lab, tenant = _lab()
+    await lab.cluster()
+    tenant.vanish("l2advertisements", "default", namespace=METALLB)
+    await lab.cluster()
+    assert tenant.has("l2advertisements", "default", namespace=METALLB)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "expected"),
+    [
+        ({}, {}),
+        ({"ipAddressPools": ["default-pool"]}, {"ipAddressPools": ["default-pool"]}),
+        ({"ipAddressPools": ["other"]}, {"ipAddressPools": ["other", "default-pool"]}),
+        (
+            {"ipAddressPoolSelectors": [{"matchLabels": {"a": "b"}}]},
+            {
+                "ipAddressPoolSelectors": [{"matchLabels": {"a": "b"}}],
+                "ipAddressPools": ["default-pool"],
+            },
+        ),
+    ],
+    ids=["all pools", "ours already", "another pool", "selected pools"],
+)
+async def test_an_advertisement_of_others_keeps_what_it_announces(
+    theirs: Json, expected: Json
+) -> None:
+    lab, tenant = _lab()
+    tenant.add(
+        "l2advertisements", {"metadata": {"name": "default", "namespace": METALLB}, "spec": theirs}
+    )
+    await lab.cluster()
+    assert tenant.see("l2advertisements", "default", namespace=METALLB)["spec"] == expected
+
+
+async def test_an_older_view_refuses_where_a_newer_one_has_written() -> None:
+    lab, tenant = _lab()
+    await lab.cluster()
+    newer = {
+        "metadata": {"annotations": {BASIS: "999999"}},
+        "spec": {"addresses": ["10.1.1.1/32"]},
+    }
+    tenant.edit("ipaddresspools", "default-pool", newer, namespace=METALLB)
+    assert await lab.cluster() == Again(1.0)
+    assert _pool(tenant)["spec"]["addresses"] == ["10.1.1.1/32"]
+    assert _told(lab) == ("False", "Behind")
+
+
+async def test_with_nothing_left_what_we_made_is_deleted() -> None:
+    lab, tenant = _lab()
+    await lab.cluster()
+    lab.server.vanish("ipallocations", "team-a-lb")
+    elastic = {"network": {"mode": "ipam", "poolRefs": [{"name": "lab"}]}}
+    elastic["network"]["loadBalancer"] = {"allocationMode": "elastic"}  # type: ignore[assignment]
+    lab.server.edit("providerconfigs", "default", {"spec": elastic})
+    without = {"spec": {"addons": {"ingress": {"enabled": False}}}}
+    lab.server.edit("tenantclusters", "a", without, namespace="team")
+    await lab.cluster()
+    assert tenant.all("ipaddresspools") == []
+    assert tenant.all("l2advertisements") == []
+
+
+async def test_a_pool_that_others_made_is_not_deleted() -> None:
+    lab, tenant = _lab(make.allocation("team-a-lb", phase="Pending"))
+    theirs = {"metadata": {"name": "default-pool", "namespace": METALLB}}
+    tenant.add("ipaddresspools", theirs | {"spec": {"addresses": ["10.9.0.0/24"]}})
+    await lab.cluster()
+    assert _pool(tenant)["spec"]["addresses"] == ["10.9.0.0/24"]
+
+
+async def test_a_pool_of_others_that_holds_the_same_is_taken_over() -> None:
+    lab, tenant = _lab()
+    theirs = {"metadata": {"name": "default-pool", "namespace": METALLB}}
+    tenant.add("ipaddresspools", theirs | {"spec": {"addresses": ["10.40.0.0-10.40.0.7"]}})
+    await lab.cluster()
+    assert BASIS in _pool(tenant)["metadata"]["annotations"]
+
+
+async def test_missing_metallb_is_a_condition_and_no_error() -> None:
+    lab, tenant = _lab()
+    tenant.served = ("services",)
+    assert await lab.cluster() == Blocked("MetalLBNotInstalled", 30.0)
+    assert _told(lab) == ("False", "MetalLBNotInstalled")
+
+
+async def test_a_tenant_that_does_not_answer_is_left_in_peace_longer_each_time() -> None:
+    lab, tenant = _lab()
+    tenant.fail(NoAnswer("timed out"), times=1000)
+    tries = []
+    for second in range(120):
+        tenant.requests.clear()
+        await lab.cluster()
+        if tenant.requests:
+            tries.append(second)
+        await lab.clock.advance(1)
+    assert tries == [0, 5, 15, 35, 75]
+    assert lab.server.count(verb="patch", plural="tenantclusters") == 2, "begun, and told once"
+
+
+async def test_rotated_credentials_are_met_by_reading_the_secret_again() -> None:
+    lab, tenant = _lab()
+    await lab.cluster()
+    lab.server.requests.clear()
+    tenant.fail(Unauthorized(401, "Unauthorized", "who are you"))
+    assert await lab.cluster() == Again(60.0)
+    assert _told(lab) == ("True", "Ready")
+    assert lab.server.count(verb="get", plural="secrets") == 1
+    assert tenant.closed == 1
+
+
+async def test_trouble_of_the_management_cluster_is_not_told_as_the_tenants() -> None:
+    lab, tenant = _lab()
+    lab.server.fail(NoAnswer("timed out"), verb="list", plural="ipallocations")
+    with pytest.raises(NoAnswer):
+        await lab.cluster()
+    await lab.cluster()
+    assert _told(lab) == ("True", "Ready")
+    assert tenant.closed == 0
+
+
+def _secret(name: str, namespace: str, **data: bytes) -> Json:
+    encoded = {k.replace("_", "."): base64.b64encode(v).decode() for k, v in data.items()}
+    return {"metadata": {"name": name, "namespace": namespace}, "data": encoded}
+
+
+@pytest.mark.parametrize(
+    ("secrets", "expected"),
+    [
+        (
+            [
+                _secret("a-admin-kubeconfig", "a-1", admin_conf=b"first"),
+                _secret("a-admin-kubeconfig", "team", admin_conf=b"second"),
+                _secret("a-kubeconfig", "a-1", value=b"third"),
+            ],
+            b"first",
+        ),
+        (
+            [
+                _secret("a-admin-kubeconfig", "team", admin_conf=b"second"),
+                _secret("a-kubeconfig", "a-1", value=b"third"),
+            ],
+            b"second",
+        ),
+        (
+            [
+                _secret("a-kubeconfig", "a-1", value=b"third"),
+                _secret("a-kubeconfig", "team", value=b"fourth"),
+            ],
+            b"third",
+        ),
+        ([_secret("a-kubeconfig", "team", value=b"fourth")], b"fourth"),
+    ],
+)
+async def test_the_kubeconfig_is_looked_for_in_order(secrets: list[Json], expected: bytes) -> None:
+    lab = Lab()
+    for one in secrets:
+        lab.server.add("secrets", one)
+    tenant = make.tenant(status={"tenantNamespace": "a-1"})
+    assert await lab.tenants.kubeconfig(tenant) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"other": "eA=="}, "has no entry 'admin.conf'; add it"),
+        ({"admin.conf": "not base64!"}, "entry 'admin.conf': "),
+    ],
+)
+async def test_a_secret_that_cannot_be_used_is_refused_and_says_why(data: Json, said: str) -> None:
+    lab, _ = _lab()
+    meta = {"name": "a-admin-kubeconfig", "namespace": "team"}
+    lab.server.add("secrets", {"metadata": meta, "data": data})
+    assert await lab.cluster() == Blocked("KubeconfigRefused", 30.0)
+    found = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+    assert (
+        f"Secret team/a-admin-kubeconfig{',' if 'entry ' in said[:6] else ''} " in found["message"]
+    )
+    assert said in found["message"]
