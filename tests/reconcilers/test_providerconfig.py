@@ -1,0 +1,267 @@
+"""Whether a provider can be used, what it still holds, and which one counts for a tenant."""
+
+from typing import Any
+
+import pytest
+
+from controller.errors import Forbidden
+from controller.meta import Key
+from controller.outcome import SETTLED, Again, Blocked
+from reconcilers.providerconfig.judgement import REQUIRED_KEYS
+from reconcilers.tenantcluster.provider import Providers
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+from tests.reconcilers.server import Json
+
+CREDENTIALS = {"credentialsRef": {"name": "creds"}}
+
+
+def _lab(provider: Any, *pools: Any) -> Lab:
+    lab = Lab()
+    for pool in pools:
+        lab.server.add("networkpools", pool)
+    lab.server.add("providerconfigs", provider)
+    return lab
+
+
+def _pool(name: str = "lab", available: int = 100, **spec: Any) -> Any:
+    status = {"availableIPs": available, "observedGeneration": 1}
+    return make.pool(name, status=status, **spec)
+
+
+def _secret(lab: Lab, *keys: str, namespace: str = make.NAMESPACE) -> None:
+    meta = {"name": "creds", "namespace": namespace}
+    lab.server.add("secrets", {"metadata": meta, "data": dict.fromkeys(keys, "eA==")})
+
+
+def _told(lab: Lab, kind: str) -> tuple[str, str, str]:
+    found = lab.condition("providerconfigs", "default", kind)
+    return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+
+
+@pytest.mark.parametrize("kind", sorted(REQUIRED_KEYS))
+async def test_credentials_are_valid_with_all_keys_of_their_provider(kind: str) -> None:
+    spec: Json = {"provider": kind, "network": {"mode": "cloud"}}
+    lab = _lab(make.provider(spec=spec | (CREDENTIALS if REQUIRED_KEYS[kind] else {})))
+    _secret(lab, *REQUIRED_KEYS[kind])
+    assert await lab.provider() == Again(300.0)
+    assert _told(lab, "CredentialsValid") == ("True", "Ready", "credentials validated")
+    status = lab.see("providerconfigs", "default")
+    assert (status["ready"], status["validated"]) == (True, True)
+    assert status["lastValidationTime"] == status["lastProbeTime"] == "2026-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [
+        ("harvester", "kubeconfig"),
+        ("nutanix", "username password"),
+        ("proxmox", "username password"),
+        ("azure", "clientID clientSecret tenantID"),
+        ("aws", "accessKeyID secretAccessKey"),
+        ("gcp", "serviceAccountKey"),
+    ],
+)
+async def test_missing_keys_are_named(kind: str, missing: str) -> None:
+    lab = _lab(make.provider(spec={"provider": kind, "network": {"mode": "cloud"}} | CREDENTIALS))
+    _secret(lab, "other")
+    assert await lab.provider() == Again(30.0)
+    message = f"secret missing required keys: [{missing}]"
+    assert _told(lab, "CredentialsValid") == ("False", "CredentialsInvalid", message)
+    assert lab.heard.events == [("Warning", "CredentialsInvalid", message)]
+    assert lab.see("providerconfigs", "default")["ready"] is False
+
+
+async def test_a_missing_secret_is_told_and_found_when_it_comes() -> None:
+    spec = {"provider": "aws", "network": {"mode": "cloud"}}
+    spec |= {"credentialsRef": {"name": "creds", "namespace": "vault"}}
+    lab = _lab(make.provider(spec=spec))
+    await lab.provider()
+    assert _told(lab, "CredentialsValid")[2] == "credentials secret vault/creds not found"
+    _secret(lab, "accessKeyID", "secretAccessKey", namespace="vault")
+    await lab.clock.advance(30)
+    await lab.provider()
+    assert _told(lab, "CredentialsValid")[0] == "True"
+    assert lab.heard.reasons == ["CredentialsInvalid"]
+
+
+async def test_a_secret_that_may_not_be_read_is_told_and_stops_nothing_else() -> None:
+    provider = make.provider("lab", spec={"provider": "aws"} | CREDENTIALS | _ipam("lab"))
+    lab = _lab(provider, _pool())
+    lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="secrets")
+    await lab.provider()
+    assert _told(lab, "CredentialsValid")[2].startswith(
+        "credentials secret butler-system/creds may not be read"
+    )
+    assert _told(lab, "PoolAvailable")[0] == "True"
+
+
+def _ipam(*pools: str, **network: Any) -> Json:
+    refs = [{"name": name} for name in pools]
+    return {"network": {"mode": "ipam", "poolRefs": refs} | network}
+
+
+async def test_times_move_only_with_a_result_and_rest_costs_one_look_per_resync() -> None:
+    spec = {"provider": "aws"} | CREDENTIALS | _ipam("lab")
+    lab = _lab(make.provider(spec=spec), _pool())
+    _secret(lab, "accessKeyID", "secretAccessKey")
+    await lab.provider()
+    lab.server.requests.clear()
+    for _ in range(10):
+        await lab.provider()
+    assert lab.server.requests == []
+    await lab.clock.advance(300)
+    await lab.provider()
+    assert [(r.verb, r.plural) for r in lab.server.requests] == [("get", "secrets")]
+    assert lab.see("providerconfigs", "default")["lastProbeTime"] == "2026-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("balancer", "defaults", "available", "tenants"),
+    [
+        ({}, None, 100, 7),
+        ({"defaultPoolSize": 5}, None, 100, 10),
+        ({}, {"nodesPerTenant": 2, "lbPoolPerTenant": 1}, 100, 10),
+        ({"allocationMode": "elastic"}, None, 100, 14),
+        ({}, None, 12, 0),
+    ],
+)
+async def test_capacity_is_estimated_from_the_pools_own_defaults(
+    balancer: Json, defaults: Json | None, available: int, tenants: int
+) -> None:
+    pool = _pool(available=available, tenant={"defaults": defaults} if defaults else None)
+    lab = _lab(make.provider("lab", load_balancer=balancer), pool)
+    await lab.provider()
+    assert lab.see("providerconfigs", "default")["capacity"] == {
+        "availableIPs": available,
+        "estimatedTenants": tenants,
+    }
+    message = f"{available} IPs available (~{tenants} tenants)"
+    assert _told(lab, "PoolAvailable") == ("True", "PoolAvailable", message)
+
+
+async def test_tenants_are_estimated_pool_by_pool_since_none_spans_two() -> None:
+    lab = _lab(make.provider("one", "two"), _pool("one", 20), _pool("two", 20))
+    await lab.provider()
+    capacity = lab.see("providerconfigs", "default")["capacity"]
+    assert capacity == {"availableIPs": 40, "estimatedTenants": 2}, "and not 40 // 13 = 3"
+
+
+async def test_exhausted_pools_are_told_with_an_event_once() -> None:
+    lab = _lab(make.provider("lab"), _pool(available=0))
+    for _ in range(2):
+        await lab.provider()
+    message = "all configured pools are exhausted"
+    assert _told(lab, "PoolAvailable") == ("False", "PoolExhausted", message)
+    assert lab.heard.events == [("Warning", "PoolsExhausted", message)]
+
+
+async def test_ipam_without_pools_is_told() -> None:
+    lab = _lab(make.provider())
+    await lab.provider()
+    message = "network.mode is 'ipam' but no poolRefs configured"
+    assert _told(lab, "PoolAvailable") == ("False", "ValidationFailed", message)
+
+
+async def test_leaving_ipam_mode_takes_condition_and_capacity_away() -> None:
+    lab = _lab(make.provider("lab"), _pool())
+    await lab.provider()
+    lab.server.edit("providerconfigs", "default", {"spec": {"network": {"mode": "cloud"}}})
+    await lab.provider()
+    assert _told(lab, "PoolAvailable") == ("", "", "")
+    assert "capacity" not in lab.see("providerconfigs", "default")
+
+
+async def test_numbers_never_exceed_what_the_schema_takes() -> None:
+    pools = [_pool(f"p{n}", 2**31 - 1) for n in range(3)]
+    lab = _lab(make.provider("p0", "p1", "p2"), *pools)
+    await lab.provider()
+    assert lab.see("providerconfigs", "default")["capacity"]["availableIPs"] == 2**31 - 1
+
+
+async def test_team_scope_without_a_team_is_told() -> None:
+    lab = _lab(make.provider("lab", spec={"provider": "local", "scope": {"type": "team"}}))
+    await lab.provider()
+    assert _told(lab, "Ready")[:2] == ("False", "ValidationFailed")
+
+
+async def test_the_finalizer_holds_while_a_cluster_refers_to_it() -> None:
+    lab = _lab(make.provider(finalizers=[]))
+    await lab.provider()
+    named: Json = {"providerConfigRef": {"name": "default"}}
+    lab.server.add("tenantclusters", make.tenant(spec=named))
+    lab.server.delete("providerconfigs", "default")
+    assert await lab.provider() == Blocked("InUse", 10.0)
+    lab.server.vanish("tenantclusters", "a", namespace="team")
+    assert await lab.provider() == SETTLED
+    assert not lab.server.has("providerconfigs", "default")
+
+
+async def test_a_reference_into_another_namespace_does_not_hold() -> None:
+    lab = _lab(make.provider(finalizers=["butler.butlerlabs.dev/providerconfig"]))
+    named: Json = {"providerConfigRef": {"name": "default", "namespace": "elsewhere"}}
+    lab.server.add("tenantclusters", make.tenant(spec=named))
+    lab.server.delete("providerconfigs", "default")
+    assert await lab.provider() == SETTLED
+
+
+async def test_only_a_live_list_lets_a_provider_go() -> None:
+    lab = _lab(make.provider(finalizers=["butler.butlerlabs.dev/providerconfig"]))
+    lab.hold("tenantclusters")
+    named: Json = {"providerConfigRef": {"name": "default"}}
+    lab.server.add("tenantclusters", make.tenant(spec=named))
+    lab.server.delete("providerconfigs", "default")
+    assert await lab.provider() == Blocked("InUse", 10.0)
+
+
+class TestWhichOneCounts:
+    """The order in which a tenant's ProviderConfig is looked for."""
+
+    async def _of(self, lab: Lab, **tenant: Any) -> Key | None:
+        providers = Providers(lab.client, lab.caches["providerconfigs"], make.NAMESPACE)
+        found = await providers.of(make.tenant(**tenant))
+        return found.metadata.key if found else None
+
+    def _configured(self, lab: Lab, **reference: str) -> None:
+        lab.server.served = (*lab.server.served, "butlerconfigs")
+        spec = {"defaultProviderConfigRef": reference}
+        lab.server.add("butlerconfigs", {"metadata": {"name": "butler"}, "spec": spec})
+
+    async def test_the_one_it_names_first(self) -> None:
+        lab = _lab(make.provider(name="mine"))
+        lab.server.add("providerconfigs", make.provider())
+        self._configured(lab, name="default")
+        assert await self._of(lab, spec={"providerConfigRef": {"name": "mine"}}) == make.key(
+            "mine"
+        )
+        assert lab.server.requests == []
+
+    async def test_one_it_names_that_is_missing_is_not_replaced(self) -> None:
+        lab = _lab(make.provider())
+        assert await self._of(lab, spec={"providerConfigRef": {"name": "mine"}}) is None
+
+    async def test_then_the_platforms_default(self) -> None:
+        lab = _lab(make.provider())
+        lab.server.add("providerconfigs", make.provider(name="platform"))
+        self._configured(lab, name="platform")
+        assert await self._of(lab) == make.key("platform")
+
+    async def test_then_the_one_called_default(self) -> None:
+        lab = _lab(make.provider(name="another"))
+        lab.server.add("providerconfigs", make.provider())
+        assert await self._of(lab) == make.key("default")
+
+    async def test_then_the_first_there_is(self) -> None:
+        lab = _lab(make.provider(name="b"))
+        lab.server.add("providerconfigs", make.provider(name="a"))
+        assert await self._of(lab) == make.key("a")
+
+    async def test_else_none(self) -> None:
+        assert await self._of(Lab()) is None
+
+    async def test_a_ready_cluster_asks_the_platform_once(self) -> None:
+        lab = _lab(make.provider())
+        providers = Providers(lab.client, lab.caches["providerconfigs"], make.NAMESPACE)
+        for _ in range(5):
+            await providers.of(make.tenant(status={"phase": "Ready"}))
+        assert len(lab.server.requests) == 1

@@ -1,0 +1,247 @@
+"""Has the tenant let go? Every case of when a range counts as out, and when it does not."""
+
+from typing import Any
+
+import pytest
+
+from controller.errors import Forbidden, NoAnswer, NotFound, ServerFailure
+from controller.outcome import Blocked
+from reconcilers.api import names
+from reconcilers.ipallocation.gate import Holding, LetGo
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+from tests.reconcilers.server import Json, Server
+
+METALLB = "metallb-system"
+HELD = ("10.40.0.0", "10.40.0.7")
+MARK = 500
+BEGUN = {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
+DELETED = "2026-01-01T00:00:00Z"
+
+
+def _lab(**meta: Any) -> tuple[Lab, Server]:
+    lab = Lab()
+    lab.server.add("tenantclusters", make.tenant(**({"annotations": BEGUN} | meta)))
+    return lab, lab.tenant_server("a")
+
+
+def _pool(tenant: Server, *addresses: str, basis: int = MARK) -> None:
+    annotations = {names.ANNOTATION_PROJECTION_BASIS: str(basis)}
+    meta = {"name": "default-pool", "namespace": METALLB, "annotations": annotations}
+    spec = {"addresses": list(addresses)}
+    tenant.add("ipaddresspools", {"metadata": meta, "spec": spec})
+
+
+def _service(tenant: Server, ip: str) -> None:
+    status: Json = {"loadBalancer": {"ingress": [{"ip": ip}]}}
+    meta = {"name": "web", "namespace": "default"}
+    tenant.add("services", {"metadata": meta, "spec": {"type": "LoadBalancer"}, "status": status})
+
+
+async def _ask(lab: Lab, **of: Any) -> LetGo | Holding:
+    allocation = make.allocation("team-a-lb", **({"held": HELD} | of))
+    return await lab.tenant_gate.ask(allocation, MARK)
+
+
+def _why(answer: LetGo | Holding) -> str:
+    assert isinstance(answer, Holding)
+    return answer.why
+
+
+async def test_out_when_a_new_enough_pool_is_free_of_it_and_no_service_shows_it() -> None:
+    lab, tenant = _lab()
+    _pool(tenant, "10.40.0.8-10.40.0.15")
+    _service(tenant, "10.40.0.8")
+    assert isinstance(await _ask(lab), LetGo)
+
+
+async def test_held_while_the_pool_was_not_written_since_the_mark() -> None:
+    lab, tenant = _lab()
+    _pool(tenant, "10.40.0.8-10.40.0.15", basis=MARK - 1)
+    assert "was not written since" in _why(await _ask(lab))
+
+
+@pytest.mark.parametrize(
+    "entry", ["10.40.0.0-10.40.0.7", "10.40.0.7-10.40.0.9", "10.40.0.0/16", "?"]
+)
+async def test_held_while_the_pool_has_any_address_of_it(entry: str) -> None:
+    lab, tenant = _lab()
+    _pool(tenant, "10.40.0.64/32", entry)
+    assert "still has the range" in _why(await _ask(lab))
+
+
+async def test_held_while_a_service_shows_an_address_of_it() -> None:
+    lab, tenant = _lab()
+    _pool(tenant, "10.40.0.8-10.40.0.15")
+    _service(tenant, "10.40.0.3")
+    assert _why(await _ask(lab)) == "Service default/web still shows an address of the range"
+
+
+async def test_out_when_the_pool_is_gone_and_no_service_shows_it() -> None:
+    lab, tenant = _lab()
+    assert isinstance(await _ask(lab), LetGo)
+    _service(tenant, "10.40.0.3")
+    assert isinstance(await _ask(lab), Holding)
+
+
+async def test_out_when_metallb_is_positively_not_served() -> None:
+    lab, tenant = _lab()
+    tenant.served = ("services",)
+    assert isinstance(await _ask(lab), LetGo)
+
+
+async def test_held_when_it_cannot_be_learnt_whether_metallb_is_served() -> None:
+    lab, tenant = _lab()
+    tenant.served = ("services",)
+    tenant.fail(ServerFailure(503, "", "starting"), verb="discover")
+    assert isinstance(await _ask(lab), Holding)
+
+
+@pytest.mark.parametrize("error", [NoAnswer("timed out"), Forbidden(403, "Forbidden", "no")])
+async def test_held_while_the_tenant_does_not_tell(error: Any) -> None:
+    lab, tenant = _lab()
+    tenant.fail(error)
+    assert "cannot be asked" in _why(await _ask(lab))
+
+
+async def test_held_while_services_cannot_be_read() -> None:
+    lab, tenant = _lab()
+    meta = {"name": "odd", "namespace": "default"}
+    tenant.add("services", {"metadata": meta, "spec": {"type": 7}})
+    assert isinstance(await _ask(lab), Holding)
+
+
+async def test_node_addresses_are_out_at_once() -> None:
+    lab, tenant = _lab()
+    assert isinstance(await _ask(lab, kind="nodes"), LetGo)
+    assert tenant.requests == []
+
+
+async def test_out_when_a_live_read_shows_no_cluster() -> None:
+    lab, _ = _lab()
+    lab.hold("tenantclusters")
+    lab.server.vanish("tenantclusters", "a", namespace="team")
+    assert isinstance(await _ask(lab, tenant="team/other"), LetGo)
+    assert lab.server.count(verb="get", plural="tenantclusters") == 1
+
+
+async def test_a_cluster_kind_that_is_not_served_proves_nothing() -> None:
+    lab, _ = _lab()
+    lab.server.add("ipallocations", make.allocation("x", tenant="team/other", held=HELD))
+    lab.server.delete("ipallocations", "x")
+    lab.gate.real = lab.tenant_gate
+    lab.server.fail(NotFound(404, "", "404 page not found"), plural="tenantclusters")
+    with pytest.raises(Exception, match="404"):
+        await lab.allocation("x")
+    assert lab.server.has("ipallocations", "x")
+
+
+async def test_out_when_another_cluster_has_the_name_now() -> None:
+    lab, tenant = _lab()
+    stamp = {names.ANNOTATION_TENANT_UID: "uid-of-the-earlier-one"}
+    assert isinstance(await _ask(lab, annotations=stamp), LetGo)
+    assert tenant.requests == []
+
+
+async def test_out_with_the_annotation_that_says_release_anyway() -> None:
+    lab, tenant = _lab(annotations=BEGUN | {names.ANNOTATION_RELEASE_ANYWAY: ""})
+    tenant.fail(NoAnswer("timed out"), times=9)
+    assert isinstance(await _ask(lab), LetGo)
+
+
+class TestOfAClusterThatIsBeingDeleted:
+    """A cluster counts as torn down when any of these holds."""
+
+    async def test_nothing_was_ever_projected(self) -> None:
+        lab, _ = _lab(annotations={}, deletionTimestamp=DELETED)
+        assert isinstance(await _ask(lab), LetGo)
+
+    async def test_its_kubeconfig_secret_is_gone(self) -> None:
+        lab, _ = _lab(deletionTimestamp=DELETED)
+        lab.server.vanish("secrets", "a-admin-kubeconfig", namespace="team")
+        assert isinstance(await _ask(lab), LetGo)
+
+    async def test_not_when_the_secret_may_not_be_read(self) -> None:
+        lab, _ = _lab(deletionTimestamp=DELETED)
+        lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="secrets", times=9)
+        with pytest.raises(Forbidden):
+            await _ask(lab)
+
+    async def test_not_when_the_404_came_from_something_in_between(self) -> None:
+        lab, _ = _lab(deletionTimestamp=DELETED)
+        lab.server.fail(NotFound(404, "", "page not found"), plural="secrets", times=9)
+        with pytest.raises(NotFound):
+            await _ask(lab)
+
+    async def test_the_teardown_grace_has_passed(self) -> None:
+        lab, tenant = _lab(deletionTimestamp=DELETED)
+        tenant.fail(NoAnswer("timed out"), times=99)
+        assert isinstance(await _ask(lab), Holding)
+        await lab.clock.advance(599)
+        assert isinstance(await _ask(lab), Holding)
+        await lab.clock.advance(1)
+        assert isinstance(await _ask(lab), LetGo)
+        kind, reason, message = lab.heard.events[-1]
+        assert (kind, reason) == ("Warning", "TeardownGracePassed")
+        assert message.startswith("Releasing team-a-lb without the tenant's word: the tenant")
+
+    async def test_else_the_tenant_is_asked_as_ever(self) -> None:
+        lab, tenant = _lab(deletionTimestamp=DELETED)
+        _pool(tenant, "10.40.0.0-10.40.0.7")
+        assert isinstance(await _ask(lab), Holding)
+
+
+class TestOfAClusterThatIsNotBeingDeleted:
+    """It keeps its ranges through all of these."""
+
+    async def test_nothing_projected_and_no_secret(self) -> None:
+        lab, _ = _lab(annotations={})
+        lab.server.vanish("secrets", "a-admin-kubeconfig", namespace="team")
+        assert "kubeconfig" in _why(await _ask(lab))
+
+    async def test_no_grace(self) -> None:
+        lab, tenant = _lab()
+        tenant.fail(NoAnswer("timed out"), times=99)
+        await lab.clock.advance(10_000)
+        assert isinstance(await _ask(lab), Holding)
+
+
+async def test_an_allocation_deleted_by_hand_leaves_the_tenant_first() -> None:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("providerconfigs", make.provider("lab"))
+    lab.server.add("tenantclusters", make.tenant())
+    tenant = lab.tenant_server("a")
+    await lab.rounds()
+    lab.gate.real = lab.tenant_gate
+    lab.server.delete("ipallocations", "team-a-lb")
+    assert await lab.allocation("team-a-lb") == Blocked("WaitingForTenant", 5.0)
+    await lab.cluster()
+    assert tenant.all("ipaddresspools") == []
+    await lab.allocation("team-a-lb")
+    assert not lab.server.has("ipallocations", "team-a-lb")
+
+
+async def test_a_service_that_clings_to_an_address_causes_no_hot_loop() -> None:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("providerconfigs", make.provider("lab"))
+    lab.server.add("tenantclusters", make.tenant())
+    tenant = lab.tenant_server("a")
+    await lab.rounds()
+    _service(tenant, "10.40.0.3")
+    second = make.allocation("team-a-lb-1", held=("10.40.0.64", "10.40.0.65"))
+    lab.server.add("ipallocations", second)
+    await lab.rounds()
+    lab.server.delete("ipallocations", "team-a-lb")
+    before = len(lab.server.history)
+    await lab.rounds()
+    assert lab.server.has("ipallocations", "team-a-lb")
+    assert len(lab.server.history) - before <= 6
+    ready = lab.condition("ipallocations", "team-a-lb", "Ready")
+    assert ready["message"] == "Service default/web still shows an address of the range"
+    pool = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
+    assert pool["spec"]["addresses"] == ["10.40.0.64-10.40.0.65"]
+    tenant.vanish("services", "web", namespace="default")
+    await lab.allocation("team-a-lb")
+    assert not lab.server.has("ipallocations", "team-a-lb")
