@@ -1,11 +1,9 @@
 """CustomResourceDefinitions as objects; what they define is served by `server.definitions`."""
 
-from typing import Any
-
 from typing_extensions import override
 
 from envtest.builtins.rules import BuiltinRules
-from envtest.schema.errors import FieldError, invalid, required
+from envtest.schema import FieldError, crd_warnings, default_crd, validate_crd
 from envtest.server.objectmeta import Body
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -16,18 +14,11 @@ class DefinitionRules(BuiltinRules):
 
     @override
     def default(self, body: Body) -> None:
-        spec = body.setdefault("spec", {})
-        names = spec.setdefault("names", {})
-        kind = names.get("kind", "")
-        names.setdefault("singular", kind.lower())
-        names.setdefault("listKind", f"{kind}List")
-        spec.setdefault("conversion", {}).setdefault("strategy", "None")
-        for version in spec.get("versions", ()):
-            version.setdefault("served", False)
+        default_crd(body)
 
     @override
-    def first_status(self) -> dict[str, Any]:
-        return {}
+    def warnings(self, body: Body) -> list[str]:
+        return crd_warnings(body)
 
     @override
     def prepare_create(self, body: Body) -> None:
@@ -51,12 +42,4 @@ class DefinitionRules(BuiltinRules):
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
-        spec, name = body["spec"], body["metadata"].get("name", "")
-        found = []
-        if name != f"{spec['names'].get('plural')}.{spec.get('group')}":
-            text = 'must be spec.names.plural+"."+spec.group'
-            found.append(invalid("metadata.name", name, text))
-        for at, version in enumerate(spec.get("versions", ())):
-            if not (version.get("schema") or {}).get("openAPIV3Schema"):
-                found.append(required(f"spec.versions[{at}].schema.openAPIV3Schema"))
-        return found
+        return validate_crd(body, old)

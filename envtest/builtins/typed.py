@@ -112,7 +112,7 @@ def _struct(body: dict[str, Any], node: Node, path: str, unknown: list[str]) -> 
             del body[name]
         else:
             body[name] = _value(body[name], child, where, node.name, unknown)
-            if body[name] == [] or (child.shape == "map" and not body[name]):
+            if child.shape in {"array", "map"} and not body[name]:
                 del body[name]
 
 

@@ -52,6 +52,12 @@ class CustomRules(Rules):
     def default(self, body: Body) -> None:
         self.compiled.default(body)
 
+    def fitted(self, body: Body) -> Body:
+        """Return a stored body as this version has it."""
+        self.compiled.prune(body)
+        self.compiled.default(body)
+        return body
+
     @override
     def model(self) -> FieldModel:
         return self._model

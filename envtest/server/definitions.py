@@ -4,6 +4,8 @@ The parts of kube-apiserver that do this are controllers. Here it happens in the
 event loop as the write that it follows: nobody has to wait, and there is nothing to race with.
 """
 
+import msgspec
+
 from envtest.builtins.definitions import CLEANUP
 from envtest.server import objectmeta
 from envtest.server.api import Api
@@ -13,6 +15,7 @@ from envtest.server.resource import MAIN_VERBS, Resource
 from envtest.storage import Event, Stored
 
 _PLACE = "apiextensions.k8s.io/customresourcedefinitions"
+_encode = msgspec.json.Encoder(order="sorted").encode
 _SUB_VERBS = ["get", "patch", "update"]
 
 
@@ -117,10 +120,26 @@ class Definitions:
         if self._served.get(name) == generation:
             return
         self._api.registry.remove(spec["group"], spec["names"]["plural"])
+        chosen = next(one for one in spec["versions"] if one["storage"])
+        stored = CustomRules(spec, chosen)
         for version in spec["versions"]:
             if version["served"]:
-                self._api.registry.add(custom_resource(spec, version))
+                self._api.registry.add(custom_resource(spec, version, stored))
         self._served[name] = generation
+        if generation > 1:
+            self._refit(f"{spec['group']}/{spec['names']['plural']}", stored)
+
+    def _refit(self, place: str, rules: CustomRules) -> None:
+        """Let stored objects read as the present schema has it: new defaults, nothing unknown.
+
+        The real server does this on every read; nobody sees a write.
+        """
+        table = self._api.store.table(place)
+        for key in list(table.scan()):
+            stored = table.get(key)
+            if stored is not None:
+                body = _encode(rules.fitted(msgspec.json.decode(stored.body)))
+                table.put(Stored(key, stored.revision, body))
 
     def _withdraw(self, name: str) -> None:
         """Serve a CRD no more."""
@@ -154,9 +173,10 @@ class Definitions:
         return True
 
 
-def custom_resource(spec: Body, version: Body) -> Resource:
-    """Return one version of what a CRD defines."""
-    names, rules = spec["names"], CustomRules(spec, version)
+def custom_resource(spec: Body, version: Body, stored: CustomRules) -> Resource:
+    """Return one version of what a CRD defines; `stored` are the rules of the storage version."""
+    names = spec["names"]
+    rules = stored if version["storage"] else CustomRules(spec, version)
     namespaced = spec["scope"] == "Namespaced"
     shared = {"namespaced": namespaced, "singularName": "", "verbs": _SUB_VERBS}
     subresources = {}
@@ -179,6 +199,8 @@ def custom_resource(spec: Body, version: Body) -> Resource:
         short_names=tuple(names.get("shortNames", ())),
         categories=tuple(names.get("categories", ())),
         place=f"{spec['group']}/{names['plural']}",
+        to_version=None if rules is stored else rules.fitted,
+        to_storage=None if rules is stored else stored.fitted,
     )
 
 

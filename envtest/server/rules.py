@@ -60,6 +60,10 @@ class Rules(ABC):
     def default(self, body: Body) -> None:  # noqa: B027  # optional
         """Fill in what a client may leave out."""
 
+    def warnings(self, body: Body) -> list[str]:  # noqa: ARG002  # a hook
+        """Return what the writer of an object should know."""
+        return []
+
     @abstractmethod
     def model(self) -> FieldModel:
         """Return who can own what, for managedFields and server-side apply."""

@@ -57,6 +57,7 @@ async def create_object(
     resource.rules.prepare_create(body)
     objectmeta.fill_in(meta)
     _refuse_invalid(resource, body, _creation_problems(resource, body))
+    call.warnings += resource.rules.warnings(body)
     await api.admission.validate(call, "CREATE", body, None)
     if meta.get("resourceVersion"):
         raise failures.internal("resourceVersion should not be set on objects to be created")
@@ -213,6 +214,7 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
     body = await api.admission.mutate(call, "UPDATE", body, live)
     _prepare(resource, subresource, body, live)
     _refuse_invalid(resource, body, _update_problems(resource, subresource, body, live))
+    call.warnings += resource.rules.warnings(body)
     await api.admission.validate(call, "UPDATE", body, live)
     if api.table(resource).get(call.key) is not stored:
         raise resource.conflict(call.info.name)
