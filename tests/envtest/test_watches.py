@@ -1,0 +1,140 @@
+"""Watch streams: what comes, in which order, and how they end."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from envtest import ControlPlane
+from envtest.environment import EmbeddedControlPlane
+from envtest.plane import ControlPlane as Plane
+from envtest.server import watches
+from tests.envtest.conftest import admin_client
+from tests.envtest.samples import PATH, crd, gauge
+
+MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+@asynccontextmanager
+async def watching(http: httpx.AsyncClient, **query: Any) -> AsyncIterator[AsyncIterator[Any]]:
+    params = {"watch": "1", "timeoutSeconds": "10", **query}
+    async with http.stream("GET", PATH, params=params) as response:
+        assert response.status_code == 200
+
+        async def events() -> AsyncIterator[Any]:
+            async for line in response.aiter_lines():
+                yield json.loads(line)
+
+        yield events()
+
+
+async def test_a_watch_shows_each_change_once_and_in_order(http: httpx.AsyncClient) -> None:
+    revision = (await http.get(PATH)).json()["metadata"]["resourceVersion"]
+    async with watching(http, resourceVersion=revision) as events:
+        await http.post(PATH, json=gauge("a"))
+        await http.patch(f"{PATH}/a", json={"spec": {"count": 2}}, headers=MERGE)
+        await http.patch(f"{PATH}/a", json={"spec": {"count": 2}}, headers=MERGE)
+        await http.delete(f"{PATH}/a")
+        seen = [await anext(events) for _ in range(3)]
+
+    assert [one["type"] for one in seen] == ["ADDED", "MODIFIED", "DELETED"]
+    revisions = [int(one["object"]["metadata"]["resourceVersion"]) for one in seen]
+    assert revisions == sorted(set(revisions))
+
+
+async def test_ten_watchers_see_the_same(http: httpx.AsyncClient, plane: Plane) -> None:
+    revision = (await http.get(PATH)).json()["metadata"]["resourceVersion"]
+    seen: list[list[str]] = []
+
+    async def watch() -> None:
+        async with admin_client(plane) as own, watching(own, resourceVersion=revision) as events:
+            found = [await anext(events) for _ in range(20)]
+        seen.append([one["object"]["metadata"]["name"] for one in found])
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(10):
+            tasks.start_soon(watch)
+        for number in range(20):
+            await http.post(PATH, json=gauge(f"g{number:02}"))
+
+    assert seen == [[f"g{number:02}" for number in range(20)]] * 10
+
+
+async def test_bookmarks_come_when_nothing_else_does(
+    http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watches, "BOOKMARK_EVERY", 0.05)
+    async with watching(http, allowWatchBookmarks="true", resourceVersion="0") as events:
+        await http.post("/api/v1/namespaces/default/configmaps", json={"metadata": {"name": "c"}})
+        seen = await anext(events)
+
+    assert seen["type"] == "BOOKMARK"
+    assert seen["object"].keys() == {"kind", "apiVersion", "metadata"}
+
+
+async def test_a_compacted_revision_is_gone_for_watches_and_pages() -> None:
+    async with ControlPlane.start(force_embedded=True) as plane:
+        assert isinstance(plane, EmbeddedControlPlane)
+        await plane.install_crds([crd()])
+        async with admin_client(plane) as http:
+            for name in "abc":
+                await http.post(PATH, json=gauge(name))
+            page = (await http.get(PATH, params={"limit": 1})).json()
+            await http.post(PATH, json=gauge("d"))
+            store = plane.server.api.store
+            store.table("lab.example.com/gauges").log.compact(store.revision)
+
+            rest = await http.get(
+                PATH, params={"limit": 1, "continue": page["metadata"]["continue"]}
+            )
+            async with watching(
+                http, resourceVersion=page["metadata"]["resourceVersion"]
+            ) as events:
+                seen = [one async for one in events]
+
+    assert (rest.status_code, rest.json()["reason"]) == (410, "Expired")
+    assert [(one["type"], one["object"]["code"]) for one in seen] == [("ERROR", 410)]
+
+
+async def test_pages_show_the_world_of_the_first_one(http: httpx.AsyncClient) -> None:
+    for name in "abcd":
+        await http.post(PATH, json=gauge(name))
+    first = (await http.get(PATH, params={"limit": 2})).json()
+    await http.delete(f"{PATH}/c")
+    await http.post(PATH, json=gauge("e"))
+    await http.patch(f"{PATH}/d", json={"spec": {"count": 9}}, headers=MERGE)
+
+    rest = (await http.get(PATH, params={"continue": first["metadata"]["continue"]})).json()
+
+    assert [(one["metadata"]["name"], one["spec"]["count"]) for one in rest["items"]] == [
+        ("c", 1),
+        ("d", 1),
+    ]
+    assert rest["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+
+
+async def test_a_watch_ends_when_its_kind_is_removed(http: httpx.AsyncClient) -> None:
+    await http.post(PATH, json=gauge("a"))
+    async with watching(http, resourceVersion="0") as events:
+        assert (await anext(events))["type"] == "ADDED"
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gauges.lab.example.com"
+        await http.delete(path)
+        seen = [one["type"] async for one in events]
+
+    assert seen == ["DELETED"]
+    assert (await http.get(PATH)).status_code == 404
+
+
+async def test_a_server_stops_while_it_is_watched() -> None:
+    with anyio.fail_after(5):
+        async with ControlPlane.start(force_embedded=True) as plane:
+            client = admin_client(plane)
+            await plane.install_crds([crd()])
+            request = client.build_request("GET", PATH, params={"watch": "1"})
+            response = await client.send(request, stream=True)
+        await response.aclose()
+        await client.aclose()
