@@ -13,7 +13,7 @@ ControllerError
 │   ├── TooManyRequests     429  after retry_after
 │   └── ServerFailure       5xx  with back-off
 ├── NoAnswer                no answer came: the request may have run, may still run, or never ran
-├── MalformedAnswer         an answer came that is no Kubernetes answer, a proxy's page say: back-off
+├── MalformedAnswer         an answer that is no Kubernetes answer, a proxy's page say: back-off
 ├── ConfigurationError      a kubeconfig, flag or environment is unusable: not without a change
 └── TerminalError           raised by a reconciler: do not retry until the object changes
 """

@@ -78,7 +78,9 @@ def assemble(
         clusters=manager.informer(TENANT_CLUSTER),
         providers=manager.informer(PROVIDER_CONFIG),
     )
-    recorder = Recorder(manager.client, clock, names.COMPONENT)
+    recorder = Recorder(
+        manager.client, clock, names.COMPONENT, dropped=manager.metrics.events_dropped
+    )
     manager.add_service("events", recorder.run, leader_only=False)
     tenants = Tenants(manager.client, settings.tenant, clock, open_tenant)
     _networkpools(manager, informers, recorder, clock, settings)
