@@ -10,12 +10,13 @@ from typing import Any, Final, Self
 
 from envtest.schema import objectmeta
 from envtest.schema.cel.rules import RuleTree
+from envtest.schema.correlation import Pair, Shape
 from envtest.schema.defaulting import DefaultNode
 from envtest.schema.embedded import EmbeddedNode, MalformedObject
 from envtest.schema.errors import NO_FIELD, FieldError, invalid
 from envtest.schema.listtypes import ListNode
 from envtest.schema.pruning import PruneNode
-from envtest.schema.values import NO_OLD, ValueSchema
+from envtest.schema.values import ValueSchema
 
 _RULES_SKIPPED: Final = invalid(
     NO_FIELD,
@@ -32,11 +33,12 @@ class CompiledSchema:
     The order in which a server uses it: `prune`, `default`, then `validate`.
     """
 
-    __slots__ = ("_defaults", "_embedded", "_lists", "_prune", "_rules", "_values")
+    __slots__ = ("_defaults", "_embedded", "_lists", "_prune", "_rules", "_shape", "_values")
 
     def __init__(self, open_api_v3_schema: Mapping[str, Any]) -> None:
         self._prune = PruneNode(open_api_v3_schema)
         self._defaults = DefaultNode(open_api_v3_schema)
+        self._shape = Shape(open_api_v3_schema)
         self._values = ValueSchema(open_api_v3_schema)
         self._embedded = EmbeddedNode.compile(open_api_v3_schema)
         self._lists = ListNode.compile(open_api_v3_schema)
@@ -96,7 +98,8 @@ class CompiledSchema:
             The errors; empty when the object is valid.
         """
         found: list[FieldError] = []
-        self._values.check(obj, "", found, NO_OLD if old is None else old)
+        pair = None if old is None else Pair(self._shape, obj, old)
+        self._values.check(obj, "", found, pair)
         out = [*first, *_once(found)]
         if self._embedded is not None:
             self._embedded.check(obj, "", out)
@@ -106,7 +109,7 @@ class CompiledSchema:
             if any(error.blocks_rules for error in out):
                 out.append(_RULES_SKIPPED)
             else:
-                out += self._rules.check(obj, old, warnings if warnings is not None else [])
+                out += self._rules.check(obj, pair, warnings if warnings is not None else [])
         return out
 
     def _check_lists(

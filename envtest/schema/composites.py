@@ -15,20 +15,23 @@ from envtest.schema.gotext import quote
 class Branch(Protocol):
     """A compiled branch, as far as this module uses it."""
 
-    def check_afresh(self, value: Any, path: str, out: list[FieldError], old: Any) -> int:
+    def check_afresh(self, value: Any, path: str, out: list[FieldError]) -> int:
         """Append errors, return the match count."""
 
 
 class _Result:
     __slots__ = ("errors", "matched")
 
-    def __init__(self, branch: Branch, value: Any, path: str, old: Any) -> None:
+    def __init__(self, branch: Branch, value: Any, path: str) -> None:
         self.errors: list[FieldError] = []
-        self.matched = branch.check_afresh(value, path, self.errors, old)
+        self.matched = branch.check_afresh(value, path, self.errors)
 
 
 class Composites:
-    """The composite parts of one schema node."""
+    """The composite parts of one schema node.
+
+    Branches know of no old value: what is unchanged is forgiven by the node around them.
+    """
 
     __slots__ = ("_all_of", "_any_of", "_not", "_one_of")
 
@@ -58,23 +61,23 @@ class Composites:
             return None
         return cls(lists[0], lists[1], lists[2], None if negated is None else branch(negated))
 
-    def check(self, value: Any, path: str, out: list[FieldError], old: Any) -> int:
+    def check(self, value: Any, path: str, out: list[FieldError]) -> int:
         """Append errors, return the match count."""
         matched = 1
         if self._any_of:
-            matched += self._check_any(value, path, out, old)
+            matched += self._check_any(value, path, out)
         if self._one_of:
-            matched += self._check_one(value, path, out, old)
+            matched += self._check_one(value, path, out)
         if self._all_of:
-            matched += self._check_all(value, path, out, old)
-        if self._not is not None and not _Result(self._not, value, path, old).errors:
+            matched += self._check_all(value, path, out)
+        if self._not is not None and not _Result(self._not, value, path).errors:
             out.append(_composite(f"{quote(path)} must not validate the schema (not)"))
         return matched
 
-    def _check_any(self, value: Any, path: str, out: list[FieldError], old: Any) -> int:
+    def _check_any(self, value: Any, path: str, out: list[FieldError]) -> int:
         best: _Result | None = None
         for branch in self._any_of:
-            result = _Result(branch, value, path, old)
+            result = _Result(branch, value, path)
             if not result.errors:
                 return result.matched
             if best is None or result.matched > best.matched:
@@ -84,8 +87,8 @@ class Composites:
         out.extend(best.errors)
         return best.matched
 
-    def _check_one(self, value: Any, path: str, out: list[FieldError], old: Any) -> int:
-        results = [_Result(branch, value, path, old) for branch in self._one_of]
+    def _check_one(self, value: Any, path: str, out: list[FieldError]) -> int:
+        results = [_Result(branch, value, path) for branch in self._one_of]
         valid = [result for result in results if not result.errors]
         if len(valid) == 1:
             return valid[0].matched
@@ -100,8 +103,8 @@ class Composites:
         out.extend(best.errors)
         return best.matched
 
-    def _check_all(self, value: Any, path: str, out: list[FieldError], old: Any) -> int:
-        results = [_Result(branch, value, path, old) for branch in self._all_of]
+    def _check_all(self, value: Any, path: str, out: list[FieldError]) -> int:
+        results = [_Result(branch, value, path) for branch in self._all_of]
         for result in results:
             out.extend(result.errors)
         valid = sum(1 for result in results if not result.errors)

@@ -71,16 +71,19 @@ class ListNode:
             seen.add(key)
 
     def _check_map(self, value: list[Any], path: str, out: list[FieldError]) -> None:
-        seen: set[tuple[object, ...]] = set()
         for index, item in enumerate(value):
-            if item is None:
-                continue
-            if not isinstance(item, dict):
+            if item is not None and not isinstance(item, dict):
                 detail = "must be an object for an array of list-type map"
                 out.append(invalid(f"{path}[{index}]", item, detail))
                 return
+        seen: set[tuple[object, ...]] = set()
+        told: set[tuple[object, ...]] = set()
+        for index, item in enumerate(value):
+            if item is None:
+                continue
             key = self._map_keys.key(item)
-            if key in seen:
+            if key in seen and key not in told:
+                told.add(key)
                 shown = {name: item[name] for name in self._map_keys.names if name in item}
                 out.append(duplicate(f"{path}[{index}]", shown))
             seen.add(key)

@@ -9,20 +9,18 @@ so the count has to be the server's.
 from __future__ import annotations
 
 import json
+import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from envtest.schema import formats
 from envtest.schema.composites import Composites
-from envtest.schema.equality import same
+from envtest.schema.correlation import Pair
 from envtest.schema.errors import FieldError, invalid, not_supported, required, too_long, too_many
 from envtest.schema.gotext import json_text, quote
-from envtest.schema.maplists import keys_of
 from envtest.schema.numbers import NumberRule, is_json_integer
 from envtest.schema.patterns import InvalidPattern, matcher
-
-# Stands for "there is no old value to compare with"; None is a value.
-NO_OLD: Final = object()
 
 _JSON_TYPES: dict[type, tuple[str, str]] = {
     bool: ("boolean", ""),
@@ -51,7 +49,6 @@ class ValueSchema:
         "_format",
         "_format_check",
         "_items",
-        "_map_keys",
         "_max_items",
         "_max_length",
         "_max_properties",
@@ -93,8 +90,6 @@ class ValueSchema:
         self._items = ValueSchema(items) if isinstance(items, Mapping) else None
         self._min_items: int | None = schema.get("minItems")
         self._max_items: int | None = schema.get("maxItems")
-        is_map = schema.get("x-kubernetes-list-type") == "map"
-        self._map_keys = keys_of(schema) if is_map else None
 
     def _compile_objects(self, schema: Mapping[str, Any]) -> None:
         properties = schema.get("properties") or {}
@@ -108,25 +103,27 @@ class ValueSchema:
         self._min_properties: int | None = schema.get("minProperties")
         self._max_properties: int | None = schema.get("maxProperties")
 
-    def check(self, value: Any, path: str, out: list[FieldError], old: Any = NO_OLD) -> int:
+    def check(self, value: Any, path: str, out: list[FieldError], pair: Pair | None = None) -> int:
         """Append to `out` what is wrong with `value`; an unchanged value is forgiven everything.
 
         Args:
             value: the value at `path`.
             path: where it stands, "" for the root.
             out: where errors go.
-            old: what stood there before, NO_OLD if nothing did.
+            pair: the value with the old one that it corresponds to, if any.
 
         Returns:
             The server's match count.
         """
         before = len(out)
-        matched = self.check_afresh(value, path, out, old)
-        if len(out) > before and old is not NO_OLD and same(value, old):
+        matched = self.check_afresh(value, path, out, pair)
+        if len(out) > before and pair is not None and pair.unchanged():
             del out[before:]
         return matched
 
-    def check_afresh(self, value: Any, path: str, out: list[FieldError], old: Any = NO_OLD) -> int:
+    def check_afresh(
+        self, value: Any, path: str, out: list[FieldError], pair: Pair | None = None
+    ) -> int:
         """As `check`, but an unchanged value is held to the schema all the same.
 
         Its parts are not.
@@ -140,20 +137,20 @@ class ValueSchema:
         if self._composites is None:
             matched += 2
         else:
-            matched += 1 + self._composites.check(value, path, out, old)
+            matched += 1 + self._composites.check(value, path, out)
         if kind is str:
             matched += self._check_string(value, path, out)
         elif kind is dict:
             pass
         elif kind is list:
-            matched += 1 + self._check_list(value, path, out, old)
+            matched += 1 + self._check_list(value, path, out, pair)
         elif kind is not bool:
             self._number.check(value, path, out)
             matched += 2
         if self._enum is not None:
             self._enum.check(value, path, out)
         if kind is dict:
-            matched += 1 + self._check_object(value, path, out, old)
+            matched += 1 + self._check_object(value, path, out, pair)
         return matched
 
     def _check_null(self, path: str, out: list[FieldError]) -> int:
@@ -202,16 +199,15 @@ class ValueSchema:
         elif self._pattern_matches is not None and not self._pattern_matches(value):
             out.append(invalid(path, value, f"{path} in body should match '{self._pattern}'"))
 
-    def _check_list(self, value: list[Any], path: str, out: list[FieldError], old: Any) -> int:
+    def _check_list(
+        self, value: list[Any], path: str, out: list[FieldError], pair: Pair | None
+    ) -> int:
         matched = 1
         items = self._items
         if items is not None:
-            before = None
-            if self._map_keys is not None and isinstance(old, list):
-                before = self._map_keys.index(old)
             for index, item in enumerate(value):
-                was = NO_OLD if before is None else before.get(item, NO_OLD)
-                matched += items.check(item, f"{path}[{index}]", out, was)
+                below = None if pair is None else pair.item(item)
+                matched += items.check(item, f"{path}[{index}]", out, below)
         size = len(value)
         if self._min_items is not None and size < self._min_items:
             out.append(
@@ -222,21 +218,21 @@ class ValueSchema:
         return matched
 
     def _check_object(
-        self, value: dict[str, Any], path: str, out: list[FieldError], old: Any
+        self, value: dict[str, Any], path: str, out: list[FieldError], pair: Pair | None
     ) -> int:
         self._check_size(len(value), path, out)
         if self._closed:
             for name in value.keys() - self._properties.keys():
                 detail = f"{path}.{name} in body is a forbidden property"
                 out.append(invalid(path, name, detail))
-        was = old if type(old) is dict else {}
         matched = 0
         properties, additional = self._properties, self._additional
         prefix = f"{path}." if path else ""
         for name, item in value.items():
             child = properties.get(name, additional)
             if child is not None:
-                matched += child.check(item, prefix + name, out, was.get(name, NO_OLD))
+                below = None if pair is None else pair.member(name, item)
+                matched += child.check(item, prefix + name, out, below)
         out += [required(prefix + name) for name in self._required if name not in value]
         return matched
 
@@ -258,7 +254,8 @@ class _Enum:
         self._known = {_enum_key(value) for value in values if value is not None}
 
     def check(self, value: Any, path: str, out: list[FieldError]) -> None:
-        if value is None or _enum_key(value) not in self._known:
+        known = self._known
+        if value is None or (_enum_key(value) not in known and not _converts(value, known)):
             out.append(not_supported(path, value, self._shown))
 
 
@@ -266,6 +263,19 @@ def _enum_key(value: Any) -> object:
     if isinstance(value, dict | list):
         return json.dumps(value, sort_keys=True)
     return (isinstance(value, bool), value)
+
+
+def _converts(value: Any, known: set[object]) -> bool:
+    """Whether a number equals an allowed value after Go's conversion to that value's type.
+
+    A float loses its fraction on the way to an integer, and an integer becomes the character of
+    that number: 1.5 passes for 1, and 97 for "a". Odd, but that is what the server does.
+    """
+    if isinstance(value, float):
+        return abs(value) < 2**63 and (False, math.trunc(value)) in known
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return 0 <= value < sys.maxunicode and (False, chr(value)) in known
 
 
 def _types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:

@@ -50,7 +50,9 @@ def _double(value: Any) -> Any:
 
 
 def _integer(value: Any) -> Any:
-    return int(value) if type(value) is float and value.is_integer() else value
+    if type(value) is float:
+        raise CelError("invalid data, expected int, got float64")
+    return value
 
 
 def _timestamp(value: Any) -> Any:

@@ -94,7 +94,7 @@ class _Compiler:
         kind = self._type(node.operand)
         name = (kind.names or {}).get(node.field, node.field)
         if node.test:
-            return _tester(operand, name)
+            return _tester(operand, name, kind)
         convert = conversion.converter(self._type(node))
         if kind.name == "optional_type":
             inner = kind.params[0]
@@ -258,13 +258,18 @@ def _selector(operand: Run, name: str, written: str, convert: Callable[[Any], An
     return run
 
 
-def _tester(operand: Run, name: str) -> Run:
+def _tester(operand: Run, name: str, kind: CelType) -> Run:
+    # The server looks at the value too: data that cannot be of its type is an error even here.
+    convert = conversion.converter((kind.fields or {}).get(name, kind))
+
     def run(frame: Frame) -> bool:
         value: Any = operand(frame)
         if isinstance(value, Optional):
             return bool(value.present and name in value.value)
         if not isinstance(value, dict):
             raise CelError(NO_OVERLOAD)
+        if name in value and convert is not None:
+            convert(value[name])
         return name in value
 
     return run

@@ -16,7 +16,7 @@ from envtest.schema.cel.compiling import Rule, compile_rule
 from envtest.schema.cel.functions import CelError
 from envtest.schema.cel.optionals import NONE, some
 from envtest.schema.cel.types import CelType, type_from_schema
-from envtest.schema.equality import same
+from envtest.schema.correlation import Pair
 from envtest.schema.errors import NO_FIELD, OMITTED, FieldError, duplicate, forbidden, invalid
 from envtest.schema.errors import required as required_error
 from envtest.schema.maplists import MapKeys, keys_of
@@ -33,22 +33,24 @@ class _Place:
         value: the new value.
         path: where it stands.
         old: the value that rules compare with, or _MISSING.
-        unchanged: what decides whether a broken rule is forgiven: the nearest pair of new and old
-            values that correspond to each other; None without an old object.
+        pair: the value with the old one, where they correspond.
+        nearest: the innermost pair at or above this place; rules may be broken while it is
+            unchanged.
     """
 
     value: Any
     path: str
     old: Any
-    unchanged: tuple[Any, Any] | None
+    pair: Pair | None
+    nearest: Pair | None
 
-    def below(self, value: Any, path: str, old: Any) -> _Place:
+    def below(self, value: Any, path: str, old: Any, pair: Pair | None) -> _Place:
         """The place of a part of this value."""
-        pair = self.unchanged if old is _MISSING else (value, old)
-        return _Place(value, path, old, pair)
+        return _Place(value, path, old, pair, pair or self.nearest)
 
     def is_unchanged(self) -> bool:
-        return self.unchanged is not None and same(*self.unchanged)
+        """Whether a rule that only looks at the new value may be broken here."""
+        return self.nearest is not None and self.nearest.unchanged()
 
 
 class RuleTree:
@@ -107,19 +109,17 @@ class RuleTree:
         )
         return cls.compile(schema, root=embedded)
 
-    def check(self, obj: Any, old: Any, warnings: list[str]) -> list[FieldError]:
+    def check(self, obj: Any, pair: Pair | None, warnings: list[str]) -> list[FieldError]:
         """Evaluate all rules.
 
         Args:
             obj: the object.
-            old: what it replaces, or None.
+            pair: the object with what it replaces, or None.
             warnings: receives the messages of rules that an unchanged part breaks.
         """
         out: list[FieldError] = []
-        place = _Place(obj, "", _MISSING, None)
-        if old is not None:
-            place = place.below(obj, "", old)
-        self.visit(place, out, warnings)
+        old = _MISSING if pair is None else pair.old
+        self.visit(_Place(obj, "", old, pair, pair), out, warnings)
         return out
 
     def visit(self, place: _Place, out: list[FieldError], warnings: list[str]) -> None:
@@ -136,7 +136,9 @@ class RuleTree:
             before = None if self._map_keys is None else self._map_keys.index(old)
             for index, item in enumerate(value):
                 was = _MISSING if before is None else before.get(item, _MISSING)
-                self._items.visit(place.below(item, f"{place.path}[{index}]", was), out, warnings)
+                pair = None if place.pair is None else place.pair.item(item)
+                inner = place.below(item, f"{place.path}[{index}]", was, pair)
+                self._items.visit(inner, out, warnings)
 
     def _check_members(self, place: _Place, out: list[FieldError], warnings: list[str]) -> None:
         was = place.old if isinstance(place.old, dict) and not self._atomic else {}
@@ -147,7 +149,9 @@ class RuleTree:
             if child is None:
                 child, path = self._additional, f"{place.path}[{name}]"
             if child is not None:
-                child.visit(place.below(item, path, was.get(name, _MISSING)), out, warnings)
+                pair = None if place.pair is None else place.pair.member(name, item)
+                inner = place.below(item, path, was.get(name, _MISSING), pair)
+                child.visit(inner, out, warnings)
 
     def _evaluate(self, place: _Place, out: list[FieldError], warnings: list[str]) -> None:
         new = self._convert(place.value)

@@ -1,0 +1,81 @@
+"""Which part of an old object a part of the new one corresponds to, and whether it changed.
+
+An update is forgiven errors in parts that it leaves alone. Parts correspond by property, by map
+key and, in lists of type map, by the key fields. A part that the schema does not describe counts as
+changed, even where it is the same: that is how the server sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from envtest.schema.equality import same
+from envtest.schema.maplists import MapKeys, MapListIndex, keys_of
+
+
+class Shape:
+    """The structure of one schema node, as far as it matters for finding corresponding parts."""
+
+    __slots__ = ("additional", "items", "map_keys", "properties")
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        properties = schema.get("properties") or {}
+        self.properties = {name: Shape(child) for name, child in properties.items()}
+        self.additional = self._of(schema.get("additionalProperties"))
+        self.items = self._of(schema.get("items"))
+        is_map = schema.get("x-kubernetes-list-type") == "map"
+        self.map_keys: MapKeys | None = keys_of(schema) if is_map else None
+
+    @classmethod
+    def _of(cls, schema: object) -> Self | None:
+        return cls(schema) if isinstance(schema, Mapping) else None
+
+
+class Pair:
+    """A value of the new object with the one of the old object that it corresponds to."""
+
+    __slots__ = ("_index", "_shape", "_unchanged", "old", "value")
+
+    def __init__(self, shape: Shape, value: Any, old: Any) -> None:
+        self._shape = shape
+        self.value = value
+        self.old = old
+        self._index: MapListIndex | None = None
+        self._unchanged: bool | None = None
+
+    def member(self, name: str, value: Any) -> Pair | None:
+        """The pair of a property or of a value in a map; None where the old side has none."""
+        shape = self._shape.properties.get(name, self._shape.additional)
+        if shape is None or not isinstance(self.old, dict) or name not in self.old:
+            return None
+        return Pair(shape, value, self.old[name])
+
+    def item(self, value: Any) -> Pair | None:
+        """The pair of an item of a list; None in lists that are not of type map."""
+        shape, keys = self._shape.items, self._shape.map_keys
+        if shape is None or keys is None or not isinstance(self.old, list):
+            return None
+        if self._index is None:
+            self._index = keys.index(self.old)
+        old = self._index.get(value, None)
+        return None if old is None else Pair(shape, value, old)
+
+    def unchanged(self) -> bool:
+        """Whether both sides are the same; worked out once."""
+        if self._unchanged is None:
+            self._unchanged = self._compare()
+        return self._unchanged
+
+    def _compare(self) -> bool:
+        value, old = self.value, self.old
+        if isinstance(value, dict) and isinstance(old, dict):
+            return len(value) == len(old) and all(
+                pair is not None and pair.unchanged()
+                for pair in (self.member(name, item) for name, item in value.items())
+            )
+        if isinstance(value, list) and isinstance(old, list) and self._shape.map_keys is not None:
+            return len(value) == len(old) and all(
+                pair is not None and pair.unchanged() for pair in map(self.item, value)
+            )
+        return same(value, old)
