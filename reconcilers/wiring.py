@@ -161,7 +161,7 @@ def _tenantclusters(
     reconciler = TenantClusterReconciler(
         client,
         clusters,
-        providers=Providers(client, informers.providers.cache, settings.namespace),
+        providers=Providers(client, informers.providers.cache, clock, settings.namespace),
         asking=Asking(client, allocations, choice),
         projector=Projector(client, allocations, tenants, settings.tenant),
         teardown=Teardown(client, allocations),

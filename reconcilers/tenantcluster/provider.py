@@ -12,6 +12,7 @@ from typing import Any
 
 from controller.cache import Cache
 from controller.client import Client
+from controller.clock import Clock
 from controller.errors import Forbidden, NotFound
 from controller.meta import Key
 from reconcilers.api.providerconfig import ProviderConfig
@@ -19,15 +20,22 @@ from reconcilers.api.resources import BUTLER_CONFIG
 from reconcilers.api.tenantcluster import TenantCluster
 
 BUTLER_CONFIG_KEY = Key("", "butler")
+FRESH = 300.0
+"""For how many seconds the platform's default is believed."""
 
 
 class Providers:
     """Finds the ProviderConfig of tenants."""
 
     def __init__(
-        self, client: Client, configs: Cache[ProviderConfig], default_namespace: str
+        self,
+        client: Client,
+        configs: Cache[ProviderConfig],
+        clock: Clock,
+        default_namespace: str,
     ) -> None:
         self._client = client
+        self._clock = clock
         self._configs = configs
         self._namespace = default_namespace
         self._platform: _Default | None = None
@@ -35,32 +43,36 @@ class Providers:
     async def of(self, tenant: TenantCluster) -> ProviderConfig | None:
         """Return the ProviderConfig of `tenant`; None if there is none for it.
 
-        The platform's default is read for clusters that are not Ready yet. One that is keeps to
-        what was read last: so clusters at rest cost no requests.
+        The platform's default is read once, and again every few minutes while a cluster that is
+        not Ready needs it. One that is keeps to what was read last, so at rest it costs nothing.
 
         Raises:
             ControllerError: the platform's default could not be read.
         """
         default = None
         if tenant.spec.providerConfigRef is None:
-            if self._platform is None or not tenant.is_ready:
-                self._platform = await self._read()
-            default = self._platform.key
+            known = self._platform
+            stale = known is None or self._clock.monotonic() - known.read_at >= FRESH
+            if known is None or (stale and not tenant.is_ready):
+                known = self._platform = await self._read()
+            default = known.key
         return chosen(tenant, self._configs, self._namespace, default)
 
     async def _read(self) -> "_Default":
         try:
             config = await self._client.get(BUTLER_CONFIG, BUTLER_CONFIG_KEY)
         except (NotFound, Forbidden):
-            return _Default(None)  # read if it is served to us, never required
-        return _Default(referred(config.spec.defaultProviderConfigRef, self._namespace))
+            return _Default(None, self._clock.monotonic())  # read if served, never required
+        key = referred(config.spec.defaultProviderConfigRef, self._namespace)
+        return _Default(key, self._clock.monotonic())
 
 
 @dataclass(frozen=True, slots=True)
 class _Default:
-    """What ButlerConfig said when it was read; None that it names no ProviderConfig."""
+    """What ButlerConfig said and when; None that it names no ProviderConfig."""
 
     key: Key | None
+    read_at: float
 
 
 def referred(reference: Mapping[str, Any] | None, default_namespace: str) -> Key | None:

@@ -130,7 +130,7 @@ class Replica:
         self.clusters = TenantClusterReconciler(
             self.client,
             clusters,
-            providers=Providers(self.client, providers, settings.namespace),
+            providers=Providers(self.client, providers, clock, settings.namespace),
             asking=Asking(self.client, allocations, self.choice),
             projector=Projector(self.client, allocations, self.tenants, settings.tenant),
             teardown=Teardown(self.client, allocations),
@@ -234,7 +234,7 @@ class Lab(Replica):
         return [server.revision for server in (self.server, *self.tenant_servers.values())]
 
     async def _round(self) -> None:
-        work = {
+        work: dict[str, Any] = {
             "tenantclusters": self.clusters,
             "ipallocations": self.allocations,
             "networkpools": self.pools,

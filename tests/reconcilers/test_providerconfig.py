@@ -214,11 +214,15 @@ async def test_only_a_live_list_lets_a_provider_go() -> None:
     assert await lab.provider() == Blocked("InUse", 10.0)
 
 
+def _providers(lab: Lab) -> Providers:
+    return Providers(lab.client, lab.caches["providerconfigs"], lab.clock, make.NAMESPACE)
+
+
 class TestWhichOneCounts:
     """The order in which a tenant's ProviderConfig is looked for."""
 
     async def _of(self, lab: Lab, **tenant: Any) -> Key | None:
-        providers = Providers(lab.client, lab.caches["providerconfigs"], make.NAMESPACE)
+        providers = _providers(lab)
         found = await providers.of(make.tenant(**tenant))
         return found.metadata.key if found else None
 
@@ -259,9 +263,22 @@ class TestWhichOneCounts:
     async def test_else_none(self) -> None:
         assert await self._of(Lab()) is None
 
+    async def test_a_waiting_cluster_asks_the_platform_again_after_a_while(self) -> None:
+        lab = _lab(make.provider())
+        lab.server.add("providerconfigs", make.provider(name="platform"))
+        providers = _providers(lab)
+        for _ in range(5):
+            await providers.of(make.tenant())
+        assert len(lab.server.requests) == 1
+        self._configured(lab, name="platform")
+        await lab.clock.advance(300)
+        found = await providers.of(make.tenant())
+        assert found is not None
+        assert found.metadata.name == "platform"
+
     async def test_a_ready_cluster_asks_the_platform_once(self) -> None:
         lab = _lab(make.provider())
-        providers = Providers(lab.client, lab.caches["providerconfigs"], make.NAMESPACE)
+        providers = _providers(lab)
         for _ in range(5):
             await providers.of(make.tenant(status={"phase": "Ready"}))
         assert len(lab.server.requests) == 1

@@ -1,0 +1,273 @@
+"""The four controllers together, under the real manager, on a virtual clock: who wakes whom."""
+
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from controller.errors import NoAnswer
+from controller.manager import Manager
+from controller.meta import Key
+from controller.options import ManagerOptions
+from reconcilers.settings import Settings
+from reconcilers.wiring import assemble
+from tests.clock import VirtualClock
+from tests.reconcilers import make
+from tests.reconcilers.lab import TENANT_KINDS
+from tests.reconcilers.server import METALLB, Json, Server
+
+NODES = ("ipallocations", "team-a-nodes")
+BALANCER = ("ipallocations", "team-a-lb")
+
+
+class Platform:
+    """A management cluster, its tenants, and the manager."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.server = Server(self.clock.now)
+        self.tenants: dict[str, Server] = {}
+
+    def tenant(self, name: str, namespace: str = "team") -> Server:
+        """Start a tenant's API server, and store the way into it."""
+        self.tenants[name] = Server(self.clock.now, TENANT_KINDS)
+        meta = {"name": f"{name}-admin-kubeconfig", "namespace": namespace}
+        encoded = _base64(name)
+        self.server.add("secrets", {"metadata": meta, "data": {"admin.conf": encoded}})
+        return self.tenants[name]
+
+    def phase(self, plural: str, name: str, namespace: str = make.NAMESPACE) -> str | None:
+        """Return the phase of an object; None if it has none or is not there."""
+        found = self.server.objects.get((plural, namespace, name))
+        phase: str | None = (found or {}).get("status", {}).get("phase")
+        return phase
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Manager]:
+        """Run a manager while the context lasts."""
+        manager = Manager(self.server, clock=self.clock, options=ManagerOptions())
+        tenants = assemble(
+            manager, self.clock, Settings(), lambda config: self.tenants[config.decode()]
+        )
+        async with anyio.create_task_group() as group:
+            group.start_soon(manager.run)
+            await self.clock.advance(0.01)
+            yield manager
+            group.cancel_scope.cancel()
+        await tenants.aclose()
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _platform(*pools: Any) -> Platform:
+    platform = Platform()
+    for pool in pools or (make.pool(finalizers=[], status={"allocationsRevision": ""}),):
+        platform.server.add("networkpools", pool)
+    platform.server.add("providerconfigs", make.provider(*_names(platform)))
+    return platform
+
+
+def _names(platform: Platform) -> list[str]:
+    return [pool["metadata"]["name"] for pool in platform.server.all("networkpools")]
+
+
+async def test_a_tenant_is_ready_within_a_second_of_its_creation() -> None:
+    platform = _platform()
+    platform.tenant("a")
+    async with platform.running():
+        platform.server.add("tenantclusters", make.tenant(finalizers=[]))
+        await platform.clock.advance(1.0)
+        assert platform.phase("tenantclusters", "a", "team") == "Ready"
+        assert platform.phase(*NODES) == platform.phase(*BALANCER) == "Allocated"
+
+
+async def test_an_allocation_served_at_once_never_shows_pending() -> None:
+    platform = _platform()
+    async with platform.running():
+        for number in range(50):
+            platform.server.add("ipallocations", make.allocation(f"a{number}", size=1))
+        await platform.clock.advance(1.0)
+    shown = {
+        (h.object.get("status") or {}).get("phase")
+        for h in platform.server.history
+        if h.plural == "ipallocations"
+    }
+    assert shown == {None, "Allocated"}
+
+
+async def test_at_rest_the_management_cluster_hears_nothing() -> None:
+    platform = _platform()
+    tenant = platform.tenant("a")
+    async with platform.running():
+        platform.server.add("tenantclusters", make.tenant())
+        platform.server.add("ipallocations", make.allocation("too-big", tenant="x/y", size=999))
+        await platform.clock.advance(200)
+        platform.server.requests.clear()
+        tenant.requests.clear()
+        await platform.clock.advance(250)
+        quiet = [r for r in platform.server.requests if r.verb not in {"watch", "list"}]
+        assert quiet == []
+        assert {r.verb for r in tenant.requests} == {"get"}
+        assert len(tenant.requests) <= 10
+
+
+async def test_a_deleted_tenant_gives_everything_back() -> None:
+    platform = _platform()
+    tenant = platform.tenant("a")
+    async with platform.running():
+        platform.server.add("tenantclusters", make.tenant())
+        await platform.clock.advance(1.0)
+        assert tenant.all("ipaddresspools")
+        platform.server.delete("tenantclusters", "a", namespace="team")
+        await platform.clock.advance(15.0)
+        assert platform.server.all("tenantclusters") == []
+        assert platform.server.all("ipallocations") == []
+        assert tenant.all("ipaddresspools") == []
+        pool = platform.server.see("networkpools", "lab")
+        assert pool["status"]["availableIPs"] == 256
+
+
+async def test_freed_space_wakes_a_failed_request_at_once() -> None:
+    platform = _platform(make.pool(cidr="10.40.0.0/29"))
+    async with platform.running():
+        platform.server.add("ipallocations", make.allocation("first", tenant="x/y"))
+        await platform.clock.advance(1.0)
+        platform.server.add("ipallocations", make.allocation("second", tenant="x/y"))
+        await platform.clock.advance(1.0)
+        assert platform.phase("ipallocations", "second") == "Failed"
+        platform.server.delete("ipallocations", "first")
+        await platform.clock.advance(1.0)
+        assert platform.phase("ipallocations", "second") == "Allocated"
+
+
+async def test_a_pool_that_appears_wakes_those_who_wait_for_it() -> None:
+    platform = Platform()
+    async with platform.running():
+        platform.server.add("ipallocations", make.allocation("a"))
+        await platform.clock.advance(1.0)
+        assert platform.phase("ipallocations", "a") == "Pending"
+        platform.server.add("networkpools", make.pool(status={"allocationsRevision": ""}))
+        await platform.clock.advance(1.0)
+        assert platform.phase("ipallocations", "a") == "Allocated"
+
+
+async def test_a_pool_with_more_room_wakes_clusters_that_wait() -> None:
+    platform = _platform(make.pool(cidr="10.40.0.0/30"))
+    platform.tenant("a")
+    async with platform.running():
+        platform.server.add("tenantclusters", make.tenant())
+        await platform.clock.advance(3.0)
+        assert platform.phase("tenantclusters", "a", "team") == "Provisioning"
+        platform.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/24"}})
+        await platform.clock.advance(1.0)
+        assert platform.phase("tenantclusters", "a", "team") == "Ready"
+
+
+async def test_a_provider_that_appears_wakes_its_clusters() -> None:
+    platform = Platform()
+    platform.server.add("networkpools", make.pool())
+    platform.tenant("a")
+    async with platform.running():
+        platform.server.add("tenantclusters", make.tenant())
+        await platform.clock.advance(1.0)
+        assert platform.phase("tenantclusters", "a", "team") == "Failed"
+        platform.server.add("providerconfigs", make.provider("lab"))
+        await platform.clock.advance(1.0)
+        assert platform.phase("tenantclusters", "a", "team") == "Ready"
+
+
+async def test_capacity_in_a_providers_status_follows_its_pools() -> None:
+    platform = _platform()
+    async with platform.running():
+        platform.server.add("ipallocations", make.allocation("a", size=56))
+        await platform.clock.advance(1.0)
+        status = platform.server.see("providerconfigs", "default")["status"]
+        assert status["capacity"] == {"availableIPs": 200, "estimatedTenants": 15}
+
+
+async def test_ranges_of_one_tenant_do_not_make_others_look() -> None:
+    platform = _platform()
+    tenant = platform.tenant("a")
+    async with platform.running():
+        platform.server.add("tenantclusters", make.tenant())
+        await platform.clock.advance(5.0)
+        tenant.requests.clear()
+        platform.server.add("ipallocations", make.allocation("other", tenant="x/y"))
+        await platform.clock.advance(5.0)
+        assert platform.phase("ipallocations", "other") == "Allocated"
+        assert tenant.requests == []
+
+
+async def test_one_unreachable_tenant_costs_the_others_nothing() -> None:
+    platform = _platform()
+    platform.tenant("a").fail(NoAnswer("timed out"), times=10_000)
+    platform.tenant("b")
+    async with platform.running():
+        for name in "ab":
+            platform.server.add("tenantclusters", make.tenant(name))
+        await platform.clock.advance(1.0)
+        assert platform.phase("tenantclusters", "b", "team") == "Ready"
+        assert platform.phase("tenantclusters", "a", "team") == "Installing"
+
+
+async def test_a_service_that_clings_to_an_address_causes_no_hot_loop() -> None:
+    platform = _platform()
+    tenant = platform.tenant("a")
+    async with platform.running():
+        platform.server.add("tenantclusters", make.tenant())
+        await platform.clock.advance(1.0)
+        second = make.allocation("team-a-lb-1", held=("10.40.0.64", "10.40.0.65"))
+        platform.server.add("ipallocations", second)
+        await platform.clock.advance(1.0)
+        ingress: Json = {"loadBalancer": {"ingress": [{"ip": "10.40.0.3"}]}}
+        meta = {"name": "web", "namespace": "default"}
+        spec = {"type": "LoadBalancer"}
+        tenant.add("services", {"metadata": meta, "spec": spec, "status": ingress})
+        platform.server.delete("ipallocations", "team-a-lb")
+        await platform.clock.advance(30.0)
+        writes = len(platform.server.history) + len(tenant.history)
+        await platform.clock.advance(120.0)
+        assert len(platform.server.history) + len(tenant.history) - writes <= 3
+        conditions = platform.server.see(*BALANCER)["status"]["conditions"]
+        waits = "Service default/web still shows an address of the range"
+        assert conditions[0]["message"] == waits
+        tenant.vanish("services", "web", namespace="default")
+        await platform.clock.advance(10.0)
+        assert platform.server.see(*BALANCER)["status"]["phase"] == "Allocated", "a new one"
+
+
+async def test_two_managers_that_both_lead_never_overlap() -> None:
+    platform = _platform()
+    async with platform.running(), platform.running():
+        for number in range(100):
+            platform.server.add("ipallocations", make.allocation(f"a{number:03}", size=2))
+            await platform.clock.advance(0.01)
+        await platform.clock.advance(20.0)
+    held = [
+        address
+        for allocation in platform.server.all("ipallocations")
+        for address in allocation["status"]["addresses"]
+    ]
+    assert len(held) == len(set(held)) == 200
+
+
+async def test_an_allocation_in_another_namespace_than_its_pool_finds_none() -> None:
+    platform = _platform()
+    async with platform.running():
+        platform.server.add("ipallocations", make.allocation("a", namespace="elsewhere"))
+        await platform.clock.advance(1.0)
+        assert platform.phase("ipallocations", "a", "elsewhere") == "Pending"
+
+
+async def test_the_names_in_the_tenant_are_metallbs() -> None:
+    platform = _platform()
+    tenant = platform.tenant("a")
+    async with platform.running():
+        platform.server.add("tenantclusters", make.tenant())
+        await platform.clock.advance(1.0)
+    key = Key("metallb-system", "default-pool")
+    assert tenant.see("ipaddresspools", key.name, namespace=key.namespace)["apiVersion"] == METALLB
