@@ -40,6 +40,15 @@ async def test_an_interrupted_demo_ends_without_a_traceback() -> None:
     assert "Traceback" not in demo.told + demo.complained
 
 
+async def test_a_demo_that_fails_names_the_step_and_shows_the_end_of_the_log() -> None:
+    done = await call("demo", "--step-timeout=0s")
+    complained = done.stderr.decode()
+    assert done.returncode == 1
+    assert "error: step 1 of 13 (An administrator declares two pools) did not happen" in complained
+    assert "    log: " in complained
+    assert "Traceback" not in complained
+
+
 async def test_a_demo_that_cannot_start_its_servers_says_why() -> None:
     done = await call("demo", KUBEBUILDER_ASSETS="/nowhere")
     assert done.returncode == 1

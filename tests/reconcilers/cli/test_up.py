@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from envtest.settings import read_settings
 from manifests import folder
 from tests.reconcilers.cli.commands import Kubectl, call, started
 
@@ -104,6 +105,8 @@ async def test_without_samples_it_is_empty(tmp_path: Path) -> None:
 
 
 async def test_a_deleted_namespace_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
+    if read_settings().kind != "embedded":
+        pytest.skip("the binaries have no namespace controller: that is kube-controller-manager's")
     flag, kubectl, _ = in_files(tmp_path)
     async with started("up", "--no-samples", flag) as up:
         await up.until(READY)
