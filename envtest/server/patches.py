@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from envtest.builtins.typed import TypedError
 from envtest.patching import (
     PatchError,
@@ -144,7 +146,8 @@ def _object(value: Any) -> dict[str, Any]:
 def _fit_patched(resource: Resource, decoded: Decoded) -> None:
     """Decode the patched object as its kind; a misfit is the patch's fault."""
     body = decoded.body
-    shown = _shown(resource, body)
+    # Decoding changes the body; a refusal quotes it as it was.
+    before = msgspec.json.encode(body)
     body.setdefault("apiVersion", resource.api_version)
     body.setdefault("kind", resource.kind)
     if not isinstance(body.get("metadata"), dict):
@@ -152,8 +155,8 @@ def _fit_patched(resource: Resource, decoded: Decoded) -> None:
     try:
         unknown = resource.rules.decode(body)
     except (TypedError, MalformedObject, MalformedMetadata) as error:
-        detail = str(error)
-        raise invalid_object("", "", "", [invalid("patch", shown, detail)]) from None
+        shown = _shown(resource, msgspec.json.decode(before))
+        raise invalid_object("", "", "", [invalid("patch", shown, str(error))]) from None
     decoded.complaints += [f'unknown field "{path}"' for path in unknown]
 
 

@@ -1,0 +1,110 @@
+"""Who is let in, and what a role allows."""
+
+from collections.abc import Mapping, Sequence
+
+import httpx
+import pytest
+
+from envtest import ControlPlane, TokenFileError, User, parse_token_file
+from envtest.access.rbac import Attributes, Authorizer
+from envtest.storage import Store
+from tests.envtest.conftest import admin_client
+
+Rule = Mapping[str, Sequence[str]]
+
+RBAC = "rbac.authorization.k8s.io"
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def test_a_token_file_is_read_as_the_real_server_reads_it() -> None:
+    text = '# people\n\nt1,joe,7\nt2,ann,8,"a,b"\nt3,nobody,9,""\n'
+
+    assert parse_token_file(text) == {
+        "t1": User("joe", (), "7"),
+        "t2": User("ann", ("a", "b"), "8"),
+        "t3": User("nobody", ("",), "9"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("t1,joe\n", "tokens.csv, line 1: 2 columns; write token,user,uid"),
+        (",joe,1\n", "line 1: the token is empty"),
+        ("t,a,1\nt,b,2\n", "line 2: the token of b stands twice"),
+    ],
+)
+def test_a_bad_token_file_is_refused_by_its_line(text: str, message: str) -> None:
+    with pytest.raises(TokenFileError, match=message):
+        parse_token_file(text, "tokens.csv")
+
+
+def allows(rules: Rule, wanted: Attributes, *, namespace: str = "") -> bool:
+    """Ask for one user with one role, bound everywhere or in a namespace."""
+    store = Store()
+    kind, place = ("Role", "rolebindings") if namespace else ("ClusterRole", "clusterrolebindings")
+    prefix = f"{namespace}/" if namespace else ""
+    meta = {"name": "r", **({"namespace": namespace} if namespace else {})}
+    store.write(f"{RBAC}/{kind.lower()}s", f"{prefix}r", {"metadata": meta, "rules": [rules]})
+    binding = {
+        "metadata": dict(meta),
+        "roleRef": {"kind": kind, "name": "r"},
+        "subjects": [{"kind": "User", "name": "joe"}],
+    }
+    store.write(f"{RBAC}/{place}", f"{prefix}r", binding)
+    return Authorizer(store).allowed(User("joe"), wanted)
+
+
+def test_a_rule_allows_its_verbs_groups_and_resources_only() -> None:
+    rule = {"verbs": ["get"], "apiGroups": ["lab"], "resources": ["gauges"]}
+
+    assert allows(rule, Attributes("get", "lab", "gauges"))
+    assert not allows(rule, Attributes("list", "lab", "gauges"))
+    assert not allows(rule, Attributes("get", "", "gauges"))
+    assert not allows(rule, Attributes("get", "lab", "gauges", "status"))
+
+
+def test_stars_names_subresources_and_paths() -> None:
+    anything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+    status = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*/status"]}
+    named = {"verbs": ["*"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}
+    paths = {"verbs": ["get"], "nonResourceURLs": ["/metrics", "/logs/*"]}
+
+    assert allows(anything, Attributes("x", "y", "z", "status"))
+    assert allows(status, Attributes("x", "y", "z", "status"))
+    assert not allows(status, Attributes("x", "y", "z"))
+    assert allows(named, Attributes("get", "", "pods", name="a"))
+    assert not allows(named, Attributes("get", "", "pods", name="b"))
+    assert allows(paths, Attributes("get", path="/logs/a"))
+    assert not allows(paths, Attributes("get", path="/secrets"))
+
+
+def test_a_role_holds_in_its_namespace_only() -> None:
+    rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
+
+    assert allows(rule, Attributes("get", "", "pods", namespace="a"), namespace="a")
+    assert not allows(rule, Attributes("get", "", "pods", namespace="b"), namespace="a")
+
+
+async def test_a_binding_takes_effect_with_the_next_request() -> None:
+    async with ControlPlane.start(force_embedded=True, tokens={"t": User("joe")}) as plane:
+        joe = httpx.AsyncClient(
+            base_url=plane.url, verify=plane.tls(), headers={"Authorization": "Bearer t"}
+        )
+        async with admin_client(plane) as admin, joe:
+            refused = await joe.get(MAPS)
+            rules = [{"verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"]}]
+            await admin.post(
+                f"/apis/{RBAC}/v1/clusterroles", json={"metadata": {"name": "r"}, "rules": rules}
+            )
+            await admin.post(
+                f"/apis/{RBAC}/v1/clusterrolebindings",
+                json={
+                    "metadata": {"name": "r"},
+                    "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "r"},
+                    "subjects": [{"kind": "User", "apiGroup": RBAC, "name": "joe"}],
+                },
+            )
+            allowed = await joe.get(MAPS)
+
+    assert (refused.status_code, allowed.status_code) == (403, 200)

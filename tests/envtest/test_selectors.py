@@ -1,0 +1,74 @@
+"""Label and field selectors say what they match, and refuse what they cannot read."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest.server.failures import StatusError
+from envtest.server.selectors import parse_fields, parse_labels
+
+GOLD = {"tier": "gold", "size": "7"}
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("", True),
+        ("tier=gold", True),
+        ("tier==gold,size", True),
+        ("tier!=gold", False),
+        ("tier in (gold, silver)", True),
+        ("tier notin (silver)", True),
+        ("other notin (silver)", True),
+        ("!other", True),
+        ("!tier", False),
+        ("other", False),
+        ("other!=x", True),
+        ("size>6", True),
+        ("size<6", False),
+        ("tier>6", False),
+        ("tier in (gold),other", False),
+        ("empty=", False),
+    ],
+)
+def test_a_label_selector_matches_as_kubernetes_has_it(text: str, matches: bool) -> None:
+    assert parse_labels(text).matches(GOLD) is matches
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tier===", "unable to parse requirement: found '=', expected: identifier"),
+        (
+            "a b",
+            "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
+        ),
+        ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+    ],
+)
+def test_a_label_selector_that_is_none_is_refused(text: str, message: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        parse_labels(text)
+    assert (refused.value.code, str(refused.value)) == (400, message)
+
+
+@given(st.text(alphabet="ab=!,() <>in", max_size=20))
+def test_any_text_is_a_label_selector_or_refused(text: str) -> None:
+    with suppress(StatusError):
+        assert parse_labels(text).matches(GOLD) in {True, False}
+
+
+def test_a_field_selector_compares_texts() -> None:
+    selector = parse_fields(r"metadata.name=a,spec.x!=b\,c,spec.y==")
+    values = {"metadata.name": "a", "spec.x": "b"}
+
+    assert selector.matches(lambda field: values.get(field, ""))
+    assert not selector.matches(lambda field: {**values, "spec.x": "b,c"}.get(field, ""))
+    assert selector.exact("metadata.name") == "a"
+
+
+def test_a_field_selector_without_operator_is_refused() -> None:
+    with pytest.raises(StatusError, match=r"invalid selector: 'zz'; can't understand 'zz'"):
+        parse_fields("zz")

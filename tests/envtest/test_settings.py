@@ -1,0 +1,64 @@
+"""Which control plane the environment asks for."""
+
+from pathlib import Path
+
+import pytest
+
+from envtest.settings import PlaneError, read_settings
+
+
+@pytest.fixture
+def assets(tmp_path: Path) -> Path:
+    for name in ("etcd", "kube-apiserver"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    return tmp_path
+
+
+def test_nothing_means_the_embedded_server() -> None:
+    assert read_settings({}).kind == "embedded"
+
+
+def test_a_folder_of_assets_means_binaries(assets: Path) -> None:
+    found = read_settings({"KUBEBUILDER_ASSETS": str(assets)})
+
+    assert (found.kind, found.etcd) == ("binaries", assets / "etcd")
+
+
+def test_a_single_asset_wins_over_the_folder(assets: Path) -> None:
+    other = assets / "other"
+    other.write_text("#!/bin/sh\n")
+    other.chmod(0o755)
+    found = read_settings({"KUBEBUILDER_ASSETS": str(assets), "TEST_ASSET_ETCD": str(other)})
+
+    assert found.etcd == other
+
+
+def test_an_existing_cluster_wins_over_binaries(assets: Path) -> None:
+    env = {"KUBEBUILDER_ASSETS": str(assets), "USE_EXISTING_CLUSTER": "true"}
+
+    assert read_settings(env).kind == "existing"
+
+
+def test_assets_that_are_not_there_are_told(tmp_path: Path) -> None:
+    with pytest.raises(
+        PlaneError, match=r"KUBEBUILDER_ASSETS leads to .*etcd, which is no program"
+    ):
+        read_settings({"KUBEBUILDER_ASSETS": str(tmp_path)})
+
+
+def test_one_binary_alone_is_not_enough(assets: Path) -> None:
+    with pytest.raises(PlaneError, match="set TEST_ASSET_KUBE_APISERVER, too"):
+        read_settings({"TEST_ASSET_ETCD": str(assets / "etcd")})
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("1m30s", 90), ("500ms", 0.5)])
+def test_durations_are_written_as_in_go(text: str, seconds: float) -> None:
+    found = read_settings({"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT": text})
+
+    assert found.start_seconds == seconds
+
+
+def test_a_duration_that_is_none_is_told() -> None:
+    with pytest.raises(PlaneError, match="is no duration; write it like 90s"):
+        read_settings({"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT": "soon"})

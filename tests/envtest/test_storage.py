@@ -1,0 +1,94 @@
+"""The store's promises, on random histories."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest.storage import Event, EventLog, Store, Stored
+from envtest.storage.log import KEPT_EVENTS, KEPT_SECONDS
+
+KEYS = st.sampled_from([f"{space}/{name}" for space in ("a", "a-b", "b") for name in "xyz"])
+STEPS = st.lists(st.tuples(KEYS, st.booleans()), max_size=60)
+
+
+def play(store: Store, steps: list[tuple[str, bool]]) -> list[tuple[int, dict[str, int]]]:
+    """Write and delete; return each revision with what was there then (key -> revision)."""
+    now: dict[str, int] = {}
+    past: list[tuple[int, dict[str, int]]] = [(store.revision, {})]
+    for key, removes in steps:
+        if removes and key in now:
+            store.delete("things", key, {"metadata": {"name": key}})
+            del now[key]
+        elif not removes:
+            now[key] = store.write("things", key, {"metadata": {"name": key}}).revision
+        past.append((store.revision, dict(now)))
+    return past
+
+
+@given(STEPS)
+def test_every_kept_revision_can_be_read_again(steps: list[tuple[str, bool]]) -> None:
+    store = Store()
+    table = store.table("things")
+    for revision, was in play(store, steps):
+        then = {key: table.get(key) for key in table.scan()}
+        then.update(table.at(revision))
+        assert {key: one.revision for key, one in then.items() if one} == was
+
+
+@given(STEPS)
+def test_a_watch_from_any_revision_arrives_at_the_present(steps: list[tuple[str, bool]]) -> None:
+    store = Store()
+    table = store.table("things")
+    past = play(store, steps)
+    for revision, was in past:
+        seen = dict(was)
+        for event in table.log.since(table.log.position_after(revision), most=1000) or ():
+            if event.type == "DELETED":
+                del seen[event.current.key]
+            else:
+                seen[event.current.key] = event.revision
+        assert seen == past[-1][1]
+
+
+@given(STEPS)
+def test_revisions_rise_by_one_with_every_write(steps: list[tuple[str, bool]]) -> None:
+    store = Store()
+    start = store.revision
+    play(store, steps)
+    revisions = [event.revision for event in store.table("things").log.after(0)]
+
+    assert revisions == list(range(start + 1, store.revision + 1))
+
+
+@given(STEPS, st.sampled_from(["", "a/", "a-b/", "b/"]), KEYS)
+def test_a_scan_is_sorted_and_begins_behind_its_start(
+    steps: list[tuple[str, bool]], prefix: str, after: str
+) -> None:
+    store = Store()
+    was = play(store, steps)[-1][1]
+
+    assert list(store.table("things").scan(prefix, after)) == sorted(
+        key for key in was if key.startswith(prefix) and key > after
+    )
+
+
+def event(revision: int, at: float = 0.0) -> Event:
+    return Event("ADDED", revision, Stored("k", revision, b"{}"), None, at)
+
+
+def test_a_log_forgets_its_oldest_entries_when_it_is_full() -> None:
+    log = EventLog(floor=0)
+    for revision in range(1, KEPT_EVENTS + 2):
+        log.append(event(revision))
+
+    assert log.since(0) is None
+    assert log.floor == KEPT_EVENTS // 4
+    assert [one.revision for one in log.after(KEPT_EVENTS)] == [KEPT_EVENTS + 1]
+
+
+def test_a_log_forgets_what_is_old() -> None:
+    log = EventLog(floor=0)
+    log.append(event(1, at=0.0))
+    log.append(event(2, at=KEPT_SECONDS))
+    log.append(event(3, at=KEPT_SECONDS + 100))
+
+    assert (log.floor, [one.revision for one in log.after(0)]) == (1, [2, 3])
