@@ -15,7 +15,7 @@ own API server (MetalLB, growth, shrink) and on Secrets is not foreseen.
 from dataclasses import dataclass
 from datetime import datetime
 
-from allocator import InvalidPool
+from allocator import InvalidPool, Layout
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
@@ -55,37 +55,63 @@ class Forecast:
     def run(self) -> None:
         """Let the controllers work until they rest."""
         self._adopt()
+        for pool in self.ledger.pools:
+            self._serve(pool)
         for _ in range(_ROUNDS):
-            asked = self.tenants.ask()
-            for pool in self.ledger.pools:
-                self._look_after(pool)
-            if not asked:
+            if not self._ask():
                 break
+        for pool in self.ledger.pools:
+            self._tell(pool)
         self._wait()
         self.tenants.tell(self.now)
+
+    def _ask(self) -> bool:
+        """Let every cluster ask, and each request be served at once; return whether any did."""
+        asked = False
+        for created in self.tenants.ask():
+            asked = True
+            pool = self.ledger.pools.cache.get(created.pool_key)
+            if pool is not None:
+                self._serve(pool)
+        return asked
 
     def _adopt(self) -> None:
         for allocation in self.ledger.allocations:
             if not allocation.metadata.terminating:
                 self.ledger.allocations.add_finalizer(allocation, names.FINALIZER_ALLOCATION)
 
-    def _look_after(self, pool: NetworkPool) -> None:
+    def _layout(self, pool: NetworkPool) -> Layout | None:
+        """Return the geometry of a pool that hands out ranges; None if it does not."""
+        if pool.metadata.terminating:
+            return None
+        try:
+            return ranges.layout(pool.spec, self.settings.pool.max_addresses)
+        except InvalidPool:
+            return None
+
+    def _serve(self, pool: NetworkPool) -> None:
+        """Let a pool make passes until there is nothing left to do."""
+        layout = self._layout(pool)
+        while layout is not None and self._carry_out(*self._pass(pool, layout)):
+            pass
+
+    def _pass(self, pool: NetworkPool, layout: Layout) -> tuple[View, Decision]:
+        view = self._view(pool.metadata.key)
+        return view, decide(pool, view, layout, self.settings.pool.batch)
+
+    def _tell(self, pool: NetworkPool) -> None:
+        """Write a pool's status as it is once everything rests."""
         if pool.metadata.terminating:
             count = blockers(pool, self._view(pool.metadata.key))
             self.ledger.pools.write_status(pool, status.deleting(pool, count, self.now))
             return
         try:
-            geometry = ranges.layout(pool.spec, self.settings.pool.max_addresses)
+            layout = ranges.layout(pool.spec, self.settings.pool.max_addresses)
         except InvalidPool as invalid:
             wanted = status.invalid(pool, invalid.messages, self.now)
             self.ledger.pools.write_status(pool, wanted)
             return
-        while True:
-            view = self._view(pool.metadata.key)
-            decision = decide(pool, view, geometry, self.settings.pool.batch)
-            if not self._carry_out(view, decision):
-                break
-        self._write(pool, view, decision)
+        self._write(pool, *self._pass(pool, layout))
 
     def _view(self, pool: Key) -> View:
         allocations = self.ledger.allocations
@@ -96,7 +122,10 @@ class Forecast:
         )
 
     def _carry_out(self, view: View, decision: Decision) -> bool:
-        """Write what a pass decided to the allocations; return whether that changed anything."""
+        """Write what a pass decided to the allocations; return whether another may decide more.
+
+        It may where a range was handed out and somebody else had been refused or not heard.
+        """
         given = [(grant.allocation, grant.range) for grant in decision.choice.grants]
         for promise in decision.settlement.open:
             allocation = view.current(promise.name, promise.uid)
@@ -114,10 +143,11 @@ class Forecast:
             self.ledger.allocations.write_status(
                 refusal.allocation, refused_status(refusal, self.now)
             )
-        return bool(given or refused)
+        others = decision.choice.refusals or decision.choice.unheard or decision.settlement.open
+        return bool(others and (given or refused))
 
     def _write(self, pool: NetworkPool, view: View, decision: Decision) -> None:
-        """Write the pool's status as it is once everything rests.
+        """Write the status of a pool that hands out ranges.
 
         Its memory (allocationsRevision) is a number of the server's; only one that was in the
         input is shown.

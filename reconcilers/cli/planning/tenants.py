@@ -8,7 +8,7 @@ from typing import Any
 from controller.conditions import rfc3339
 from controller.meta import Key
 from reconcilers.api import names
-from reconcilers.api.ipallocation import FAILED
+from reconcilers.api.ipallocation import FAILED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.tenantcluster import FAILED as CLUSTER_FAILED
@@ -66,31 +66,33 @@ class Tenants:
         backfill = self.settings.tenant.backfill_nodes
         return self._drafts().wanted(tenant, provider, backfill)
 
-    def ask(self) -> bool:
-        """Create the allocations that clusters lack; return whether there were any to create."""
-        asked = False
-        for tenant, provider in self._served():
+    def ask(self) -> Iterator[IPAllocation]:
+        """Create the allocations that clusters lack, one by one; yield each."""
+        for tenant, provider in list(self._served()):
             for wanted in self._wanted(tenant, provider):
-                asked |= self._ask(tenant, provider, wanted)
-        return asked
+                created = self._ask(tenant, provider, wanted)
+                if created is not None:
+                    yield created
 
-    def _ask(self, tenant: TenantCluster, provider: ProviderConfig, wanted: Wanted) -> bool:
+    def _ask(
+        self, tenant: TenantCluster, provider: ProviderConfig, wanted: Wanted
+    ) -> IPAllocation | None:
         drafts, allocations = self._drafts(), self.ledger.allocations
         existing, since = wanted.existing, None
         if existing is not None:
             failed = existing.status.phase == FAILED and not existing.metadata.terminating
             if not failed or not drafts.moves_on(tenant, provider, wanted, existing):
-                return False
+                return None
             since = existing.requested_at.isoformat()
             allocations.delete(existing)
         draft = drafts.draft(tenant, provider, wanted)
         if draft is None:
-            return False
+            return None
         if since is not None:
             draft.body["metadata"]["annotations"][names.ANNOTATION_REQUESTED_AT] = since
         created = allocations.create(draft.namespace, draft.body)
         self.ledger.asked_by[created.metadata.key] = tenant.metadata.key
-        return True
+        return created
 
     def standings(self, tenant: TenantCluster, provider: ProviderConfig) -> list[Standing]:
         """Return how the cluster's allocations stand."""
