@@ -1,8 +1,8 @@
 """Which part of an old object a part of the new one corresponds to, and whether it changed.
 
 An update is forgiven errors in parts that it leaves alone. Parts correspond by property, by map
-key and, in lists of type map, by the key fields. A part that the schema does not describe counts as
-changed, even where it is the same: that is how the server sees it.
+key and, in lists of type map, by the key fields. A part that the schema does not describe counts
+as changed, even where it is the same: that is how the server sees it.
 """
 
 from __future__ import annotations

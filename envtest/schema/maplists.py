@@ -47,11 +47,16 @@ class MapListIndex:
 
     def __init__(self, keys: MapKeys, items: list[Any]) -> None:
         self._keys = keys
-        self._by_key = {keys.key(item): item for item in reversed(items) if isinstance(item, dict)}
+        self._by_key = {
+            keys.key(item): item for item in reversed(items) if self._is_complete(item)
+        }
+
+    def _is_complete(self, item: Any) -> bool:
+        return isinstance(item, dict) and all(name in item for name in self._keys.names)
 
     def get(self, item: Any, otherwise: Any) -> Any:
-        """The old item with the key of `item`, or `otherwise`."""
-        if not isinstance(item, dict):
+        """The old item with the key of `item`, or `otherwise`; without all keys there is none."""
+        if not self._is_complete(item):
             return otherwise
         return self._by_key.get(self._keys.key(item), otherwise)
 

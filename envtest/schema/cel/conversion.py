@@ -20,67 +20,126 @@ def converter(kind: CelType) -> Convert | None:
 
     Objects are left alone: their fields are converted when they are read.
     """
-    scalar = _SCALARS.get(kind.name)
-    if scalar is not None:
-        return scalar
+    if kind.fields is not None or kind.name == "map":
+        return _shaped(dict, "a map", "object", _deep(kind))
     if kind.name == "list":
-        item = converter(kind.params[0])
+        return _shaped(list, "an array", "array", _deep(kind))
+    return _SCALARS.get(kind.name)
+
+
+def _shaped(kind: type, wanted: str, named: str, convert: Convert | None) -> Convert:
+    def run(value: Any) -> Any:
+        if type(value) is not kind and value is not None:
+            text = f"invalid data, expected {wanted} for the provided schema with type={named}"
+            raise CelError(text)
+        return value if convert is None else convert(value)
+
+    return run
+
+
+def _deep(kind: CelType) -> Convert | None:
+    """As `converter`, for parts: only what is no JSON is worth going through a list for."""
+    if kind.name in _NOT_JSON:
+        return _SCALARS[kind.name]
+    if kind.name == "list":
+        item = _deep(kind.params[0])
         return None if item is None else _each_item(item)
     if kind.name == "map":
-        value = converter(kind.params[1])
+        value = _deep(kind.params[1])
         return None if value is None else _each_member(value)
     return None
 
 
 def _each_item(convert: Convert) -> Convert:
-    return lambda items: [convert(item) for item in items] if isinstance(items, list) else items
+    def run(items: Any) -> Any:
+        if not isinstance(items, list):
+            return items
+        return [_tolerant(convert, item) for item in items]
+
+    return run
+
+
+def _tolerant(convert: Convert, value: Any) -> Any:
+    """A part that cannot be converted stays as it is: it matters only to who looks at it."""
+    try:
+        return convert(value)
+    except CelError:
+        return value
 
 
 def _each_member(convert: Convert) -> Convert:
     def run(members: Any) -> Any:
         if not isinstance(members, dict):
             return members
-        return {name: convert(value) for name, value in members.items()}
+        return {name: _tolerant(convert, value) for name, value in members.items()}
+
+    return run
+
+
+_GO_TYPES = {
+    bool: "bool",
+    dict: "map[string]interface {}",
+    float: "float64",
+    int: "int64",
+    list: "[]interface {}",
+    str: "string",
+}
+
+
+def _unfit(wanted: str, value: Any) -> CelError:
+    found = _GO_TYPES.get(type(value), "<nil>")
+    return CelError(f"invalid data, expected {wanted}, got {found}")
+
+
+def _exactly(kind: type, wanted: str) -> Convert:
+    def run(value: Any) -> Any:
+        if type(value) is not kind and value is not None:
+            raise _unfit(wanted, value)
+        return value
 
     return run
 
 
 def _double(value: Any) -> Any:
-    return float(value) if type(value) is int else value
-
-
-def _integer(value: Any) -> Any:
-    if type(value) is float:
-        raise CelError("invalid data, expected int, got float64")
+    if type(value) is int:
+        return float(value)
+    if type(value) is not float and value is not None:
+        raise _unfit("float", value)
     return value
 
 
-def _timestamp(value: Any) -> Any:
-    if not isinstance(value, str):
+def _from_text(read: Convert) -> Convert:
+    def run(value: Any) -> Any:
+        if isinstance(value, str):
+            return read(value)
+        if value is not None:
+            raise _unfit("string", value)
         return value
-    return to_timestamp(value if "T" in value.upper() else f"{value}T00:00:00Z")
+
+    return run
 
 
-def _duration(value: Any) -> Any:
-    return to_duration(value) if isinstance(value, str) else value
+def _timestamp(text: str) -> Any:
+    return to_timestamp(text if "T" in text.upper() else f"{text}T00:00:00Z")
 
 
-def _bytes(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
+def _bytes(text: str) -> bytes:
     try:
-        return base64.b64decode(value, validate=True)
+        return base64.b64decode(text, validate=True)
     except binascii.Error as error:
         raise CelError(str(error)) from error
 
 
 _SCALARS: dict[str, Convert] = {
-    "bytes": _bytes,
+    "bool": _exactly(bool, "bool"),
+    "bytes": _from_text(_bytes),
     "double": _double,
-    "duration": _duration,
-    "int": _integer,
-    "timestamp": _timestamp,
+    "duration": _from_text(to_duration),
+    "int": _exactly(int, "int"),
+    "string": _exactly(str, "string"),
+    "timestamp": _from_text(_timestamp),
 }
+_NOT_JSON = frozenset({"bytes", "double", "duration", "timestamp"})
 
 
 def sorter(kind: CelType) -> Convert | None:

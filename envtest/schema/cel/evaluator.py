@@ -87,7 +87,7 @@ class _Compiler:
         if kind.name == "type":
             held = kind.params[0]
             return lambda frame: frame.get(name, held)
-        return lambda frame: frame[name]
+        return lambda frame: _read(frame[name])
 
     def _select(self, node: Select) -> Run:
         operand = self.compile(node.operand)
@@ -234,6 +234,13 @@ _SPECIAL: Final[Mapping[str, Callable[[_Compiler, Call], Run]]] = {
     "_+_": _Compiler.addition,
     "@not_strictly_false": _Compiler.not_strictly_false,
 }
+
+
+def _read(value: Any) -> Any:
+    """A variable's value; data that its type cannot hold is an error where it is read."""
+    if isinstance(value, CelError):
+        raise value
+    return value
 
 
 def _applied(call: Callable[..., Any], args: list[Run]) -> Run:

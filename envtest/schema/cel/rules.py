@@ -154,8 +154,8 @@ class RuleTree:
                 child.visit(inner, out, warnings)
 
     def _evaluate(self, place: _Place, out: list[FieldError], warnings: list[str]) -> None:
-        new = self._convert(place.value)
-        old = _MISSING if place.old is _MISSING or place.old is None else self._convert(place.old)
+        new = self._value(place.value)
+        old = _MISSING if place.old is _MISSING or place.old is None else self._value(place.old)
         for rule in self._rules:
             if rule.transition and old is _MISSING and not rule.optional_old:
                 continue
@@ -169,6 +169,12 @@ class RuleTree:
                 warnings.append(error.message)
             else:
                 out.append(error)
+
+    def _value(self, value: Any) -> Any:
+        try:
+            return self._convert(value)
+        except CelError as error:
+            return error
 
     def _broken(
         self, rule: Rule, place: _Place, variables: dict[str, Any]
