@@ -96,9 +96,28 @@ class Audit:
                 self._error(manifest, _field_of(message, pool), message)
             return
         self._layouts[manifest.key] = layout
+        self._doubtful(manifest, layout)
         if layout.total == 0:
             what = "everything that tenants may draw from is reserved: nothing can be handed out"
             self._warning(manifest, ("spec",), what)
+
+    def _doubtful(self, manifest: Manifest[NetworkPool], layout: Layout) -> None:
+        """Warn of what is allowed in a pool and yet likely to be a slip."""
+        spec = manifest.object.spec
+        written: list[tuple[tuple[Step, ...], str, AddressRange]] = [
+            (("spec", "cidr"), spec.cidr, layout.cidr)
+        ]
+        for at, (one, parsed) in enumerate(zip(spec.reserved, layout.reserved, strict=True)):
+            path: tuple[Step, ...] = ("spec", "reserved", at)
+            written.append(((*path, "cidr"), one.cidr, parsed))
+            for earlier, other in enumerate(layout.reserved[:at]):
+                if parsed.overlaps(other):
+                    what = f"{parsed.text} overlaps reserved[{earlier}] ({other.text})"
+                    self._warning(manifest, path, what)
+        for field, text, parsed in written:
+            if text.partition("/")[0] != parsed.start_text:
+                what = f"{text!r} has host bits set; it is taken for {parsed.text}"
+                self._warning(manifest, field, what)
 
     def _pools_among_each_other(self) -> None:
         """Warn of pools that share addresses: allowed, for sites and NAT, and easily a slip."""

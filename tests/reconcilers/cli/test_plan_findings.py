@@ -100,6 +100,22 @@ def test_a_pool_that_is_reserved_altogether_is_a_warning() -> None:
     assert (condition["status"], condition["reason"]) == ("False", "NoCapacity")
 
 
+def test_host_bits_in_a_cidr_are_a_warning() -> None:
+    outcome = plan(pool(cidr="10.40.0.7/24", reserved=["10.40.0.17/28"]), allocation("a", 4))
+    assert outcome.code == 0
+    first, second = outcome.warnings
+    assert "spec.cidr: '10.40.0.7/24' has host bits set; it is taken for 10.40.0.0/24" in first
+    assert "spec.reserved[0].cidr: '10.40.0.17/28' has host bits set" in second
+    assert outcome.items["IPAllocation/a"]["status"]["startAddress"] == "10.40.0.0"
+
+
+def test_reserved_ranges_that_overlap_are_a_warning() -> None:
+    outcome = plan(pool(reserved=["10.40.0.0/28", "10.40.0.8/29"]))
+    assert outcome.code == 0
+    [warning] = outcome.warnings
+    assert "spec.reserved[1]: 10.40.0.8/29 overlaps reserved[0] (10.40.0.0/28)" in warning
+
+
 def test_a_request_to_a_pool_that_is_not_there_waits_and_is_an_error() -> None:
     outcome = plan(allocation("a", 4, of="nowhere"))
     assert the_error(outcome).endswith(
