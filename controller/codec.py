@@ -8,13 +8,14 @@ without being built.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from controller.errors import ApiError, MalformedAnswer, api_error
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
+from controller.statuses import decode_status
 
 T = TypeVar("T", bound=Object)
 
@@ -131,29 +132,9 @@ class _List(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-class _Cause(msgspec.Struct):
-    field: str = ""
-    reason: str = ""
-    message: str = ""
-
-
-class _Details(msgspec.Struct):
-    causes: list[_Cause] | None = None
-    retryAfterSeconds: int | None = None
-
-
-class _Status(msgspec.Struct):
-    kind: Literal["Status"]
-    reason: str | None = None
-    message: str | None = None
-    code: int | None = None
-    details: _Details | None = None
-
-
 _envelopes = msgspec.json.Decoder(_Envelope)
 _heads = msgspec.json.Decoder(_Head)
 _lists = msgspec.json.Decoder(_List)
-_statuses = msgspec.json.Decoder(_Status)
 _anything: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
@@ -202,19 +183,6 @@ def decode_object(resource: Resource[T], data: bytes) -> T:
         return _decode(resource.type, data)
     except _UNFIT as error:
         raise MalformedAnswer(f"the answer is no {resource.kind}: {error}") from error
-
-
-def decode_status(data: bytes | msgspec.Raw) -> dict[str, Any] | None:
-    """Return the Status that `data` holds, checked field by field; None if it holds none.
-
-    What an untrusted server calls a Status goes no further unless it is one.
-    """
-    try:
-        status = _statuses.decode(data)
-    except _UNFIT:
-        return None
-    plain: dict[str, Any] = msgspec.to_builtins(status)
-    return plain
 
 
 def decode_page(resource: Resource[T], data: bytes) -> Page[T]:

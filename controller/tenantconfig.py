@@ -16,19 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
-
 from controller.endpoint import Endpoint, StaticToken, tls_context
 from controller.errors import ConfigurationError
 from controller.proxies import checked_proxy
+from controller.strictyaml import load_strictly
 from controller.transport import HttpTransport, Transport
-
-MAX_BYTES = 256 * 1024
-MAX_DEPTH = 16
-MAX_NODES = 10_000
-
-# libyaml where it is built in: the pure parser takes a second for what the bound lets through.
-_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 # What stands for nothing, where every scalar is read as text.
 _ABSENT = (None, "", "null", "~")
@@ -83,7 +75,7 @@ def parse_kubeconfig(
     Raises:
         ConfigurationError: it is none, incomplete, or wants what is not allowed.
     """
-    document = _parse(data)
+    document = load_strictly(data)
     context = _current(document)
     cluster = _named(document, "clusters", "cluster", context.get("cluster"))
     user = _named(document, "users", "user", context.get("user"))
@@ -145,35 +137,6 @@ def tenant_transport(
         user_agent=user_agent,
     )
     return HttpTransport(endpoint, max_bytes=max_bytes, max_seconds=timeout)
-
-
-def _parse(data: bytes) -> Mapping[str, Any]:
-    if len(data) > MAX_BYTES:
-        raise ConfigurationError(f"the kubeconfig is larger than {MAX_BYTES} bytes")
-    try:
-        _refuse_bombs(data)
-        document = yaml.load(data, Loader=_LOADER)  # noqa: S506 - knows strings, lists, mappings
-    except (yaml.YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" (line {mark.line + 1})" if mark is not None else ""
-        raise ConfigurationError(f"the kubeconfig is no YAML{line}") from error
-    if not isinstance(document, dict):
-        raise ConfigurationError("the kubeconfig is no YAML mapping")
-    return document
-
-
-def _refuse_bombs(data: bytes) -> None:
-    """Refuse what grows when it is loaded: aliases, and brackets without end."""
-    depth = 0
-    for number, event in enumerate(yaml.parse(data, Loader=_LOADER)):
-        if isinstance(event, yaml.AliasEvent):
-            raise ConfigurationError("the kubeconfig uses YAML aliases, which are not accepted")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > MAX_DEPTH or number > MAX_NODES:
-            raise ConfigurationError("the kubeconfig is nested too deeply or has too many entries")
 
 
 def _current(document: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,11 +7,9 @@ more, shares 100 connections between watches and requests (so 100 watches stop e
 reads ~/.netrc. Watches here have a pool of their own, without a limit.
 """
 
-import math
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import urlencode
@@ -21,9 +19,9 @@ import anyio
 from typing_extensions import override
 from yarl import URL
 
-from controller.codec import decode_status
 from controller.endpoint import Endpoint
-from controller.errors import ControllerError, MalformedAnswer, NoAnswer, Unauthorized, api_error
+from controller.errors import ControllerError, MalformedAnswer, NoAnswer, Unauthorized
+from controller.statuses import refusal
 
 NO_QUERY: Mapping[str, str] = MappingProxyType({})
 CONNECT_SECONDS = 10.0
@@ -181,7 +179,7 @@ class HttpTransport(Transport):
         except (aiohttp.ClientError, OSError) as error:
             raise _unanswered(f"{method} {url}", error) from error
         if not 200 <= response.status <= 299:
-            raise _refusal(response, data, f"{method} {url}")
+            raise _refusal(response, data)
         return data
 
     async def _open_watch(
@@ -201,7 +199,7 @@ class HttpTransport(Transport):
                     data = await self._read(response)
         except (aiohttp.ClientError, OSError) as error:
             raise _unanswered(f"watch {url}", error) from error
-        raise _refusal(response, data, f"watch {url}")
+        raise _refusal(response, data)
 
     async def _send(
         self, session: aiohttp.ClientSession, method: str, url: URL, arguments: Mapping[str, Any]
@@ -286,33 +284,6 @@ def _unanswered(what: str, error: Exception) -> ControllerError:
     return NoAnswer(f"{what}: {str(error) or type(error).__name__}")
 
 
-def _refusal(response: aiohttp.ClientResponse, data: bytes, what: str) -> ControllerError:
-    """Return the error for an answer other than 2xx.
-
-    A Status says what it means. Plain text, which an API server sends for paths that it does not
-    know and when it is overloaded, gives an error without a reason: its code alone could as
-    well come from something in between. A page for people certainly does.
-    """
-    status = decode_status(data)
-    if status is None:
-        if response.content_type != "text/plain" and response.status != 429:
-            return MalformedAnswer(
-                f"{what}: HTTP {response.status} with {response.content_type or 'no type'} where a"
-                " Kubernetes Status was expected: is something else answering at this address?"
-            )
-        status = {"message": data[:200].decode(errors="replace").strip()}
-    return api_error(response.status, status, _retry_after(response.headers))
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that Retry-After asks for; a date is measured from the answer's own."""
-    value = headers.get("Retry-After", "")
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            until = parsedate_to_datetime(value) - parsedate_to_datetime(headers["Date"])
-        except (ValueError, TypeError, KeyError):
-            return None
-        seconds = until.total_seconds()
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+def _refusal(response: aiohttp.ClientResponse, data: bytes) -> ControllerError:
+    where = f"{response.method} {response.url}"
+    return refusal(response.status, response.content_type, response.headers, data, where)

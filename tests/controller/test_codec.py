@@ -19,11 +19,11 @@ from controller.codec import (
     decode_event,
     decode_json,
     decode_page,
-    decode_status,
     encode,
 )
 from controller.errors import Expired, MalformedAnswer, ServerFailure
 from controller.meta import Key
+from controller.statuses import decode_status
 from controller.watch import LineSplitter
 from tests.controller.world_objects import WIDGETS, bookmark, error, line, widget, wire
 
