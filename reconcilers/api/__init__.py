@@ -1,6 +1,6 @@
 """The API: four kinds as pydantic dataclasses, the names they use, and the CRDs made of them.
 
-One definition per kind. Pydantic gives the schema that the CRDs are generated from and
-validates what people type at the command line; msgspec decodes the same classes straight from
-the API server's bytes, which is an order of magnitude cheaper. Field names are the API's own.
+One definition per kind. Pydantic gives the schema that the CRDs are generated from, and that the
+command line holds manifests against; msgspec decodes the same classes straight from the API
+server's bytes, which is an order of magnitude cheaper. Field names are the API's own.
 """

@@ -213,11 +213,11 @@ def _pattern(text: str) -> re.Pattern[str]:
 def _duplicates(kept: list[Any], schema: Mapping[str, Any], path: Path) -> Iterator[Fault]:
     """Yield the items of a list that is keyed by fields, where two have the same key."""
     keys = schema.get("x-kubernetes-list-map-keys")
-    seen: dict[tuple[Any, ...], int] = {}
+    seen: dict[str, int] = {}
     for at, item in enumerate(kept):
         if keys is None or not isinstance(item, Mapping):
             return
-        key = tuple(item.get(name) for name in keys)
+        key = repr([item.get(name) for name in keys])  # the values may be of any type yet
         first = seen.setdefault(key, at)
         if first != at:
             yield (*path, at), f"has the same {', '.join(keys)} as item {first}"

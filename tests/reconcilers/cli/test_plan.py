@@ -280,7 +280,7 @@ REQUEST = st.one_of(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(REQUEST, max_size=12))
 def test_no_plan_gives_an_address_twice_or_miscounts(requests: list[dict[str, object]]) -> None:
     named = [allocation(f"a{n}", **one) for n, one in enumerate(requests)]  # type: ignore[arg-type]
@@ -299,7 +299,7 @@ def test_no_plan_gives_an_address_twice_or_miscounts(requests: list[dict[str, ob
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=6))
-@settings(max_examples=15)
+@settings(max_examples=15, deadline=None)
 def test_a_plan_of_a_plan_changes_nothing(counts: list[int]) -> None:
     first = plan(
         pool(cidr="10.40.0.0/27"), *(allocation(f"a{n}", c) for n, c in enumerate(counts))

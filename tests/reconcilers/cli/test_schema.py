@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cel_expr_python import cel
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconcilers.api import crd
@@ -164,6 +164,11 @@ def test_two_conditions_of_one_type_are_refused() -> None:
     assert verdict(body) == ["status.conditions[1]: has the same type as item 0"]
 
 
+def test_a_condition_whose_type_is_a_list_is_refused_like_any_other() -> None:
+    faults = verdict(pool("x", status={"conditions": [{"type": [], "status": "True"}]}))
+    assert "status.conditions[0].type: has to be a text, not a list" in faults
+
+
 def test_an_unknown_field_is_a_warning_and_dropped() -> None:
     body = pool("x")
     body["spec"]["resrved"] = []
@@ -245,6 +250,7 @@ OBJECTS = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(OBJECTS)
 def test_the_rules_say_the_same_as_a_cel_engine(value: dict[str, str]) -> None:
     for rule in RULES:

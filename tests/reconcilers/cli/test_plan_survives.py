@@ -1,0 +1,114 @@
+"""Whatever is thrown at it, a plan ends with an exit code and sentences, never a traceback."""
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.reconcilers.cli.commandline import (
+    allocation,
+    cluster,
+    holding,
+    plan,
+    pool,
+    provider,
+    run,
+)
+
+READY = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "Ready",
+    "message": "",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+WORLD: list[dict[str, Any]] = [
+    pool(
+        reserved=["10.40.0.0/28"],
+        tenant={
+            "ranges": [{"start": "10.40.0.16", "end": "10.40.0.200"}],
+            "defaults": {"nodesPerTenant": 5},
+        },
+        status={"conditions": [READY], "allocationsRevision": "5", "assignments": []},
+        labels={"a": "b"},
+        annotations={"c": "d"},
+        uid="u1",
+        resourceVersion="7",
+        generation=2,
+        creationTimestamp="2026-01-01T00:00:00Z",
+        finalizers=["butler.butlerlabs.dev/networkpool"],
+    ),
+    allocation("held", 4, status=holding("10.40.0.16", "10.40.0.19") | {"conditions": [READY]}),
+    allocation("counted", 4),
+    allocation("pinned", pin=("10.40.0.64", "10.40.0.67")),
+    provider("prov", "lab", loadBalancer={"defaultPoolSize": 4}, quotaPerTenant={"maxNodeIPs": 9}),
+    cluster(networking={"lbPoolSize": 3}),
+]
+PLAIN = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=12),
+    st.sampled_from(
+        ["", "0.0.0.0/0", "10.0.0.0/33", "255.255.255.255", "999.1.1.1", "Ready", "::"]
+    ),
+    st.just([]),
+    st.just({}),
+    st.just([None]),
+    st.just({"": {"": None}}),
+)
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from leaves(value[key], (*path, key))
+
+
+PATHS = [path for path in leaves(WORLD) if path]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(PATHS), PLAIN), min_size=1, max_size=3))
+def test_any_value_in_any_place_ends_in_an_exit_code(
+    changes: list[tuple[tuple[Any, ...], Any]],
+) -> None:
+    world = copy.deepcopy(WORLD)
+    for path, value in changes:
+        inner: Any = world
+        try:
+            for step in path[:-1]:
+                inner = inner[step]
+            inner[path[-1]] = value
+        except (KeyError, IndexError, TypeError):
+            continue  # an earlier change took the place away
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": world})
+    outcome = run("plan", "-f", "-", "-o", "json", stdin=text.encode())
+    assert outcome.code == (1 if outcome.errors else 0)
+    assert "Traceback" not in outcome.err
+    json.loads(outcome.out)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=60))
+def test_any_bytes_end_in_an_exit_code(data: bytes) -> None:
+    outcome = run("plan", "-f", "-", stdin=data)
+    assert outcome.code == 1
+    assert outcome.errors
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(alphabet="abk:-[]{}&*!|>'\"#%@,? \n\t0123.", max_size=40))
+def test_any_text_that_looks_like_yaml_ends_in_an_exit_code(text: str) -> None:
+    outcome = run("plan", "-f", "-", stdin=text.encode())
+    assert outcome.code == 1
+    assert outcome.errors
+
+
+def test_the_world_itself_is_sound() -> None:
+    assert plan(*WORLD).errors == []
