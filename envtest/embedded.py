@@ -16,6 +16,7 @@ from aiohttp import web
 from envtest.access.rbac import Authorizer
 from envtest.access.reviews import Reviews
 from envtest.access.tokens import ADMIN_GROUP, Authenticator
+from envtest.admission import Webhooks
 from envtest.builtins.resources import builtin_resources
 from envtest.certs import Authority
 from envtest.controllers.garbage import GarbageCollector
@@ -110,6 +111,7 @@ async def serve(  # every setting is named at the call
     api = server.api
     authorizer = Authorizer(api.store)
     audiences: list[str] = []
+    api.admission = webhooks = Webhooks(api)
     reviews = Reviews(server.authenticator, authorizer, audiences)
     front = Front(api, server.authenticator, authorizer, reviews, OpenApi(api.registry))
     runner = web.AppRunner(
@@ -140,6 +142,7 @@ async def serve(  # every setting is named at the call
     finally:
         with anyio.CancelScope(shield=True):
             await runner.cleanup()
+            await webhooks.close()
         api.store.close()
 
 

@@ -30,6 +30,8 @@ class Call:
     agent: str
     content_type: str
     data: bytes
+    # DeleteOptions as they were given, for admission.
+    options: Mapping[str, Any] = field(default_factory=dict)
     # Sentences for Warning headers.
     warnings: list[str] = field(default_factory=list)
 

@@ -55,7 +55,13 @@ def _options(call: Call) -> Mapping[str, Any]:
         for name in ("propagationPolicy", "gracePeriodSeconds", "orphanDependents"):
             if name in call.query:
                 options[name] = call.query[name]
+    call.options = {
+        name: value
+        for name, value in options.items()
+        if name not in {"kind", "apiVersion", "dryRun"}
+    }
     dry_runs = options.get("dryRun") or list(call.dry_runs)
+    call.dry_runs = dry_runs
     problems = _problems(options) + dry_run_problems(dry_runs)
     if problems:
         raise invalid_object("DeleteOptions", META_GROUP, "", problems)

@@ -13,7 +13,7 @@ from envtest.patching import same_except_times, track_update
 from envtest.schema.errors import FieldError, invalid
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
-from envtest.server.bodies import check_version, fit, judge_complaints, read_object
+from envtest.server.bodies import Decoded, check_version, fit, judge_complaints, read_object
 from envtest.server.call import Call, One
 from envtest.server.failures import StatusError, bad_request, invalid_object
 from envtest.server.options import WriteOptions, write_options
@@ -52,7 +52,7 @@ async def create_object(
     resource.rules.default(body)
     if not tracked:
         _track(call, None, body, options, "")
-    body = await api.admission.mutate(call, "CREATE", body, None)
+    body = await _mutated(api, call, body, None, options)
     meta = body["metadata"]
     resource.rules.prepare_create(body)
     objectmeta.fill_in(meta)
@@ -97,6 +97,23 @@ def _track(
         subresource=subresource,
         now=objectmeta.timestamp(),
     )
+
+
+async def _mutated(
+    api: Api,
+    call: Call,
+    body: dict[str, Any],
+    live: dict[str, Any] | None,
+    options: WriteOptions,
+) -> dict[str, Any]:
+    """Return the object after mutating admission; what was changed belongs to the writer."""
+    before = body
+    body = await api.admission.mutate(call, "UPDATE" if live else "CREATE", body, live)
+    if body is not before:
+        fit(call.resource, Decoded(body))
+        call.resource.rules.default(body)
+        _track(call, before, body, options, call.info.subresource)
+    return body
 
 
 def _creation_problems(resource: Resource, body: dict[str, Any]) -> list[FieldError]:
@@ -211,7 +228,7 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
     resource.rules.default(body)
     if not tracked:
         _track(call, live, body, options, subresource)
-    body = await api.admission.mutate(call, "UPDATE", body, live)
+    body = await _mutated(api, call, body, live, options)
     _prepare(resource, subresource, body, live)
     _refuse_invalid(resource, body, _update_problems(resource, subresource, body, live))
     call.warnings += resource.rules.warnings(body)
