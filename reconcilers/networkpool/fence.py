@@ -10,14 +10,13 @@ from datetime import datetime
 from typing import Any
 
 from controller.client import Client
-from controller.errors import Conflict
 from controller.meta import Version
 from reconcilers import ranges
 from reconcilers.api.ipallocation import PENDING, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.conditions import READY, Finding, rendered, with_findings
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import Reader
 from reconcilers.networkpool.writes import AllocationWriter
 
 
@@ -43,21 +42,28 @@ def void_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
 
 
 async def raise_fence(
-    client: Client, writer: AllocationWriter, pool: NetworkPool, listed: View, now: datetime
+    client: Client, writer: AllocationWriter, reader: Reader, pool: NetworkPool, now: datetime
 ) -> NetworkPool:
     """Void earlier promises and give the pool a memory; return the pool as written.
+
+    An allocation that moves on before it is voided needs no voiding: an unknown promise was made
+    before `pool` was read, so to a version that is gone now. It may have moved on because such a
+    promise was kept just then: a second LIST sees that, and the memory reaches up to it. Starting
+    over was rejected: two replicas that fence at once, each moving what the other has listed, keep
+    each other from ever finishing.
 
     Args:
         client: writes the pool, with precondition.
         writer: writes the allocations, with preconditions.
-        pool: read before `listed` was begun.
-        listed: a live LIST of the pool's allocations.
+        reader: lists the allocations live, after `pool` was read.
+        pool: as it was read.
         now: the time, for the voiding statuses.
 
     Raises:
-        Conflict: something changed meanwhile; read again and start over.
+        Conflict: the pool changed meanwhile; read again and start over.
         ControllerError: a write failed; the pool still has no memory, so nothing is lost.
     """
+    listed = await reader.live(pool.metadata.key)
     idle = [
         allocation
         for allocation in listed.of_pool
@@ -67,8 +73,8 @@ async def raise_fence(
     for one in written:
         if one.error is not None:
             raise one.error
-        if one.answer is None:
-            raise Conflict(409, "Conflict", f"IPAllocation {one.allocation.metadata.key} moved on")
+    if any(one.answer is None for one in written):
+        listed = await reader.live(pool.metadata.key)
     seen = [*listed.of_pool, *(one.answer for one in written if one.answer is not None)]
     memory = {
         "allocationsRevision": str(max((a.metadata.revision for a in seen), default=0)),

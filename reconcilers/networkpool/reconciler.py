@@ -108,8 +108,7 @@ class NetworkPoolReconciler:
             if view.position >= revision:
                 return pool, view
             # A LIST that has not got there: the number is another cluster's, or a lost future's.
-        listed = await self._reader.live(pool.metadata.key)
-        pool = await raise_fence(self._client, self._writer, pool, listed, self._clock.now())
+        pool = await raise_fence(self._client, self._writer, self._reader, pool, self._clock.now())
         return pool, await self._reader.live(pool.metadata.key)
 
     async def _serve(self, pool: NetworkPool, view: View, geometry: Layout) -> Outcome:

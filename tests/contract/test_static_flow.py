@@ -1,0 +1,167 @@
+"""The static flow on a real HTTP server: asked for, handed out, projected, given back.
+
+The control plane is its own tenant here: one server less to start, and the same requests.
+"""
+
+import base64
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from allocator import AddressRange
+from controller.cache import Cache
+from controller.client import Client
+from controller.clock import SystemClock
+from controller.config import connect
+from controller.informer import Informer
+from controller.manager import Manager
+from controller.meta import Key, Version
+from controller.options import ManagerOptions
+from controller.transport import Transport
+from envtest.plane import ControlPlane as Plane
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.crd import crds
+from reconcilers.api.resources import (
+    IP_ADDRESS_POOL,
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    SECRET,
+    TENANT_CLUSTER,
+)
+from reconcilers.cli.local.objects import NAMESPACE
+from reconcilers.cli.standin.crds import crds as metallb_crds
+from reconcilers.settings import AllocationSettings, Settings, TenantSettings
+from reconcilers.wiring import assemble
+
+HOME = names.DEFAULT_NAMESPACE
+WATCHED: tuple[Any, ...] = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER)
+SETTINGS = Settings(
+    tenant=TenantSettings(requeue_deleting=0.1, requeue_waiting=0.1),
+    allocation=AllocationSettings(requeue_releasing=0.1),
+)
+LIMIT = 6.0
+
+
+class Site:
+    """A cluster with our kinds in it, watched, and controllers at work on it."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.client = Client(transport)
+        self.watched = [Informer(kind, transport, SystemClock()) for kind in WATCHED]
+        self.caches: dict[str, Cache[Any]] = {w.resource.plural: w.cache for w in self.watched}
+        self._changed = anyio.Event()
+        for informer in self.watched:
+            informer.add_handler(lambda _: self._changed.set())
+
+    async def create(self, resource: Any, namespace: str, name: str, **body: Any) -> None:
+        await self.client.create(resource, namespace, {"metadata": {"name": name}} | body)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until the watches have shown that something holds."""
+        with anyio.fail_after(LIMIT):
+            while not holds():
+                self._changed = anyio.Event()
+                await self._changed.wait()
+
+    @asynccontextmanager
+    async def controllers(self, managers: int = 1) -> AsyncIterator[None]:
+        """Run managers that do not ask whether they lead."""
+        async with AsyncExitStack() as stack:
+            group = await stack.enter_async_context(anyio.create_task_group())
+            for informer in self.watched:
+                group.start_soon(informer.run)
+            for _ in range(managers):
+                clock = SystemClock()
+                manager = Manager(self.transport, clock=clock, options=ManagerOptions())
+                stack.push_async_callback(assemble(manager, clock, SETTINGS).aclose)
+                group.start_soon(manager.run)
+            yield
+            group.cancel_scope.cancel()
+
+    def phase(self, plural: str, name: str, namespace: str = HOME) -> str | None:
+        found = self.caches[plural].get(Key(namespace, name))
+        return found.status.phase if found is not None else None
+
+
+@pytest.fixture
+async def site(plane: Plane, tmp_path: Path) -> AsyncIterator[Site]:
+    """A control plane with our kinds, MetalLB's, and the namespaces."""
+    await plane.install_crds([*crds(), *metallb_crds()])
+    transport = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))
+    here = Site(transport)
+    for namespace in (HOME, "team", "metallb-system"):
+        await here.create(NAMESPACE, "", namespace)
+    secret = base64.b64encode(plane.kubeconfig().encode()).decode()
+    await here.create(SECRET, "team", "a-admin-kubeconfig", data={"admin.conf": secret})
+    yield here
+    await transport.aclose()
+
+
+def _cluster() -> dict[str, Any]:
+    return {"spec": {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}}
+
+
+async def test_a_tenant_gets_its_addresses_and_gives_them_back(site: Site) -> None:
+    await site.create(NETWORK_POOL, HOME, "lab", spec={"cidr": "10.40.0.0/24"})
+    network = {"mode": "ipam", "poolRefs": [{"name": "lab"}]}
+    spec = {"provider": "local", "network": network}
+    await site.create(PROVIDER_CONFIG, HOME, "default", spec=spec)
+    async with site.controllers():
+        await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
+        await site.until(lambda: site.phase("tenantclusters", "a", "team") == "Ready")
+        assert site.phase("ipallocations", "team-a-lb") == "Allocated"
+        assert site.phase("ipallocations", "team-a-nodes") == "Allocated"
+        key = Key("metallb-system", "default-pool")
+        projected = await site.client.get(IP_ADDRESS_POOL, key)
+        assert projected.spec.addresses == ("10.40.0.0-10.40.0.7",)
+
+        cluster = await site.client.get(TENANT_CLUSTER, Key("team", "a"))
+        await site.client.delete(TENANT_CLUSTER, Version.of(cluster))
+        await site.until(lambda: site.phase("tenantclusters", "a", "team") is None)
+        await site.until(lambda: _available(site) == 256)
+        assert (await site.client.list(IP_ALLOCATION)).items == ()
+        assert (await site.client.list(IP_ADDRESS_POOL)).items == ()
+
+        pool = await site.client.get(NETWORK_POOL, Key(HOME, "lab"))
+        await site.client.delete(NETWORK_POOL, Version.of(pool))
+        await site.until(lambda: Key(HOME, "lab") not in site.caches["networkpools"])
+
+
+def _available(site: Site) -> int:
+    pool = site.caches["networkpools"].get(Key(HOME, "lab"))
+    return pool.status.availableIPs if pool is not None else -1
+
+
+async def test_two_managers_that_both_lead_never_overlap(site: Site) -> None:
+    await site.create(NETWORK_POOL, HOME, "lab", spec={"cidr": "10.40.0.0/22"})
+    async with site.controllers(managers=2), anyio.create_task_group() as group:
+        for number in range(100):
+            spec = {
+                "poolRef": {"name": "lab"},
+                "tenantClusterRef": {"name": "a", "namespace": "team"},
+                "type": "loadbalancer",
+                "count": 1 + number % 7,
+            }
+            body = {"spec": spec}
+            group.start_soon(_create, site, f"a{number:03}", body)
+        await site.until(lambda: _allocated(site) == 100)
+    held = [ranges.held(one) for one in (await site.client.list(IP_ALLOCATION)).items]
+    spans = [span for span in held if isinstance(span, AddressRange)]
+    assert len(spans) == 100
+    assert not [pair for pair in combinations(spans, 2) if pair[0].overlaps(pair[1])]
+
+
+async def _create(site: Site, name: str, body: dict[str, Any]) -> None:
+    await site.create(IP_ALLOCATION, HOME, name, **body)
+
+
+def _allocated(site: Site) -> int:
+    return sum(one.status.phase == "Allocated" for one in site.caches["ipallocations"])
