@@ -48,12 +48,14 @@ def parsed_entry(text: str) -> AddressRange | None:
 def held(allocation: IPAllocation) -> AddressRange | None:
     """Return the range in the allocation's status, in whatever phase; None if it holds none.
 
-    A status without start and end but with a cidr, as some writers leave it, holds that.
+    A status with a cidr but without start and end that make sense, as some writers leave it, holds
+    that.
     """
     status = allocation.status
+    found = None
     if status.startAddress and status.endAddress:
-        return parsed(status.startAddress, status.endAddress)
-    return parsed_entry(status.cidr) if status.cidr else None
+        found = parsed(status.startAddress, status.endAddress)
+    return found or (parsed_entry(status.cidr) if status.cidr else None)
 
 
 def promised(assignment: Assignment) -> AddressRange | None:

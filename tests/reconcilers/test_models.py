@@ -1,0 +1,120 @@
+"""The models read what is shipped and what we write, alike by both of their readers."""
+
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from allocator import AddressRange
+from controller.resource import Resource
+from manifests import folder
+from reconcilers import ranges
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
+from reconcilers.networkpool import protocol, status
+from reconcilers.networkpool.writes import granted_status
+from tests.reconcilers import make
+
+OURS: dict[str, Resource[Any]] = {
+    resource.kind: resource
+    for resource in (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
+}
+
+
+def _documents() -> list[Any]:
+    found = []
+    for path in sorted(folder("samples").iterdir(), key=lambda path: path.name):
+        for number, document in enumerate(yaml.safe_load_all(path.read_text())):
+            if document and document["kind"] in OURS:
+                found.append(pytest.param(document, id=f"{path.name}[{number}]"))
+    return found
+
+
+def _read(document: dict[str, Any]) -> tuple[Any, Any]:
+    """Return what msgspec and what pydantic make of a document."""
+    kind = OURS[document["kind"]].type
+    decoded = msgspec.json.decode(msgspec.json.encode(document), type=kind)
+    return decoded, TypeAdapter(kind).validate_python(document)
+
+
+@pytest.mark.parametrize("document", _documents())
+def test_both_readers_make_the_same_of_a_sample(document: dict[str, Any]) -> None:
+    decoded, validated = _read(document)
+    assert decoded == validated
+    assert decoded.metadata.name == document["metadata"]["name"]
+
+
+def test_every_kind_has_a_sample() -> None:
+    assert {param.values[0]["kind"] for param in _documents()} == set(OURS)
+
+
+def test_both_readers_make_the_same_of_what_a_pool_is_written() -> None:
+    pool, shown = make.pool(), make.view(make.allocation("a"), make.allocation("b", size=500))
+    decision = protocol.decide(pool, shown, ranges.layout(pool.spec, 1 << 20), 256)
+    written = status.served(pool, shown, decision, make.EPOCH)
+    body = {"kind": "NetworkPool", "metadata": {"name": "lab"}, "spec": {"cidr": "10.40.0.0/24"}}
+    decoded, validated = _read(body | {"status": written})
+    assert decoded == validated
+    assert not status.differs(decoded.status, written), "what was just written is no news"
+
+
+def test_both_readers_make_the_same_of_what_an_allocation_is_written() -> None:
+    allocation = make.allocation("a")
+    given = AddressRange.parse("10.40.0.8", "10.40.0.15")
+    body = {
+        "kind": "IPAllocation",
+        "metadata": {"name": "a"},
+        "spec": {
+            "poolRef": {"name": "lab"},
+            "tenantClusterRef": {"name": "a", "namespace": "team"},
+            "type": "nodes",
+        },
+        "status": granted_status(allocation, given, make.EPOCH),
+    }
+    decoded, validated = _read(body)
+    assert decoded == validated
+    assert ranges.held(decoded) == given
+
+
+def test_what_another_version_of_the_schema_let_in_stays_readable() -> None:
+    odd = {
+        "metadata": {"name": "odd", "surprise": True},
+        "spec": {"cidr": "not/checked", "later": {"field": [1]}},
+        "status": {"fragmentationPercent": 900},
+    }
+    pool = msgspec.convert(odd, NetworkPool)
+    assert (pool.spec.cidr, pool.status.fragmentationPercent) == ("not/checked", 900)
+
+
+def test_what_people_type_is_checked() -> None:
+    for spec in ({"cidr": "not/checked"}, {}):
+        with pytest.raises(ValidationError):
+            TypeAdapter(NetworkPool).validate_python({"metadata": {"name": "x"}, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"startAddress": "10.0.0.1", "endAddress": "10.0.0.2", "cidr": "?"}, "10.0.0.1-10.0.0.2"),
+        ({"cidr": "10.0.0.0/30"}, "10.0.0.0/30"),
+        ({"cidr": "10.0.0.1-10.0.0.3"}, "10.0.0.1-10.0.0.3"),
+        ({"startAddress": "10.0.0.1", "cidr": "10.0.0.0/31"}, "10.0.0.0/31"),
+        ({"startAddress": "nonsense", "endAddress": "10.0.0.2"}, None),
+        ({"startAddress": "?", "endAddress": "?", "cidr": "10.0.0.0/30"}, "10.0.0.0/30"),
+        ({}, None),
+    ],
+)
+def test_a_held_range_is_read_however_it_was_written(
+    told: dict[str, str], expected: str | None
+) -> None:
+    allocation: IPAllocation = make.allocation("a", status=told)
+    found = ranges.held(allocation)
+    assert (found.text if found else None) == expected
