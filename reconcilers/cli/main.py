@@ -99,6 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             args=None if arguments is None else list(arguments),
             prog_name=program_name(),
             standalone_mode=False,
+            color=problems.colour(),
         )
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as failure:

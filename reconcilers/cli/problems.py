@@ -34,7 +34,13 @@ def say(kind: str, sentence: str) -> None:
         kind: `error`, `warning` or `note`; coloured on a terminal.
         sentence: what to tell.
     """
-    click.echo(f"{click.style(f'{kind}:', fg=_COLOURS[kind], bold=True)} {sentence}", err=True)
+    word = click.style(f"{kind}:", fg=_COLOURS[kind], bold=True)
+    click.echo(f"{word} {sentence}", err=True, color=colour())
+
+
+def colour() -> bool | None:
+    """Return False if the user wants no colours (no-color.org), None to leave it to the terminal."""
+    return False if os.environ.get("NO_COLOR") else None
 
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import click.utils
 import pytest
 
 from reconcilers.cli import main as commands
@@ -93,6 +94,17 @@ def test_every_option_is_also_an_environment_variable(monkeypatch: pytest.Monkey
 
 def test_the_variable_of_a_flag_is_its_name_in_capitals() -> None:
     assert envvar("--max-pool-addresses") == "BUTLER_IPAM_MAX_POOL_ADDRESSES"
+
+
+@pytest.mark.parametrize(("wish", "coloured"), [("", True), ("1", False)])
+def test_colours_are_for_terminals_and_for_those_who_want_them(
+    monkeypatch: pytest.MonkeyPatch, wish: str, coloured: bool
+) -> None:
+    monkeypatch.setenv("NO_COLOR", wish)
+    monkeypatch.setattr(click.utils, "should_strip_ansi", lambda _stream, color: color is False)
+    outcome = plan(pool(cidr="10.0.0.0/33"), options=["-o", "table"])
+    assert ("\x1b" in outcome.err) == coloured
+    assert ("\x1b" in outcome.out) == coloured
 
 
 def test_what_is_printed_to_a_pipe_carries_no_colours() -> None:
