@@ -39,7 +39,7 @@ def say(kind: str, sentence: str) -> None:
 
 
 def colour() -> bool | None:
-    """Return False if the user wants no colours (no-color.org), None to leave it to the terminal."""
+    """Return False if the user wants no colours (no-color.org); None lets the terminal decide."""
     return False if os.environ.get("NO_COLOR") else None
 
 
