@@ -1,66 +1,15 @@
 """The four controllers together, under the real manager, on a virtual clock: who wakes whom."""
 
-import base64
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
-import anyio
-
 from controller.errors import NoAnswer
-from controller.manager import Manager
 from controller.meta import Key
-from controller.options import ManagerOptions
-from reconcilers.settings import Settings
-from reconcilers.wiring import assemble
-from tests.clock import VirtualClock
 from tests.reconcilers import make
-from tests.reconcilers.lab import TENANT_KINDS
-from tests.reconcilers.server import METALLB, Json, Server
+from tests.reconcilers.platform import Platform
+from tests.reconcilers.server import METALLB, Json
 
 NODES = ("ipallocations", "team-a-nodes")
 BALANCER = ("ipallocations", "team-a-lb")
-
-
-class Platform:
-    """A management cluster, its tenants, and the manager."""
-
-    def __init__(self) -> None:
-        self.clock = VirtualClock()
-        self.server = Server(self.clock.now)
-        self.tenants: dict[str, Server] = {}
-
-    def tenant(self, name: str, namespace: str = "team") -> Server:
-        """Start a tenant's API server, and store the way into it."""
-        self.tenants[name] = Server(self.clock.now, TENANT_KINDS)
-        meta = {"name": f"{name}-admin-kubeconfig", "namespace": namespace}
-        encoded = _base64(name)
-        self.server.add("secrets", {"metadata": meta, "data": {"admin.conf": encoded}})
-        return self.tenants[name]
-
-    def phase(self, plural: str, name: str, namespace: str = make.NAMESPACE) -> str | None:
-        """Return the phase of an object; None if it has none or is not there."""
-        found = self.server.objects.get((plural, namespace, name))
-        phase: str | None = (found or {}).get("status", {}).get("phase")
-        return phase
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[Manager]:
-        """Run a manager while the context lasts."""
-        manager = Manager(self.server, clock=self.clock, options=ManagerOptions())
-        tenants = assemble(
-            manager, self.clock, Settings(), lambda config: self.tenants[config.decode()]
-        )
-        async with anyio.create_task_group() as group:
-            group.start_soon(manager.run)
-            await self.clock.advance(0.01)
-            yield manager
-            group.cancel_scope.cancel()
-        await tenants.aclose()
-
-
-def _base64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
 
 
 def _platform(*pools: Any) -> Platform:

@@ -1,0 +1,182 @@
+"""Whatever is wrong for good, the controllers come to rest: said once, and looked at now and then.
+
+Each case sets up trouble that nobody mends, lets a few minutes pass, and then counts what is sent
+in five more: nothing is written, and little is read.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controller.errors import Invalid, NoAnswer
+from reconcilers.api import names
+from tests.reconcilers import make
+from tests.reconcilers.platform import Platform
+
+HELD = ("10.40.0.0", "10.40.0.7")
+
+
+def _healthy(platform: Platform) -> None:
+    platform.server.add("networkpools", make.pool())
+    platform.server.add("providerconfigs", make.provider("lab"))
+    platform.tenant("a")
+    platform.server.add("tenantclusters", make.tenant())
+
+
+def _unsound_pool(platform: Platform) -> None:
+    _healthy(platform)
+    platform.server.add("networkpools", make.pool(reserved=["10.99.0.0/28"]))
+    platform.server.add("ipallocations", make.allocation("waiting", tenant="x/y"))
+
+
+def _missing_pool(platform: Platform) -> None:
+    platform.server.add("providerconfigs", make.provider("lab"))
+    platform.server.add("tenantclusters", make.tenant())
+    platform.server.add("ipallocations", make.allocation("waiting", tenant="x/y"))
+
+
+def _leaving_pool(platform: Platform) -> None:
+    _healthy(platform)
+    platform.server.add("ipallocations", make.allocation("holder", tenant="x/y", held=HELD))
+    platform.server.delete("networkpools", "lab")
+    platform.server.add("ipallocations", make.allocation("waiting", tenant="x/y"))
+
+
+def _no_room(platform: Platform) -> None:
+    _healthy(platform)
+    platform.server.add("networkpools", make.pool(cidr="10.40.0.0/30"))
+    platform.server.add("ipallocations", make.allocation("waiting", tenant="x/y"))
+
+
+def _pins_that_cannot_be(platform: Platform) -> None:
+    _healthy(platform)
+    for number, pin in enumerate([HELD, HELD, ("10.99.0.0", "10.99.0.1")]):
+        allocation = make.allocation(f"pin{number}", tenant="x/y", pin=pin)
+        platform.server.add("ipallocations", allocation)
+
+
+def _no_provider(platform: Platform) -> None:
+    platform.server.add("tenantclusters", make.tenant())
+
+
+def _no_pool_refs(platform: Platform) -> None:
+    platform.server.add("providerconfigs", make.provider())
+    platform.server.add("tenantclusters", make.tenant())
+
+
+def _no_credentials(platform: Platform) -> None:
+    spec = {"provider": "aws", "credentialsRef": {"name": "missing"}}
+    platform.server.add("providerconfigs", make.provider("lab", spec=spec))
+
+
+def _no_kubeconfig(platform: Platform) -> None:
+    _healthy(platform)
+    platform.server.vanish("secrets", "a-admin-kubeconfig", namespace="team")
+
+
+def _no_metallb(platform: Platform) -> None:
+    _healthy(platform)
+    platform.tenants["a"].served = ("services",)
+
+
+def _silent_tenant(platform: Platform) -> None:
+    _healthy(platform)
+    platform.tenants["a"].fail(NoAnswer("timed out"), times=10_000)
+
+
+def _silent_tenant_of_a_deleted_cluster(platform: Platform) -> None:
+    _silent_tenant(platform)
+    begun = {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
+    platform.server.add("tenantclusters", make.tenant(annotations=begun))
+    platform.server.add("ipallocations", make.allocation("team-a-lb", held=HELD))
+    platform.server.delete("tenantclusters", "a", namespace="team")
+
+
+def _clinging_service(platform: Platform) -> None:
+    _healthy(platform)
+    allocation = make.allocation("team-a-lb", held=HELD)
+    platform.server.add("ipallocations", allocation)
+    status = {"loadBalancer": {"ingress": [{"ip": "10.40.0.3"}]}}
+    meta = {"name": "web", "namespace": "default"}
+    spec = {"type": "LoadBalancer"}
+    platform.tenants["a"].add("services", {"metadata": meta, "spec": spec, "status": status})
+    platform.server.delete("ipallocations", "team-a-lb")
+
+
+def _unreadable_allocation(platform: Platform) -> None:
+    _healthy(platform)
+    odd = {"metadata": {"name": "odd", "namespace": make.NAMESPACE}, "spec": {"count": "many"}}
+    platform.server.add("ipallocations", odd)
+
+
+def _refused_for_good(platform: Platform) -> None:
+    _healthy(platform)
+    platform.server.add("ipallocations", make.allocation("bad", tenant="x/y"))
+    platform.server.fail(
+        Invalid(422, "Invalid", "odd"),
+        times=10_000,
+        verb="patch",
+        name="bad",
+        subresource="status",
+    )
+
+
+def _somebody_wiped_a_phase(platform: Platform) -> None:
+    _healthy(platform)
+    wiped = make.allocation("wiped", tenant="x/y", held=HELD, phase="Pending")
+    platform.server.add("ipallocations", wiped)
+
+
+def _overlap_that_others_made(platform: Platform) -> None:
+    _healthy(platform)
+    for name in ("one", "two"):
+        platform.server.add("ipallocations", make.allocation(name, tenant="x/y", held=HELD))
+
+
+TROUBLES: list[tuple[Callable[[Platform], None], int, int]] = [
+    # the trouble, requests to the management cluster, writes among them
+    (_healthy, 0, 0),
+    (_unsound_pool, 1, 0),
+    (_missing_pool, 1, 0),
+    (_leaving_pool, 1, 0),
+    (_no_room, 1, 0),
+    (_pins_that_cannot_be, 0, 0),
+    (_no_provider, 1, 0),
+    (_no_pool_refs, 1, 0),
+    (_no_credentials, 11, 0),
+    (_no_kubeconfig, 25, 0),
+    (_no_metallb, 1, 0),
+    (_silent_tenant, 12, 0),
+    (_silent_tenant_of_a_deleted_cluster, 150, 0),
+    (_clinging_service, 1, 0),
+    (_unreadable_allocation, 2, 0),
+    (_refused_for_good, 15, 15),
+    (_somebody_wiped_a_phase, 0, 0),
+    (_overlap_that_others_made, 0, 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "requests", "writes"), TROUBLES, ids=[case[0].__name__[1:] for case in TROUBLES]
+)
+async def test_trouble_that_lasts_comes_to_rest(
+    trouble: Callable[[Platform], None], requests: int, writes: int
+) -> None:
+    platform = Platform()
+    trouble(platform)
+    async with platform.running():
+        await platform.clock.advance(180)
+        platform.server.requests.clear()
+        before = [len(tenant.history) for tenant in platform.tenants.values()]
+        await platform.clock.advance(300)
+        sent = [r for r in platform.server.requests if r.verb != "watch"]
+        sent = [r for r in sent if r.plural != "events"]
+    written = [r for r in sent if r.verb in {"patch", "post", "delete"}]
+    assert len(written) <= writes, _summed(written)
+    assert len(sent) <= requests, _summed(sent)
+    assert before == [len(tenant.history) for tenant in platform.tenants.values()]
+
+
+def _summed(sent: list[Any]) -> dict[Any, int]:
+    return {one: sent.count(one) for one in sent}
