@@ -78,9 +78,14 @@ class IPAllocationReconciler:
             return SETTLED
         if ranges.held(allocation) is not None and allocation.status.phase == ALLOCATED:
             return Again(self._settings.requeue_allocated)
-        if allocation.status.phase == FAILED:
+        if allocation.status.phase == FAILED and self._stands(allocation):
             return Again(self._settings.requeue_failed)
         return await self._wait(allocation)
+
+    def _stands(self, allocation: IPAllocation) -> bool:
+        """Whether a refusal still says what is wrong: its pool is there and serves others."""
+        pool = self._pools.get(allocation.pool_key)
+        return waiting_for(allocation, pool).reason == "Reconciling"
 
     async def _adopt(self, allocation: IPAllocation) -> None:
         finalizers = [*allocation.metadata.finalizers, names.FINALIZER_ALLOCATION]

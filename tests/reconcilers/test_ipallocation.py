@@ -133,6 +133,13 @@ async def test_those_that_wait_for_nothing_of_ours_are_looked_at_as_a_backstop(
     assert lab.server.requests == []
 
 
+async def test_a_failed_one_whose_pool_goes_waits_for_the_pool() -> None:
+    lab = _lab(make.allocation("a", phase="Failed"), pool=_serving())
+    lab.server.vanish("networkpools", "lab")
+    assert await lab.allocation("a") == Blocked("PoolNotFound", 15.0)
+    assert lab.see("ipallocations", "a")["phase"] == "Pending"
+
+
 async def test_released_is_written_before_the_finalizer_goes() -> None:
     lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7")))
     lab.server.delete("ipallocations", "a")

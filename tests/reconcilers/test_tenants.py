@@ -1,0 +1,133 @@
+"""The ways into tenants: shared, kept while they work, closed when nobody uses them."""
+
+import pytest
+
+from controller.errors import Conflict, Invalid, NoAnswer, ServerFailure
+from controller.meta import Key
+from reconcilers.api.resources import IP_ADDRESS_POOL
+from reconcilers.tenantcluster.tenants import NoWayIn
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+POOL = Key("metallb-system", "default-pool")
+
+
+def _secrets_read(lab: Lab) -> int:
+    return lab.server.count(verb="get", plural="secrets")
+
+
+async def test_a_client_is_kept_while_it_works() -> None:
+    lab = Lab()
+    tenant = lab.tenant_server("a")
+    for _ in range(3):
+        async with lab.tenants.inside(make.tenant()):
+            pass
+    assert _secrets_read(lab) == 1
+    assert tenant.closed == 0
+
+
+async def test_passes_at_the_same_time_share_one_client() -> None:
+    lab = Lab()
+    lab.tenant_server("a")
+    async with lab.tenants.inside(make.tenant()) as one, lab.tenants.inside(make.tenant()) as two:
+        assert one is two
+
+
+async def test_a_client_that_failed_for_one_is_closed_when_the_other_is_done() -> None:
+    lab = Lab()
+    tenant = lab.tenant_server("a")
+    async with lab.tenants.inside(make.tenant()):
+        with pytest.raises(NoWayIn):
+            async with lab.tenants.inside(make.tenant()):
+                raise NoAnswer("connection reset")
+        assert tenant.closed == 0, "somebody is still at work with it"
+    assert tenant.closed == 1
+
+
+@pytest.mark.parametrize("error", [NoAnswer("reset"), ServerFailure(503, "", "starting")])
+async def test_a_tenant_out_of_order_is_left_in_peace_for_a_while(error: Exception) -> None:
+    lab = Lab()
+    lab.tenant_server("a")
+    with pytest.raises(NoWayIn) as first:
+        async with lab.tenants.inside(make.tenant()):
+            raise error
+    with pytest.raises(NoWayIn) as second:
+        async with lab.tenants.inside(make.tenant()):
+            pytest.fail("it should have been left in peace")
+    assert (second.value.reason, second.value.message) == ("TenantUnreachable", str(first.value))
+    await lab.clock.advance(5)
+    async with lab.tenants.inside(make.tenant()):
+        pass
+
+
+async def test_once_it_answers_the_pauses_begin_anew() -> None:
+    lab = Lab()
+    lab.tenant_server("a")
+    for pause in (5, 10, 20):
+        with pytest.raises(NoWayIn):
+            async with lab.tenants.inside(make.tenant()):
+                raise NoAnswer("reset")
+        await lab.clock.advance(pause)
+    async with lab.tenants.inside(make.tenant()):
+        pass
+    with pytest.raises(NoWayIn):
+        async with lab.tenants.inside(make.tenant()):
+            raise NoAnswer("reset")
+    await lab.clock.advance(5)
+    async with lab.tenants.inside(make.tenant()):
+        pass
+
+
+async def test_a_refusal_of_the_content_keeps_the_client_and_the_peace() -> None:
+    lab = Lab()
+    tenant = lab.tenant_server("a")
+    with pytest.raises(NoWayIn, match="Invalid: 422") as refused:
+        async with lab.tenants.inside(make.tenant()):
+            raise Invalid(422, "Invalid", "no prefixes")
+    assert refused.value.reason == "TenantRefused"
+    async with lab.tenants.inside(make.tenant()):
+        pass
+    assert tenant.closed == 0
+
+
+async def test_a_conflict_is_no_failure_of_the_tenant() -> None:
+    lab = Lab()
+    tenant = lab.tenant_server("a")
+    with pytest.raises(Conflict):
+        async with lab.tenants.inside(make.tenant()):
+            raise Conflict(409, "Conflict", "moved on")
+    assert tenant.closed == 0
+
+
+async def test_a_cluster_created_anew_is_entered_by_its_own_kubeconfig() -> None:
+    lab = Lab()
+    before = lab.tenant_server("a")
+    async with lab.tenants.inside(make.tenant()):
+        pass
+    after = lab.tenant_server("a")
+    async with lab.tenants.inside(make.tenant(uid="another")) as client:
+        with pytest.raises(Exception, match="404"):
+            await client.get(IP_ADDRESS_POOL, POOL)
+    assert (before.closed, before.requests) == (1, [])
+    assert len(after.requests) == 1
+
+
+async def test_all_clients_are_closed_at_the_end() -> None:
+    lab = Lab()
+    servers = [lab.tenant_server(name) for name in "ab"]
+    for name in "ab":
+        async with lab.tenants.inside(make.tenant(name)):
+            pass
+    await lab.tenants.aclose()
+    assert [server.closed for server in servers] == [1, 1]
+
+
+async def test_a_kubeconfig_that_reads_files_is_refused_by_the_strict_way_in() -> None:
+    lab = Lab()
+    meta = {"name": "a-admin-kubeconfig", "namespace": "team"}
+    lab.server.add("secrets", {"metadata": meta, "data": {"admin.conf": "ZXZpbDogdHJ1ZQ=="}})
+    strict = type(lab.tenants)(lab.client, lab.settings.tenant, lab.clock)
+    with pytest.raises(NoWayIn) as refused:
+        async with strict.inside(make.tenant()):
+            pytest.fail("it must not be entered")
+    assert refused.value.reason == "KubeconfigRefused"
