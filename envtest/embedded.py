@@ -13,15 +13,16 @@ from typing import Self
 import anyio
 from aiohttp import web
 
+from envtest.access.accounts import AccountTokens
 from envtest.access.rbac import Authorizer
 from envtest.access.reviews import Reviews
-from envtest.access.tokens import ADMIN_GROUP, Authenticator
+from envtest.access.tokens import ADMIN_GROUP, Authenticator, parse_token_file, token_line
 from envtest.admission import Webhooks
 from envtest.builtins.resources import builtin_resources
 from envtest.certs import Authority
 from envtest.controllers.garbage import GarbageCollector
 from envtest.controllers.namespaces import NamespaceController
-from envtest.kubeconfig import kubeconfig
+from envtest.kubeconfig import kubeconfig, write_private
 from envtest.server.api import Api
 from envtest.server.app import Front
 from envtest.server.bootstrap import bootstrap
@@ -49,12 +50,20 @@ class ListenError(Exception):
 class EmbeddedServer:
     """A running server. Made by `serve`."""
 
-    def __init__(self, api: Api, authenticator: Authenticator, authority: Authority) -> None:
+    def __init__(
+        self, api: Api, authenticator: Authenticator, authority: Authority, data: Path | None
+    ) -> None:
         self.api = api
         self.authenticator = authenticator
         self.authority = authority
         self.url = ""
-        self._tokens: dict[str, str] = {}
+        self._kept = data / "users.csv" if data else None
+        self._users: dict[str, str] = {}
+        if self._kept is not None and self._kept.exists():
+            text = self._kept.read_text(encoding="utf-8")
+            for token, user in parse_token_file(text, str(self._kept)).items():
+                self._users[user.name] = token
+                authenticator.add(token, user)
 
     @classmethod
     def prepared(cls, data: Path | None, tokens: Mapping[str, User], authority: Authority) -> Self:
@@ -67,15 +76,18 @@ class EmbeddedServer:
         bootstrap(api)
         Definitions(api).attach()
         store.settle()
-        return cls(api, Authenticator(tokens), authority)
+        return cls(api, Authenticator(tokens), authority, data)
 
     def credentials(self, name: str, groups: tuple[str, ...] = ()) -> str:
-        """Return a bearer token for a user, made on first use."""
-        if name not in self._tokens:
-            self._tokens[name] = secrets.token_urlsafe(24)
-            user = User(name, groups or ((ADMIN_GROUP,) if name == ADMIN else ()))
-            self.authenticator.add(self._tokens[name], user)
-        return self._tokens[name]
+        """Return a bearer token for a user, made on first use and kept with the data."""
+        if name not in self._users:
+            token = self._users[name] = secrets.token_urlsafe(24)
+            user = User(name, groups or ((ADMIN_GROUP,) if name == ADMIN else ()), name)
+            self.authenticator.add(token, user)
+            if self._kept is not None:
+                before = self._kept.read_text("utf-8") if self._kept.exists() else ""
+                write_private(self._kept, before + token_line(token, user))
+        return self._users[name]
 
     def kubeconfig(self, user: str = ADMIN, groups: tuple[str, ...] = ()) -> str:
         """Return a kubeconfig for a user."""
@@ -113,7 +125,10 @@ async def serve(  # every setting is named at the call
     audiences: list[str] = []
     api.admission = webhooks = Webhooks(api)
     reviews = Reviews(server.authenticator, authorizer, audiences)
-    front = Front(api, server.authenticator, authorizer, reviews, OpenApi(api.registry))
+    accounts = AccountTokens(api, data)
+    server.authenticator.others.append(accounts.user)
+    openapi = OpenApi(api.registry)
+    front = Front(api, server.authenticator, authorizer, reviews, accounts, openapi)
     runner = web.AppRunner(
         front.application(),
         access_log=None,
@@ -127,6 +142,7 @@ async def serve(  # every setting is named at the call
     try:
         bound = await _listen(runner, host, port, authority)
         server.url = f"https://{_shown(host)}:{bound}"
+        accounts.issuer = server.url
         audiences.append(server.url)
         async with AsyncExitStack() as stack:
             stack.callback(api.store.close_watches)

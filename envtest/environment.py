@@ -7,6 +7,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
+from envtest.access.tokens import token_line
 from envtest.binaries import real_control_plane
 from envtest.embedded import ADMIN, EmbeddedServer, serve
 from envtest.existing import ExistingControlPlane
@@ -77,7 +78,7 @@ class ControlPlane(Plane):
         if settings.kind == "existing":
             yield ExistingControlPlane.from_environment()
         elif settings.kind == "binaries":
-            text = "".join(_token_line(token, user) for token, user in known.items())
+            text = "".join(token_line(token, user) for token, user in known.items())
             async with real_control_plane(settings, data, listen, text) as real:
                 yield real
         else:
@@ -89,9 +90,3 @@ class ControlPlane(Plane):
                 garbage_collector=garbage_collector,
             ) as server:
                 yield EmbeddedControlPlane(server)
-
-
-def _token_line(token: str, user: User) -> str:
-    """Return a line of a token file."""
-    groups = ",".join(user.groups)
-    return f'{token},{user.name},{user.uid or user.name},"{groups}"\n'

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -45,11 +45,19 @@ def parse_token_file(text: str, source: str = "token file") -> dict[str, User]:
     return found
 
 
+def token_line(token: str, user: User) -> str:
+    """Return the line of a token file that lets a user in."""
+    groups = ',"{}"'.format(",".join(user.groups)) if user.groups else ""
+    return f"{token},{user.name},{user.uid or user.name}{groups}\n"
+
+
 class Authenticator:
     """Finds out who asks."""
 
     def __init__(self, tokens: Mapping[str, User]) -> None:
         self._tokens = dict(tokens)
+        # Who knows tokens that are not written down, such as those of service accounts.
+        self.others: list[Callable[[str], User | None]] = []
 
     def add(self, token: str, user: User) -> None:
         """Let another token in."""
@@ -57,7 +65,9 @@ class Authenticator:
 
     def of_token(self, token: str) -> User | None:
         """Return the user that a token stands for."""
-        user = self._tokens.get(token)
+        user = self._tokens.get(token) or next(
+            (user for known in self.others if (user := known(token))), None
+        )
         return None if user is None else replace(user, groups=(*user.groups, AUTHENTICATED))
 
     def of_request(self, authorization: str, certificate: Mapping[str, Any] | None) -> User:

@@ -18,7 +18,10 @@ from envtest.wire.varints import fields
 _DESCRIPTOR = re.compile(rb"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff")
 _LONGEST = 2_000_000
 _REPEATED = 3
-_ALSO = ("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",)
+_ALSO = (
+    "io.k8s.api.authentication.v1.TokenRequest",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
+)
 # Types whose JSON is not that of their fields; the decoder knows them by name.
 _SPECIAL = ("Time", "MicroTime", "Quantity", "IntOrString", "RawExtension", "FieldsV1")
 

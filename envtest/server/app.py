@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from envtest.access.accounts import AccountTokens
 from envtest.access.rbac import Authorizer, attributes, refusal
 from envtest.access.reviews import Reviews
 from envtest.access.tokens import AUTHENTICATED, Authenticator
@@ -40,6 +41,7 @@ class Front:
     authenticator: Authenticator
     authorizer: Authorizer
     reviews: Reviews
+    accounts: AccountTokens
     openapi: OpenApi
 
     def application(self) -> web.Application:
@@ -90,7 +92,7 @@ class Front:
         )
         if info.verb == "watch":
             return await self._watch(request, call, form)
-        result = await answer(self.api, self.reviews, call)
+        result = await answer(self.api, self.reviews, self.accounts, call)
         code, data = render(result, form, query.get("includeObject", "Metadata"))
         if _wants_pretty(request) and form.media == "application/json":
             data = msgspec.json.format(data, indent=2)

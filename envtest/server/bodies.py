@@ -55,7 +55,29 @@ def read_object(data: bytes, content_type: str, resource: Resource) -> Decoded:
     """
     kind = resource.kind
     if content_type == PROTOBUF and not resource.rules.custom:
-        return _from_protobuf(data, schema_name(resource.group, resource.version, kind), kind)
+        name = schema_name(resource.group, resource.version, kind)
+        return Decoded(_from_protobuf(data, name, kind))
+    return _from_text(data, content_type, kind)
+
+
+def read_as(data: bytes, content_type: str, name: str, kind: str) -> dict[str, Any]:
+    """Read a body that is of another kind than its resource, such as a TokenRequest.
+
+    Args:
+        data: the body.
+        content_type: its media type.
+        name: the OpenAPI name of the kind, for protobuf.
+        kind: the kind, for the refusals.
+
+    Raises:
+        StatusError: 415 for another format, 400 for a text that is no object.
+    """
+    if content_type == PROTOBUF:
+        return _from_protobuf(data, name, kind)
+    return _from_text(data, content_type, kind).body
+
+
+def _from_text(data: bytes, content_type: str, kind: str) -> Decoded:
     if content_type not in {"", JSON, YAML, "application/x-yaml"}:
         raise unsupported_media_type(READ)
     try:
@@ -78,9 +100,9 @@ def read_object(data: bytes, content_type: str, resource: Resource) -> Decoded:
     return Decoded(value, duplicates)
 
 
-def _from_protobuf(data: bytes, name: str, kind: str) -> Decoded:
+def _from_protobuf(data: bytes, name: str, kind: str) -> dict[str, Any]:
     try:
-        return Decoded(read_protobuf(data, name))
+        return read_protobuf(data, name)
     except ProtobufError as error:
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind}): {error}"

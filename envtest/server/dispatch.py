@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
+from envtest.access.accounts import AccountTokens
 from envtest.access.reviews import REVIEWS, Reviews
 from envtest.server.api import Api
 from envtest.server.call import Answer, Call
@@ -62,8 +63,10 @@ def no_such_path() -> StatusError:
     )
 
 
-async def answer(api: Api, reviews: Reviews, call: Call) -> Answer:
+async def answer(api: Api, reviews: Reviews, accounts: AccountTokens, call: Call) -> Answer:
     """Answer a request on a resource; watches are streamed elsewhere."""
+    if call.info.described == "serviceaccounts/token" and not call.info.group:
+        return accounts.answer(call)
     if call.info.resource in REVIEWS and call.info.group.endswith(".k8s.io"):
         return reviews.answer(call)
     if call.info.subresource == "scale":

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from anyio.abc import Process
 
-from envtest import DiskError, serve
+from envtest import DiskError, User, serve
 from envtest.storage import Disk, Store
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -113,12 +113,19 @@ async def test_a_deletion_survives_too_and_raises_the_revision(tmp_path: Path) -
         assert await second.revision() >= before
 
 
-async def test_certificates_and_objects_are_the_same_after_a_restart(tmp_path: Path) -> None:
+async def test_certificates_users_and_objects_are_the_same_after_a_restart(
+    tmp_path: Path,
+) -> None:
     async with serve(data=tmp_path) as first:
         authority = first.authority.pair.certificate
+        tokens = (first.credentials("admin"), first.credentials("joe", ("readers",)))
         uid = first.api.store.table("namespaces").get("default")
     async with serve(data=tmp_path) as second:
         assert second.authority.pair.certificate == authority
+        assert (second.credentials("admin"), second.credentials("joe")) == tokens
+        assert second.authenticator.of_token(tokens[1]) == User(
+            "joe", ("readers", "system:authenticated"), "joe"
+        )
         assert second.api.store.table("namespaces").get("default") == uid
 
 

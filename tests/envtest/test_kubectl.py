@@ -174,7 +174,10 @@ async def test_imperative_commands_send_what_the_server_reads(kubectl: Kubectl) 
     await kubectl("create", "role", "r", "--verb=get", "--resource=pods")
     await kubectl("create", "job", "j", "--image=busybox", "--", "true")
     await kubectl("scale", "deployment", "d", "--replicas=0")
+    await kubectl("create", "serviceaccount", "bob")
+    token = (await kubectl("create", "token", "bob")).strip()
 
+    assert token.count(".") == 2
     assert await kubectl("get", "configmap", "c", "-o", "jsonpath={.data.a}") == "b"
     assert await kubectl("get", "secret", "s", "-o", "jsonpath={.data.a}{.type}") == "Yg==Opaque"
     assert await kubectl("get", "deploy", "d", "-o", "jsonpath={.spec.replicas}") == "0"
