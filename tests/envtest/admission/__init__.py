@@ -1,0 +1,1 @@
+"""Admission webhooks, held against what a real API server did."""

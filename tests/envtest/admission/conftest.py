@@ -1,0 +1,39 @@
+"""A server that serves widgets, and a hook that it can ask."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from envtest import ControlPlane, parse_token_file
+from tests.envtest.admission.hooks import Hook, hook_server
+
+DATA = Path(__file__).parents[2] / "data" / "transcripts" / "admission"
+RECORDED: dict[str, Any] = json.loads((DATA / "admission.json").read_text(encoding="utf-8"))
+TOKEN = 'admin-token,admin,1,"system:masters"\n'
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx.AsyncClient]:
+    async with (
+        ControlPlane.start(tokens=parse_token_file(TOKEN)) as plane,
+        httpx.AsyncClient(
+            base_url=plane.url,
+            # Without the client certificate by which a real server would know the administrator.
+            verify=False,
+            headers={"Authorization": "Bearer admin-token", "User-Agent": "transcript/1"},
+            timeout=60,
+        ) as found,
+    ):
+        await plane.install_crds([RECORDED["crd"]])
+        await found.post("/api/v1/namespaces", json={"metadata": {"name": "lab"}})
+        yield found
+
+
+@pytest.fixture
+async def hook() -> AsyncIterator[Hook]:
+    async with hook_server() as started:
+        yield started

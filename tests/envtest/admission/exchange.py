@@ -1,0 +1,117 @@
+"""One admission exchange: configurations, a request, what the hooks were asked, what came back."""
+
+import itertools
+import json
+import re
+from typing import Any
+
+import anyio
+import httpx
+
+from tests.envtest.admission.hooks import Hook, Reply
+from tests.envtest.replay import mask
+
+GROUP = "/apis/admissionregistration.k8s.io/v1"
+# Where the hook of the recordings was.
+RECORDED_HOOK = "https://127.0.0.1:40893"
+NOBODY = "https://127.0.0.1:1"
+_IN_FORCE_SECONDS = 20.0
+_PAUSE_SECONDS = 0.05
+_serial = itertools.count(1)
+
+Body = dict[str, Any]
+
+
+def collection(body: Body) -> str:
+    """Return the path of a configuration's collection."""
+    return f"{GROUP}/{body['kind'].lower()}s"
+
+
+class Stage:
+    """A server and a hook, between which configurations come and go."""
+
+    def __init__(self, client: httpx.AsyncClient, hook: Hook) -> None:
+        self._client = client
+        self._hook = hook
+        self._present: list[str] = []
+
+    async def configure(self, *configurations: Body) -> None:
+        """Put exactly these configurations in force; `${hook}` in a URL is where the hook is."""
+        for path in self._present:
+            await self._client.delete(path)
+        self._present = []
+        marks = set()
+        for body in (*configurations, _canary("Mutating"), _canary("Validating")):
+            ready = self._filled_in(body)
+            answer = await self._client.post(collection(ready), json=ready)
+            assert answer.status_code == 201, answer.text
+            self._present.append(f"{collection(ready)}/{ready['metadata']['name']}")
+            marks |= set(re.findall(r"/canary/\d+", json.dumps(ready)))
+        with anyio.fail_after(_IN_FORCE_SECONDS):
+            while not marks <= self._hook.in_force:
+                await self._client.post(
+                    "/api/v1/namespaces/default/configmaps?dryRun=All",
+                    json={"metadata": {"generateName": "canary-", "labels": {"canary": "yes"}}},
+                )
+                await anyio.sleep(0 if marks <= self._hook.in_force else _PAUSE_SECONDS)
+        self._hook.asked.clear()
+
+    def _filled_in(self, body: Body) -> Body:
+        text = json.dumps(body).replace("${hook}", self._hook.url)
+        filled: Body = json.loads(text)
+        for one in filled.get("webhooks") or ():
+            if one["clientConfig"].get("caBundle") == "<ca>":
+                one["clientConfig"]["caBundle"] = self._hook.ca_bundle
+        return filled
+
+    async def exchange(self, request: Body, replies: dict[str, Reply]) -> Body:
+        """Send a request; return the masked reviews and the masked answer."""
+        self._hook.replies = replies
+        self._hook.asked.clear()
+        body = request.get("body")
+        headers = {"Content-Type": request.get("contentType", "application/json")}
+        answer = await self._client.request(
+            request["method"],
+            request["path"],
+            content=None if body is None else json.dumps(body),
+            headers={**headers, **request.get("headers", {})},
+        )
+        described = {
+            "status": answer.status_code,
+            "body": self._masked(json.loads(answer.text)),
+            "warnings": answer.headers.get_list("warning"),
+        }
+        reviews = [self._masked(one) for one in self._hook.asked]
+        return {"reviews": reviews, "response": described}
+
+    def _masked(self, value: Any) -> Any:
+        """Mask what differs from run to run, the place of the hook included."""
+        text = json.dumps(mask(value)).replace(self._hook.url, RECORDED_HOOK)
+        place = self._hook.url.removeprefix("https://")
+        return json.loads(text.replace(place, RECORDED_HOOK.removeprefix("https://")))
+
+
+def _canary(kind: str) -> Body:
+    """Return a configuration that tells by its call that those before it are in force."""
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": f"{kind}WebhookConfiguration",
+        "metadata": {"name": "zz-canary"},
+        "webhooks": [
+            {
+                "name": "canary.lab.example.com",
+                "admissionReviewVersions": ["v1"],
+                "sideEffects": "None",
+                "clientConfig": {"url": f"${{hook}}/canary/{next(_serial)}", "caBundle": "<ca>"},
+                "objectSelector": {"matchLabels": {"canary": "yes"}},
+                "rules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["configmaps"],
+                    }
+                ],
+            }
+        ],
+    }

@@ -1,0 +1,58 @@
+"""Admission exchanges as a real API server had them with a webhook, had again with this one."""
+
+import copy
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.envtest.admission.conftest import RECORDED
+from tests.envtest.admission.exchange import NOBODY, Stage
+from tests.envtest.admission.hooks import Hook, allow, deny, patched
+
+# What the hook of the recording said, by the names that the recording has for it.
+REPLIES: dict[str, dict[str, Any]] = {
+    "allow": allow(),
+    "deny": deny(message="cidr cannot be shrunk"),
+    "deny-code": deny(message="pool has allocations", reason="Conflict", code=409),
+    "warn": allow(warnings=["pool is nearly full"]),
+    "mutate": patched({"op": "replace", "path": "/spec/count", "value": 33}),
+    "error": {"status": 500},
+    "garbage": {"text": '{"what": "is this"}', "type": "application/json"},
+    "slow": {"hang": True},
+}
+
+
+def configuration(step: str) -> dict[str, Any]:
+    """Return the configuration that was in force at a step."""
+    body = copy.deepcopy(RECORDED["webhook"])
+    one = body["webhooks"][0]
+    url = NOBODY if step.startswith("hook-down") else "${hook}"
+    one["clientConfig"] = {"url": f"{url}/hook", "caBundle": "<ca>"}
+    if step.endswith("-ignore"):
+        one["failurePolicy"] = "Ignore"
+    if step in {"status-matched", "status-denied"}:
+        one["rules"][0]["resources"] = ["widgets/status"]
+    if step == "mutated":
+        body["kind"] = "MutatingWebhookConfiguration"
+    body["apiVersion"] = "admissionregistration.k8s.io/v1"
+    return dict(body)
+
+
+@pytest.mark.slow
+async def test_hooks_are_asked_and_obeyed_as_by_the_real_server(
+    client: httpx.AsyncClient, hook: Hook
+) -> None:
+    stage = Stage(client, hook)
+    wrong: dict[str, Any] = {}
+    in_force: dict[str, Any] = {}
+    for step in RECORDED["steps"]:
+        if in_force != (wanted := configuration(step["id"])):
+            await stage.configure(wanted)
+            in_force = wanted
+        got = await stage.exchange(step["request"], {"/hook": REPLIES[step["hookAnswers"]]})
+        if got != {"reviews": step["reviews"], "response": step["response"]}:
+            wrong[step["id"]] = (got, step["reviews"], step["response"])
+
+    assert not wrong, json.dumps(wrong, indent=1)
