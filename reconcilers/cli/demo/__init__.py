@@ -7,6 +7,7 @@ world.py     what the API servers show, kept current by watching
 cast.py      the objects of the story
 sights.py    what must be seen, and how it is told
 audit.py     the promise, checked over everything that was ever shown
+farewell.py  its other half: tenants let go before their ranges are free
 story.py     the story
 """
 

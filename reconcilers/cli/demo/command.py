@@ -10,6 +10,7 @@ from controller import logs
 from controller.clock import SystemClock
 from controller.jobs import running
 from reconcilers.cli.demo.audit import Witness
+from reconcilers.cli.demo.farewell import Farewell
 from reconcilers.cli.demo.player import DidNotHappen, play
 from reconcilers.cli.demo.story import TENANTS, story
 from reconcilers.cli.demo.world import World
@@ -49,7 +50,7 @@ def demo(step_timeout: float, verbose: bool) -> None:
     stream: IO[str] = sys.stderr if verbose else tail  # type: ignore[assignment]  # a TextIOBase
     logs.configure("console", "info", stream=stream)
     try:
-        run_until_interrupted(partial(_demo, step_timeout))
+        run_until_interrupted(partial(perform, step_timeout))
     except DidNotHappen as failure:
         for line in tail.lines():
             click.echo(f"    log: {line}", err=True)
@@ -58,15 +59,22 @@ def demo(step_timeout: float, verbose: bool) -> None:
         raise click.Abort from None
 
 
-async def _demo(step_timeout: float) -> None:
+async def perform(step_timeout: float) -> None:
+    """Start everything, play the story, stop everything.
+
+    Raises:
+        DidNotHappen: names the step that did not.
+    """
     clock = SystemClock()
     begun = clock.monotonic()
     async with platform(TENANTS, clock, SETTINGS) as whole:
         click.echo(_where(whole))
         world, witness = World(whole, clock), Witness()
+        farewell = Farewell(world)
         world.allocations.subscribe(witness.see)
-        steps = story(witness)
-        async with running([informer.run for informer in world.informers]):
+        world.allocations.subscribe(farewell.see)
+        steps = story(witness, farewell)
+        async with running([farewell.run, *(informer.run for informer in world.informers)]):
             await play(steps, world, clock, click.echo, step_timeout)
     took = clock.monotonic() - begun
     click.echo(f"\nAll {len(steps)} steps happened, in {took:.1f} s.")

@@ -29,20 +29,21 @@ from reconcilers.cli.demo.cast import (
     TOO_LARGE,
     WEB,
 )
+from reconcilers.cli.demo.farewell import Farewell, let_go_first
 from reconcilers.cli.demo.step import Step, declare, declare_in, remove
 
 TENANTS = {"tenant-web": WEB, "tenant-shop": SHOP}
 """The tenants that have an API server, by its name. The third has none yet."""
 
 
-def story(witness: Witness) -> list[Step]:
+def story(witness: Witness, farewell: Farewell) -> list[Step]:
     """Return the steps, in order."""
     return [
         *_beginning(),
         *_two_tenants(),
         *_exhaustion(),
         *_oddities(),
-        *_ending(witness),
+        *_ending(witness, farewell),
     ]
 
 
@@ -149,7 +150,7 @@ def _oddities() -> list[Step]:
     ]
 
 
-def _ending(witness: Witness) -> list[Step]:
+def _ending(witness: Witness, farewell: Farewell) -> list[Step]:
     ours = names.DEFAULT_NAMESPACE
     by_hand = [Key(ours, name) for name in (PINNED, PINNED_TWICE, LOST, TOO_LARGE, SERVED)]
     pools = [Key(ours, name) for name in (PRIMARY, SECONDARY, BROKEN)]
@@ -157,6 +158,7 @@ def _ending(witness: Witness) -> list[Step]:
         Step(
             "The tenant clusters are deleted: the tenants let go first, then the ranges are free",
             (
+                let_go_first(farewell, len(TENANTS)),
                 sights.withdrawn(WEB),
                 sights.withdrawn(SHOP),
                 sights.unaddressed(WEB, "storefront"),

@@ -68,17 +68,22 @@ class World:
 
     def _follow(self, server: ApiServer, resource: Resource[T]) -> Cache[T]:
         informer = Informer(resource, server.transport, self._clock)
-        informer.add_handler(lambda _: self._wake())
+        informer.add_handler(lambda _: self.wake())
         self.informers.append(informer)
         return informer.cache
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let whoever waits look again."""
         self._moved.set()
         self._moved = anyio.Event()
 
     def tenant(self, cluster: Key) -> TenantView:
         """Return the tenant that a TenantCluster is."""
         return self._tenants[cluster]
+
+    def has_tenant(self, cluster: Key) -> bool:
+        """Return whether a TenantCluster has an API server."""
+        return cluster in self._tenants
 
     def pool(self, name: str) -> NetworkPool:
         """Return a pool of the platform's namespace.

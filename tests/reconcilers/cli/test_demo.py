@@ -14,11 +14,16 @@ from reconcilers.api.crd import crds
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.cli.demo import cast, sights
 from reconcilers.cli.demo.audit import Broken, Witness, vouches
+from reconcilers.cli.demo.command import perform
 from reconcilers.cli.demo.player import DidNotHappen, play
 from reconcilers.cli.demo.step import Step, declare
 from reconcilers.cli.demo.world import World
 from reconcilers.cli.local.platform import Platform
 from reconcilers.cli.local.servers import ApiServer, api_server
+from reconcilers.cli.local.signals import sole
+from reconcilers.ipallocation.gate import LetGo
+from reconcilers.tenantcluster.gate import TenantGate
+from reconcilers.tenantcluster.metallb import MetalLB
 from tests.clock import VirtualClock
 from tests.reconcilers.cli.commands import call, started
 from tests.reconcilers.make import allocation
@@ -82,6 +87,24 @@ async def test_a_step_that_does_not_happen_is_named() -> None:
         await clock.advance(0.1)
     expected = "step 1 of 1 (A pool is served by nobody) did not happen within 30.0 s:"
     assert failures == [f"{expected} there is no NetworkPool butler-system/vlan40"]
+
+
+async def test_the_demo_notices_a_range_that_is_released_before_its_tenant_let_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def hasty(*arguments: object) -> LetGo:
+        return LetGo("nobody was asked")
+
+    async def nothing(*arguments: object) -> None:
+        """Leave the tenant's pool as it is."""
+
+    monkeypatch.setattr(TenantGate, "ask", hasty)
+    monkeypatch.setattr(MetalLB, "_withdraw", nothing)
+    with pytest.raises(ExceptionGroup) as failure:
+        await perform(30.0)
+    assert "was released, and IPAddressPool default-pool in the tenant still has it" in str(
+        sole(failure.value)
+    )
 
 
 async def test_what_the_server_refuses_is_told() -> None:
