@@ -17,14 +17,16 @@ class MalformedJSON(ValueError):
     """A body that is no JSON document; the text is the server's."""
 
 
-def explain(text: str) -> str:
-    """Say what is wrong with `text`, as Go's `encoding/json` says it.
+def explain(data: bytes) -> str:
+    """Say what is wrong with `data`, as Go's `encoding/json` says it.
+
+    Go reads bytes, and at the end one space more, so that what is left open meets it.
 
     Returns:
         The message; for a text that is JSON after all, the empty string.
     """
     try:
-        _Reader(text).document()
+        _Reader(data.decode("latin-1") + " ").document()
     except MalformedJSON as error:
         return str(error)
     return ""

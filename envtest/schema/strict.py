@@ -60,9 +60,9 @@ def strict_json(data: bytes) -> tuple[Any, list[str]]:
     except MalformedJSON:
         raise
     except ValueError as error:
-        raise MalformedJSON(explain(text)) from error
+        raise MalformedJSON(explain(data)) from error
     if _skip_space(text, end) != len(text):
-        raise MalformedJSON(explain(text))
+        raise MalformedJSON(explain(data))
     return value, (_duplicates(text) if pairs.repeated else [])
 
 

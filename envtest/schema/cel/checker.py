@@ -266,7 +266,11 @@ class _Checker:
         if name is not None:
             self.checked.names[id(node)] = name
             return self._resolve(node, name, False, [self.visit(arg) for arg in node.args])
+        demanded = len(self.demands)
         args = [self.visit(arg) for arg in node.args]
+        if node.function == "format":
+            # What is to be formatted may be mixed.
+            del self.demands[demanded:]
         if node.target is not None:
             args.insert(0, self.visit(node.target))
         return self._resolve(node, node.function, node.target is not None, args)
@@ -306,6 +310,8 @@ class _Checker:
         if not found:
             return self._no_overload(node, name, member, args)
         self.checked.overloads[id(node)] = tuple(found)
+        if name == "_+_" and args[0].keys is not None:
+            return args[0]
         return results[0] if all(kind == results[0] for kind in results) else DYN
 
     def _check_literal(self, node: Call, name: str) -> None:

@@ -85,7 +85,7 @@ class _Compiler:
     def _ident(self, node: Ident) -> Run:
         name, kind = node.name, self._type(node)
         if kind.name == "type":
-            held = kind.params[0]
+            held = CelType(kind.params[0].name)
             return lambda frame: frame.get(name, held)
         return lambda frame: _read(frame[name])
 

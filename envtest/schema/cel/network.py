@@ -78,7 +78,8 @@ def _parse_cidr(text: str) -> CIDR | None:
 def _ip(text: str) -> IP:
     parsed = _parse_ip(text)
     if parsed is None:
-        raise CelError(f'IP Address "{text}" parse error during conversion from string')
+        reason = f'ParseAddr("{text}"): unable to parse IP'
+        raise CelError(f'IP Address "{text}" parse error during conversion from string: {reason}')
     return parsed
 
 
@@ -86,7 +87,9 @@ def _ip(text: str) -> IP:
 def _cidr(text: str) -> CIDR:
     parsed = _parse_cidr(text)
     if parsed is None:
-        raise CelError(f'network address parse error during conversion from string: "{text}"')
+        said = "network address parse error during conversion from string"
+        reason = "no '/'" if "/" not in text else "bad bits after slash"
+        raise CelError(f'{said}: {said}: netip.ParsePrefix("{text}"): {reason}')
     return parsed
 
 
@@ -148,7 +151,8 @@ def _contains_cidr(held: CIDR, wanted: CIDR | str) -> bool:
 def _url(text: str) -> URL:
     parsed = _parse_url(text)
     if parsed is None:
-        raise CelError(f'URL parse error during conversion from string: parse "{text}"')
+        reason = f'parse "{text}": invalid URI for request'
+        raise CelError(f"URL parse error during conversion from string: {reason}")
     return URL(parsed)
 
 

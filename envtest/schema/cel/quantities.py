@@ -58,7 +58,8 @@ def _quantity(text: str) -> Quantity:
 _define("isQuantity", "(string) bool")(lambda text: parse_quantity(text) is not None)
 
 
-@_define("sign", "kubernetes.Quantity.() int")
+# Not a method: the server has it as a function only.
+@_define("sign", "(kubernetes.Quantity) int")
 def _sign(held: Quantity) -> int:
     return (held.amount > 0) - (held.amount < 0)
 

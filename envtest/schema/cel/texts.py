@@ -11,6 +11,7 @@ from envtest.schema.patterns import InvalidPattern, compile_pattern
 
 TEXTS: Final = Library()
 _define = TEXTS.define
+_SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 _define("lowerAscii", "string.() string")(
     lambda text: "".join(rune.lower() if rune.isascii() else rune for rune in text)
@@ -117,10 +118,18 @@ def _formatted(clause: str, rest: Any) -> str:
     if verb == "d" and kind_of(value) in {"int", "uint"}:
         return str(int(value))
     if verb in "fe" and kind_of(value) in {"int", "uint", "double"}:
-        return f"{float(value):.{precision or 6}{verb}}"
+        return _fixed(float(value), verb, precision or "6")
     if verb in "boxX":
         return _in_base(verb, value)
     raise CelError(f'could not parse formatting clause: unrecognized formatting clause "{verb}"')
+
+
+def _fixed(value: float, verb: str, precision: str) -> str:
+    text = f"{value:.{precision}{verb}}"
+    if verb == "f":
+        return text
+    mantissa, _, exponent = text.partition("e")
+    return f"{mantissa} × 10{exponent.removeprefix('+').translate(_SUPERSCRIPT)}"
 
 
 def _in_base(verb: str, value: Any) -> str:
@@ -133,14 +142,18 @@ def _in_base(verb: str, value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as `%s` prints it; lists and maps with their parts."""
+    """A value as `%s` prints it; lists and maps with their parts, texts among these in quotes."""
     if value is None:
         return "null"
     if isinstance(value, list):
-        return "[" + ", ".join(map(shown, value)) + "]"
+        return "[" + ", ".join(map(_part, value)) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{shown(key)}: {shown(value[key])}" for key in sorted(value)) + "}"
+        return "{" + ", ".join(f"{_part(key)}: {_part(value[key])}" for key in sorted(value)) + "}"
     return to_text(value)
+
+
+def _part(value: Any) -> str:
+    return quote(value) if isinstance(value, str) else shown(value)
 
 
 @_define("find", "string.(string) string")

@@ -1,0 +1,61 @@
+"""Recorded answers, and our own in the same form."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from envtest.schema import (
+    CompiledSchema,
+    FieldError,
+    MalformedMetadata,
+    MalformedObject,
+    settle_numbers,
+    strict_json,
+)
+
+_HERE = Path(__file__).parent
+_TRANSCRIPTS = _HERE.parents[1] / "data" / "transcripts"
+_ROOT = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def recorded(name: str) -> Any:
+    """A file of recorded answers."""
+    return json.loads((_HERE / "recorded" / name).read_text())
+
+
+def transcript(name: str) -> list[dict[str, Any]]:
+    """The steps of a recorded scenario."""
+    steps: list[dict[str, Any]] = json.loads((_TRANSCRIPTS / f"{name}.json").read_text())["steps"]
+    return steps
+
+
+def causes(errors: list[FieldError]) -> list[dict[str, str]]:
+    """Causes in an order that does not depend on the order of fields, which the server's does."""
+    texts = (json.dumps(error.cause(), sort_keys=True) for error in errors)
+    plain = (re.sub(r"selfType\d+", "selfType", text) for text in texts)
+    return [json.loads(text) for text in sorted(plain)]
+
+
+def answer(schema: CompiledSchema, body: dict[str, Any], old: Any = None) -> dict[str, Any]:
+    """What the server would make of `body`: status, causes or message, warnings, stored object."""
+    obj, _ = strict_json(json.dumps(body).encode())
+    try:
+        unknown = schema.prune(obj)
+    except (MalformedMetadata, MalformedObject) as error:
+        return {"status": 400, "message": str(error)}
+    schema.default(obj)
+    warnings = [f'unknown field "{path}"' for path in unknown]
+    errors = schema.validate(obj, copy.deepcopy(old), warnings=warnings)
+    found: dict[str, Any] = {"status": 422 if errors else 201}
+    if errors:
+        found["causes"] = causes(errors)
+    if warnings:
+        found["warnings"] = sorted(warnings)
+    if not errors:
+        stored = settle_numbers(obj)
+        found["stored"] = {name: value for name, value in stored.items() if name not in _ROOT}
+    return found

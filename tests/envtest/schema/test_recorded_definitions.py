@@ -1,0 +1,86 @@
+"""CustomResourceDefinitions as the API server accepted and refused them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from envtest.schema import crd_warnings, default_crd, validate_crd
+from tests.envtest.schema.answers import causes, recorded, transcript
+
+_CASES = recorded("definitions.json")
+
+
+def _settled(definition: dict[str, Any]) -> dict[str, Any]:
+    """The definition as it stands when it is judged: with defaults, and the versions it stores."""
+    crd = copy.deepcopy(definition)
+    default_crd(crd)
+    versions = crd["spec"].get("versions") or []
+    stored = [version.get("name", "") for version in versions if version.get("storage")]
+    crd["status"] = {"storedVersions": stored[:1]}
+    return crd
+
+
+@pytest.mark.parametrize("case", _CASES, ids=lambda case: case["about"])
+def test_a_definition_gets_the_recorded_answer(case: dict[str, Any]) -> None:
+    crd = _settled(case["definition"])
+    assert causes(validate_crd(crd)) == case["causes"]
+    if not case["causes"]:
+        assert sorted(crd_warnings(crd)) == case["warnings"]
+
+
+_STEPS = {step["id"]: step for step in transcript("crd-lifecycle")}
+
+
+@pytest.mark.parametrize("step", ["name-mismatch", "no-schema", "non-structural"])
+def test_a_bad_definition_is_refused_as_in_the_transcript(step: str) -> None:
+    crd = _settled(_STEPS[step]["request"]["body"])
+    wanted = _STEPS[step]["response"]["body"]["details"]["causes"]
+    assert [error.cause() for error in validate_crd(crd)] == wanted
+
+
+def test_a_good_definition_is_accepted_with_defaults_filled_in() -> None:
+    crd = _settled(_STEPS["create"]["request"]["body"])
+    assert validate_crd(crd) == []
+    wanted = _STEPS["create"]["response"]["body"]["spec"]
+    assert {name: crd["spec"][name] for name in wanted} == wanted
+
+
+def _established(**spec: Any) -> dict[str, Any]:
+    crd = _settled(_STEPS["create"]["request"]["body"])
+    crd["status"]["conditions"] = [{"type": "Established", "status": "True"}]
+    crd["spec"] |= spec
+    return crd
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"scope": "Cluster"}, "spec.scope"),
+        ({"group": "other.example.com"}, "spec.group"),
+    ],
+)
+def test_what_decides_where_objects_are_stored_never_changes(
+    change: dict[str, Any], field: str
+) -> None:
+    errors = validate_crd(_established(**change), _established())
+    assert [(error.field, error.detail) for error in errors] == [(field, "field is immutable")]
+
+
+def test_the_kind_may_change_until_the_names_are_established() -> None:
+    new, old = _established(), _established()
+    new["spec"]["names"]["kind"] = "Gadget"
+    assert [error.field for error in validate_crd(new, old)] == ["spec.names.kind"]
+    old["status"]["conditions"] = []
+    assert validate_crd(new, old) == []
+
+
+def test_a_version_that_was_stored_stays_in_the_spec() -> None:
+    new = _established()
+    new["spec"]["versions"][0]["name"] = "v2"
+    new["status"]["storedVersions"] = ["v1", "v2"]
+    error = validate_crd(new, _established())[0]
+    assert error.field == "status.storedVersions[0]"
+    assert error.detail.startswith("missing from spec.versions; v1 was previously")

@@ -1,0 +1,119 @@
+"""Decoding of request bodies."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest.schema import (
+    MalformedJSON,
+    NumberOutOfRange,
+    settle_numbers,
+    snippet,
+    strict_json,
+)
+from tests.envtest.schema.answers import recorded
+
+_MALFORMED = recorded("malformed.json")
+
+
+@pytest.mark.parametrize("text", _MALFORMED)
+def test_text_that_is_no_json_is_refused_in_the_servers_words(text: str) -> None:
+    with pytest.raises(MalformedJSON) as refusal:
+        strict_json(text.encode("utf-8", "surrogatepass"))
+    assert str(refusal.value) == _MALFORMED[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1", 1),
+        ("-0", 0),
+        ("9223372036854775807", 2**63 - 1),
+        ("9223372036854775808", float(2**63)),
+        ("1" + "0" * 30, 1e30),
+    ],
+)
+def test_an_integer_stays_one_while_it_fits_64_bits(text: str, value: float) -> None:
+    decoded, _ = strict_json(text.encode())
+    assert decoded == value
+    assert type(decoded) is type(value)
+
+
+@pytest.mark.parametrize("text", ["1.0", "1e2", "1E2", "-0.0"])
+def test_a_number_with_a_fraction_or_an_exponent_is_a_float(text: str) -> None:
+    decoded, _ = strict_json(text.encode())
+    assert isinstance(decoded, float)
+
+
+def test_a_number_beyond_all_floats_is_refused_in_other_words() -> None:
+    with pytest.raises(NumberOutOfRange, match="cannot unmarshal number 1e400 into Go value"):
+        strict_json(b'{"a": 1e400}')
+
+
+def test_fields_that_stand_twice_are_told_once_each_with_their_paths() -> None:
+    text = b'{"a":1,"b":[{"c":1,"c":2}],"a":{"d":1,"d":2,"d":3},"e":{"f":1}}'
+    value, told = strict_json(text)
+    assert value == {"a": {"d": 3}, "b": [{"c": 2}], "e": {"f": 1}}
+    assert told == ['duplicate field "b[0].c"', 'duplicate field "a"', 'duplicate field "a.d"']
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_hostile_nesting_is_refused_and_does_not_exhaust_the_stack(opening: str) -> None:
+    with pytest.raises(MalformedJSON, match="exceeded max depth"):
+        strict_json(opening.encode() * 100_000)
+
+
+def test_brackets_inside_strings_are_no_nesting() -> None:
+    text = json.dumps({"a": "[" * 5_000})
+    assert strict_json(text.encode())[0] == {"a": "[" * 5_000}
+
+
+def test_bytes_and_escapes_that_are_no_characters_are_replaced() -> None:
+    assert strict_json(b'"\xff\xfe"')[0] == "\ufffd\ufffd"
+    assert strict_json(b'"\\ud800x"')[0] == "\ufffdx"
+    assert strict_json(b'"\\ud83d\\ude00"')[0] == "\U0001f600"
+
+
+def test_whole_floats_become_integers_when_an_object_is_stored() -> None:
+    assert settle_numbers({"a": [1.0, 1.5, {"b": 1e22}]}) == {"a": [1, 1.5, {"b": 1e22}]}
+    assert type(settle_numbers([2.0])[0]) is int
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (b"", "<empty>"),
+        (b"null", "6e756c6c"),
+        (b'{"a":1}', '{"a":1}'),
+        (b'{"apiVersion":"example.com/v1","kind":"Thing"}', '{"apiVersion":"example.com/v1" ...'),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_pictured(data: bytes, shown: str) -> None:
+    assert snippet(data) == shown
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(_JSON)
+def test_what_json_encodes_is_decoded_to_the_same(value: Any) -> None:
+    assert strict_json(json.dumps(value).encode()) == (value, [])
+
+
+@given(st.text(alphabet='{}[]",:0123456789.eE+-truefalsn \\\n\x01', max_size=30))
+def test_whatever_comes_it_is_decoded_or_refused_with_a_reason(text: str) -> None:
+    reason = "decoded"
+    try:
+        strict_json(text.encode())
+    except MalformedJSON as error:
+        reason = str(error)
+    assert reason

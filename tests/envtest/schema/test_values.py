@@ -1,0 +1,144 @@
+"""Properties of pruning, defaulting and validation that hold whatever the object is."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest.schema import CompiledSchema
+from envtest.schema.gotext import json_text, number, quote
+
+_SCHEMA = CompiledSchema.compile(
+    {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "required": ["a"],
+                "properties": {
+                    "a": {"type": "string", "maxLength": 3, "default": "x"},
+                    "b": {"type": "integer", "minimum": 0, "maximum": 9, "format": "int32"},
+                    "c": {
+                        "type": "array",
+                        "x-kubernetes-list-type": "set",
+                        "items": {"type": "string"},
+                    },
+                    "d": {
+                        "type": "object",
+                        "default": {},
+                        "properties": {"e": {"type": "boolean", "default": False}},
+                    },
+                    "f": {"type": "object", "additionalProperties": {"type": "integer"}},
+                    "g": {"type": "string", "nullable": True, "format": "ipv4"},
+                },
+                "anyOf": [{"required": ["b"]}, {"properties": {"a": {"pattern": "^x"}}}],
+            }
+        },
+    }
+)
+_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 12)
+    | st.sampled_from(["", "x", "abcd", "1.2.3.4"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from("abcdefgz"), inner, max_size=5)
+    ),
+    max_leaves=12,
+)
+_OBJECTS = st.fixed_dictionaries({"spec": st.dictionaries(st.sampled_from("abcdefgz"), _VALUES)})
+
+
+@given(_OBJECTS)
+def test_pruning_twice_drops_nothing_more(obj: dict[str, Any]) -> None:
+    _SCHEMA.prune(obj)
+    once = copy.deepcopy(obj)
+    assert _SCHEMA.prune(obj) == []
+    assert obj == once
+
+
+@given(_OBJECTS)
+def test_defaulting_twice_changes_nothing_more(obj: dict[str, Any]) -> None:
+    _SCHEMA.default(obj)
+    once = copy.deepcopy(obj)
+    _SCHEMA.default(obj)
+    assert obj == once
+
+
+@given(_OBJECTS)
+def test_validation_leaves_the_object_alone(obj: dict[str, Any]) -> None:
+    before = copy.deepcopy(obj)
+    _SCHEMA.validate(obj)
+    assert obj == before
+
+
+@given(_OBJECTS)
+def test_no_update_is_refused_for_what_it_leaves_as_it_is(obj: dict[str, Any]) -> None:
+    _SCHEMA.prune(obj)
+    _SCHEMA.default(obj)
+    errors = _SCHEMA.validate({**obj, "metadata": {"name": "new"}}, copy.deepcopy(obj))
+    assert errors == []
+
+
+@given(_OBJECTS)
+def test_every_error_names_a_field_of_the_schema_or_none(obj: dict[str, Any]) -> None:
+    _SCHEMA.prune(obj)
+    for error in _SCHEMA.validate(obj):
+        assert error.field == "<nil>" or error.field.startswith("spec")
+        assert error.message == f"{error.field}: {error.cause()['message']}"
+
+
+def test_defaults_are_not_shared_between_objects() -> None:
+    first: dict[str, Any] = {"spec": {}}
+    second: dict[str, Any] = {"spec": {}}
+    _SCHEMA.default(first)
+    _SCHEMA.default(second)
+    first["spec"]["d"]["e"] = True
+    assert second["spec"] == {"a": "x", "d": {"e": False}}
+
+
+def test_a_default_waits_for_the_object_around_it() -> None:
+    obj: dict[str, Any] = {}
+    _SCHEMA.default(obj)
+    assert obj == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1, "1"),
+        (1.0, "1"),
+        (0.0001, "0.0001"),
+        (0.00001, "1e-05"),
+        (1e20, "100000000000000000000"),
+        (1e21, "1e+21"),
+        (1.5e300, "1.5e+300"),
+        (-2.5, "-2.5"),
+        (float("inf"), "+Inf"),
+    ],
+)
+def test_numbers_are_printed_as_go_prints_them(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"b": 1, "a": [True, None]}, '{"a":[true,null],"b":1}'),
+        ("<&>\u2028\x01", '"\\u003c\\u0026\\u003e\\u2028\\u0001"'),
+        (1e-7, "1e-7"),
+        (1e21, "1e+21"),
+        (0.000001, "0.000001"),
+    ],
+)
+def test_json_is_printed_as_go_prints_it(value: Any, text: str) -> None:
+    assert json_text(value) == text
+
+
+def test_text_is_quoted_as_go_quotes_it() -> None:
+    assert quote('a"b\\c\n\x00é\u200b😀') == '"a\\"b\\\\c\\n\\x00é\\u200b😀"'
