@@ -1,7 +1,8 @@
 """The composition root: which controller watches what, and who is handed to whom.
 
 NetworkPool      itself, and the IPAllocations that name it
-IPAllocation     itself, and its pool where that appears, goes, or turns ready
+IPAllocation     itself, its pool where that appears, goes, or turns ready, and while it is given
+                 back its TenantCluster, whose status tells what was written into the tenant
 TenantCluster    itself, its IPAllocations, its ProviderConfig, and pools while it waits
 ProviderConfig   itself, the pools it names, and the clusters that refer to it
 """
@@ -132,9 +133,15 @@ def _ipallocations(
         settings.allocation,
     )
 
+    allocations = informers.allocations.cache
+
     def unserved(pool: NetworkPool) -> Iterable[Key]:
-        found = informers.allocations.cache.by_index(POOL_INDEX, str(pool.metadata.key))
+        found = allocations.by_index(POOL_INDEX, str(pool.metadata.key))
         return [a.metadata.key for a in found if a.status.phase != ALLOCATED]
+
+    def given_back(cluster: TenantCluster) -> Iterable[Key]:
+        found = allocations.by_index(TENANT_INDEX, str(cluster.metadata.key))
+        return [a.metadata.key for a in found if a.metadata.terminating]
 
     manager.controller(
         "ipallocation",
@@ -142,6 +149,7 @@ def _ipallocations(
         watches=[
             Watch(informers.allocations, to_self),
             Watch(informers.pools, unserved, serves_differently),
+            Watch(informers.clusters, given_back),
         ],
         concurrency=settings.concurrency,
     )

@@ -185,9 +185,10 @@ class TenantClusterReconciler:
             await self._tenants.leave(tenant.metadata.key)
             return SETTLED
         message = f"waiting for {left} IP allocations to be released"
-        await self._tell(tenant, Verdict(DELETING, (not_ready("Deleting", message),)))
+        tenant = await self._tell(tenant, Verdict(DELETING, (not_ready("Deleting", message),)))
         if names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations:
-            await self._projector.project(tenant)
+            projected = await self._projector.project(tenant)
+            await self._tell(tenant, Verdict(DELETING, (projected,)))
         return Blocked("Deleting", self._settings.requeue_deleting)
 
 
