@@ -1,0 +1,155 @@
+"""What a client asks of the API server, as the server reads it: verb, resource, object.
+
+The verbs and the parts of the path are those of apiserver's RequestInfo
+(k8s.io/apiserver/pkg/endpoints/request/requestinfo.go), which RBAC rules are matched by too.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+_BY_METHOD = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+# What may follow the name of a namespace without being a resource in it.
+_OF_NAMESPACES = frozenset({"status", "finalize"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request.
+
+    Args:
+        method: for example `GET`.
+        path: from the server's root, percent-encoded.
+        query: parameters, decoded; the first where one is given twice.
+        body: what came with it.
+        verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`;
+            for paths that are no resources, the method in small letters.
+        group: empty for the core group.
+        version: of the API.
+        resource: the plural; empty for paths that are no resources.
+        subresource: for example `status`.
+        namespace: empty for cluster-wide requests.
+        name: empty for collections.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: bytes = field(default=b"", repr=False)
+    verb: str = ""
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+def read_call(method: str, path: str, query: Mapping[str, str], body: bytes = b"") -> Call:
+    """Return what a request asks for."""
+    parts = [unquote(part) for part in path.split("/") if part]
+    if parts[:1] == ["api"] and len(parts) > 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[:1] == ["apis"] and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return Call(method, path, query, body, verb=method.lower())
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _OF_NAMESPACES:
+        namespace, rest = rest[1], rest[2:]
+    resource, name, subresource = [*rest, "", ""][:3]
+    return Call(
+        method,
+        path,
+        query,
+        body,
+        verb=_verb(method, query, named=bool(name)),
+        group=group,
+        version=version,
+        resource=resource,
+        subresource=subresource,
+        namespace=namespace,
+        name=name,
+    )
+
+
+def _verb(method: str, query: Mapping[str, str], *, named: bool) -> str:
+    if method == "DELETE":
+        return "delete" if named else "deletecollection"
+    if method in _BY_METHOD:
+        return _BY_METHOD[method]
+    if query.get("watch") in {"1", "true"}:
+        return "watch"
+    return "get" if named else "list"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Which requests a fault strikes; what is left out matches all.
+
+    Args:
+        verb: as of `Call`.
+        resource: the plural.
+        group: the API group; `""` is the core group.
+        subresource: `""` is the object itself.
+        namespace: of the request; a list of all namespaces has `""`.
+        name: of the object.
+        where: anything else about the request.
+        nth: the first of the matching requests that is struck, counted from 1.
+        times: how many are struck from there on; None for all.
+        chance: how likely each of those is struck, by the proxy's seed.
+    """
+
+    verb: str | None = None
+    resource: str | None = None
+    group: str | None = None
+    subresource: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    where: Callable[[Call], bool] | None = None
+    nth: int = 1
+    times: int | None = None
+    chance: float = 1.0
+
+    def admits(self, call: Call) -> bool:
+        """Say whether the request is of the kind that is meant, whatever its number."""
+        wanted = (
+            (self.verb, call.verb),
+            (self.resource, call.resource),
+            (self.group, call.group),
+            (self.subresource, call.subresource),
+            (self.namespace, call.namespace),
+            (self.name, call.name),
+        )
+        if any(want is not None and want != have for want, have in wanted):
+            return False
+        return self.where is None or self.where(call)
+
+
+class Count:
+    """Counts the requests that a match admits, and says which of them are struck.
+
+    Args:
+        match: the rule.
+        randomness: decides where the rule leaves it to chance.
+    """
+
+    def __init__(self, match: Match, randomness: random.Random) -> None:
+        self._match = match
+        self._random = randomness
+        self._admitted = 0
+        self._struck = 0
+
+    def takes(self, call: Call) -> bool:
+        """Say whether this request is struck, and count it."""
+        match = self._match
+        if not match.admits(call):
+            return False
+        self._admitted += 1
+        if self._admitted < match.nth or self._struck == match.times:
+            return False
+        if match.chance < 1.0 and self._random.random() >= match.chance:
+            return False
+        self._struck += 1
+        return True

@@ -1,0 +1,146 @@
+"""What a client meets when one of its requests is struck."""
+
+import anyio
+import pytest
+
+from controller import (
+    Client,
+    Expired,
+    Forbidden,
+    Key,
+    MalformedAnswer,
+    NoAnswer,
+    NotFound,
+    ServerFailure,
+    TooManyRequests,
+)
+from envtest.faults import (
+    CutAnswer,
+    End,
+    GatewayPage,
+    LateAnswer,
+    LateRequest,
+    LostAnswer,
+    Match,
+    Pause,
+    RefusedConnection,
+    SlowAnswer,
+    expired,
+    forbidden,
+    internal_error,
+    too_many_requests,
+    unavailable,
+)
+from envtest.faults.fault import Fault
+from tests.envtest.samples import gauge
+from tests.faults.world import GAUGES, LIST, transport_to, world
+
+A = Key("default", "a")
+CREATE = Match(verb="create", resource="gauges", times=1)
+
+
+async def test_without_faults_everything_passes_unchanged() -> None:
+    async with world() as here:
+        made = await here.client.create(GAUGES, "default", gauge("a", count=3))
+
+        assert await here.direct.get(GAUGES, A) == made
+        assert await here.client.get(GAUGES, A) == made
+        assert [call.verb for call in here.proxy.calls] == ["create", "get"]
+        assert len(here.proxy.injected) == 0
+
+
+async def test_users_keep_their_own_rights_behind_the_proxy() -> None:
+    async with world() as here:
+        await here.proxy.add_user("joe")
+        async with transport_to(here.proxy, "joe") as transport:
+            with pytest.raises(Forbidden, match='User "joe" cannot list'):
+                await Client(transport).list(GAUGES)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (too_many_requests(7), TooManyRequests),
+        (internal_error(), ServerFailure),
+        (unavailable(), ServerFailure),
+        (expired(), Expired),
+        (forbidden(), Forbidden),
+        (GatewayPage(), MalformedAnswer),
+        (RefusedConnection(), NoAnswer),
+    ],
+    ids=lambda value: getattr(value, "__name__", type(value).__name__),
+)
+async def test_a_refused_request_never_ran(fault: Fault, error: type[Exception]) -> None:
+    async with world() as here:
+        with here.proxy.inject(fault, CREATE), pytest.raises(error):
+            await here.client.create(GAUGES, "default", gauge("a"))
+
+        with pytest.raises(NotFound):
+            await here.direct.get(GAUGES, A)
+        await here.client.create(GAUGES, "default", gauge("a"))
+        assert [struck for struck, _ in here.proxy.injected] == [fault]
+
+
+async def test_an_overloaded_server_says_when_to_come_back() -> None:
+    async with world() as here:
+        with here.proxy.inject(too_many_requests(7), CREATE), pytest.raises(TooManyRequests) as e:
+            await here.client.create(GAUGES, "default", gauge("a"))
+        assert e.value.retry_after == 7
+
+
+async def test_a_lost_answer_is_of_a_request_that_ran() -> None:
+    async with world() as here:
+        with here.proxy.inject(LostAnswer(), CREATE), pytest.raises(NoAnswer):
+            await here.client.create(GAUGES, "default", gauge("a"))
+
+        assert (await here.direct.get(GAUGES, A)).metadata.name == "a"
+
+
+async def test_a_late_answer_is_of_a_request_that_ran_at_once() -> None:
+    async with world() as here:
+        gate = anyio.Event()
+        with here.proxy.inject(LateAnswer(Pause(until=gate)), CREATE) as late:
+            async with anyio.create_task_group() as group:
+                group.start_soon(here.client.create, GAUGES, "default", gauge("a"))
+                await late.struck.wait()
+                while not (await here.direct.list(GAUGES)).items:
+                    assert not gate.is_set()
+                gate.set()
+
+
+async def test_a_late_request_runs_even_if_its_sender_has_gone() -> None:
+    async with world() as here:
+        gate = anyio.Event()
+        with here.proxy.inject(LateRequest(Pause(until=gate)), CREATE) as late:
+            async with anyio.create_task_group() as group:
+                group.start_soon(here.client.create, GAUGES, "default", gauge("a"))
+                await late.struck.wait()
+                group.cancel_scope.cancel()
+            assert (await here.direct.list(GAUGES)).items == ()
+            gate.set()
+            while not (page := await here.direct.list(GAUGES)).items:
+                continue
+            assert page.items[0].metadata.name == "a"
+
+
+async def test_a_connection_reset_in_the_middle_of_an_answer_gives_no_answer() -> None:
+    async with world() as here:
+        await here.create("a")
+        with here.proxy.inject(CutAnswer(30), LIST), pytest.raises(NoAnswer):
+            await here.client.list(GAUGES)
+
+
+async def test_a_truncated_answer_that_looks_whole_is_malformed() -> None:
+    async with world() as here:
+        await here.create("a")
+        fault = CutAnswer(30, end=End.CLOSED)
+        with here.proxy.inject(fault, LIST), pytest.raises(MalformedAnswer):
+            await here.client.list(GAUGES)
+
+
+async def test_an_answer_that_comes_in_drops_is_whole() -> None:
+    async with world() as here:
+        made = await here.create("a")
+        with here.proxy.inject(SlowAnswer(7), LIST) as slow:
+            assert (await here.client.list(GAUGES)).items == (made,)
+        assert len(slow.struck) == 1

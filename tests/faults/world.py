@@ -1,0 +1,137 @@
+"""A control plane with gauges, and the framework's client and informer before it or its proxy."""
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+from anyio.lowlevel import checkpoint
+from typing_extensions import override
+
+from controller import Change, Client, Informer, ObjectMeta, Resource, Transport, connect
+from envtest import ControlPlane
+from envtest.faults import Match, Proxy
+from envtest.plane import ControlPlane as Plane
+from tests.clock import VirtualClock
+from tests.envtest.samples import GROUP, crd, gauge
+
+PATIENCE = 20.0
+"""Seconds after which a test of real connections gives up."""
+WATCH = Match(verb="watch", resource="gauges")
+LIST = Match(verb="list", resource="gauges")
+
+
+@dataclass(frozen=True, slots=True)
+class GaugeSpec:
+    """What a gauge measures."""
+
+    count: int = 1
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A kind that exists only in tests."""
+
+    metadata: ObjectMeta
+    spec: GaugeSpec = field(default_factory=GaugeSpec)
+
+
+GAUGES = Resource(GROUP, "v1", "Gauge", "gauges", Gauge)
+
+
+class HastyClock(VirtualClock):
+    """A virtual clock whose sleeps are over at once, as if their time had passed.
+
+    Deadlines do not pass by themselves: while nobody calls `advance`, real connections have all
+    the time they need.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[float] = []
+        """What was slept, in seconds, in order."""
+
+    @override
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self._elapsed += round(seconds * 1e9)
+        await checkpoint()
+
+
+@dataclass
+class World:
+    """A plane, the proxy before it, and a client on each of the two ways."""
+
+    plane: Plane
+    proxy: Proxy
+    direct: Client
+    client: Client
+    transport: Transport
+    clock: HastyClock = field(default_factory=HastyClock)
+
+    async def create(self, name: str, **spec: object) -> Gauge:
+        """Create a gauge, past the proxy."""
+        return await self.direct.create(GAUGES, "default", gauge(name, **spec))
+
+
+@asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    """Run a control plane with a proxy before it; give up when the test takes too long."""
+    with anyio.fail_after(PATIENCE * 3):
+        async with ControlPlane.start() as plane, Proxy.before(plane) as proxy:
+            await plane.install_crds([crd()])
+            async with transport_to(plane) as direct, transport_to(proxy) as through:
+                yield World(plane, proxy, Client(direct), Client(through), through)
+
+
+@asynccontextmanager
+async def transport_to(plane: Plane, user: str = "admin") -> AsyncIterator[Transport]:
+    """Connect as a user."""
+    with tempfile.TemporaryDirectory() as folder:
+        transport = await connect(plane.write_kubeconfig(Path(folder) / "config", user))
+    try:
+        yield transport
+    finally:
+        await transport.aclose()
+
+
+class Observed:
+    """An informer through the proxy, and what its handler was told."""
+
+    def __init__(self, world: World) -> None:
+        self.informer = Informer(GAUGES, world.transport, world.clock)
+        self.changes: list[Change[Gauge]] = []
+        self._told = anyio.Event()
+        self.informer.add_handler(self._note)
+
+    def _note(self, change: Change[Gauge]) -> None:
+        self.changes.append(change)
+        self._told.set()
+        self._told = anyio.Event()
+
+    async def wait(self, count: int) -> list[Change[Gauge]]:
+        """Wait until the handler was told that many changes; return them."""
+        with anyio.fail_after(PATIENCE):
+            while len(self.changes) < count:
+                await self._told.wait()
+        return self.changes
+
+    @property
+    def names(self) -> list[str]:
+        """The names in the cache, sorted."""
+        return sorted(one.metadata.name for one in self.informer.cache)
+
+
+@asynccontextmanager
+async def observed(world: World) -> AsyncIterator[Observed]:
+    """Run an informer through the proxy, synced."""
+    watcher = Observed(world)
+    async with anyio.create_task_group() as group:
+        group.start_soon(watcher.informer.run)
+        with anyio.fail_after(PATIENCE):
+            await watcher.informer.wait_synced()
+        yield watcher
+        group.cancel_scope.cancel()
