@@ -5,7 +5,7 @@ from ipaddress import IPv4Network
 from typing import Any
 
 from envtest.builtins.catalogue import resources
-from envtest.builtins.core import KeyedRules, LeaseRules, NamespaceRules, SecretRules
+from envtest.builtins.core import KeyedRules, LeaseRules, NamespaceRules, RoleRules, SecretRules
 from envtest.builtins.definitions import DefinitionRules
 from envtest.builtins.events import EventRules, to_core, to_new
 from envtest.builtins.rules import BuiltinRules
@@ -21,6 +21,8 @@ _SPECIAL: dict[tuple[str, str], type[BuiltinRules]] = {
     ("", "Event"): EventRules,
     ("events.k8s.io", "Event"): EventRules,
     ("coordination.k8s.io", "Lease"): LeaseRules,
+    ("rbac.authorization.k8s.io", "ClusterRole"): RoleRules,
+    ("rbac.authorization.k8s.io", "Role"): RoleRules,
     ("", "Pod"): WorkloadRules,
     ("", "ReplicationController"): WorkloadRules,
     ("apps", "DaemonSet"): WorkloadRules,

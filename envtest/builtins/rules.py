@@ -180,7 +180,7 @@ class BuiltinRules(Rules):
 
     @override
     def unselectable(self, field: str) -> str:
-        if self.group in {"", "events.k8s.io"}:
+        if self.kind in _FIELDS:
             return f"field label not supported: {field}"
         return (
             f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'

@@ -81,8 +81,10 @@ class ServiceRules(BuiltinRules):
             hosts = (str(host) for host in self._network.hosts())
             spec["clusterIP"] = next(host for host in hosts if host not in addresses)
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
-        spec.setdefault("ipFamilies", ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        # Who has neither an address nor a selector may be reached by either family.
+        either = spec["clusterIP"] == "None" and not spec.get("selector")
+        spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if either else ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "RequireDualStack" if either else "SingleStack")
         if spec["type"] not in _OUTSIDE:
             return
         if spec["type"] == "LoadBalancer" and not spec.get("allocateLoadBalancerNodePorts", True):
@@ -118,9 +120,11 @@ class ServiceRules(BuiltinRules):
         if not spec.get("ports") and not headless and spec.get("type") != "ExternalName":
             found.append(required("spec.ports"))
         for at, port in enumerate(spec.get("ports", ())):
-            if not 1 <= port.get("port", 0) <= 65535:
-                text = "must be between 1 and 65535, inclusive"
-                found.append(invalid(f"spec.ports[{at}].port", port.get("port", 0), text))
+            for name in ("port", "targetPort"):
+                value = port.get(name, 0)
+                if isinstance(value, int) and not 1 <= value <= 65535:
+                    text = "must be between 1 and 65535, inclusive"
+                    found.append(invalid(f"spec.ports[{at}].{name}", value, text))
             if len(spec["ports"]) > 1 and not port.get("name"):
                 found.append(required(f"spec.ports[{at}].name"))
         return found + self._address_problems(body, old)
@@ -146,8 +150,8 @@ class ServiceRules(BuiltinRules):
             text = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
             return [invalid("spec.clusterIPs[0]", address, text)]
         if not inside:
-            text = f"failed to allocate IP {address}: the provided IP is not in the valid range. "
-            text += f"The range of valid IPs is {self._network}"
+            text = f"failed to allocate IP {address}: "
+            text += "the provided network does not match the current range"
         elif address in self._taken(body)[0]:
             text = f"failed to allocate IP {address}: provided IP is already allocated"
         else:

@@ -30,7 +30,7 @@ from envtest.server.watches import open_watch
 _log = logging.getLogger(__name__)
 
 NOT_FOUND = b"404 page not found\n"
-_BUILTIN = frozenset(resources())
+_BUILTIN = frozenset(name.rpartition("/")[0] for name in resources())
 
 
 @dataclass(slots=True)
@@ -70,13 +70,10 @@ class Front:
         if not info.is_resource:
             documents = Documents(self.api.registry, self.openapi, request.host)
             found = documents.find(request.method, request.path, request.headers.get("Accept", ""))
-            return _text(404, NOT_FOUND) if found is None else _plain(*found)
+            return _missing(request.path) if found is None else _plain(*found)
         resource = self.api.registry.find(info.group, info.version, info.resource)
         if resource is None:
-            group_version = f"{info.group}/{info.version}" if info.group else info.version
-            if group_version in _BUILTIN:
-                raise no_such_path()
-            return _text(404, NOT_FOUND)
+            return _missing(request.path)
         form = negotiate(request.headers.get("Accept", ""))
         check_served(resource, info)
         call = Call(
@@ -188,6 +185,18 @@ def _plain(data: bytes, content_type: str) -> web.Response:
 
 def _text(code: int, data: bytes) -> web.Response:
     return _response(code, data, "text/plain; charset=utf-8", [])
+
+
+def _missing(path: str) -> web.Response:
+    """Answer where nothing is: a Status within the built-in groups, a plain text elsewhere.
+
+    Raises:
+        StatusError: 404.
+    """
+    root, _, rest = path.strip("/").partition("/")
+    if (root == "api" and rest) or (root == "apis" and rest.partition("/")[0] in _BUILTIN - {""}):
+        raise no_such_path()
+    return _text(404, NOT_FOUND)
 
 
 def _refused(error: StatusError, warnings: list[str]) -> web.Response:

@@ -104,9 +104,13 @@ class CustomRules(Rules):
         return self.compiled.validate(body, old, first=found)
 
     def _type_problems(self, body: Body) -> list[FieldError]:
-        if body.get("kind") == self._kind:
-            return []
-        return [invalid("kind", body.get("kind", ""), f"must be {self._kind}")]
+        found = []
+        if body.get("kind") != self._kind:
+            found.append(invalid("kind", body.get("kind", ""), f"must be {self._kind}"))
+        if body.get("apiVersion") != self._api_version:
+            text = f"must be {self._api_version}"
+            found.append(invalid("apiVersion", body.get("apiVersion", ""), text))
+        return found
 
     @override
     def selectable(self, field: str) -> bool:

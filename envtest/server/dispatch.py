@@ -36,7 +36,7 @@ def check_served(resource: Resource, info: RequestInfo) -> None:
     """
     if info.subresource:
         if info.subresource not in resource.subresources:
-            raise no_such_path()
+            raise resource.not_found(info.name) if resource.rules.custom else no_such_path()
         allowed = info.verb in resource.subresources[info.subresource]["verbs"]
     else:
         allowed = info.verb in resource.verbs

@@ -94,16 +94,18 @@ async def patch(api: Api, call: Call) -> One:
 
 async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
     """Change an existing object."""
-    change = _reader(call, options)
+    change, noticed = _reader(call)
     for attempt in range(_TRIES):
         stored = api.current(call)
         decoded = Decoded(change(call.resource.load(stored)))
         pinned = bool((decoded.body.get("metadata") or {}).get("resourceVersion")) and (
             decoded.body["metadata"]["resourceVersion"] != str(stored.revision)
         )
-        _fit_patched(call.resource, decoded)
-        judge_patch_complaints(call.resource, decoded, options, call.warnings)
-        check_version(call.resource, decoded.body)
+        decoded.complaints += noticed
+        shown = _fit_patched(call.resource, decoded)
+        _judge_patched(call, decoded, options, shown)
+        if not call.resource.rules.custom:
+            check_version(call.resource, decoded.body)
         check_names(call, decoded.body)
         live = call.resource.load(stored)
         try:
@@ -115,26 +117,24 @@ async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
     raise call.resource.conflict(call.info.name)
 
 
-def _reader(call: Call, options: WriteOptions) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return the change that the body describes."""
+def _reader(call: Call) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], list[str]]:
+    """Return the change that the body describes, and what was noticed while reading it."""
     try:
-        content, duplicates = strict_json(call.data)
+        content, noticed = strict_json(call.data)
     except MalformedJSON as error:
-        where = "error decoding patch: " if call.content_type == JSON_PATCH else ""
-        raise bad_request(f"{where}{error}") from None
+        raise bad_request(f"error decoding patch: {error}") from None
     content = settle_numbers(content)
-    noticed = Decoded({}, duplicates)
     if call.content_type == JSON_PATCH:
-        noticed.complaints += check_operations(content)
-    judge_complaints(call.resource, noticed, options.field_validation, call.warnings)
-    if call.content_type == JSON_PATCH:
-        return lambda body: _object(json_patch(body, content))
+        noticed += check_operations(content)
+        return lambda body: _object(json_patch(body, content)), noticed
     if not isinstance(content, dict):
-        raise bad_request("invalid JSON document")
+        shape = {list: "array", str: "string", bool: "bool"}.get(type(content), "number")
+        fault = f"json: cannot unmarshal {shape} into Go value of type map[string]interface {{}}"
+        raise bad_request(f"error decoding patch: {fault}")
     if call.content_type == MERGE_PATCH:
-        return lambda body: _object(merge_patch(body, content))
+        return lambda body: _object(merge_patch(body, content)), noticed
     hints = PatchHints.builtin(call.resource.group, call.resource.kind, call.resource.version)
-    return lambda body: _object(strategic_merge(body, content, hints))
+    return lambda body: _object(strategic_merge(body, content, hints)), noticed
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -143,8 +143,12 @@ def _object(value: Any) -> dict[str, Any]:
     return value
 
 
-def _fit_patched(resource: Resource, decoded: Decoded) -> None:
-    """Decode the patched object as its kind; a misfit is the patch's fault."""
+def _fit_patched(resource: Resource, decoded: Decoded) -> bytes:
+    """Decode the patched object as its kind; a misfit is the patch's fault.
+
+    Returns:
+        The object as it was before decoding, which is what refusals quote.
+    """
     body = decoded.body
     # Decoding changes the body; a refusal quotes it as it was.
     before = msgspec.json.encode(body)
@@ -158,11 +162,10 @@ def _fit_patched(resource: Resource, decoded: Decoded) -> None:
         shown = _shown(resource, msgspec.json.decode(before))
         raise invalid_object("", "", "", [invalid("patch", shown, str(error))]) from None
     decoded.complaints += [f'unknown field "{path}"' for path in unknown]
+    return before
 
 
-def judge_patch_complaints(
-    resource: Resource, decoded: Decoded, options: WriteOptions, warnings: list[str]
-) -> None:
+def _judge_patched(call: Call, decoded: Decoded, options: WriteOptions, before: bytes) -> None:
     """Refuse, report or ignore what the patched object has no place for.
 
     Raises:
@@ -170,9 +173,9 @@ def judge_patch_complaints(
     """
     if decoded.complaints and options.field_validation == "Strict":
         text = f"strict decoding error: {', '.join(decoded.complaints)}"
-        problem = invalid("patch", _shown(resource, decoded.body), text)
-        raise invalid_object("", "", "", [problem])
-    judge_complaints(resource, decoded, options.field_validation, warnings)
+        shown = _shown(call.resource, msgspec.json.decode(before))
+        raise invalid_object("", "", "", [invalid("patch", shown, text)])
+    judge_complaints(call.resource, decoded, options.field_validation, call.warnings)
 
 
 def _shown(resource: Resource, body: dict[str, Any]) -> str:

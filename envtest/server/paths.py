@@ -24,9 +24,9 @@ class Documents:
 
     def find(self, method: str, path: str, accept: str) -> Found | None:
         """Return body and content type of a document, if there is one at a path."""
-        if method not in {"GET", "HEAD"}:
-            return None
         parts = [part for part in path.split("/") if part]
+        if method not in {"GET", "HEAD"} and (not parts or parts[0] not in _HEALTH):
+            return None
         match parts:
             case [one, *_] if one in _HEALTH:
                 found: Found | None = (b"ok", "text/plain; charset=utf-8")

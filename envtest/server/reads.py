@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from envtest.schema.jsonerrors import explain
 from envtest.server.api import Api
 from envtest.server.call import Call, Many, One
 from envtest.server.failures import StatusError, bad_request, expired
@@ -185,8 +186,11 @@ def _read_token(token: str) -> tuple[int, str]:
     if at is not None:
         raise _bad_token(f"illegal base64 data at input byte {at}")
     try:
-        data = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        data = json.loads(text.decode("utf-8", "replace"))
         return int(data["rv"]), str(data["start"]).removesuffix("\u0000")
+    except json.JSONDecodeError as error:
+        raise _bad_token(explain(error.doc.encode())) from None
     except (ValueError, KeyError, TypeError, binascii.Error):
         raise _bad_token("unexpected content") from None
 

@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from envtest.patching import json_patch, merge_patch
+from envtest.patching import (
+    SCALE_VERSION,
+    from_scale,
+    json_patch,
+    merge_patch,
+    scale_model,
+    to_scale,
+    track_update,
+)
 from envtest.schema import MalformedJSON, strict_json
 from envtest.schema.errors import invalid
 from envtest.server.api import Api
@@ -10,6 +18,7 @@ from envtest.server.bodies import media_type
 from envtest.server.call import Call, Plain
 from envtest.server.custom import CustomRules
 from envtest.server.failures import bad_request, invalid_object, unsupported_media_type
+from envtest.server.objectmeta import timestamp
 from envtest.server.options import write_options
 from envtest.server.resource import Resource
 from envtest.server.writes import update_object
@@ -42,13 +51,41 @@ async def answer_scale(api: Api, call: Call) -> Plain:
         text = "must be greater than or equal to 0"
         problem = invalid("spec.replicas", replicas, text)
         raise invalid_object("Scale", "autoscaling", call.info.name, [problem])
-    _set(body, _paths(resource)["specReplicasPath"], replicas)
+    path = _paths(resource)["specReplicasPath"]
+    _track(resource, body, replicas, options.manager, path)
+    _set(body, path, replicas)
     given = (wanted.get("metadata") or {}).get("resourceVersion")
     body["metadata"]["resourceVersion"] = given or str(stored.revision)
     live = resource.load(stored)
-    written = await update_object(api, call, stored, live, body, options)
+    written = await update_object(api, call, stored, live, body, options, tracked=True)
     loaded, _ = strict_json(written.body)
     return Plain(200, _scale(resource, loaded))
+
+
+def _track(
+    resource: Resource, body: dict[str, Any], replicas: int, manager: str, path: str
+) -> None:
+    """Note who set the number; it is owned through the scale, wherever the object keeps it."""
+    meta, paths = body["metadata"], {resource.api_version: path}
+    parent = meta.get("managedFields") or []
+    before = _scale(resource, body)
+    before["metadata"]["managedFields"] = to_scale(parent, paths)
+    after = {
+        **before,
+        "metadata": {**before["metadata"]},
+        "spec": {"replicas": replicas},
+    }
+    track_update(
+        before,
+        after,
+        manager=manager,
+        fields=scale_model(),
+        api_version=SCALE_VERSION,
+        subresource="scale",
+        now=timestamp(),
+    )
+    owned = after["metadata"].get("managedFields") or []
+    meta["managedFields"] = from_scale(parent, owned, resource.api_version, paths)
 
 
 def _wanted(call: Call, present: dict[str, Any]) -> dict[str, Any]:

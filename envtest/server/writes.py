@@ -75,9 +75,13 @@ def _set_namespace(call: Call, meta: dict[str, Any]) -> None:
         return
     given = meta.setdefault("namespace", call.info.namespace)
     if given != call.info.namespace:
-        raise bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+        raise _other_namespace()
+
+
+def _other_namespace() -> StatusError:
+    return bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request"
+    )
 
 
 def _track(
@@ -182,10 +186,7 @@ def check_names(call: Call, body: dict[str, Any]) -> None:
             f"({call.info.name})"
         )
     if call.resource.namespaced and namespace not in {"", call.info.namespace}:
-        raise bad_request(
-            f"the namespace of the object ({namespace}) does not match the namespace on the "
-            f"request ({call.info.namespace})"
-        )
+        raise _other_namespace()
     if call.resource.namespaced:
         meta["namespace"] = call.info.namespace
 
