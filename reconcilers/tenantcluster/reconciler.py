@@ -14,7 +14,7 @@ import structlog
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.errors import Conflict
+from controller.errors import Conflict, NotFound
 from controller.events import EventType, Recorder
 from controller.meta import Key, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
@@ -86,9 +86,13 @@ class TenantClusterReconciler:
             if tenant.metadata.terminating:
                 return await self._leave(tenant)
             return await self._pass(tenant)
+        except NotFound as gone:
+            if gone.reason != "NotFound":
+                raise  # a path that is not served says nothing about objects
         except Conflict:
-            # The cache is behind what happened; it will show it, and that wakes us.
-            return Again(SOON)
+            pass
+        # The cache is behind what happened; it will show it, and that wakes us.
+        return Again(SOON)
 
     async def _pass(self, tenant: TenantCluster) -> Outcome:
         if names.FINALIZER_TENANT not in tenant.metadata.finalizers:

@@ -10,7 +10,7 @@ import base64
 import binascii
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import anyio
 
@@ -62,7 +62,7 @@ class NoWayIn(ControllerError):
 
 @dataclass(slots=True)
 class _Way:
-    """A client that is kept, and how many use it just now."""
+    """A client that is kept, and how many use it or wait to."""
 
     key: Key
     uid: str
@@ -70,6 +70,7 @@ class _Way:
     client: Client
     users: int = 0
     retired: bool = False
+    turn: anyio.Lock = field(default_factory=anyio.Lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,10 @@ class Tenants:
 
     @asynccontextmanager
     async def inside(self, tenant: TenantCluster) -> AsyncIterator[Client]:
-        """Give a client for `tenant` while the context lasts.
+        """Give a client for `tenant` while the context lasts; to one at a time.
+
+        So nobody finds a tenant without a pool, and takes a range for free, while somebody else is
+        between confirming that range and creating the pool.
 
         If what is done with it fails so that another address or other credentials could help, the
         client is closed once nobody uses it, and the Secret is read again next time. A tenant that
@@ -122,9 +126,11 @@ class Tenants:
         way = await self._enter(tenant)
         way.users += 1
         try:
-            yield way.client
-            self._silent.pop(key, None)
-        except Conflict:
+            async with way.turn:
+                self._respect_silence(key)
+                yield way.client
+                self._silent.pop(key, None)
+        except (NoWayIn, Conflict):
             raise
         except ControllerError as error:
             raise self._turned_away(way, error) from error
@@ -170,9 +176,7 @@ class Tenants:
 
     async def _enter(self, tenant: TenantCluster) -> _Way:
         key = tenant.metadata.key
-        silence = self._silent.get(key)
-        if silence is not None and self._clock.monotonic() < silence.until:
-            raise NoWayIn("TenantUnreachable", silence.why)
+        self._respect_silence(key)
         known = self._ways.get(key)
         if known is not None and known.uid != tenant.metadata.uid:
             await self.leave(key)  # it led into an earlier cluster of this name
@@ -189,6 +193,11 @@ class Tenants:
         way = _Way(key, tenant.metadata.uid, transport, Client(transport))
         self._ways[key] = way
         return way
+
+    def _respect_silence(self, key: Key) -> None:
+        silence = self._silent.get(key)
+        if silence is not None and self._clock.monotonic() < silence.until:
+            raise NoWayIn("TenantUnreachable", silence.why)
 
     def _turned_away(self, way: _Way, error: ControllerError) -> NoWayIn:
         """Draw the conclusions from a tenant's failure, and return it as what callers handle."""

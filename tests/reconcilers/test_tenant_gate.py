@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import anyio
 import pytest
 
 from controller.errors import Forbidden, NoAnswer, NotFound, ServerFailure
@@ -220,6 +221,39 @@ async def test_an_allocation_deleted_by_hand_leaves_the_tenant_first() -> None:
     assert tenant.all("ipaddresspools") == []
     await lab.allocation("team-a-lb")
     assert not lab.server.has("ipallocations", "team-a-lb")
+
+
+async def test_a_range_is_not_out_while_somebody_is_about_to_project_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("providerconfigs", make.provider("lab"))
+    lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
+    lab.server.add("ipallocations", make.allocation("team-a-lb", held=HELD))
+    tenant = lab.tenant_server("a")
+    request, arrived = tenant.request, anyio.Event()
+
+    async def slow(method: str, path: str, **rest: Any) -> bytes:
+        if method == "POST":
+            arrived.set()
+            await lab.clock.sleep(1)
+        return await request(method, path, **rest)
+
+    monkeypatch.setattr(tenant, "request", slow)
+    answers = []
+
+    async def ask() -> None:
+        allocation = lab.caches["ipallocations"].get(make.key("team-a-lb"))
+        answers.append(await lab.tenant_gate.ask(allocation, allocation.metadata.revision))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(lab.cluster)
+        await arrived.wait()
+        lab.server.delete("ipallocations", "team-a-lb")
+        group.start_soon(ask)
+        await lab.clock.advance(1)
+    assert isinstance(answers[0], Holding)
 
 
 async def test_a_service_that_clings_to_an_address_causes_no_hot_loop() -> None:

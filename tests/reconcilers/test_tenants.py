@@ -1,5 +1,6 @@
 """The ways into tenants: shared, kept while they work, closed when nobody uses them."""
 
+import anyio
 import pytest
 
 from controller.errors import Conflict, Invalid, NoAnswer, ServerFailure
@@ -26,21 +27,51 @@ async def test_a_client_is_kept_while_it_works() -> None:
     assert tenant.closed == 0
 
 
-async def test_passes_at_the_same_time_share_one_client() -> None:
+async def test_passes_at_the_same_time_share_one_client_and_take_turns() -> None:
     lab = Lab()
     lab.tenant_server("a")
-    async with lab.tenants.inside(make.tenant()) as one, lab.tenants.inside(make.tenant()) as two:
-        assert one is two
+    inside, clients = 0, []
+
+    async def enter() -> None:
+        nonlocal inside
+        async with lab.tenants.inside(make.tenant()) as client:
+            inside += 1
+            assert inside == 1
+            clients.append(client)
+            await lab.clock.sleep(1)
+            inside -= 1
+
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(enter)
+        await lab.clock.advance(3)
+    assert len(set(map(id, clients))) == 1
+    assert len(clients) == 3
 
 
-async def test_a_client_that_failed_for_one_is_closed_when_the_other_is_done() -> None:
+async def test_a_client_that_failed_is_closed_when_nobody_waits_for_it_any_more() -> None:
     lab = Lab()
     tenant = lab.tenant_server("a")
-    async with lab.tenants.inside(make.tenant()):
+
+    async def reset() -> None:
+        async with lab.tenants.inside(make.tenant()):
+            await lab.clock.sleep(1)
+            raise NoAnswer("connection reset")
+
+    async def fail() -> None:
         with pytest.raises(NoWayIn):
+            await reset()
+
+    async def wait() -> None:
+        with pytest.raises(NoWayIn, match="connection reset"):
             async with lab.tenants.inside(make.tenant()):
-                raise NoAnswer("connection reset")
-        assert tenant.closed == 0, "somebody is still at work with it"
+                pytest.fail("the tenant has just been found silent")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(fail)
+        await lab.clock.advance(0.5)
+        group.start_soon(wait)
+        await lab.clock.advance(0.5)
     assert tenant.closed == 1
 
 
