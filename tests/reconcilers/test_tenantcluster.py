@@ -347,3 +347,13 @@ async def test_one_delete_that_fails_does_not_stop_the_others() -> None:
         await lab.cluster()
     nodes = lab.server.see("ipallocations", "team-a-nodes")["metadata"]
     assert "deletionTimestamp" in nodes
+
+
+async def test_a_cluster_that_vanished_before_the_cache_knew_it_is_no_error() -> None:
+    lab = _lab()
+    lab.server.add("tenantclusters", make.tenant())
+    lab.hold("tenantclusters")
+    lab.server.vanish("tenantclusters", "a", namespace="team")
+    assert isinstance(await lab.cluster(), Again)
+    lab.flow()
+    assert await lab.cluster() == SETTLED
