@@ -244,7 +244,7 @@ async def test_a_range_is_not_out_while_somebody_is_about_to_project_it(
     answers = []
 
     async def ask() -> None:
-        allocation = lab.caches["ipallocations"].get(make.key("team-a-lb"))
+        allocation: Any = lab.caches["ipallocations"].get(make.key("team-a-lb"))
         answers.append(await lab.tenant_gate.ask(allocation, allocation.metadata.revision))
 
     async with anyio.create_task_group() as group:
