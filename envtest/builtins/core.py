@@ -53,6 +53,10 @@ class NamespaceRules(BuiltinRules):
         body["spec"] = spec
 
     @override
+    def field_value(self, body: Body, field: str) -> str:
+        return super().field_value(body, "metadata.name" if field == "name" else field)
+
+    @override
     def begin_deletion(self, body: Body) -> None:
         body["metadata"].pop("deletionGracePeriodSeconds", None)
         body["status"] = {**body.get("status", {}), "phase": "Terminating"}

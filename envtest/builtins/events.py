@@ -71,6 +71,14 @@ class EventRules(BuiltinRules):
             body.update({**_CORE_BLANKS, **body})
 
     @override
+    def field_value(self, body: Body, field: str) -> str:
+        core = to_core(body) if self.group else body
+        if field == "source":
+            component = core["source"].get("component") if core.get("source") else ""
+            return str(component or core.get("reportingComponent") or "")
+        return super().field_value(core, field)
+
+    @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
         about = body.get("regarding" if self.group else "involvedObject") or {}
         namespace = body["metadata"].get("namespace", "")

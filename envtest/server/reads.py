@@ -14,7 +14,6 @@ from envtest.server.call import Call, Many, One
 from envtest.server.failures import StatusError, bad_request, expired
 from envtest.server.options import ListOptions, list_options
 from envtest.server.resource import Resource
-from envtest.server.rules import value_at
 from envtest.storage import Stored, Table
 from envtest.wire.gotexts import base64_fault, number_fault
 
@@ -167,7 +166,8 @@ class selector:  # used like a function
         if not self._fields:
             return True
         body = msgspec.json.decode(self._resource.bare(stored))
-        return self._fields.matches(lambda field: value_at(body, field))
+        value_of = self._resource.rules.field_value
+        return self._fields.matches(lambda field: value_of(body, field))
 
 
 def _token(revision: int, key: str) -> str:

@@ -106,6 +106,10 @@ class Rules(ABC):
         """Tell whether a field selector may name a field."""
         return field in {"metadata.name", "metadata.namespace"}
 
+    def field_value(self, body: Body, field: str) -> str:
+        """Return what a field selector compares."""
+        return value_at(body, field)
+
     def unselectable(self, field: str) -> str:
         """Return the refusal of a field that cannot be selected."""
         return f"field label not supported: {field}"

@@ -1,9 +1,14 @@
 """Requests that make no sense get the real server's answer, and the next request is served."""
 
+import asyncio
+import json
 from typing import Any
 
 import httpx
 import pytest
+from anyio import to_thread
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.envtest.samples import PATH, gauge
 
@@ -123,3 +128,73 @@ async def test_a_method_that_nothing_has_is_refused(http: httpx.AsyncClient) -> 
     ]
 
     assert codes == [405] * 5
+
+
+METHODS = st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE"])
+PLACES = st.sampled_from(
+    [MAPS, f"{MAPS}/a", PATH, f"{PATH}/a", f"{PATH}/a/status", f"{PATH}/a/scale", "/api/v1/x"]
+)
+KINDS = st.sampled_from(
+    [
+        JSON,
+        "application/yaml",
+        "application/json-patch+json",
+        "application/merge-patch+json",
+        "application/strategic-merge-patch+json",
+        "application/apply-patch+yaml",
+        "application/vnd.kubernetes.protobuf",
+        "",
+    ]
+)
+LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5))
+NAMES = st.sampled_from(["metadata", "name", "spec", "count", "labels", "finalizers", "data", "x"])
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+BODIES = st.one_of(
+    st.binary(max_size=60),
+    VALUES.map(lambda value: json.dumps(value).encode()),
+    VALUES.map(lambda value: b"k8s\x00" + json.dumps(value).encode()),
+)
+QUERIES = st.dictionaries(
+    st.sampled_from(
+        [
+            "limit",
+            "continue",
+            "resourceVersion",
+            "fieldManager",
+            "force",
+            "dryRun",
+            "labelSelector",
+        ]
+    ),
+    st.text(alphabet="a0=!,()All", max_size=4),
+    max_size=3,
+)
+
+
+@pytest.mark.slow
+async def test_no_request_makes_the_server_fail(http: httpx.AsyncClient) -> None:
+    """Hypothesis makes the requests, so that what fails is shrunk."""
+    await http.post(PATH, json=gauge("a"))
+    await http.post(MAPS, json={"metadata": {"name": "a"}})
+    requests = st.tuples(METHODS, PLACES, KINDS, BODIES, QUERIES)
+    runner = asyncio.get_running_loop()
+
+    @settings(max_examples=150, deadline=None)
+    @given(requests)
+    def fire(request: tuple[str, str, str, bytes, dict[str, str]]) -> None:
+        method, path, kind, data, query = request
+        sent = http.request(
+            method, path, params=query, content=data, headers={"Content-Type": kind}
+        )
+        answer = asyncio.run_coroutine_threadsafe(sent, runner).result(10)
+        told = (
+            answer.status_code < 500 or answer.json().get("message") != "Internal error occurred"
+        )
+        assert told, (answer.status_code, answer.text)
+
+    await to_thread.run_sync(fire)
+    assert (await http.get("/readyz")).text == "ok"
