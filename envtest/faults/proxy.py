@@ -120,6 +120,11 @@ class Proxy(ControlPlane):
         finally:
             self._injections.remove(injection)
 
+    @property
+    def watching(self) -> int:
+        """How many watches are open, silent ones included."""
+        return sum(owner is not None for owner in self._open.values())
+
     @override
     def kubeconfig(self, user: str = "admin") -> str:
         authority = self._authority.pair.certificate

@@ -1,0 +1,176 @@
+"""What the reader of a watch meets."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+
+import anyio
+import msgspec
+import pytest
+
+from controller import Expired, NoAnswer, TooManyRequests
+from envtest.faults import (
+    ClosedAtOnce,
+    CutAnswer,
+    DroppedEvents,
+    End,
+    Proxy,
+    StopAfter,
+    SwallowedBookmarks,
+    TruncatedEvent,
+    error_without_reason,
+    expired,
+    expired_event,
+    half_open,
+    large_event,
+    too_many_requests,
+    unknown_event,
+)
+from envtest.faults.fault import Fault
+from tests.envtest.samples import PATH, gauge
+from tests.faults.world import GAUGES, WATCH, World, transport_to, world
+
+ALL = {"watch": "1", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+BOOKMARKS = {**ALL, "allowWatchBookmarks": "true"}
+
+
+async def lines(chunks: AsyncIterator[bytes], enough: int | None = None) -> list[bytes]:
+    """Read a watch to its end, or until it has told enough."""
+    data = b""
+    async for chunk in chunks:
+        data += chunk
+        if enough is not None and data.count(b"\n") >= enough:
+            break
+    return data.splitlines()
+
+
+def told(line: bytes) -> str:
+    """Return an event's type, and the name of its object."""
+    event = msgspec.json.decode(line)
+    name = (event["object"].get("metadata") or {}).get("name", "")
+    return f"{event['type']} {name}".strip()
+
+
+async def watched(here: World, enough: int | None = None) -> list[bytes]:
+    """Watch all gauges through the proxy, those that are there first."""
+    async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
+        return await lines(chunks, enough)
+
+
+async def test_a_watch_passes_as_it_comes() -> None:
+    async with world() as here:
+        await here.create("a")
+        events = [told(line) for line in await watched(here, 2)]
+        assert events == ["ADDED a", "BOOKMARK"]
+
+
+async def test_a_half_open_watch_says_no_more_and_is_not_closed() -> None:
+    async with world() as here:
+        await here.create("a")
+        with here.proxy.inject(half_open(1)):
+            async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
+                assert [told(line) for line in (await anext(chunks)).splitlines()] == ["ADDED a"]
+                await here.create("b")
+                with anyio.move_on_after(0.2) as waited:
+                    await anext(chunks)
+                assert waited.cancelled_caught
+
+
+@pytest.mark.parametrize(
+    ("fault", "events"),
+    [
+        (StopAfter(1, End.CLOSED), ["ADDED a"]),
+        (ClosedAtOnce(), []),
+        (unknown_event(), ["RENAMED odd", "ADDED a", "ADDED b", "BOOKMARK"]),
+        (unknown_event(1), ["ADDED a", "RENAMED odd", "ADDED b", "BOOKMARK"]),
+        (error_without_reason(1), ["ADDED a", "ERROR"]),
+        (expired_event(), ["ERROR"]),
+        (DroppedEvents(1, 1, End.CLOSED), ["ADDED a"]),
+        (DroppedEvents(0, 2, End.CLOSED), []),
+        (large_event(gauge("big"), 10**9), ["ADDED big", "ADDED a", "ADDED b", "BOOKMARK"]),
+    ],
+    ids=str,
+)
+async def test_a_watch_tells_what_the_fault_leaves_of_it(fault: Fault, events: list[str]) -> None:
+    async with world() as here:
+        await here.create("a")
+        await here.create("b")
+        with here.proxy.inject(fault, WATCH):
+            assert [told(line) for line in await watched(here, max(1, len(events)))] == events
+
+
+@pytest.mark.parametrize("fault", [DroppedEvents(1, 1), CutAnswer(9, pieces=1)], ids=str)
+async def test_a_watch_can_break_in_the_middle(fault: Fault) -> None:
+    async with world() as here:
+        await here.create("a")
+        await here.create("b")
+        with here.proxy.inject(fault), pytest.raises(NoAnswer):
+            await watched(here)
+
+
+async def test_a_truncated_event_ends_like_a_whole_one() -> None:
+    async with world() as here:
+        await here.create("a")
+        await here.create("b")
+        with here.proxy.inject(TruncatedEvent(events=1, size=12)):
+            first, second, third = await watched(here, 3)
+        assert told(first) == "ADDED a"
+        assert second == b'{"type":"ADD'
+        assert told(third) == "BOOKMARK"
+
+
+@pytest.mark.parametrize("initial_end_only", [True, False])
+async def test_bookmarks_can_be_swallowed(*, initial_end_only: bool) -> None:
+    async with world() as here:
+        await here.create("a")
+        with here.proxy.inject(SwallowedBookmarks(initial_end_only)):
+            async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
+                assert [told(line) for line in await lines(chunks, 1)] == ["ADDED a"]
+                await here.create("b")
+                assert [told(line) for line in await lines(chunks, 1)] == ["ADDED b"]
+
+
+@pytest.mark.parametrize(
+    ("make", "error"), [(expired, Expired), (too_many_requests, TooManyRequests)]
+)
+async def test_a_watch_can_be_refused_by_its_status(
+    make: Callable[[], Fault], error: type[Exception]
+) -> None:
+    async with world() as here:
+        with here.proxy.inject(make(), WATCH), pytest.raises(error):
+            await watched(here)
+
+
+async def test_faults_of_watches_leave_other_requests_alone() -> None:
+    async with world() as here:
+        with here.proxy.inject(half_open()) as silent, here.proxy.inject(ClosedAtOnce()):
+            await here.client.list(GAUGES)
+        assert len(silent.struck) == 0
+
+
+async def test_several_faults_may_strike_one_watch() -> None:
+    async with world() as here:
+        await here.create("a")
+        await here.create("b")
+        with here.proxy.inject(unknown_event(1)), here.proxy.inject(StopAfter(2, End.CLOSED)):
+            events = [told(line) for line in await watched(here)]
+        assert events == ["ADDED a", "RENAMED odd", "ADDED b"]
+        assert len(here.proxy.injected) == 2
+
+
+async def test_closing_the_proxy_ends_what_is_open() -> None:
+    async with world() as here, AsyncExitStack() as outer:
+        async with Proxy.before(here.plane) as proxy:
+            transport = await outer.enter_async_context(transport_to(proxy))
+            outer.enter_context(proxy.inject(half_open()))
+            chunks = await outer.enter_async_context(transport.stream(PATH, query=BOOKMARKS))
+        with pytest.raises(NoAnswer):
+            await anext(chunks)
+
+
+async def test_a_client_that_hangs_up_ends_its_watch_at_the_server_too() -> None:
+    async with world() as here:
+        async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
+            await anext(chunks)
+            assert here.proxy.watching == 1
+        while here.proxy.watching:
+            await here.client.list(GAUGES)
