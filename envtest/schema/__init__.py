@@ -10,6 +10,7 @@ from envtest.schema.embedded import MalformedObject
 from envtest.schema.errors import FieldError, aggregate_message
 from envtest.schema.jsonerrors import MalformedJSON
 from envtest.schema.objectmeta import MalformedMetadata
+from envtest.schema.publishing import definition_name, openapi_v2, openapi_v3
 from envtest.schema.strict import NumberOutOfRange, settle_numbers, snippet, strict_json
 from envtest.schema.tables import Column, human_duration, table_cells, table_columns
 
@@ -24,7 +25,10 @@ __all__ = [
     "aggregate_message",
     "crd_warnings",
     "default_crd",
+    "definition_name",
     "human_duration",
+    "openapi_v2",
+    "openapi_v3",
     "settle_numbers",
     "snippet",
     "strict_json",

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-_CONVENTIONS: Final = (
+CONVENTIONS: Final = (
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 )
 _NAMES: Final = "https://kubernetes.io/docs/concepts/overview/working-with-objects/names"
@@ -18,17 +18,25 @@ CREATION_TIMESTAMP: Final = (
     "It is not guaranteed to be set in happens-before order across separate operations. Clients "
     "may not set this value. It is represented in RFC3339 form and is in UTC.\n\n"
     "Populated by the system. Read-only. Null for lists. More info: "
-    f"{_CONVENTIONS}#metadata"
+    f"{CONVENTIONS}#metadata"
 )
 API_VERSION: Final = (
     "APIVersion defines the versioned schema of this representation of an object. Servers should "
     "convert recognized schemas to the latest internal value, and may reject unrecognized values. "
-    f"More info: {_CONVENTIONS}#resources"
+    f"More info: {CONVENTIONS}#resources"
 )
 KIND: Final = (
     "Kind is a string value representing the REST resource this object represents. Servers may "
     "infer this from the endpoint the client submits requests to. Cannot be updated. In "
-    f"CamelCase. More info: {_CONVENTIONS}#types-kinds"
+    f"CamelCase. More info: {CONVENTIONS}#types-kinds"
 )
-METADATA: Final = f"Standard object's metadata. More info: {_CONVENTIONS}#metadata"
-LIST_METADATA: Final = f"Standard list metadata. More info: {_CONVENTIONS}#types-kinds"
+METADATA: Final = f"Standard object's metadata. More info: {CONVENTIONS}#metadata"
+LIST_METADATA: Final = f"Standard list metadata. More info: {CONVENTIONS}#types-kinds"
+EMBEDDED_API_VERSION: Final = (
+    "apiVersion defines the versioned schema of this representation of an object. More info: "
+    f"{CONVENTIONS}#resources"
+)
+EMBEDDED_KIND: Final = (
+    "kind is a string value representing the type of this object. In CamelCase. More info: "
+    f"{CONVENTIONS}#types-kinds"
+)
