@@ -43,6 +43,7 @@ from reconcilers.tenantcluster.poolchoice import PoolChoice
 from reconcilers.tenantcluster.projecting import Projector
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.tenantcluster.reconciler import TenantClusterReconciler
+from reconcilers.tenantcluster.status import NETWORK_READY
 from reconcilers.tenantcluster.teardown import Teardown
 from reconcilers.tenantcluster.tenants import OpenTransport, Tenants
 
@@ -180,7 +181,7 @@ def _tenantclusters(
     )
 
     def waiting(_: NetworkPool) -> Iterable[Key]:
-        return [cluster.metadata.key for cluster in clusters if not cluster.is_ready]
+        return [cluster.metadata.key for cluster in clusters if waits_for_room(cluster)]
 
     def users(config: ProviderConfig) -> Iterable[Key]:
         return [
@@ -253,6 +254,11 @@ def refers_to(
     if named is None:
         return by_default
     return config.metadata.key == (named.namespace or default_namespace, named.name)
+
+
+def waits_for_room(cluster: TenantCluster) -> bool:
+    """Return whether a cluster could do with more room in a pool, Ready or not."""
+    return not cluster.is_ready or not is_true(cluster.status.conditions, NETWORK_READY)
 
 
 def serves_differently(change: Change[NetworkPool]) -> bool:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 import structlog
-from controller.events import Recorder
 
+from controller.events import Recorder
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.networkpool.protocol import Refusal
@@ -43,10 +43,12 @@ class Reporter:
     def refused(
         self, pool: NetworkPool, refusals: Sequence[Refusal], written: Sequence[Written]
     ) -> None:
-        """Report the allocations that turned Failed."""
+        """Report the allocations that turned Failed, and those that cannot even be told."""
         for refusal, one in zip(refusals, written, strict=True):
             if one.fate is Fate.WRITTEN:
                 self._failed(pool, refusal.allocation.metadata.name, refusal.message)
+            elif one.fate is Fate.REFUSED:
+                self._failed(pool, refusal.allocation.metadata.name, str(one.error))
 
     def _failed(self, pool: NetworkPool, name: str, why: str) -> None:
         self._recorder.record(

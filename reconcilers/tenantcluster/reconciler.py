@@ -151,8 +151,9 @@ class TenantClusterReconciler:
         await self._tell(tenant, Verdict(phase, (addresses, projected, overall), refs))
         if projected.reason == BEHIND or self._projector.lags(tenant):
             return Again(SOON)
-        if not projected.status:
-            return Blocked(projected.reason, self._settings.requeue_not_ready)
+        for finding in (projected, addresses):
+            if not finding.status:
+                return Blocked(finding.reason, self._settings.requeue_not_ready)
         return Again(self._tier(tenant, self._clock.now()))
 
     def _tier(self, tenant: TenantCluster, now: datetime) -> float:

@@ -116,6 +116,23 @@ async def test_a_pool_with_more_room_wakes_clusters_that_wait() -> None:
         assert platform.phase("tenantclusters", "a", "team") == "Ready"
 
 
+async def test_a_ready_cluster_that_lost_its_addresses_gets_others_when_there_is_room() -> None:
+    platform = _platform(make.pool(cidr="10.40.0.0/28"))
+    platform.tenant("a")
+    async with platform.running():
+        platform.server.add("tenantclusters", make.tenant())
+        await platform.clock.advance(1.0)
+        blocker = make.allocation("blocker", tenant="x/y", held=("10.40.0.0", "10.40.0.15"))
+        platform.server.add("ipallocations", blocker)
+        platform.server.vanish("ipallocations", "team-a-lb")
+        await platform.clock.advance(60.0)
+        assert not platform.server.has("ipallocations", "team-a-lb")
+        assert platform.phase("tenantclusters", "a", "team") == "Ready"
+        platform.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/24"}})
+        await platform.clock.advance(1.0)
+        assert platform.phase("ipallocations", "team-a-lb") == "Allocated"
+
+
 async def test_a_provider_that_appears_wakes_its_clusters() -> None:
     platform = Platform()
     platform.server.add("networkpools", make.pool())
