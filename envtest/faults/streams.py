@@ -9,7 +9,6 @@ from typing_extensions import override
 
 from envtest.faults.fault import Answer, End, Fault, Step, event, status
 
-_LARGE_BYTES = 5 * 1024 * 1024
 # As the server writes them; read as text, since an earlier fault may have cut the line.
 _BOOKMARK = b'{"type":"BOOKMARK"'
 _INITIAL_END = b'"k8s.io/initial-events-end":"true"'
@@ -156,15 +155,23 @@ def error_without_reason(events: int = 0) -> InsertedEvent:
     return InsertedEvent(event("ERROR", body), events, End.CLOSED)
 
 
-def large_event(body: dict[str, object], revision: int, events: int = 0) -> InsertedEvent:
-    """Return the fault of an ADDED event of 5 MiB, more than etcd would hold.
+@dataclass(frozen=True, slots=True)
+class LargeEvents(Fault):
+    """Objects arrive larger than etcd would hold: an annotation is added to each.
 
     Args:
-        body: the object, with metadata.
-        revision: its resourceVersion.
-        events: that arrive before it.
+        size: of the annotation, in bytes.
     """
-    metadata = body["metadata"]
-    assert isinstance(metadata, dict)
-    heavy = {"resourceVersion": str(revision), "annotations": {"weight": "x" * _LARGE_BYTES}}
-    return InsertedEvent(event("ADDED", {**body, "metadata": metadata | heavy}), events)
+
+    size: int = 5 * 1024 * 1024
+    watches_only: ClassVar[bool] = True
+
+    @override
+    def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+        if not number or piece.startswith(_BOOKMARK):
+            yield piece
+            return
+        told = msgspec.json.decode(piece)
+        metadata = told["object"].setdefault("metadata", {})
+        metadata["annotations"] = {**metadata.get("annotations", {}), "weight": "x" * self.size}
+        yield event(told["type"], told["object"])
