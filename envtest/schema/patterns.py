@@ -12,7 +12,6 @@ import functools
 import re
 import sys
 import unicodedata
-from collections.abc import Callable
 
 _POSIX = {
     "alnum": "0-9A-Za-z",
@@ -70,11 +69,6 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
         raise
     except (re.error, OverflowError, RecursionError) as error:
         raise InvalidPattern(f"error parsing regexp: invalid regexp: `{pattern}`") from error
-
-
-def matcher(pattern: str) -> Callable[[str], object]:
-    """A function that tells (by truth) whether the pattern is found in a text."""
-    return compile_pattern(pattern).search
 
 
 class _Translator:

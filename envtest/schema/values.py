@@ -19,8 +19,9 @@ from envtest.schema.composites import Composites
 from envtest.schema.correlation import Pair
 from envtest.schema.errors import FieldError, invalid, not_supported, required, too_long, too_many
 from envtest.schema.gotext import json_text, quote
+from envtest.schema.matching import matcher
 from envtest.schema.numbers import NumberRule, is_json_integer
-from envtest.schema.patterns import InvalidPattern, matcher
+from envtest.schema.patterns import InvalidPattern
 
 _JSON_TYPES: dict[type, tuple[str, str]] = {
     bool: ("boolean", ""),

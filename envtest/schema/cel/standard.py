@@ -14,7 +14,8 @@ from envtest.schema.cel.functions import NO_OVERLOAD, CelError, Library, kind_of
 from envtest.schema.cel.syntax import Uint
 from envtest.schema.cel.types import CelType
 from envtest.schema.gotext import json_text, number
-from envtest.schema.patterns import InvalidPattern, compile_pattern
+from envtest.schema.matching import matcher
+from envtest.schema.patterns import InvalidPattern
 
 STANDARD: Final = Library()
 _define = STANDARD.define
@@ -191,7 +192,7 @@ _define("dyn", "(A) dyn")(lambda value: value)
 @_define("matches", "string.(string) bool", "(string, string) bool")
 def _matches(text: str, pattern: str) -> bool:
     try:
-        return compile_pattern(pattern).search(text) is not None
+        return matcher(pattern)(text)
     except InvalidPattern as error:
         raise CelError(str(error)) from error
 
