@@ -155,8 +155,7 @@ class MetalLB:
     async def _create(self, wanted: Projection, confirmed: Projection) -> None:
         """Create the pool, on the cache's basis.
 
-        Not on the LIST's: its resourceVersion counts the changes of all kinds, and the cache
-        would seem to be behind until the next bookmark.
+        Not on that of a live read, which may be newer: an older basis claims less.
         """
         if confirmed.entries != wanted.entries:
             raise Unavailable(BEHIND, "the cache does not show the tenant's ranges as they are")

@@ -7,7 +7,7 @@ import structlog
 from controller.cache import Cache
 from controller.client import Client
 from controller.conditions import rfc3339
-from controller.errors import Conflict, ControllerError
+from controller.errors import Conflict, ControllerError, NotFound
 from controller.meta import Version
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -117,14 +117,19 @@ class Projector:
             await metallb.project(wanted, lambda: self._confirmed(tenant))
 
     async def _confirmed(self, tenant: TenantCluster) -> Projection:
-        """Return what the tenant should hold, from a LIST that begins now."""
-        try:
-            page = await self._client.list(IP_ALLOCATION)
-        except ControllerError as error:
-            raise _ManagementTrouble(error) from error
-        mine = [
-            a
-            for a in page.items
-            if a.spec.tenantClusterRef.key == tenant.metadata.key and not is_foreign(a, tenant)
-        ]
-        return projection(mine, page.revision)
+        """Return what the tenant should hold, each of its allocations read live, now.
+
+        One by one, as they are few: a LIST would bring everybody's along.
+        """
+        found = []
+        for known in members(self._allocations, tenant):
+            if known.spec.type != names.TYPE_LOADBALANCER:
+                continue
+            try:
+                found.append(await self._client.get(IP_ALLOCATION, known.metadata.key))
+            except NotFound:
+                continue
+            except ControllerError as error:
+                raise _ManagementTrouble(error) from error
+        mine = [a for a in found if not is_foreign(a, tenant)]
+        return projection(mine, self._allocations.position)

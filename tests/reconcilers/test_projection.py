@@ -92,7 +92,7 @@ async def test_that_a_projection_begins_is_recorded_before_the_tenant_is_written
     assert meta["annotations"][names.ANNOTATION_PROJECTION_BEGUN] == "2026-01-01T00:00:00Z"
 
 
-async def test_a_pool_is_created_only_after_a_live_list_confirms_it() -> None:
+async def test_a_pool_is_created_only_after_live_reads_confirm_it() -> None:
     lab, tenant = _lab()
     lab.hold("ipallocations")
     lab.server.delete("ipallocations", "team-a-lb")
@@ -228,7 +228,7 @@ async def test_rotated_credentials_are_met_by_reading_the_secret_again() -> None
 
 async def test_trouble_of_the_management_cluster_is_not_told_as_the_tenants() -> None:
     lab, tenant = _lab()
-    lab.server.fail(NoAnswer("timed out"), verb="list", plural="ipallocations")
+    lab.server.fail(NoAnswer("timed out"), verb="get", plural="ipallocations")
     with pytest.raises(NoAnswer):
         await lab.cluster()
     await lab.cluster()
