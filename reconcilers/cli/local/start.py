@@ -25,6 +25,8 @@ def run_until_interrupted(work: Callable[[], Awaitable[None]]) -> None:
             anyio.run(partial(interruptible, work))
         except (ControllerError, UnknownKind) as failure:
             raise Problem(str(failure)) from failure
+        except BrokenPipeError:
+            raise  # whoever read what we tell has seen enough
         except OSError as failure:
             what = failure.strerror or str(failure)
             raise Problem(f"{failure.filename}: {what}" if failure.filename else what) from failure

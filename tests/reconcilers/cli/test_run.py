@@ -158,7 +158,6 @@ async def test_what_is_missing_is_told_by_readyz_and_stops_nobody_else(tmp_path:
             f"--health-probe-bind-address={probes}",
         ) as running:
             await running.until(_starts("networkpool"))
-            await running.until(_starts("ipallocation"))
             await running.until("list tenantclusters.butler.butlerlabs.dev: not served")
             status, told = await _readyz(probes)
             assert status == 503
