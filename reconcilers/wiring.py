@@ -10,9 +10,7 @@ ProviderConfig   itself, the pools it names, and the clusters that refer to it
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controller.cache import Change
 from controller.clock import Clock
-from controller.conditions import is_true
 from controller.events import Recorder
 from controller.informer import Informer
 from controller.manager import Manager, Watch
@@ -30,7 +28,6 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.conditions import READY
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import POOL_INDEX, pool_index
@@ -38,14 +35,15 @@ from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.asking import Asking
 from reconcilers.tenantcluster.gate import TenantGate
+from reconcilers.tenantcluster.kubeconfigs import OpenTransport
 from reconcilers.tenantcluster.membership import TENANT_INDEX, tenant_index
 from reconcilers.tenantcluster.poolchoice import PoolChoice
 from reconcilers.tenantcluster.projecting import Projector
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.tenantcluster.reconciler import TenantClusterReconciler
-from reconcilers.tenantcluster.status import NETWORK_READY
 from reconcilers.tenantcluster.teardown import Teardown
-from reconcilers.tenantcluster.tenants import OpenTransport, Tenants
+from reconcilers.tenantcluster.tenants import Tenants
+from reconcilers.waking import has_more_room, refers_to, serves_differently, waits_for_room
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,43 +241,4 @@ def _providerconfigs(
             Watch(informers.clusters, leaving),
         ],
         concurrency=1,
-    )
-
-
-def refers_to(
-    cluster: TenantCluster, config: ProviderConfig, default_namespace: str, *, by_default: bool
-) -> bool:
-    """Return whether `cluster` names `config`; one that names none does so if `by_default`."""
-    named = cluster.spec.providerConfigRef
-    if named is None:
-        return by_default
-    return config.metadata.key == (named.namespace or default_namespace, named.name)
-
-
-def waits_for_room(cluster: TenantCluster) -> bool:
-    """Return whether a cluster could do with more room in a pool, Ready or not."""
-    return not cluster.is_ready or not is_true(cluster.status.conditions, NETWORK_READY)
-
-
-def serves_differently(change: Change[NetworkPool]) -> bool:
-    """Return whether a pool appeared, went, or began or ceased to serve."""
-    return _serves(change.old) != _serves(change.new)
-
-
-def _serves(pool: NetworkPool | None) -> tuple[bool, bool, bool]:
-    if pool is None:
-        return (False, False, False)
-    return (True, pool.metadata.terminating, is_true(pool.status.conditions, READY))
-
-
-def has_more_room(change: Change[NetworkPool]) -> bool:
-    """Return whether a pool appeared or could serve more, or larger, requests than before."""
-    if change.new is None:
-        return False
-    if change.old is None:
-        return True
-    before, after = change.old, change.new
-    return (
-        after.status.largestFreeBlock > before.status.largestFreeBlock
-        or after.metadata.generation != before.metadata.generation
     )

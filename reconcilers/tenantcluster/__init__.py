@@ -6,6 +6,7 @@ sizing.py       how many addresses
 poolchoice.py   from which pool
 drafts.py       which allocations it should have, as decisions
 asking.py       the two allocations exist, or why not
+kubeconfigs.py  which Secret leads into a tenant, and what of it is trusted
 tenants.py      the way into a tenant
 metallb.py      what MetalLB in the tenant should hold, and writing it
 gate.py         has the tenant let go of a range?

@@ -18,9 +18,10 @@ from reconcilers.api.resources import SERVICE, TENANT_CLUSTER, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.gate import Gate, Holding, LetGo
 from reconcilers.settings import TenantSettings
+from reconcilers.tenantcluster.kubeconfigs import NoWayIn
 from reconcilers.tenantcluster.membership import is_foreign
 from reconcilers.tenantcluster.metallb import MetalLB, Unavailable, basis_of
-from reconcilers.tenantcluster.tenants import NoWayIn, Tenants
+from reconcilers.tenantcluster.tenants import Tenants
 
 _log = structlog.get_logger(__name__)
 

@@ -15,6 +15,7 @@ from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
+from reconcilers.tenantcluster.kubeconfigs import NoWayIn
 from reconcilers.tenantcluster.membership import is_foreign, members
 from reconcilers.tenantcluster.metallb import (
     BEHIND,
@@ -24,7 +25,7 @@ from reconcilers.tenantcluster.metallb import (
     projection,
 )
 from reconcilers.tenantcluster.status import load_balancer
-from reconcilers.tenantcluster.tenants import UNAUTHORIZED, NoWayIn, Tenants
+from reconcilers.tenantcluster.tenants import UNAUTHORIZED, Tenants
 
 _log = structlog.get_logger(__name__)
 

@@ -6,7 +6,7 @@ import pytest
 from controller.errors import Conflict, Invalid, NoAnswer, ServerFailure
 from controller.meta import Key
 from reconcilers.api.resources import IP_ADDRESS_POOL
-from reconcilers.tenantcluster.tenants import NoWayIn
+from reconcilers.tenantcluster.kubeconfigs import NoWayIn
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 

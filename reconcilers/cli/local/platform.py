@@ -26,7 +26,7 @@ from reconcilers.cli.standin import crds as standin
 from reconcilers.cli.standin.api import NAMESPACE as METALLB_NAMESPACE
 from reconcilers.cli.standin.controller import MetalLBStandIn
 from reconcilers.settings import Settings
-from reconcilers.tenantcluster.tenants import ADMIN_KEY
+from reconcilers.tenantcluster.kubeconfigs import ADMIN_KEY
 from reconcilers.wiring import assemble
 
 MANAGEMENT = "management"

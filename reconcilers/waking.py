@@ -1,0 +1,48 @@
+"""Which changes of one kind are worth a look at another: pure functions, for the wiring."""
+
+from controller.cache import Change
+from controller.conditions import is_true
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.conditions import READY
+from reconcilers.tenantcluster.status import NETWORK_READY
+
+
+def refers_to(
+    cluster: TenantCluster, config: ProviderConfig, default_namespace: str, *, by_default: bool
+) -> bool:
+    """Return whether `cluster` names `config`; one that names none does so if `by_default`."""
+    named = cluster.spec.providerConfigRef
+    if named is None:
+        return by_default
+    return config.metadata.key == (named.namespace or default_namespace, named.name)
+
+
+def waits_for_room(cluster: TenantCluster) -> bool:
+    """Return whether a cluster could do with more room in a pool, Ready or not."""
+    return not cluster.is_ready or not is_true(cluster.status.conditions, NETWORK_READY)
+
+
+def serves_differently(change: Change[NetworkPool]) -> bool:
+    """Return whether a pool appeared, went, or began or ceased to serve."""
+    return _serves(change.old) != _serves(change.new)
+
+
+def _serves(pool: NetworkPool | None) -> tuple[bool, bool, bool]:
+    if pool is None:
+        return (False, False, False)
+    return (True, pool.metadata.terminating, is_true(pool.status.conditions, READY))
+
+
+def has_more_room(change: Change[NetworkPool]) -> bool:
+    """Return whether a pool appeared or could serve more, or larger, requests than before."""
+    if change.new is None:
+        return False
+    if change.old is None:
+        return True
+    before, after = change.old, change.new
+    return (
+        after.status.largestFreeBlock > before.status.largestFreeBlock
+        or after.metadata.generation != before.metadata.generation
+    )
