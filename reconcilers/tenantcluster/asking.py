@@ -1,5 +1,6 @@
 """A tenant's two allocations exist, each in a pool that fits; or why they do not yet."""
 
+import anyio
 import structlog
 
 from controller.cache import Cache
@@ -29,6 +30,8 @@ class Asking:
         # When a request that moves on to another pool was first made. Lost with the process, which
         # costs the request its place in the queue and nothing else.
         self._first_asked: dict[tuple[str, str], str] = {}
+        # One choice at a time: the next one has to count what this one created.
+        self._choosing = anyio.Lock()
 
     def wanted(
         self, tenant: TenantCluster, provider: ProviderConfig, backfill_nodes: bool
@@ -47,7 +50,8 @@ class Asking:
         """
         existing = wanted.existing
         if existing is None:
-            return await self._create(tenant, provider, wanted)
+            async with self._choosing:
+                return await self._create(tenant, provider, wanted)
         stuck = existing.status.phase == FAILED or not self._choice.serves(existing.pool_key)
         if stuck and not existing.metadata.terminating:
             await self._move_on(tenant, provider, wanted, existing)
@@ -59,7 +63,7 @@ class Asking:
         draft = self._drafts.draft(tenant, provider, wanted)
         if draft is None:
             return Standing(wanted.kind, None, exhausted=True)
-        since = self._first_asked.pop((tenant.metadata.uid, wanted.kind), None)
+        since = self._first_asked.get((tenant.metadata.uid, wanted.kind))
         if since is not None:
             draft.body["metadata"]["annotations"][names.ANNOTATION_REQUESTED_AT] = since
         try:
@@ -67,6 +71,7 @@ class Asking:
         except AlreadyExists:
             _log.info("allocation exists, waiting for the cache to show it", allocation=draft.name)
             raise
+        self._first_asked.pop((tenant.metadata.uid, wanted.kind), None)
         what = "LB" if wanted.kind == names.TYPE_LOADBALANCER else "node"
         _log.info(f"created {what} IPAllocation", allocation=draft.name, pool=draft.pool)
         return Standing(wanted.kind, created)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import anyio
 import pytest
 
 from controller.errors import NoAnswer
@@ -215,6 +216,21 @@ async def test_ten_clusters_created_at_once_do_not_overcommit_a_pool() -> None:
     assert len(_cidrs(lab)) == 20
     used = [a["spec"]["poolRef"]["name"] for a in lab.server.all("ipallocations")]
     assert used.count("second") >= 10
+
+
+async def test_ten_clusters_worked_on_at_the_same_moment_do_not_overcommit_a_pool() -> None:
+    first = make.pool("first", "10.40.0.0/26")
+    second = make.pool("second", "10.41.0.0/24")
+    lab = _lab(pools=(first, second), provider=make.provider(("first", 0), ("second", 1)))
+    for number in range(10):
+        lab.server.add("tenantclusters", make.tenant(f"t{number}"))
+    async with anyio.create_task_group() as group:
+        for number in range(10):
+            group.start_soon(lab.cluster, f"t{number}")
+    for pool in ("first", "second"):
+        await lab.pool(pool)
+    assert len(_cidrs(lab)) == 20
+    assert all(_cidrs(lab).values()), "one of them had chosen a pool that was full by then"
 
 
 async def test_a_failed_request_moves_on_to_a_pool_that_fits_and_keeps_its_age() -> None:
