@@ -94,13 +94,10 @@ class Exchange:
         """Send an answer piece by piece, each through all faults."""
         sent = web.StreamResponse(status=status, headers=headers)
         await sent.prepare(self._request)
-        number = 0
-        ended = await _take(sent, self._altered(0, b""))
-        async for piece in pieces:
+        number, ended = 0, await _take(sent, self._altered(0, b""))
+        while not ended and (piece := await anext(pieces, None)) is not None:
             number += 1
-            ended = ended or await _take(sent, self._altered(number, piece))
-            if ended:
-                break
+            ended = await _take(sent, self._altered(number, piece))
         return sent
 
     def _altered(self, number: int, piece: bytes) -> Iterator[Step]:

@@ -164,6 +164,8 @@ class SlowAnswer(Fault):
 
     @override
     def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+        if not number:
+            yield piece
         for start in range(0, len(piece), self.size):
             yield piece[start : start + self.size]
             yield self.pause

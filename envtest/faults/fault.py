@@ -79,15 +79,15 @@ class Fault:
             ConnectionTornError: reset the connection.
         """
 
-    def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+    def alter(self, number: int, piece: bytes) -> Iterator[Step]:  # noqa: ARG002 - some count
         """Return what becomes of a piece of the answer.
 
         Args:
-            number: 0 for the empty piece before the first; then counted from 1.
+            number: 0 for the empty piece before the first, which others need to see, too; then
+                counted from 1.
             piece: one line of a watch with its end, or the whole body of any other answer.
         """
-        if number:
-            yield piece
+        yield piece
 
 
 def status(

@@ -65,6 +65,7 @@ class Proxy(ControlPlane):
 
     Attributes:
         calls: all requests that arrived, in order, whatever became of them.
+        done: those of them that are over, in the order in which they ended.
         injected: every fault that struck, with the request it struck, in order.
     """
 
@@ -72,6 +73,7 @@ class Proxy(ControlPlane):
         super().__init__("")
         self.kind = plane.kind
         self.calls: Record[Call] = Record()
+        self.done: Record[Call] = Record()
         self.injected: Record[tuple[Fault, Call]] = Record()
         self._plane = plane
         self._authority = Authority.create()
@@ -93,11 +95,10 @@ class Proxy(ControlPlane):
         """
         proxy = cls(plane, seed)
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(proxy._upstream.close)
             server = _Server(proxy._handle, proxy._hung_up)
             runner = web.ServerRunner(server, shutdown_timeout=_GRACE_SECONDS)
-            await runner.setup()
             stack.push_async_callback(proxy._close, runner)
+            await runner.setup()
             site = web.TCPSite(runner, _HOST, 0, ssl_context=proxy._server_tls(), backlog=512)
             await site.start()
             proxy.url = f"https://{_HOST}:{runner.addresses[0][1]}"
@@ -119,11 +120,6 @@ class Proxy(ControlPlane):
             yield injection
         finally:
             self._injections.remove(injection)
-
-    @property
-    def watching(self) -> int:
-        """How many watches are open, silent ones included."""
-        return sum(owner is not None for owner in self._open.values())
 
     @override
     def kubeconfig(self, user: str = "admin") -> str:
@@ -163,6 +159,7 @@ class Proxy(ControlPlane):
                 return await exchange.run()
             finally:
                 del self._open[scope]
+                self.done.add(call)
         reset(request)
         return web.Response()
 
@@ -184,11 +181,12 @@ class Proxy(ControlPlane):
                 scope.cancel()
 
     async def _close(self, runner: web.ServerRunner) -> None:
-        """End all that is open, then the server."""
+        """End all that is open, then the server, then the connections behind it."""
         with anyio.CancelScope(shield=True):
             for scope in self._open:
                 scope.cancel()
             await runner.cleanup()
+            await self._upstream.close()
 
 
 class _Server(web.Server):

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,9 +10,9 @@ import anyio
 from anyio.lowlevel import checkpoint
 from typing_extensions import override
 
-from controller import Change, Client, Informer, ObjectMeta, Resource, Transport, connect
+from controller import Change, Client, Informer, ObjectMeta, Resource, Transport, Version, connect
 from envtest import ControlPlane
-from envtest.faults import Match, Proxy
+from envtest.faults import Call, Match, Proxy, Record
 from envtest.plane import ControlPlane as Plane
 from tests.clock import VirtualClock
 from tests.envtest.samples import GROUP, crd, gauge
@@ -51,14 +51,22 @@ class HastyClock(VirtualClock):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pauses: list[float] = []
+        self.pauses: Record[float] = Record()
         """What was slept, in seconds, in order."""
+        self.deadlines: Record[float] = Record()
+        """What was bounded in time, in seconds, in order: each read of a watch, for one."""
 
     @override
     async def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
+        self.pauses.add(seconds)
         self._elapsed += round(seconds * 1e9)
         await checkpoint()
+
+    @override
+    def move_on_after(self, seconds: float) -> AbstractContextManager[anyio.CancelScope]:
+        bound = super().move_on_after(seconds)
+        self.deadlines.add(seconds)
+        return bound
 
 
 @dataclass
@@ -76,11 +84,25 @@ class World:
         """Create a gauge, past the proxy."""
         return await self.direct.create(GAUGES, "default", gauge(name, **spec))
 
+    async def delete(self, gone: Gauge) -> None:
+        """Delete a gauge, past the proxy."""
+        await self.direct.delete(GAUGES, Version.of(gone))
+
+    def asked(self, verb: str) -> list[Call]:
+        """Return the requests for gauges of one verb that went through the proxy, in order."""
+        return [
+            call for call in self.proxy.calls if (call.verb, call.resource) == (verb, "gauges")
+        ]
+
+    def revisions(self, verb: str) -> list[str | None]:
+        """Return the resourceVersion of each of them; None where there was none."""
+        return [call.query.get("resourceVersion") for call in self.asked(verb)]
+
 
 @asynccontextmanager
 async def world() -> AsyncIterator[World]:
     """Run a control plane with a proxy before it; give up when the test takes too long."""
-    with anyio.fail_after(PATIENCE * 3):
+    with anyio.fail_after(PATIENCE):
         async with ControlPlane.start() as plane, Proxy.before(plane) as proxy:
             await plane.install_crds([crd()])
             async with transport_to(plane) as direct, transport_to(proxy) as through:
@@ -95,14 +117,20 @@ async def transport_to(plane: Plane, user: str = "admin") -> AsyncIterator[Trans
     try:
         yield transport
     finally:
-        await transport.aclose()
+        with anyio.CancelScope(shield=True):
+            await transport.aclose()
 
 
 class Observed:
     """An informer through the proxy, and what its handler was told."""
 
     def __init__(self, world: World) -> None:
-        self.informer = Informer(GAUGES, world.transport, world.clock)
+        self.informer = Informer(
+            GAUGES,
+            world.transport,
+            world.clock,
+            indexes={"uid": lambda one: (one.metadata.uid,)},
+        )
         self.changes: list[Change[Gauge]] = []
         self._told = anyio.Event()
         self.informer.add_handler(self._note)

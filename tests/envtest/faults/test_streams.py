@@ -16,6 +16,7 @@ from envtest.faults import (
     LargeEvents,
     Match,
     Proxy,
+    SlowAnswer,
     StopAfter,
     SwallowedBookmarks,
     TruncatedEvent,
@@ -127,6 +128,17 @@ async def test_a_truncated_event_ends_like_a_whole_one() -> None:
         assert told(third) == "BOOKMARK"
 
 
+async def test_a_made_up_event_does_not_wait_for_a_real_one() -> None:
+    async with world() as here:
+        query = {
+            "watch": "1",
+            "resourceVersion": (await here.create("a")).metadata.resourceVersion,
+        }
+        with here.proxy.inject(expired_event()):
+            async with here.transport.stream(PATH, query=query) as chunks:
+                assert [told(line) for line in await lines(chunks)] == ["ERROR"]
+
+
 async def test_events_can_be_larger_than_any_object_should_be() -> None:
     async with world() as here:
         await here.create("a")
@@ -176,6 +188,16 @@ async def test_several_faults_may_strike_one_watch() -> None:
         assert len(here.proxy.injected) == 2
 
 
+@pytest.mark.parametrize("first", [SlowAnswer(100), DroppedEvents(9), SwallowedBookmarks()])
+async def test_a_fault_before_the_first_event_strikes_whatever_came_before_it(
+    first: Fault,
+) -> None:
+    async with world() as here:
+        await here.create("a")
+        with here.proxy.inject(first), here.proxy.inject(expired_event()):
+            assert [told(line) for line in await watched(here)] == ["ERROR"]
+
+
 async def test_closing_the_proxy_ends_what_is_open() -> None:
     async with world() as here, AsyncExitStack() as outer:
         async with Proxy.before(here.plane) as proxy:
@@ -190,6 +212,5 @@ async def test_a_client_that_hangs_up_ends_its_watch_at_the_server_too() -> None
     async with world() as here:
         async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
             await anext(chunks)
-            assert here.proxy.watching == 1
-        while here.proxy.watching:
-            await here.client.list(GAUGES)
+            assert len(here.proxy.done) == 0
+        await here.proxy.done.wait(1)

@@ -1,0 +1,165 @@
+"""What a controller must go through unharmed: connections, answers and histories that fail."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from controller import Change
+from envtest.faults import (
+    ClosedAtOnce,
+    DroppedEvents,
+    End,
+    LateRequest,
+    Match,
+    Pause,
+    expired,
+    expired_event,
+    half_open,
+)
+from envtest.faults.fault import Fault
+from tests.envtest.samples import gauge
+from tests.faults.world import GAUGES, WATCH, Gauge, Observed, World, observed, world
+
+FIRST_WATCH = Match(verb="watch", resource="gauges", times=1)
+SILENCE = 90.0
+FORMS_OF_410 = pytest.mark.parametrize("form", [expired_event(), expired()], ids=["event", "HTTP"])
+
+
+def short(change: Change[Gauge]) -> str:
+    """Return a change in a few words."""
+    old, new = (one.metadata.name if one else "-" for one in (change.old, change.new))
+    unknown = " unknown" if change.final_state_unknown else ""
+    return f"{old} {new}{' initial' if change.initial else ''}{unknown}"
+
+
+@asynccontextmanager
+async def gap(here: World, fault: Fault) -> AsyncIterator[Observed]:
+    """Keep an informer from seeing what the body does; then let its watch end with a fault.
+
+    It is stopped when it has seen all there is to see after that.
+    """
+    gate = anyio.Event()
+    late = LateRequest(Pause(until=gate))
+    with here.proxy.inject(late, FIRST_WATCH) as held, here.proxy.inject(fault, FIRST_WATCH):
+        async with observed(here) as seen:
+            await held.struck.wait()
+            told = len(seen.changes)
+            yield seen
+            gate.set()
+            await seen.wait(told + 1)
+            # The watch that follows has nothing more to tell.
+            await here.proxy.calls.wait(2, lambda call: call.verb == "watch")
+
+
+async def test_a_watch_that_died_without_a_word_is_replaced_without_a_list() -> None:
+    async with world() as here:
+        await here.create("a")
+        with here.proxy.inject(half_open(), FIRST_WATCH):
+            async with observed(here) as seen:
+                await here.clock.deadlines.wait(1)
+                await here.create("b")
+                assert seen.names == ["a"]
+                await here.clock.advance(SILENCE)
+                await seen.wait(2)
+
+        assert seen.names == ["a", "b"]
+        assert len(here.asked("list")) == 1
+        first, second = here.revisions("watch")
+        assert first == second
+        # The dead connection is not left open beside the new one.
+        await here.proxy.done.wait(2, lambda call: call.verb == "watch")
+
+
+@asynccontextmanager
+async def observed_under(
+    here: World, fault: Fault, match: Match = WATCH
+) -> AsyncIterator[Observed]:
+    """Run an informer while a fault is in force."""
+    with here.proxy.inject(fault, match):
+        async with observed(here) as seen:
+            yield seen
+
+
+@FORMS_OF_410
+async def test_410_is_answered_by_one_list_that_tells_what_has_gone(form: Fault) -> None:
+    async with world() as here:
+        gone, stays = await here.create("gone"), await here.create("stays")
+        async with gap(here, form) as seen:
+            await here.delete(gone)
+        told = [short(change) for change in seen.changes]
+        assert sorted(told[:2]) == ["- gone initial", "- stays initial"]
+        assert told[2:] == ["gone - unknown"]
+        assert here.revisions("list") == ["0", None]
+        assert seen.informer.cache.get(stays.metadata.key) == stays
+
+
+@FORMS_OF_410
+async def test_an_object_recreated_in_a_gap_is_an_update_with_another_uid(form: Fault) -> None:
+    async with world() as here:
+        first = await here.create("a")
+        async with gap(here, form) as seen:
+            await here.delete(first)
+            second = await here.create("a")
+        _, change = seen.changes
+        assert (change.old, change.new) == (first, second)
+        assert first.metadata.uid != second.metadata.uid
+        assert seen.informer.cache.by_index("uid", first.metadata.uid) == ()
+        assert seen.informer.cache.by_index("uid", second.metadata.uid) == (second,)
+
+
+async def test_a_server_that_closes_each_watch_at_once_is_not_stormed() -> None:
+    async with world() as here, observed_under(here, ClosedAtOnce()):
+        pauses = here.clock.pauses
+        while sum(pauses) < 5:
+            await pauses.wait(len(pauses) + 1)
+        assert len(here.proxy.calls) < 10
+        assert len(here.asked("list")) > 1
+        await pauses.wait(5)
+        for number, pause in enumerate(pauses[:5]):
+            assert 0.8 * 2**number <= pause <= 1.6 * 2**number
+        assert len(set(pauses[:5])) == 5
+
+
+async def test_a_list_that_expires_between_its_parts_is_asked_for_in_one_piece() -> None:
+    async with world() as here:
+        names = [f"g{number:04}" for number in range(1201)]
+        async with anyio.create_task_group() as group:
+            for name in names:
+                group.start_soon(here.direct.create, GAUGES, "default", gauge(name))
+        second_part = Match(verb="list", where=lambda call: "continue" in call.query, times=1)
+        with (
+            here.proxy.inject(expired_event(), FIRST_WATCH),
+            here.proxy.inject(expired(), second_part) as struck,
+        ):
+            async with observed(here) as seen:
+                await here.proxy.calls.wait(2, lambda call: call.verb == "watch")
+                assert seen.names == names
+        assert len(struck.struck) == 1
+        _, first, second, whole = (dict(call.query) for call in here.asked("list"))
+        assert first == {"limit": "500"}
+        assert sorted(second) == ["continue", "limit"]
+        assert whole == {}
+        assert len(seen.changes) == 1201
+
+
+async def test_parts_after_the_first_carry_no_resource_version() -> None:
+    async with world() as here:
+        async with anyio.create_task_group() as group:
+            for number in range(501):
+                group.start_soon(here.direct.create, GAUGES, "default", gauge(f"g{number}"))
+        assert len((await here.client.list(GAUGES)).items) == 501
+        first, second = (sorted(call.query) for call in here.asked("list"))
+        assert (first, second) == (["limit"], ["continue", "limit"])
+
+
+@pytest.mark.parametrize(("end", "told"), [(End.RESET, "a -"), (End.CLOSED, "a - unknown")])
+async def test_events_lost_with_their_connection_are_not_lost(end: End, told: str) -> None:
+    async with world() as here:
+        first = await here.create("a")
+        async with observed_under(here, DroppedEvents(0, 2, end), FIRST_WATCH) as seen:
+            await here.delete(first)
+            await here.create("b")
+            await seen.wait(3)
+        assert [short(change) for change in seen.changes] == ["- a initial", told, "- b"]
