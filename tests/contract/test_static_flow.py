@@ -41,9 +41,10 @@ from reconcilers.settings import AllocationSettings, Settings, TenantSettings
 from reconcilers.wiring import assemble
 
 HOME = names.DEFAULT_NAMESPACE
-WATCHED: tuple[Any, ...] = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER)
+WATCHED: tuple[Any, ...] = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, IP_ADDRESS_POOL)
+PROJECTED = Key("metallb-system", "default-pool")
 SETTINGS = Settings(
-    tenant=TenantSettings(requeue_deleting=0.1, requeue_waiting=0.1),
+    tenant=TenantSettings(requeue_deleting=0.1, requeue_waiting=0.1, requeue_young=0.2),
     allocation=AllocationSettings(requeue_releasing=0.1),
 )
 LIMIT = 6.0
@@ -119,9 +120,13 @@ async def test_a_tenant_gets_its_addresses_and_gives_them_back(site: Site) -> No
         await site.until(lambda: site.phase("tenantclusters", "a", "team") == "Ready")
         assert site.phase("ipallocations", "team-a-lb") == "Allocated"
         assert site.phase("ipallocations", "team-a-nodes") == "Allocated"
-        key = Key("metallb-system", "default-pool")
-        projected = await site.client.get(IP_ADDRESS_POOL, key)
-        assert projected.spec.addresses == ("10.40.0.0-10.40.0.7",)
+        await site.until(lambda: _projected(site) == ("10.40.0.0-10.40.0.7",))
+
+        drifted = await site.client.get(IP_ADDRESS_POOL, PROJECTED)
+        spec = {"addresses": ["10.99.0.0/24"]}
+        drifted = await site.client.patch(IP_ADDRESS_POOL, Version.of(drifted), {"spec": spec})
+        drift = drifted.metadata.revision
+        await site.until(lambda: _projected(site, after=drift) == ("10.40.0.0-10.40.0.7",))
 
         cluster = await site.client.get(TENANT_CLUSTER, Key("team", "a"))
         await site.client.delete(TENANT_CLUSTER, Version.of(cluster))
@@ -133,6 +138,15 @@ async def test_a_tenant_gets_its_addresses_and_gives_them_back(site: Site) -> No
         pool = await site.client.get(NETWORK_POOL, Key(HOME, "lab"))
         await site.client.delete(NETWORK_POOL, Version.of(pool))
         await site.until(lambda: Key(HOME, "lab") not in site.caches["networkpools"])
+
+
+def _projected(site: Site, after: int = 0) -> tuple[str, ...] | None:
+    """Return what the tenant's pool holds, if the watch has shown it changed after a revision."""
+    pool = site.caches["ipaddresspools"].get(PROJECTED)
+    if pool is None or pool.metadata.revision <= after:
+        return None
+    addresses: tuple[str, ...] = pool.spec.addresses
+    return addresses
 
 
 def _available(site: Site) -> int:
