@@ -100,10 +100,10 @@ class World:
 
 
 @asynccontextmanager
-async def world() -> AsyncIterator[World]:
+async def world(seed: int = 0) -> AsyncIterator[World]:
     """Run a control plane with a proxy before it; give up when the test takes too long."""
     with anyio.fail_after(PATIENCE):
-        async with ControlPlane.start() as plane, Proxy.before(plane) as proxy:
+        async with ControlPlane.start() as plane, Proxy.before(plane, seed=seed) as proxy:
             await plane.install_crds([crd()])
             async with transport_to(plane) as direct, transport_to(proxy) as through:
                 yield World(plane, proxy, Client(direct), Client(through), through)

@@ -1,0 +1,184 @@
+"""Answers that no API server should give, and those it gives under load: nothing dies of them."""
+
+import random
+from contextlib import ExitStack
+
+import pytest
+
+from controller import Change, Key, Version
+from envtest.faults import (
+    CutAnswer,
+    DroppedEvents,
+    End,
+    GatewayPage,
+    LargeEvents,
+    LostAnswer,
+    Match,
+    RefusedConnection,
+    SlowAnswer,
+    StopAfter,
+    SwallowedBookmarks,
+    TruncatedEvent,
+    error_without_reason,
+    expired,
+    expired_event,
+    internal_error,
+    too_many_requests,
+    unavailable,
+    unknown_event,
+)
+from envtest.faults.fault import Fault
+from tests.faults.world import GAUGES, Gauge, Observed, World, observed, world
+
+WATCH_ONCE = Match(verb="watch", resource="gauges", times=1)
+LIST_ONCE = Match(verb="list", resource="gauges", times=1)
+RELISTED, CONTINUED, UNTROUBLED = (2, 2), (1, 2), (1, 1)
+"""How many lists and watches there were in the end."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "policy"),
+    [
+        (GatewayPage(), RELISTED),
+        (internal_error(), RELISTED),
+        (TruncatedEvent(), RELISTED),
+        (error_without_reason(), RELISTED),
+        (RefusedConnection(), CONTINUED),
+        (LostAnswer(), CONTINUED),
+        (CutAnswer(15), CONTINUED),
+        (too_many_requests(), CONTINUED),
+        (unknown_event(), UNTROUBLED),
+        (LargeEvents(), UNTROUBLED),
+        (SlowAnswer(3), UNTROUBLED),
+        (SwallowedBookmarks(), UNTROUBLED),
+    ],
+    ids=str,
+)
+async def test_a_watch_with_odd_input_loses_nothing(fault: Fault, policy: tuple[int, int]) -> None:
+    async with world() as here:
+        await here.create("a")
+        with here.proxy.inject(fault, WATCH_ONCE) as odd:
+            async with observed(here) as seen:
+                await odd.struck.wait()
+                await here.create("b")
+                changes = await seen.wait(2)
+                await here.proxy.calls.wait(policy[1], lambda call: call.verb == "watch")
+        assert [told(change) for change in changes] == ["a", "b"]
+        assert (len(here.asked("list")), len(here.asked("watch"))) == policy
+        if policy == CONTINUED:
+            assert len(set(here.revisions("watch"))) == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        GatewayPage(),
+        internal_error(),
+        unavailable(),
+        too_many_requests(),
+        expired(),
+        RefusedConnection(),
+        LostAnswer(),
+        CutAnswer(),
+        CutAnswer(end=End.CLOSED),
+    ],
+    ids=str,
+)
+async def test_a_list_with_odd_input_is_asked_for_again(fault: Fault) -> None:
+    async with world() as here:
+        await here.create("a")
+        with here.proxy.inject(fault, LIST_ONCE):
+            async with observed(here) as seen:
+                assert seen.names == ["a"]
+                assert seen.informer.last_error is None
+        assert len(here.asked("list")) == 2
+        assert [told(change) for change in seen.changes] == ["a"]
+
+
+@pytest.mark.parametrize("match", [LIST_ONCE, WATCH_ONCE], ids=["list", "watch"])
+async def test_the_time_that_an_overloaded_server_asks_for_is_given(match: Match) -> None:
+    async with world() as here:
+        with here.proxy.inject(too_many_requests(7), match):
+            async with observed(here) as seen:
+                await here.proxy.calls.wait(3)
+                await here.create("a")
+                await seen.wait(1)
+        assert here.clock.pauses[0] >= 7
+
+
+def told(change: Change[Gauge]) -> str:
+    """Return the name of a new object."""
+    assert change.old is None
+    assert change.new is not None
+    return change.new.metadata.name
+
+
+def storm() -> list[tuple[Fault, Match]]:
+    """Return faults of all sorts, each of which strikes every few requests."""
+    often, seldom = 0.3, 0.1
+    watch = [
+        StopAfter(1, End.CLOSED),
+        StopAfter(2, End.RESET),
+        DroppedEvents(1, 2),
+        TruncatedEvent(1),
+        unknown_event(1),
+        error_without_reason(2),
+        expired_event(1),
+        expired(),
+        SlowAnswer(50),
+    ]
+    any_read = [GatewayPage(), RefusedConnection(), CutAnswer(), internal_error()]
+    # No watch lives for long, so that the storm does not end with a lucky one.
+    brief = (StopAfter(5, End.CLOSED), Match(verb="watch"))
+    return (
+        [brief]
+        + [(fault, Match(verb="watch", chance=often)) for fault in watch]
+        + [
+            (fault, Match(where=lambda call: call.method == "GET", chance=seldom))
+            for fault in any_read
+        ]
+    )
+
+
+async def churn(here: World, rng: random.Random) -> None:
+    """Create, change and delete gauges until the storm has done its worst."""
+    living: list[Gauge] = []
+    number = 0
+    while len(here.proxy.injected) < 50:
+        number += 1
+        if living and rng.random() < 0.4:
+            await here.delete(living.pop(rng.randrange(len(living))))
+        elif living and rng.random() < 0.5:
+            chosen = rng.randrange(len(living))
+            patch = {"spec": {"count": number}}
+            living[chosen] = await here.direct.patch(GAUGES, Version.of(living[chosen]), patch)
+        else:
+            living.append(await here.create(f"g{number % 20}-{rng.randrange(3)}-{number}"))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_a_cache_comes_to_equal_the_server_through_any_storm(seed: int) -> None:
+    async with world(seed) as here, observed(here) as seen:
+        with ExitStack() as faults:
+            for fault, match in storm():
+                faults.enter_context(here.proxy.inject(fault, match))
+            await churn(here, random.Random(seed))
+        last = await here.create("last")
+        while seen.informer.cache.get(last.metadata.key) is None:
+            await seen.wait(len(seen.changes) + 1)
+
+        wanted = {one.metadata.key: one for one in (await here.direct.list(GAUGES)).items}
+        assert {one.metadata.key: one for one in seen.informer.cache} == wanted
+        assert replayed(seen) == wanted
+
+
+def replayed(seen: Observed) -> dict[Key, Gauge]:
+    """Return what a handler believes that was told of every change, each from where it was."""
+    believed: dict[Key, Gauge] = {}
+    for change in seen.changes:
+        one = change.old or change.new
+        assert one is not None
+        assert believed.pop(one.metadata.key, None) == change.old
+        if change.new is not None:
+            believed[one.metadata.key] = change.new
+    return believed
