@@ -1,0 +1,225 @@
+"""Controllers whose cache lags behind, and whose rights or kinds are missing."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from controller import (
+    SETTLED,
+    AlreadyExists,
+    Change,
+    Key,
+    Manager,
+    ManagerOptions,
+    NoAnswer,
+    ObjectMeta,
+    Outcome,
+    Reconcile,
+    Resource,
+    Watch,
+    to_self,
+)
+from envtest.faults import LateRequest, LostAnswer, Match, Pause, Record
+from tests.envtest.samples import GROUP, crd, gauge
+from tests.faults.world import GAUGES, WATCH, Gauge, World, transport_to, world
+
+
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """An object of which only the metadata matters."""
+
+    metadata: ObjectMeta
+
+
+SETTINGS = Resource("", "v1", "ConfigMap", "configmaps", Bare)
+DIALS = Resource(GROUP, "v1", "Dial", "dials", Bare)
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", Bare, False)
+BINDINGS = Resource(
+    "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", Bare, False
+)
+
+
+def dials() -> dict[str, object]:
+    """Return the CRD of dials."""
+    made = crd()
+    made["metadata"]["name"] = f"dials.{GROUP}"
+    made["spec"]["names"] = {"plural": "dials", "singular": "dial", "kind": "Dial"}
+    return made
+
+
+async def allow(here: World, user: str, group: str, *plurals: str) -> None:
+    """Let a user read some kinds."""
+    name = "-".join((user, *plurals))
+    rule = {"apiGroups": [group], "resources": plurals, "verbs": ["list", "watch"]}
+    await here.direct.create(ROLES, "", {"metadata": {"name": name}, "rules": [rule]})
+    body = {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": ROLES.group, "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": ROLES.group, "kind": "User", "name": user}],
+    }
+    await here.direct.create(BINDINGS, "", body)
+
+
+class Looks:
+    """Reconcilers that note what they are asked to look at."""
+
+    def __init__(self) -> None:
+        self.seen: Record[str] = Record()
+
+    def at(self, kind: str) -> Reconcile:
+        """Return the reconciler of a kind."""
+
+        async def look(key: Key) -> Outcome:
+            self.seen.add(f"{kind} {key.name}")
+            return SETTLED
+
+        return look
+
+    async def wait(self, look: str) -> None:
+        """Wait until something was looked at."""
+        await self.seen.wait(1, lambda one: one == look)
+
+
+@asynccontextmanager
+async def running(manager: Manager) -> AsyncIterator[None]:
+    """Run a manager."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        await manager.wait_serving()
+        yield
+        group.cancel_scope.cancel()
+
+
+async def readiness(manager: Manager) -> tuple[int, str]:
+    """Return what /readyz says."""
+    async with httpx.AsyncClient() as client:
+        answer = await client.get(f"http://127.0.0.1:{manager.health_port}/readyz?verbose")
+    return answer.status_code, answer.text
+
+
+def watching(manager: Manager, looks: Looks, *kinds: Resource[Any]) -> None:
+    """Add a controller for each kind."""
+    for kind in kinds:
+        watch = Watch(manager.informer(kind), to_self)
+        manager.controller(kind.plural, looks.at(kind.plural), watches=[watch])
+
+
+@pytest.fixture
+def options() -> ManagerOptions:
+    """A manager that serves its probes on a free port."""
+    return ManagerOptions(health_bind="127.0.0.1:0")
+
+
+async def test_a_missing_right_is_named_and_stops_nobody_else(options: ManagerOptions) -> None:
+    async with world() as here:
+        await here.proxy.add_user("joe")
+        await allow(here, "joe", GROUP, "gauges")
+        await here.create("a")
+        await here.direct.create(SETTINGS, "default", {"metadata": {"name": "s"}})
+        async with transport_to(here.proxy, "joe") as transport:
+            manager, looks = Manager(transport, clock=here.clock, options=options), Looks()
+            watching(manager, looks, GAUGES, SETTINGS)
+            async with running(manager):
+                await looks.wait("gauges a")
+                await here.clock.pauses.wait(1)
+                status, page = await readiness(manager)
+                assert status == 503
+                assert "[-]informer/configmaps failed: cannot list configmaps" in page
+                assert "a role has to grant it" in page
+                assert f"[+]informer/gauges.{GROUP} ok" in page
+
+                await allow(here, "joe", "", "configmaps")
+                await looks.wait("configmaps s")
+                assert (await readiness(manager))[0] == 200
+
+
+async def test_a_missing_kind_is_named_and_stops_nobody_else(options: ManagerOptions) -> None:
+    async with world() as here:
+        await here.create("a")
+        manager, looks = Manager(here.transport, clock=here.clock, options=options), Looks()
+        watching(manager, looks, GAUGES, DIALS)
+        async with running(manager):
+            await looks.wait("gauges a")
+            await here.clock.pauses.wait(1)
+            status, page = await readiness(manager)
+            assert status == 503
+            assert f"[-]informer/dials.{GROUP} failed: cannot list dials.{GROUP}" in page
+            assert "is its CustomResourceDefinition installed?" in page
+
+            await here.plane.install_crds([dials()])
+            await here.direct.create(DIALS, "default", {"metadata": {"name": "d"}})
+            await looks.wait("dials d")
+            assert (await readiness(manager))[0] == 200
+
+
+class Parent:
+    """A reconciler that gives its gauge one child, of a name that the server chooses."""
+
+    def __init__(self, here: World) -> None:
+        self.manager = Manager(here.transport, clock=here.clock)
+        self.gauges = self.manager.informer(GAUGES)
+        self.passes: Record[int] = Record()
+        watch = Watch(self.gauges, to_self)
+        self.controller = self.manager.controller("parent", self.look, watches=[watch])
+
+    def children(self) -> list[Gauge]:
+        """Return the children that the cache shows."""
+        return [one for one in self.gauges.cache if one.metadata.name.startswith("child-")]
+
+    async def look(self, key: Key) -> Outcome:
+        if key.name == "parent":
+            if not self.children():
+                body = {"metadata": {"generateName": "child-"}, "spec": {}}
+                await self.manager.client.create(GAUGES, "default", body)
+            self.passes.add(len(self.children()))
+        return SETTLED
+
+
+async def test_a_controller_reads_its_own_writes_while_its_cache_lags() -> None:
+    async with world() as here:
+        parent = await here.create("parent")
+        gate = anyio.Event()
+        reconciler = Parent(here)
+        with here.proxy.inject(LateRequest(Pause(until=gate)), WATCH) as lag:
+            async with running(reconciler.manager):
+                await lag.struck.wait()
+                for run in range(1, 4):
+                    await reconciler.passes.wait(run)
+                    reconciler.controller.queue.add(parent.metadata.key)
+                (child,) = reconciler.children()
+                assert reconciler.gauges.cache.position < child.metadata.revision
+                gate.set()
+                await here.create("later")
+                await caught_up(reconciler)
+                assert reconciler.children() == [child]
+        assert set(reconciler.passes) == {1}
+        assert len(here.asked("create")) == 1
+
+
+async def caught_up(reconciler: Parent) -> None:
+    """Wait until the watch has told of the gauge that was made last."""
+    shown = anyio.Event()
+    later = Key("default", "later")
+
+    def note(change: Change[Gauge]) -> None:
+        if change.new is not None and change.new.metadata.key == later:
+            shown.set()
+
+    reconciler.gauges.add_handler(note)
+    await shown.wait()
+
+
+async def test_a_write_whose_answer_was_lost_is_not_made_twice() -> None:
+    async with world() as here:
+        created = Match(verb="create", resource="gauges", times=1)
+        with here.proxy.inject(LostAnswer(), created):
+            with pytest.raises(NoAnswer):
+                await here.client.create(GAUGES, "default", gauge("a"))
+            with pytest.raises(AlreadyExists):
+                await here.client.create(GAUGES, "default", gauge("a"))
+        assert len((await here.direct.list(GAUGES)).items) == 1
