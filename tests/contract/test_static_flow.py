@@ -47,7 +47,7 @@ SETTINGS = Settings(
     tenant=TenantSettings(requeue_deleting=0.1, requeue_waiting=0.1, requeue_young=0.2),
     allocation=AllocationSettings(requeue_releasing=0.1),
 )
-LIMIT = 6.0
+LIMIT = 60.0
 
 
 class Site:

@@ -1,0 +1,185 @@
+"""Two live processes, one of them frozen and resumed: no address is ever assigned twice.
+
+The processes are real, the freezing is SIGSTOP, the server is the one the environment asks for.
+"""
+
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from controller.cache import Cache, Change
+from controller.client import Client
+from controller.clock import SystemClock
+from controller.config import connect
+from controller.informer import Informer
+from envtest.plane import ControlPlane as Plane
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.crd import crds
+from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.cli.local.objects import NAMESPACE
+from tests.reconcilers.cli.commands import Running, started
+
+HOME = names.DEFAULT_NAMESPACE
+LIMIT = 90.0
+QUICK_LEASE = (
+    "--leader-elect=true",
+    "--leader-elect-lease-duration=3s",
+    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-retry-period=400ms",
+)
+
+
+class Witness:
+    """Watches every allocation from the first to the last, and remembers who held what."""
+
+    def __init__(self, plane_client: Client, informer: Informer[IPAllocation]) -> None:
+        self.client = plane_client
+        self.cache: Cache[IPAllocation] = informer.cache
+        self.clashes: list[str] = []
+        self._changed = anyio.Event()
+        informer.add_handler(self._see)
+
+    def _see(self, change: Change[IPAllocation]) -> None:
+        if change.new is not None and ranges.held(change.new) is not None:
+            self._compare(change.new)
+        self._changed.set()
+
+    def _compare(self, one: IPAllocation) -> None:
+        its = ranges.held(one)
+        for other in self.cache:
+            others = ranges.held(other)
+            if other.metadata.uid == one.metadata.uid or its is None or others is None:
+                continue
+            if its.overlaps(others):
+                self.clashes.append(f"{one.metadata.name} and {other.metadata.name}: {its.text}")
+
+    async def ask(self, first: int, last: int) -> None:
+        """Create allocations, one after the other, so that they meet every moment of a pass."""
+        for number in range(first, last):
+            body: dict[str, Any] = {
+                "metadata": {
+                    "name": f"a{number}",
+                    "finalizers": [names.FINALIZER_ALLOCATION],
+                },
+                "spec": {
+                    "poolRef": {"name": "lab"},
+                    "tenantClusterRef": {"name": "a", "namespace": "team"},
+                    "type": "nodes",
+                    "count": 1 + number % 5,
+                },
+            }
+            await self.client.create(IP_ALLOCATION, HOME, body)
+
+    async def served(self, count: int) -> None:
+        """Wait until that many allocations are Allocated."""
+        with anyio.fail_after(LIMIT):
+            while sum(a.status.phase == ALLOCATED for a in self.cache) < count:
+                self._changed = anyio.Event()
+                await self._changed.wait()
+
+
+@asynccontextmanager
+async def _witness(path: Path) -> AsyncIterator[Witness]:
+    transport = await connect(path)
+    informer = Informer(IP_ALLOCATION, transport, SystemClock())
+    witness = Witness(Client(transport), informer)
+    async with anyio.create_task_group() as group:
+        group.start_soon(informer.run)
+        await informer.wait_synced()
+        yield witness
+        group.cancel_scope.cancel()
+    await transport.aclose()
+
+
+@pytest.fixture
+async def kubeconfig(plane: Plane, tmp_path: Path) -> Path:
+    """A cluster with our kinds and a pool in it."""
+    await plane.install_crds(crds())
+    path = plane.write_kubeconfig(tmp_path / "kubeconfig")
+    transport = await connect(path)
+    client = Client(transport)
+    await client.create(NAMESPACE, "", {"metadata": {"name": HOME}})
+    pool = {"metadata": {"name": "lab"}, "spec": {"cidr": "10.40.0.0/21"}}
+    await client.create(NETWORK_POOL, HOME, pool)
+    await transport.aclose()
+    return path
+
+
+def _run(path: Path, *flags: str) -> Any:
+    return started(
+        "run",
+        f"--kubeconfig={path}",
+        "--metrics-bind-address=0",
+        "--health-probe-bind-address=0",
+        "--log-format=console",
+        *flags,
+    )
+
+
+def _freeze(running: Running) -> None:
+    running.process.send_signal(signal.SIGSTOP)
+
+
+def _resume(running: Running) -> None:
+    running.process.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.slow
+async def test_two_that_both_lead_never_assign_one_address_twice_though_one_is_frozen(
+    kubeconfig: Path,
+) -> None:
+    async with (
+        _run(kubeconfig) as one,
+        _run(kubeconfig) as other,
+        _witness(kubeconfig) as witness,
+    ):
+        await one.until("Starting workers")
+        await other.until("Starting workers")
+        await witness.ask(0, 40)
+        _freeze(one)  # wherever it is: between choosing and promising, or promising and writing
+        await witness.ask(40, 90)
+        await witness.served(90)
+        _resume(one)
+        _freeze(other)
+        await witness.ask(90, 140)
+        await witness.served(140)
+        _resume(other)
+        await witness.ask(140, 160)
+        await witness.served(160)
+        assert witness.clashes == []
+        assert (one.process.returncode, other.process.returncode) == (None, None)
+        held = [span for a in witness.cache if (span := ranges.held(a)) is not None]
+        assert not any(a.overlaps(b) for a, b in combinations(held, 2))
+
+
+@pytest.mark.slow
+async def test_a_leader_frozen_beyond_its_lease_ends_when_it_wakes_and_harms_nobody(
+    kubeconfig: Path,
+) -> None:
+    async with (
+        _run(kubeconfig, *QUICK_LEASE) as leader,
+        _witness(kubeconfig) as witness,
+    ):
+        await leader.until("Starting workers")
+        async with _run(kubeconfig, *QUICK_LEASE) as heir:
+            await witness.ask(0, 30)
+            _freeze(leader)
+            await heir.until("Starting workers")
+            await witness.ask(30, 60)
+            await witness.served(60)
+            _resume(leader)
+            with anyio.fail_after(LIMIT):
+                assert await leader.process.wait() != 0, (
+                    "who lost the lease says so by its exit code"
+                )
+            await witness.ask(60, 80)
+            await witness.served(80)
+        assert witness.clashes == []
