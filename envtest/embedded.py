@@ -22,9 +22,9 @@ from envtest.builtins.resources import builtin_resources
 from envtest.certs import Authority
 from envtest.controllers.garbage import GarbageCollector
 from envtest.controllers.namespaces import NamespaceController
+from envtest.front.app import Front
 from envtest.kubeconfig import kubeconfig, write_private
 from envtest.server.api import Api
-from envtest.server.app import Front
 from envtest.server.bootstrap import bootstrap
 from envtest.server.call import User
 from envtest.server.definitions import Definitions

@@ -1,1 +1,1 @@
-"""The kinds that every API server has: names, verbs, schemas, and what makes each special."""
+"""What makes each built-in kind special: its rules, columns, defaults, and its place."""

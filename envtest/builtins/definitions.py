@@ -6,8 +6,6 @@ from envtest.builtins.rules import BuiltinRules
 from envtest.schema import FieldError, crd_warnings, default_crd, validate_crd
 from envtest.server.objectmeta import Body
 
-CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-
 
 class DefinitionRules(BuiltinRules):
     """CRDs: names by default, structural schemas only, instances cleaned up before they go."""

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from typing import Any
 
-from envtest.builtins.catalogue import resources
 from envtest.builtins.core import KeyedRules, LeaseRules, NamespaceRules, RoleRules, SecretRules
 from envtest.builtins.definitions import DefinitionRules
 from envtest.builtins.events import EventRules, to_core, to_new
 from envtest.builtins.rules import BuiltinRules
 from envtest.builtins.services import ServiceRules
 from envtest.builtins.workloads import WorkloadRules
+from envtest.kinds.catalogue import resources
 from envtest.server.resource import Resource
 from envtest.storage import Store
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from envtest.builtins.catalogue import schema_name
 from envtest.builtins.columns import columns_of
-from envtest.builtins.typed import Node, decode, named
+from envtest.kinds.catalogue import schema_name
+from envtest.kinds.typed import Node, decode, named
 from envtest.patching import FieldModel
 from envtest.schema.errors import FieldError
 from envtest.schema.names import label_errors, subdomain_errors

@@ -1,12 +1,11 @@
 """The field model of one kind in one version, with what belongs to no single field of it."""
 
 import functools
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any, Self
 
+from envtest.kinds import catalogue
 from envtest.patching import schemas
 from envtest.patching.fieldset import Fields
 from envtest.patching.model import UNKNOWN, Node
@@ -69,17 +68,9 @@ class FieldModel:
 
 
 @functools.cache
-def _schemas() -> dict[str, Any]:
-    """Return the OpenAPI v3 schemas of the built-in kinds."""
-    text = (resources.files("envtest.builtins") / "kinds.json").read_bytes()
-    found: dict[str, Any] = json.loads(text)["schemas"]
-    return found
-
-
-@functools.cache
 def _definitions() -> schemas.Definitions:
     """Return the built-in definitions, made into nodes as they are asked for."""
-    return schemas.Definitions(_schemas())
+    return schemas.Definitions(catalogue.schemas())
 
 
 @functools.cache
@@ -91,19 +82,13 @@ def builtin_schema_name(group: str, kind: str, version: str | None = None) -> st
     """
     names = {
         gvk["version"]: name
-        for name, schema in _schemas().items()
+        for name, schema in catalogue.schemas().items()
         for gvk in schema.get("x-kubernetes-group-version-kind", ())
         if (gvk["group"], gvk["kind"]) == (group, kind)
     }
     if not names or (version is not None and version not in names):
         raise KeyError(f"there is no built-in kind {kind} in group {group!r} version {version}")
     return names[version or max(names)]
-
-
-def builtin_schema(name: str) -> dict[str, Any]:
-    """Return a built-in schema by its name."""
-    found: dict[str, Any] = _schemas()[name]
-    return found
 
 
 @functools.cache

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
+from envtest.kinds import catalogue
 from envtest.patching.errors import internal
-from envtest.patching.fieldmodel import builtin_schema, builtin_schema_name
+from envtest.patching.fieldmodel import builtin_schema_name
 
 Schema = Mapping[str, Any]
 RETAIN_KEYS = "retainKeys"
@@ -41,7 +42,7 @@ class PatchHints:
             KeyError: there is no such kind.
         """
         name = builtin_schema_name(group, kind, version)
-        return cls(builtin_schema(name), name, builtin_schema)
+        return cls(catalogue.schema(name), name, catalogue.schema)
 
     @property
     def kind(self) -> str:

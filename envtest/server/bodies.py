@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from envtest.builtins.catalogue import schema_name
-from envtest.builtins.typed import TypedError
+from envtest.kinds.catalogue import schema_name
+from envtest.kinds.typed import TypedError
 from envtest.schema import (
     MalformedJSON,
     MalformedMetadata,

@@ -6,7 +6,6 @@ event loop as the write that it follows: nobody has to wait, and there is nothin
 
 import msgspec
 
-from envtest.builtins.definitions import CLEANUP
 from envtest.server import objectmeta
 from envtest.server.api import Api
 from envtest.server.custom import CustomRules
@@ -14,6 +13,7 @@ from envtest.server.objectmeta import Body
 from envtest.server.resource import MAIN_VERBS, Resource
 from envtest.storage import Event, Stored
 
+_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 _PLACE = "apiextensions.k8s.io/customresourcedefinitions"
 _encode = msgspec.json.Encoder(order="sorted").encode
 _SUB_VERBS = ["get", "patch", "update"]
@@ -67,8 +67,8 @@ class Definitions:
         meta, status = body["metadata"], body.setdefault("status", {})
         if "deletionTimestamp" in meta:
             return self._clean_up(body)
-        if CLEANUP not in meta.get("finalizers", ()):
-            meta["finalizers"] = [*meta.get("finalizers", ()), CLEANUP]
+        if _CLEANUP not in meta.get("finalizers", ()):
+            meta["finalizers"] = [*meta.get("finalizers", ()), _CLEANUP]
             return self._write(body)
         if self._accept(body, status):
             return self._write(body)
@@ -151,7 +151,7 @@ class Definitions:
     def _clean_up(self, body: Body) -> bool:
         """Remove a terminating CRD's objects, then let it go."""
         meta, spec = body["metadata"], body["spec"]
-        if CLEANUP not in meta.get("finalizers", ()):
+        if _CLEANUP not in meta.get("finalizers", ()):
             return False
         place = f"{spec['group']}/{spec['names']['plural']}"
         self._api.registry.remove(spec["group"], spec["names"]["plural"])
@@ -160,7 +160,7 @@ class Definitions:
             stored = table.get(key)
             if stored is not None:
                 self._api.store.delete(place, key, self._resource.load(stored))
-        meta["finalizers"] = [one for one in meta["finalizers"] if one != CLEANUP]
+        meta["finalizers"] = [one for one in meta["finalizers"] if one != _CLEANUP]
         if not meta["finalizers"]:
             del meta["finalizers"]
             stored_form = self._resource.stored_form(body)

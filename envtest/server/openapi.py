@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from envtest.builtins.catalogue import schema_name, schemas
+from envtest.kinds.catalogue import schema_name, schemas
 from envtest.server.custom import CustomRules
 from envtest.server.registry import Registry
 from envtest.server.resource import Resource

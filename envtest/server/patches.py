@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from envtest.builtins.typed import TypedError
+from envtest.kinds.typed import TypedError
 from envtest.patching import (
     PatchError,
     PatchHints,

@@ -59,7 +59,7 @@ class ProtobufError(Exception):
 
 @cache
 def _messages() -> Mapping[str, Mapping[str, list[Any]]]:
-    text = files("envtest.builtins").joinpath("wire.json").read_text(encoding="utf-8")
+    text = files("envtest.kinds").joinpath("wire.json").read_text(encoding="utf-8")
     loaded: Mapping[str, Mapping[str, list[Any]]] = json.loads(text)
     return loaded
 

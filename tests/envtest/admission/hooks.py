@@ -55,9 +55,7 @@ class Hook:
             self.in_force.add(request.path)
             return _reviewed(review, allow()["response"])
         content_type = request.headers["Content-Type"].partition(";")[0]
-        self.asked.append(
-            {"path": request.path_qs, "contentType": content_type, "review": review}
-        )
+        self.asked.append({"path": request.path_qs, "contentType": content_type, "review": review})
         reply = self.replies.get(request.path) or allow()
         if reply.get("hang"):
             await anyio.sleep_forever()

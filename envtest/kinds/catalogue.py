@@ -14,7 +14,7 @@ _PREFIXES = {
 
 @cache
 def _catalogue() -> Mapping[str, Any]:
-    text = files("envtest.builtins").joinpath("kinds.json").read_text(encoding="utf-8")
+    text = files("envtest.kinds").joinpath("kinds.json").read_text(encoding="utf-8")
     loaded: Mapping[str, Any] = json.loads(text)
     return loaded
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
-from envtest.builtins.catalogue import schema
+from envtest.kinds.catalogue import schema
 from envtest.wire.gotexts import base64_fault, normal_time, time_fault
 
 _INT32_MAX = 2**31 - 1

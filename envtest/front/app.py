@@ -14,11 +14,11 @@ from envtest.access.accounts import AccountTokens
 from envtest.access.rbac import Authorizer, attributes, refusal
 from envtest.access.reviews import Reviews
 from envtest.access.tokens import AUTHENTICATED, Authenticator
-from envtest.builtins.catalogue import resources
+from envtest.front.dispatch import answer, check_served, no_such_path
+from envtest.kinds.catalogue import resources
 from envtest.server.api import Api
 from envtest.server.bodies import BODY_LIMIT, media_type
 from envtest.server.call import Call, User
-from envtest.server.dispatch import answer, check_served, no_such_path
 from envtest.server.failures import StatusError, internal, too_large
 from envtest.server.forms import Form, negotiate
 from envtest.server.openapi import OpenApi

@@ -1,4 +1,4 @@
-"""Rebuild `wire.json` from a Go program: python -m envtest.builtins.harvest_wire KUBECTL.
+"""Rebuild `wire.json` from a Go program: python -m envtest.kinds.harvest_wire KUBECTL.
 
 Clients built with client-go send built-in kinds as protobuf. The numbers of the fields are in
 every such program, as compressed descriptors; this reads them for the kinds that are served here.
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from envtest.builtins.catalogue import resources, schema_name, schemas
+from envtest.kinds.catalogue import resources, schema_name, schemas
 from envtest.wire.varints import fields
 
 _DESCRIPTOR = re.compile(rb"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff")

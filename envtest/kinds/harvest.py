@@ -1,4 +1,4 @@
-"""Rebuild `kinds.json` from a running API server: python -m envtest.builtins.harvest URL TOKEN.
+"""Rebuild `kinds.json` from a running API server: python -m envtest.kinds.harvest URL TOKEN.
 
 The file holds facts only: which kinds there are, how discovery describes them, and the shape of
 their fields. Descriptions are left out; they are prose of another project and most of the bytes.
