@@ -1,0 +1,129 @@
+"""The proxy itself: whom it lets through, what it notes, what it leaves behind."""
+
+import asyncio
+import os
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from controller import Client, Endpoint, HttpTransport, NoAnswer
+from controller.endpoint import StaticToken
+from envtest import ControlPlane, PlaneError
+from envtest.faults import Match, Proxy, forbidden, half_open, internal_error
+from envtest.plane import ControlPlane as Plane
+from tests.clock import settle
+from tests.envtest.samples import PATH, crd
+from tests.faults.world import GAUGES, LIST, transport_to, world
+
+
+async def test_it_can_stand_wherever_a_control_plane_can(tmp_path: Path) -> None:
+    async with ControlPlane.start() as plane, Proxy.before(plane) as proxy:
+        await proxy.install_crds([crd()])
+        path = proxy.write_kubeconfig(tmp_path / "config")
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+
+        assert config["clusters"][0]["cluster"]["server"] == proxy.url != plane.url
+        assert proxy.kind == plane.kind
+        async with httpx.AsyncClient(
+            base_url=proxy.url, verify=proxy.tls(), headers=proxy.admin_headers()
+        ) as admin:
+            assert (await admin.get(PATH)).status_code == 200
+
+
+async def test_a_proxy_may_stand_before_a_proxy() -> None:
+    async with world() as here, Proxy.before(here.proxy) as outer:
+        with outer.inject(forbidden(), Match(nth=2)) as struck:
+            async with transport_to(outer) as transport:
+                await Client(transport).list(GAUGES)
+        assert len(outer.calls) == len(here.proxy.calls) == 1
+        assert len(struck.struck) == 0
+
+
+async def test_strangers_are_as_little_welcome_as_without_it() -> None:
+    async with world() as here:
+        for headers in ({}, {"Authorization": "Bearer nobody's"}):
+            answers = [await _get(plane, headers) for plane in (here.plane, here.proxy)]
+            assert answers[0] == answers[1]
+            assert answers[0][0] in (401, 403)
+
+
+async def _get(plane: Plane, headers: dict[str, str]) -> tuple[int, str]:
+    async with httpx.AsyncClient(
+        base_url=plane.url, verify=plane.tls(), headers=headers
+    ) as client:
+        answer = await client.get(PATH)
+        return answer.status_code, answer.text
+
+
+async def test_a_user_whom_nobody_added_has_no_kubeconfig() -> None:
+    async with ControlPlane.start() as plane, Proxy.before(plane) as proxy:
+        if plane.kind != "binaries":
+            pytest.skip("only a real control plane has to be told of its users")
+        with pytest.raises(PlaneError, match="there is no user joe"):
+            proxy.kubeconfig("joe")
+
+
+async def test_a_fault_strikes_only_while_it_is_injected() -> None:
+    async with world() as here:
+        with here.proxy.inject(internal_error(), Match(verb="create")) as struck:
+            await here.client.list(GAUGES)
+        await here.client.list(GAUGES)
+        assert len(struck.struck) == 0
+
+
+async def test_a_fault_that_answers_leaves_nothing_to_those_after_it() -> None:
+    async with world() as here:
+        with (
+            here.proxy.inject(internal_error(), LIST) as first,
+            here.proxy.inject(forbidden(), LIST) as second,
+        ):
+            with pytest.raises(Exception, match="500"):
+                await here.client.list(GAUGES)
+            assert (len(first.struck), len(second.struck)) == (1, 0)
+
+
+async def test_a_server_that_is_gone_is_gone_for_the_clients_too() -> None:
+    async with AsyncExitStack() as server:
+        plane = await server.enter_async_context(ControlPlane.start())
+        async with Proxy.before(plane) as proxy, transport_to(proxy) as transport:
+            await server.aclose()
+            with pytest.raises(NoAnswer):
+                await Client(transport).list(GAUGES)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no /proc to count files in")
+async def test_nothing_is_left_behind() -> None:
+    await cycles(1)
+    before = (open_files(), len(asyncio.all_tasks()))
+    await cycles(10)
+    assert (open_files(), len(asyncio.all_tasks())) == before
+
+
+async def cycles(count: int) -> None:
+    """Put up a proxy that many times; what the control plane holds open ends with it."""
+    async with ControlPlane.start() as plane:
+        await plane.install_crds([crd()])
+        for _ in range(count):
+            await cycle(plane)
+    await settle()
+
+
+def open_files() -> int:
+    """Return how many files and sockets this process has open."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def cycle(plane: Plane) -> None:
+    """Open a proxy with two watches, one of them silent, and close it under them."""
+    async with AsyncExitStack() as stack:
+        async with Proxy.before(plane) as proxy:
+            _, _, token = proxy.admin_headers()["Authorization"].partition(" ")
+            transport = HttpTransport(Endpoint(proxy.url, StaticToken(token), proxy.tls()))
+            stack.push_async_callback(transport.aclose)
+            stack.enter_context(proxy.inject(half_open(), Match(times=1)))
+            for _ in range(2):
+                await stack.enter_async_context(transport.stream(PATH, query={"watch": "1"}))
+        assert len(proxy.done) == 2
