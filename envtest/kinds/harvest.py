@@ -105,6 +105,8 @@ def _reachable(found: dict[str, Any], gv: str, entries: list[dict[str, Any]]) ->
         for gvk in schema.get("x-kubernetes-group-version-kind", ())
         if (gvk["group"], gvk["version"]) == (group, version) and gvk["kind"] in kinds
     ]
+    # The lists of custom kinds refer to it, even though no built-in list is kept.
+    todo.append("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta")
     kept: dict[str, Any] = {}
     while todo:
         name = todo.pop()

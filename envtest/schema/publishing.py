@@ -20,6 +20,7 @@ _LIST_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
 _EMBEDDED: Final = "x-kubernetes-embedded-resource"
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _NOT_IN_V2: Final = frozenset({"allOf", "anyOf", "default", "not", "nullable", "oneOf"})
+_SELECTABLE: Final = "x-kubernetes-selectable-fields"
 _STRUCTURE: Final = frozenset({"items", "properties", "type"})
 
 
@@ -59,6 +60,9 @@ def _definitions(spec: Mapping[str, Any], version: str, *, v2: bool) -> dict[str
     kind["x-kubernetes-group-version-kind"] = [{**base, "kind": names["kind"]}]
     listed = _list(names, (_V2 if v2 else _V3) + name, v2=v2)
     listed["x-kubernetes-group-version-kind"] = [{**base, "kind": names["listKind"]}]
+    if selectable := entry.get("selectableFields"):
+        paths = [{"fieldPath": one["jsonPath"].removeprefix(".")} for one in selectable]
+        kind[_SELECTABLE] = listed[_SELECTABLE] = paths
     return {name: kind, list_name: listed}
 
 

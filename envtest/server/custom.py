@@ -26,11 +26,12 @@ class CustomRules(Rules):
     counts_generations = True
 
     def __init__(self, definition: Mapping[str, Any], version: Mapping[str, Any]) -> None:
+        # The `spec` of the CRD.
+        self.definition = definition
         self._kind = definition["names"]["kind"]
         self._api_version = f"{definition['group']}/{version['name']}"
         self._namespaced = definition["scope"] == "Namespaced"
         schema = (version.get("schema") or {}).get("openAPIV3Schema") or _OPEN
-        self.schema: Mapping[str, Any] = schema
         self.compiled = CompiledSchema.compile(schema)
         subresources = version.get("subresources") or {}
         self.has_status = "status" in subresources

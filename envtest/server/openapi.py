@@ -1,22 +1,27 @@
 """OpenAPI documents, as far as kubectl reads them: explain, validation and patch support."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from envtest.kinds.catalogue import schema_name, schemas
+from envtest.schema import openapi_v2, openapi_v3
 from envtest.server.custom import CustomRules
 from envtest.server.registry import Registry
 from envtest.server.resource import Resource
 
-_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_META = (
+    "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
+)
 _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
 _ACTIONS = {
     "collection": (("get", "list"), ("post", "post"), ("delete", "deletecollection")),
     "object": (("get", "get"), ("put", "put"), ("patch", "patch"), ("delete", "delete")),
 }
+_NOT_IN_V2 = frozenset({"allOf", "default", "oneOf"})
 _INFO = {"title": "Kubernetes", "version": "v1.36.2"}
 
 
@@ -27,6 +32,7 @@ class OpenApi:
         self._registry = registry
         self._generation = -1
         self._documents: dict[str, bytes] = {}
+        self._swagger = b""
 
     def index(self) -> bytes:
         """Return the answer to /openapi/v3."""
@@ -51,59 +57,99 @@ class OpenApi:
         return self._documents[name]
 
     def swagger(self) -> bytes:
-        """Return the answer to /openapi/v2; the definitions are in the third version only."""
-        return msgspec.json.encode(
-            {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}
-        )
+        """Return the answer to /openapi/v2: all groups in one document."""
+        self._refresh()
+        if not self._swagger:
+            self._swagger = msgspec.json.encode(_swagger(list(self._registry)))
+        return self._swagger
 
     def _refresh(self) -> None:
         if self._generation != self._registry.generation:
             self._generation = self._registry.generation
             self._documents.clear()
+            self._swagger = b""
 
     def _registry_text(self, group: str, version: str) -> bytes:
         return self.document(group, version) or b""
 
 
-def _document(resources: list[Resource]) -> dict[str, Any]:
-    paths: dict[str, Any] = {}
+def _document(resources: Sequence[Resource]) -> dict[str, Any]:
+    """Return what the third version says of one group version."""
     found: dict[str, Any] = {}
     for resource in resources:
-        paths.update(_paths(resource))
         if isinstance(resource.rules, CustomRules):
-            found[_custom_name(resource)] = _custom_schema(resource, resource.rules.schema)
-            _add_reachable(found, _META)
-        else:
-            _add_reachable(found, schema_name(resource.group, resource.version, resource.kind))
+            found |= openapi_v3(resource.rules.definition, resource.version)
+    _add_builtin(found, resources)
     return {
         "openapi": "3.0.0",
         "info": _INFO,
-        "paths": paths,
+        "paths": _paths(resources, v2=False),
         "components": {"schemas": found},
     }
+
+
+def _swagger(resources: Sequence[Resource]) -> dict[str, Any]:
+    """Return what the second version says of everything."""
+    found: dict[str, Any] = {}
+    _add_builtin(found, resources)
+    # All versions of a CRD carry the same definition.
+    custom = {
+        id(resource.rules.definition): resource.rules.definition
+        for resource in resources
+        if isinstance(resource.rules, CustomRules)
+    }
+    return {
+        "swagger": "2.0",
+        "info": _INFO,
+        "paths": _paths(resources, v2=True),
+        "definitions": {name: _in_v2(schema) for name, schema in found.items()}
+        | openapi_v2(custom.values()),
+    }
+
+
+def _in_v2(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a built-in schema as the second version writes it: references stand alone.
+
+    Defaults and alternatives cannot be said there.
+    """
+    found = {name: schema[name] for name in schema if name not in _NOT_IN_V2}
+    for name in ("items", "additionalProperties"):
+        if isinstance(schema.get(name), dict):
+            found[name] = _in_v2(schema[name])
+    if "properties" in schema:
+        found["properties"] = {name: _in_v2(child) for name, child in schema["properties"].items()}
+    for part in (schema, *schema.get("allOf", ())):
+        if "$ref" in part:
+            found["$ref"] = "#/definitions/" + part["$ref"].rpartition("/")[2]
+    if "oneOf" in schema:
+        found["type"] = "string"
+    return found
 
 
 def _gvk(resource: Resource) -> dict[str, str]:
     return {"group": resource.group, "kind": resource.kind, "version": resource.version}
 
 
-def _paths(resource: Resource) -> dict[str, Any]:
-    """Return the paths of a resource with what is done there."""
-    root = f"/apis/{resource.group}" if resource.group else "/api"
-    base = f"{root}/{resource.version}"
-    within = f"{base}/namespaces/{{namespace}}" if resource.namespaced else base
-    found = {
-        f"{within}/{resource.plural}": _operations(resource, "collection"),
-        f"{within}/{resource.plural}/{{name}}": _operations(resource, "object"),
-    }
-    for name in resource.subresources:
-        found[f"{within}/{resource.plural}/{{name}}/{name}"] = _operations(resource, "object")
+def _paths(resources: Sequence[Resource], *, v2: bool) -> dict[str, Any]:
+    """Return the paths of resources with what is done there."""
+    found: dict[str, Any] = {}
+    for resource in resources:
+        root = f"/apis/{resource.group}" if resource.group else "/api"
+        base = f"{root}/{resource.version}"
+        within = f"{base}/namespaces/{{namespace}}" if resource.namespaced else base
+        collection = f"{within}/{resource.plural}"
+        one = _operations(resource, "object", v2=v2)
+        found[collection] = _operations(resource, "collection", v2=v2)
+        found[f"{collection}/{{name}}"] = one
+        for name in resource.subresources:
+            found[f"{collection}/{{name}}/{name}"] = one
     return found
 
 
-def _operations(resource: Resource, scope: str) -> dict[str, Any]:
+def _operations(resource: Resource, scope: str, *, v2: bool) -> dict[str, Any]:
+    kind = {"type": "string", "uniqueItems": True}
     parameters = [
-        {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
+        {"name": name, "in": "query", **(kind if v2 else {"schema": kind})}
         for name in _WRITE_PARAMETERS
     ]
     return {
@@ -117,33 +163,21 @@ def _operations(resource: Resource, scope: str) -> dict[str, Any]:
     }
 
 
-def _custom_name(resource: Resource) -> str:
-    reversed_group = ".".join(reversed(resource.group.split(".")))
-    return f"{reversed_group}.{resource.version}.{resource.kind}"
-
-
-def _custom_schema(resource: Resource, schema: Mapping[str, Any]) -> dict[str, Any]:
-    properties = {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
-        **schema.get("properties", {}),
-        "metadata": {"allOf": [{"$ref": f"#/components/schemas/{_META}"}]},
-    }
-    return {
-        **schema,
-        "properties": properties,
-        "x-kubernetes-group-version-kind": [_gvk(resource)],
-    }
-
-
-def _add_reachable(found: dict[str, Any], name: str) -> None:
-    """Add a built-in schema and all that it refers to."""
-    todo = [name]
+def _add_builtin(found: dict[str, Any], resources: Sequence[Resource]) -> None:
+    """Add the schemas of built-in kinds and all that they, or custom kinds, refer to."""
+    todo = [
+        schema_name(resource.group, resource.version, resource.kind)
+        for resource in resources
+        if not resource.rules.custom
+    ]
+    if len(todo) < len(resources):
+        todo += _META
+    known = schemas()
     while todo:
-        one = todo.pop()
-        if one not in found and one in schemas():
-            found[one] = schemas()[one]
-            todo += _references(found[one])
+        name = todo.pop()
+        if name not in found and name in known:
+            found[name] = known[name]
+            todo += _references(known[name])
 
 
 def _references(schema: Any) -> list[str]:
