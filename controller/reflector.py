@@ -191,9 +191,11 @@ class Reflector(Generic[T]):
         }
         resource = self._cache.resource
         path = resource.collection(self._scope.namespace)
-        self._unheard += 1
         heard = False
         async with self._transport.stream(path, query=query) as chunks:
+            # Counted from here: a server that takes no watch at all, while it restarts or is
+            # overloaded, says nothing about the position, and lists would only add to its load.
+            self._unheard += 1
             self.last_error = None
             async with aclosing(read_lines(chunks, self._clock, self._silence)) as batches:
                 async for lines in batches:

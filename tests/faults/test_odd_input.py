@@ -11,6 +11,7 @@ from envtest.faults import (
     DroppedEvents,
     End,
     GatewayPage,
+    InsertedEvent,
     LargeEvents,
     LostAnswer,
     Match,
@@ -27,7 +28,7 @@ from envtest.faults import (
     unavailable,
     unknown_event,
 )
-from envtest.faults.fault import Fault
+from envtest.faults.fault import Fault, event
 from tests.faults.world import GAUGES, Gauge, Observed, World, observed, world
 
 WATCH_ONCE = Match(verb="watch", resource="gauges", times=1)
@@ -104,6 +105,25 @@ async def test_the_time_that_an_overloaded_server_asks_for_is_given(match: Match
                 await here.create("a")
                 await seen.wait(1)
         assert here.clock.pauses[0] >= 7
+
+
+@pytest.mark.parametrize("fault", [too_many_requests(), RefusedConnection()], ids=str)
+async def test_a_server_that_takes_no_watches_for_a_while_is_not_asked_for_lists(
+    fault: Fault,
+) -> None:
+    async with world() as here:
+        known = (await here.create("a")).metadata.resourceVersion
+        bookmark = event("BOOKMARK", {"metadata": {"resourceVersion": known}})
+        refused = Match(verb="watch", resource="gauges", nth=2, times=4)
+        with (
+            here.proxy.inject(InsertedEvent(bookmark, end=End.CLOSED), WATCH_ONCE),
+            here.proxy.inject(fault, refused),
+        ):
+            async with observed(here) as seen:
+                await here.proxy.calls.wait(6, lambda call: call.verb == "watch")
+                await here.create("b")
+                await seen.wait(2)
+        assert here.revisions("list") == ["0"]
 
 
 def told(change: Change[Gauge]) -> str:
