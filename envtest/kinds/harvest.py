@@ -106,7 +106,7 @@ def _reachable(found: dict[str, Any], gv: str, entries: list[dict[str, Any]]) ->
         if (gvk["group"], gvk["version"]) == (group, version) and gvk["kind"] in kinds
     ]
     # The lists of custom kinds refer to it, even though no built-in list is kept.
-    todo.append("io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta")
+    todo += found.keys() & {"io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"}
     kept: dict[str, Any] = {}
     while todo:
         name = todo.pop()
