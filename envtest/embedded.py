@@ -123,7 +123,7 @@ async def serve(  # every setting is named at the call
     api = server.api
     authorizer = Authorizer(api.store)
     audiences: list[str] = []
-    api.admission = webhooks = Webhooks(api)
+    api.admission = webhooks = Webhooks(api, authorizer)
     reviews = Reviews(server.authenticator, authorizer, audiences)
     accounts = AccountTokens(api, data)
     server.authenticator.others.append(accounts.user)

@@ -1,67 +1,134 @@
-"""Which webhooks a write concerns: rules and selectors of their configurations."""
+"""Which webhooks a write concerns, and in which version they want to see it.
 
-from collections.abc import Iterator, Mapping
+The order of the questions is the real server's: selectors first, then rules, then conditions; it
+matters because each of them may end in a refusal.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from envtest.admission.attributes import Attributes, labels
+from envtest.admission.conditions import Undecided, meets
+from envtest.admission.configurations import GROUP, Hook
 from envtest.server.api import Api
 from envtest.server.call import Call
-from envtest.server.selectors import LabelSelector, Requirement
+from envtest.server.failures import StatusError, forbidden
+from envtest.server.resource import Resource
 
-_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
-_OWN_GROUP = "admissionregistration.k8s.io"
+# Checks whether the user of a request may do something: verb, and the rest by name.
+MayDo = Callable[[Call, Mapping[str, str]], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
-    """One write to ask about; `new` is None for a DELETE, `old` for a CREATE."""
+class Invocation:
+    """A webhook to ask, with the version of the resource that it is asked about."""
 
-    call: Call
-    operation: str
-    new: dict[str, Any] | None
-    old: dict[str, Any] | None
-
-    @property
-    def namespace(self) -> str:
-        """Return the namespace that is written to."""
-        return self.call.info.namespace if self.call.resource.namespaced else ""
+    hook: Hook
+    resource: Resource
 
 
-def concerned(api: Api, plural: str, write: Write) -> Iterator[dict[str, Any]]:
-    """Yield the webhooks to ask, by the name of their configuration, then as they are listed."""
-    found = api.registry.find(_OWN_GROUP, "v1", plural)
-    if found is None or write.call.resource.group == _OWN_GROUP:
-        return
-    table = api.table(found)
-    for key in list(table.scan()):
-        stored = table.get(key)
+class Matcher:
+    """Decides who is asked."""
+
+    def __init__(self, api: Api, may_do: MayDo) -> None:
+        """Take the state, and who answers what the user of a request may do."""
+        self._api = api
+        self._may_do = may_do
+
+    def invocation(self, hook: Hook, attributes: Attributes) -> Invocation | None:
+        """Return how to ask a hook about a write, None if it is not concerned.
+
+        Raises:
+            StatusError: a condition cannot be decided and the hook must not be passed over.
+        """
+        homeless: StatusError | None = None
+        try:
+            if not self._namespace_fits(hook, attributes):
+                return None
+        except StatusError as error:
+            homeless = error
+        if not _object_fits(hook, attributes):
+            return None
+        resource = self._resource(hook, attributes)
+        if resource is None:
+            return None
+        if homeless is not None:
+            raise homeless
+        if hook.conditions and not self._conditions_hold(hook, attributes, resource):
+            return None
+        return Invocation(hook, resource)
+
+    def _namespace_fits(self, hook: Hook, attributes: Attributes) -> bool:
+        if not hook.namespaces or not (attributes.namespace or attributes.is_namespace):
+            return True
+        written = attributes.operation != "DELETE" and not attributes.subresource
+        if attributes.is_namespace and written:
+            # The stored one does not have the labels yet.
+            return hook.namespaces.matches(labels(attributes.new))
+        home = self._api.registry.find("", "v1", "namespaces")
+        assert home is not None
+        stored = self._api.table(home).get(attributes.namespace)
         if stored is None:
-            continue
-        for hook in found.load(stored).get("webhooks") or ():
-            if _matches(api, hook, write):
-                yield hook
+            raise home.not_found(attributes.namespace)
+        return hook.namespaces.matches(labels(home.load(stored)))
+
+    def _resource(self, hook: Hook, attributes: Attributes) -> Resource | None:
+        """Return the version of the resource that a rule names, the client's own before others."""
+        given = attributes.call.resource
+        rules = hook.body.get("rules") or ()
+        if any(_rule_fits(rule, attributes, given) for rule in rules):
+            return given
+        if hook.body.get("matchPolicy") == "Exact":
+            return None
+        others = list(self._equivalents(given, attributes.subresource))
+        return next(
+            (one for rule in rules for one in others if _rule_fits(rule, attributes, one)), None
+        )
+
+    def _equivalents(self, given: Resource, subresource: str) -> Iterator[Resource]:
+        for one in self._api.registry:
+            has_it = not subresource or subresource in one.subresources
+            if one is not given and one.place == given.place and has_it:
+                yield one
+
+    def _conditions_hold(self, hook: Hook, attributes: Attributes, resource: Resource) -> bool:
+        given, call = attributes.call.resource, attributes.call
+        try:
+            return meets(
+                hook.conditions, attributes, resource, lambda wanted: self._may_do(call, wanted)
+            )
+        except Undecided as error:
+            if hook.ignores_failures:
+                return False
+            raise forbidden(given.plural, given.group, attributes.name, str(error)) from None
 
 
-def _matches(api: Api, hook: Mapping[str, Any], write: Write) -> bool:
-    return (
-        any(_rule_matches(rule, write) for rule in hook.get("rules") or ())
-        and _namespace_matches(api, hook.get("namespaceSelector") or {}, write)
-        and _object_matches(hook.get("objectSelector") or {}, write)
-    )
+def concerns_nobody(attributes: Attributes) -> bool:
+    """Tell whether webhooks are never asked: a broken one could not be removed any more."""
+    resource = attributes.call.resource
+    return resource.group == GROUP and resource.plural.startswith(("mutating", "validating"))
 
 
-def _rule_matches(rule: Mapping[str, Any], write: Write) -> bool:
-    resource, info = write.call.resource, write.call.info
+def _object_fits(hook: Hook, attributes: Attributes) -> bool:
+    """Tell whether the labels fit, before the write or after it."""
+    if not hook.objects:
+        return True
+    bodies = [body for body in (attributes.new, attributes.old) if body is not None]
+    return any(hook.objects.matches(labels(body)) for body in bodies)
+
+
+def _rule_fits(rule: Mapping[str, Any], attributes: Attributes, resource: Resource) -> bool:
     scope = rule.get("scope") or "*"
     return (
-        _among(rule.get("operations"), write.operation)
+        scope in {"*", "Namespaced" if resource.namespaced else "Cluster"}
+        and _among(rule.get("operations"), attributes.operation)
         and _among(rule.get("apiGroups"), resource.group)
         and _among(rule.get("apiVersions"), resource.version)
         and any(
-            _resource_matches(one, resource.plural, info.subresource)
+            _resource_fits(one, resource.plural, attributes.subresource)
             for one in rule.get("resources") or ()
         )
-        and scope in {"*", "Namespaced" if resource.namespaced else "Cluster"}
     )
 
 
@@ -69,47 +136,6 @@ def _among(values: list[str] | None, wanted: str) -> bool:
     return any(one in {"*", wanted} for one in values or ())
 
 
-def _resource_matches(pattern: str, plural: str, subresource: str) -> bool:
+def _resource_fits(pattern: str, plural: str, subresource: str) -> bool:
     main, _, sub = pattern.partition("/")
     return main in {"*", plural} and sub in (subresource, "*")
-
-
-def _namespace_matches(api: Api, selector: Mapping[str, Any], write: Write) -> bool:
-    if not selector:
-        return True
-    resource = write.call.resource
-    if (resource.group, resource.plural) == ("", "namespaces"):
-        return label_selector(selector).matches(_labels(write.new or write.old))
-    if not write.namespace:
-        return True
-    home = api.registry.find("", "v1", "namespaces")
-    stored = api.table(home).get(write.namespace) if home else None
-    body = home.load(stored) if home and stored else None
-    return label_selector(selector).matches(_labels(body))
-
-
-def _object_matches(selector: Mapping[str, Any], write: Write) -> bool:
-    if not selector:
-        return True
-    chosen = label_selector(selector)
-    bodies = [body for body in (write.new, write.old) if body is not None]
-    return any(chosen.matches(_labels(body)) for body in bodies)
-
-
-def _labels(body: Mapping[str, Any] | None) -> Mapping[str, str]:
-    meta = (body or {}).get("metadata") or {}
-    labels: Mapping[str, str] = meta.get("labels") or {}
-    return labels
-
-
-def label_selector(selector: Mapping[str, Any]) -> LabelSelector:
-    """Return the selector that a LabelSelector object stands for."""
-    exact = [
-        Requirement(key, "=", frozenset({value}))
-        for key, value in (selector.get("matchLabels") or {}).items()
-    ]
-    others = [
-        Requirement(one["key"], _OPERATORS[one["operator"]], frozenset(one.get("values") or ()))
-        for one in selector.get("matchExpressions") or ()
-    ]
-    return LabelSelector((*exact, *others))

@@ -1,242 +1,202 @@
-"""Asking webhooks: one AdmissionReview per hook, in order, with what follows from the answer.
+"""Asking webhooks about writes: in order where they change the object, at once where they judge.
 
-Mutating hooks see an object before the server has given it a uid; validating ones see what will be
-stored, after the schema had its say.
+Mutating webhooks see an object before the server has given it a uid; validating ones see what will
+be stored, after the schema had its say.
 """
 
-import base64
-import binascii
-import json
-import ssl
-import uuid
 from typing import Any
-from urllib.parse import urlsplit
 
-import aiohttp
 import anyio
 
-from envtest.access.reviews import describe
-from envtest.admission.matching import Write, concerned
-from envtest.patching import PatchError, json_patch
+from envtest.access.rbac import Attributes as Wanted
+from envtest.access.rbac import Authorizer
+from envtest.admission.amending import amended, operations_of, settle_metadata
+from envtest.admission.answers import CallFailed, Response, denial, failure, no_dry_run
+from envtest.admission.attributes import Attributes, Body
+from envtest.admission.caller import Caller
+from envtest.admission.configurations import MUTATING, VALIDATING, Configurations, Hook
+from envtest.admission.matching import Invocation, Matcher, concerns_nobody
+from envtest.admission.review import admission_review
+from envtest.admission.warnings import add_warnings
+from envtest.schema.gotext import quote
 from envtest.server.api import Api
-from envtest.server.call import Call
-from envtest.server.failures import StatusError, bad_request
+from envtest.server.call import Call, User
+from envtest.server.failures import StatusError
 
-_DEFAULT_SECONDS = 10
 _NO_SIDE_EFFECTS = frozenset({"None", "NoneOnDryRun"})
-_ANSWER_LIMIT = 8 * 1024 * 1024
-
-
-class _CallError(Exception):
-    """A hook could not be asked, or its answer makes no sense."""
 
 
 class Webhooks:
     """The webhooks of one server."""
 
-    def __init__(self, api: Api) -> None:
-        self._api = api
-        self._session: aiohttp.ClientSession | None = None
-        self._trust: dict[str, ssl.SSLContext] = {}
+    def __init__(self, api: Api, authorizer: Authorizer) -> None:
+        self._configurations = Configurations(api)
+        self._matcher = Matcher(api, lambda call, wanted: _may(authorizer, call, wanted))
+        self._caller = Caller(api)
 
     async def close(self) -> None:
         """Release connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._caller.close()
 
-    async def mutate(
-        self, call: Call, operation: str, new: dict[str, Any], old: dict[str, Any] | None
-    ) -> dict[str, Any]:
-        """Return the object after all mutating hooks.
+    async def mutate(self, call: Call, operation: str, new: Body, old: Body | None) -> Body:
+        """Return the object after all mutating webhooks.
 
         Raises:
-            StatusError: a hook refuses, or cannot be asked and must be.
+            StatusError: a webhook refuses, or cannot be asked and must be.
         """
-        write = Write(call, operation, new, old)
-        for hook in concerned(self._api, "mutatingwebhookconfigurations", write):
-            answer = await self._ask(hook, write)
-            if answer is not None and answer.get("patch"):
-                new = _patched(hook, new, answer)
-                write = Write(call, operation, new, old)
-        return new
+        attributes = Attributes(call, operation, new, old)
+        hooks = [] if concerns_nobody(attributes) else self._configurations.hooks(MUTATING)
+        if not hooks:
+            return new
+        round_ = _Round(self._matcher, self._caller, attributes)
+        await round_.play(hooks)
+        changed = round_.attributes.new
+        if changed is None or changed is new:
+            return new
+        warnings: list[str] = []
+        settle_metadata(changed, new, warnings)
+        add_warnings(call.warnings, warnings)
+        return changed
 
     async def validate(
-        self, call: Call, operation: str, new: dict[str, Any] | None, old: dict[str, Any] | None
+        self, call: Call, operation: str, new: Body | None, old: Body | None
     ) -> None:
-        """Ask all validating hooks.
+        """Ask all validating webhooks at once; of a DELETE the mutating ones before them.
 
         Raises:
-            StatusError: a hook refuses, or cannot be asked and must be.
+            StatusError: a webhook refuses, or cannot be asked and must be.
         """
-        write = Write(call, operation, new, old)
-        for hook in concerned(self._api, "validatingwebhookconfigurations", write):
-            await self._ask(hook, write)
+        attributes = Attributes(call, operation, new, old)
+        if concerns_nobody(attributes):
+            return
+        if operation == "DELETE":
+            round_ = _Round(self._matcher, self._caller, attributes)
+            await round_.play(self._configurations.hooks(MUTATING))
+        found = [
+            self._matcher.invocation(hook, attributes)
+            for hook in self._configurations.hooks(VALIDATING)
+        ]
+        invocations = [one for one in found if one is not None]
+        refusals: list[StatusError] = []
+        async with anyio.create_task_group() as tasks:
+            for invocation in invocations:
+                tasks.start_soon(self._judge, invocation, attributes, refusals)
+        if refusals:
+            raise refusals[0]
 
-    async def _ask(self, hook: dict[str, Any], write: Write) -> dict[str, Any] | None:
-        """Return a hook's allowing answer; None if it cannot be had and need not be."""
-        if write.call.dry_runs and hook.get("sideEffects") not in _NO_SIDE_EFFECTS:
-            raise bad_request(f'admission webhook "{hook["name"]}" does not support dry run')
-        review = _review(write)
+    async def _judge(
+        self, invocation: Invocation, attributes: Attributes, refusals: list[StatusError]
+    ) -> None:
+        """Ask one validating webhook; the first refusal that comes is the one that is told."""
         try:
-            answer = await self._call(hook, review)
-        except _CallError as error:
-            if hook.get("failurePolicy", "Fail") == "Ignore":
-                return None
-            raise _failed(f'failed calling webhook "{hook["name"]}": {error}') from None
-        write.call.warnings.extend(answer.get("warnings") or ())
-        if not answer.get("allowed"):
-            raise _denied(hook["name"], answer.get("status") or {})
-        return answer
+            await _ask(self._caller, invocation, attributes, mutating=False)
+        except CallFailed as error:
+            if not invocation.hook.ignores_failures:
+                refusals.append(_failed(invocation.hook, error))
+        except StatusError as error:
+            refusals.append(error)
 
-    async def _call(self, hook: dict[str, Any], review: dict[str, Any]) -> dict[str, Any]:
-        """Send a review and return the response in it.
 
-        Raises:
-            _CallError: there is none.
-        """
-        seconds = hook.get("timeoutSeconds") or _DEFAULT_SECONDS
-        client = hook.get("clientConfig") or {}
-        url = f"{_address(client)}?timeout={seconds}s"
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
+class _Round:
+    """One write on its way through the mutating webhooks.
+
+    When one changes the object after others that want to see changes (reinvocationPolicy
+    IfNeeded), those are asked once more after all have been asked, and never a third time.
+    """
+
+    def __init__(self, matcher: Matcher, caller: Caller, attributes: Attributes) -> None:
+        self._matcher = matcher
+        self._caller = caller
+        self.attributes = attributes
+        # Webhooks that want to see changes and have seen all so far; those that have not.
+        self._content: set[str] = set()
+        self._behind: set[str] = set()
+
+    async def play(self, hooks: list[Hook]) -> None:
+        """Ask all, then those again that missed a change."""
+        for hook in hooks:
+            await self._visit(hook)
+        for hook in hooks:
+            if hook.uid in self._behind:
+                await self._visit(hook)
+
+    async def _visit(self, hook: Hook) -> None:
+        invocation = self._matcher.invocation(hook, self.attributes)
+        if invocation is None:
+            return
         try:
-            with anyio.fail_after(seconds):
-                async with self._session.post(
-                    url, json=review, ssl=self._context(client.get("caBundle") or "")
-                ) as answer:
-                    text = await answer.content.read(_ANSWER_LIMIT)
-                    status = answer.status
-        except TimeoutError:
-            why = f'failed to call webhook: Post "{url}": context deadline exceeded'
-            raise _CallError(why) from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise _CallError(f'failed to call webhook: Post "{url}": {_why(url, error)}') from None
-        return _response(review, status, text)
+            changed = await self._change(invocation)
+        except CallFailed as error:
+            if not hook.ignores_failures:
+                raise _failed(hook, error) from None
+            changed = False
+        if changed:
+            self._behind |= self._content
+            self._content = set()
+        if hook.body.get("reinvocationPolicy") == "IfNeeded":
+            self._content.add(hook.uid)
 
-    def _context(self, bundle: str) -> ssl.SSLContext:
-        """Return the trust that a hook's caBundle stands for."""
-        if bundle not in self._trust:
-            pem = base64.b64decode(bundle).decode() if bundle else None
-            self._trust[bundle] = ssl.create_default_context(cadata=pem)
-        return self._trust[bundle]
-
-
-def _address(client: dict[str, Any]) -> str:
-    if client.get("url"):
-        return str(client["url"])
-    service = client.get("service") or {}
-    host = f"{service.get('name')}.{service.get('namespace')}.svc:{service.get('port', 443)}"
-    return f"https://{host}/{str(service.get('path') or '').lstrip('/')}"
-
-
-def _why(url: str, error: Exception) -> str:
-    """Return why a connection failed, as Go tells it where that is common."""
-    parts = urlsplit(url)
-    where = f"{parts.hostname}:{parts.port or 443}"
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"tls: failed to verify certificate: {error.certificate_error}"
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return f"dial tcp: lookup {parts.hostname}: no such host"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return f"dial tcp {where}: connect: connection refused"
-    return str(error) or "EOF"
+    async def _change(self, invocation: Invocation) -> bool:
+        """Ask one webhook and do what it wants; tell whether anything is different then."""
+        attributes, hook = self.attributes, invocation.hook
+        response = await _ask(self._caller, invocation, attributes, mutating=True)
+        operations = operations_of(response)
+        if not operations:
+            return False
+        if attributes.new is None:
+            raise failure(
+                f"admission webhook {quote(hook.name)} attempted to modify the object, which is "
+                "not supported for this operation"
+            )
+        given = attributes.call.resource
+        new = amended(
+            attributes.new,
+            operations,
+            given,
+            invocation.resource,
+            whole=attributes.new.get("apiVersion") == given.api_version,
+        )
+        changed = new != attributes.new
+        self.attributes = attributes.changed(new)
+        return changed
 
 
-def _review(write: Write) -> dict[str, Any]:
-    """Return the AdmissionReview of a write."""
-    resource, info = write.call.resource, write.call.info
-    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-    plural = {"group": resource.group, "version": resource.version, "resource": resource.plural}
-    body = write.new or {}
-    named = {"name": info.name or (body.get("metadata") or {}).get("name", "")}
-    sub = info.subresource
-    request: dict[str, Any] = {
-        "uid": str(uuid.uuid4()),
-        "kind": kind,
-        "resource": plural,
-        **({"subResource": sub} if sub else {}),
-        "requestKind": kind,
-        "requestResource": plural,
-        **({"requestSubResource": sub} if sub else {}),
-        **(named if named["name"] else {}),
-        **({"namespace": write.namespace} if write.namespace else {}),
-        "operation": write.operation,
-        "userInfo": describe(write.call.user),
-        "object": write.new,
-        "oldObject": write.old,
-        "dryRun": bool(write.call.dry_runs),
-        "options": _options(write),
-    }
-    return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
-
-
-def _options(write: Write) -> dict[str, Any]:
-    kind = f"{write.operation.capitalize()}Options"
-    given = dict(write.call.options)
-    for name in ("fieldManager", "fieldValidation"):
-        if write.operation != "DELETE" and write.call.query.get(name):
-            given[name] = write.call.query[name]
-    if write.call.dry_runs:
-        given["dryRun"] = list(write.call.dry_runs)
-    return {**given, "kind": kind, "apiVersion": "meta.k8s.io/v1"}
-
-
-def _response(review: dict[str, Any], status: int, text: bytes) -> dict[str, Any]:
-    """Return the response of an answered review.
+async def _ask(
+    caller: Caller, invocation: Invocation, attributes: Attributes, *, mutating: bool
+) -> Response:
+    """Return the response of a webhook that allows a write.
 
     Raises:
-        _CallError: there is none.
+        CallFailed: there is none that counts.
+        StatusError: it does not allow it.
     """
-    if not 200 <= status < 300:
-        shown = text.decode("utf-8", "replace").strip()
-        raise _CallError(
-            f'failed to call webhook: an error on the server ("{shown}") has prevented the '
-            "request from succeeding"
-        )
-    try:
-        body = json.loads(text)
-    except ValueError:
-        raise _CallError("failed to call webhook: the answer is no JSON") from None
-    response = body.get("response") if isinstance(body, dict) else None
-    if not isinstance(response, dict):
-        raise _CallError("received invalid webhook response: webhook response was absent")
-    wanted = review["request"]["uid"]
-    if response.get("uid") != wanted:
-        got = response.get("uid", "")
-        raise _CallError(
-            f'received invalid webhook response: expected response.uid="{wanted}", got "{got}"'
-        )
+    hook = invocation.hook
+    if attributes.dry_run and hook.body.get("sideEffects") not in _NO_SIDE_EFFECTS:
+        raise no_dry_run(hook.name)
+    versions: list[str] = list(hook.body.get("admissionReviewVersions") or ())
+    review = admission_review(attributes, invocation.resource, versions)
+    response = await caller.ask(hook, review, mutating=mutating)
+    add_warnings(attributes.call.warnings, response.warnings)
+    if not response.allowed:
+        raise denial(hook.name, response.status)
     return response
 
 
-def _patched(hook: dict[str, Any], body: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the object with a hook's patch applied."""
-    try:
-        operations = json.loads(base64.b64decode(answer["patch"], validate=True))
-        patched: dict[str, Any] = json_patch(body, operations)
-    except (ValueError, binascii.Error, PatchError) as error:
-        text = f'failed applying the patch of webhook "{hook["name"]}": {error}'
-        raise _failed(text) from None
-    return patched
+def _failed(hook: Hook, error: CallFailed) -> StatusError:
+    return failure(f"failed calling webhook {quote(hook.name)}: {error}")
 
 
-def _denied(name: str, status: dict[str, Any]) -> StatusError:
-    """Return the refusal that a hook asks for."""
-    message = status.get("message") or status.get("reason")
-    text = f'admission webhook "{name}" denied the request'
-    text += f": {message}" if message else " without explanation"
-    return StatusError(
-        status.get("code") or 400,
-        text,
-        status.get("reason", ""),
-        details=status.get("details"),
-    )
-
-
-def _failed(text: str) -> StatusError:
-    return StatusError(
-        500,
-        f"Internal error occurred: {text}",
-        "InternalError",
-        details={"causes": [{"message": text}]},
-    )
+def _may(authorizer: Authorizer, call: Call, wanted: Any) -> bool:
+    """Answer what the author of a request, or a service account, may do."""
+    user, account = call.user, wanted.get("serviceAccount")
+    if account:
+        namespace, _, _ = account.partition(":")
+        groups = (
+            "system:serviceaccounts",
+            f"system:serviceaccounts:{namespace}",
+            "system:authenticated",
+        )
+        user = User(f"system:serviceaccount:{account}", groups)
+    names = ("group", "resource", "subresource", "namespace", "name")
+    given = {name: wanted.get(name, "") for name in names}
+    return authorizer.allowed(user, Wanted(wanted["verb"], path=wanted.get("path"), **given))

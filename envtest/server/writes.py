@@ -2,7 +2,8 @@
 
 One write goes: namespace → defaults → ownership → mutating admission → what the server decides →
 validation → validating admission → preconditions → store. From the preconditions on there is no
-await, so nothing can come between a check and the write.
+await, so nothing can come between a check and the write. What mutating admission adds belongs to
+nobody; what the kind has no place for is dropped after validating admission has seen it.
 """
 
 from typing import Any
@@ -13,7 +14,7 @@ from envtest.patching import same_except_times, track_update
 from envtest.schema.errors import FieldError, invalid
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
-from envtest.server.bodies import Decoded, check_version, fit, judge_complaints, read_object
+from envtest.server.bodies import check_version, fit, judge_complaints, read_object
 from envtest.server.call import Call, One
 from envtest.server.failures import StatusError, bad_request, invalid_object
 from envtest.server.options import WriteOptions, write_options
@@ -52,14 +53,17 @@ async def create_object(
     resource.rules.default(body)
     if not tracked:
         _track(call, None, body, options, "")
-    body = await _mutated(api, call, body, None, options)
+    asked, body = body, await api.admission.mutate(call, "CREATE", body, None)
     meta = body["metadata"]
+    _set_namespace(call, meta)
     resource.rules.prepare_create(body)
     objectmeta.fill_in(meta)
     _refuse_invalid(resource, body, _creation_problems(resource, body))
     call.warnings += resource.rules.warnings(body)
     await api.admission.validate(call, "CREATE", body, None)
-    if meta.get("resourceVersion"):
+    if body is not asked:
+        resource.rules.decode(body)
+    if meta.get("resourceVersion") and not options.dry_run:
         raise failures.internal("resourceVersion should not be set on objects to be created")
     key = resource.key(meta.get("namespace", ""), meta["name"])
     _refuse_existing(api, resource, key, meta["name"])
@@ -101,23 +105,6 @@ def _track(
         subresource=subresource,
         now=objectmeta.timestamp(),
     )
-
-
-async def _mutated(
-    api: Api,
-    call: Call,
-    body: dict[str, Any],
-    live: dict[str, Any] | None,
-    options: WriteOptions,
-) -> dict[str, Any]:
-    """Return the object after mutating admission; what was changed belongs to the writer."""
-    before = body
-    body = await api.admission.mutate(call, "UPDATE" if live else "CREATE", body, live)
-    if body is not before:
-        fit(call.resource, Decoded(body))
-        call.resource.rules.default(body)
-        _track(call, before, body, options, call.info.subresource)
-    return body
 
 
 def _creation_problems(resource: Resource, body: dict[str, Any]) -> list[FieldError]:
@@ -225,15 +212,17 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
         StatusError: 409 when the object has moved on, 422 when the new one breaks rules.
     """
     resource, subresource = call.resource, call.info.subresource
-    _check_revision(call, stored, body)
     resource.rules.default(body)
     if not tracked:
         _track(call, live, body, options, subresource)
-    body = await _mutated(api, call, body, live, options)
+    asked, body = body, await api.admission.mutate(call, "UPDATE", body, live)
+    _check_revision(call, stored, body)
     _prepare(resource, subresource, body, live)
     _refuse_invalid(resource, body, _update_problems(resource, subresource, body, live))
     call.warnings += resource.rules.warnings(body)
     await api.admission.validate(call, "UPDATE", body, live)
+    if body is not asked:
+        resource.rules.decode(body)
     if api.table(resource).get(call.key) is not stored:
         raise resource.conflict(call.info.name)
     return _commit(api, call, stored, live, body, options)

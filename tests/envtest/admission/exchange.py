@@ -40,6 +40,7 @@ class Stage:
         for path in self._present:
             await self._client.delete(path)
         self._present = []
+        self._hook.replies = {}
         marks = set()
         for body in (*configurations, _canary("Mutating"), _canary("Validating")):
             ready = self._filled_in(body)
@@ -57,7 +58,9 @@ class Stage:
         self._hook.asked.clear()
 
     def _filled_in(self, body: Body) -> Body:
+        by_name = self._hook.url.replace("127.0.0.1", "localhost")
         text = json.dumps(body).replace("${hook}", self._hook.url)
+        text = text.replace("${hook-by-name}", by_name)
         filled: Body = json.loads(text)
         for one in filled.get("webhooks") or ():
             if one["clientConfig"].get("caBundle") == "<ca>":
@@ -87,8 +90,9 @@ class Stage:
     def _masked(self, value: Any) -> Any:
         """Mask what differs from run to run, the place of the hook included."""
         text = json.dumps(mask(value)).replace(self._hook.url, RECORDED_HOOK)
-        place = self._hook.url.removeprefix("https://")
-        return json.loads(text.replace(place, RECORDED_HOOK.removeprefix("https://")))
+        # Its port by itself, too: refusals to connect name it.
+        port, recorded = (url.rpartition(":")[2] for url in (self._hook.url, RECORDED_HOOK))
+        return json.loads(re.sub(rf"(?<=:){port}\b", recorded, text))
 
 
 def _canary(kind: str) -> Body:

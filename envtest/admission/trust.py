@@ -1,0 +1,108 @@
+"""Whose certificates a webhook may show, and what Go says of those that it may not."""
+
+import base64
+import binascii
+import ssl
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+import anyio
+from anyio.streams.tls import TLSAttribute
+from cryptography import x509
+
+_UNKNOWN = "x509: certificate signed by unknown authority"
+# OpenSSL's codes: not valid yet, not any more; for other hosts, for other addresses.
+_DATES = frozenset({9, 10})
+_NAMES = frozenset({62, 64})
+
+
+@lru_cache(maxsize=256)
+def trust(bundle: str) -> ssl.SSLContext:
+    """Return TLS settings that trust a caBundle (base64 of PEM), or the system's without one.
+
+    Go asks less than Python's defaults: any certificate of the bundle may be the end of a chain,
+    and extensions may be missing. It asks more, too: common names do not count.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.hostname_checks_common_name = False
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    if not bundle:
+        context.load_default_certs()
+        return context
+    # Where nothing in it is a certificate, nobody is trusted, as in Go.
+    with suppress(ssl.SSLError, ValueError, binascii.Error):
+        context.load_verify_locations(cadata=base64.b64decode(bundle).decode("ascii"))
+    return context
+
+
+async def certificate_fault(error: Exception, name: str, server: tuple[str, int]) -> str:
+    """Return Go's words for a certificate that was refused.
+
+    The certificate itself is asked for once more, because Python does not tell what it says.
+
+    Args:
+        error: Python's refusal.
+        name: what the certificate should be for.
+        server: host and port that were dialled.
+    """
+    code = getattr(error, "verify_code", 0)
+    shown = await _shown(*server) if code in _DATES | _NAMES else None
+    if shown is None:
+        return _UNKNOWN
+    return _out_of_date(shown) if code in _DATES else _for_others(shown, name)
+
+
+def _out_of_date(certificate: x509.Certificate) -> str:
+    now = datetime.now(UTC)
+    early = now < certificate.not_valid_before_utc
+    bound = certificate.not_valid_before_utc if early else certificate.not_valid_after_utc
+    relation = "before" if early else "after"
+    return (
+        f"x509: certificate has expired or is not yet valid: current time {now:%Y-%m-%dT%H:%M:%SZ}"
+        f" is {relation} {bound:%Y-%m-%dT%H:%M:%SZ}"
+    )
+
+
+def _for_others(certificate: x509.Certificate, host: str) -> str:
+    """Say which names a certificate is for instead."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        names = x509.SubjectAlternativeName([])
+    addresses = [str(one) for one in names.get_values_for_type(x509.IPAddress)]
+    if _address(host) is not None:
+        if not addresses:
+            return (
+                f"x509: cannot validate certificate for {host} because it doesn't contain "
+                "any IP SANs"
+            )
+        return f"x509: certificate is valid for {', '.join(addresses)}, not {host}"
+    hosts = names.get_values_for_type(x509.DNSName)
+    if not hosts:
+        return f"x509: certificate is not valid for any names, but wanted to match {host}"
+    return f"x509: certificate is valid for {', '.join(hosts)}, not {host}"
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+async def _shown(host: str, port: int) -> x509.Certificate | None:
+    """Return the certificate that a server shows, whoever signed it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        async with await anyio.connect_tcp(
+            host, port, tls=True, ssl_context=context, tls_standard_compatible=False
+        ) as stream:
+            held = stream.extra_attributes[TLSAttribute.peer_certificate_binary]
+            data: bytes | None = held()
+    except (OSError, ssl.SSLError):
+        return None
+    return None if data is None else x509.load_der_x509_certificate(data)
