@@ -96,7 +96,13 @@ def _patched(shown: Body, operations: list[Any]) -> Body:
 def _check_kind(patched: Body, shown: Body, seen: Resource) -> None:
     """Refuse what is no object of this kind any more."""
     if not seen.rules.custom:
-        # Go decodes into the struct that it has, whatever the text calls itself.
+        kind = patched.get("kind") or seen.kind
+        if kind != seen.kind:
+            internal_name = f"{seen.group.partition('.')[0] or 'core'}.{seen.kind}"
+            raise failure(
+                f"converting ({seen.version}.{kind}) to ({internal_name}): unknown conversion"
+            )
+        # Go takes what does not say what it is for what is expected.
         patched |= {"apiVersion": seen.api_version, "kind": seen.kind}
         return
     if not patched.get("kind"):

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from typing_extensions import override
+
 from envtest.schema import MalformedJSON, strict_json
 from envtest.schema.gotext import quote
 from envtest.server.failures import StatusError, bad_request
@@ -30,6 +32,7 @@ _MEANINGS: Final[Mapping[int, str]] = {
 }
 # Codes for which the answer's own text is passed on.
 _TOLD: Final = frozenset({403, 406, 415})
+_LIST_META: Final = ("selfLink", "resourceVersion", "continue", "remainingItemCount")
 # Fields of an AdmissionResponse: the Go type that refusals name, and whether a value has it.
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
     "uid": ("types.UID", lambda value: isinstance(value, str)),
@@ -239,7 +242,20 @@ def denial(name: str, status: Mapping[str, Any]) -> StatusError:
     text += f": {told}" if told else " without explanation"
     # Nothing below 400 is a refusal.
     code = max(status.get("code") or 0, 400)
-    return StatusError(code, text, reason, details=status.get("details"))
+    return _Denial(code, text, reason, status)
+
+
+class _Denial(StatusError):
+    """A refusal in a webhook's own terms, the metadata of its Status included."""
+
+    def __init__(self, code: int, message: str, reason: str, status: Mapping[str, Any]) -> None:
+        super().__init__(code, message, reason, details=status.get("details"))
+        self._metadata = status.get("metadata") or {}
+
+    @override
+    def body(self) -> dict[str, Any]:
+        known = {name: self._metadata[name] for name in _LIST_META if name in self._metadata}
+        return {**super().body(), "metadata": known}
 
 
 def no_dry_run(name: str) -> StatusError:

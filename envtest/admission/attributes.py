@@ -38,7 +38,8 @@ class Attributes:
         """Return the object's name; nothing while it is still to be generated."""
         if self.call.info.name or self.operation == "DELETE":
             return self.call.info.name
-        return str(metadata(self.new).get("name") or "")
+        # That of the client, if it gave one: a webhook may have put another in its place.
+        return self.call.named or str(metadata(self.new).get("name") or "")
 
     @property
     def namespace(self) -> str:
@@ -89,6 +90,9 @@ def in_version(body: Body | None, given: Resource, wanted: Resource) -> Body | N
     """
     if body is None or given is wanted or body.get("apiVersion") != given.api_version:
         return body
+    if given.rules.custom:
+        # Versions of a custom resource differ in their name only: nothing is pruned on the way.
+        return {**body, "apiVersion": wanted.api_version}
     bare = given.stored_form(body)
     shown = wanted.to_version(bare) if wanted.to_version else bare
     return {**shown, "apiVersion": wanted.api_version, "kind": wanted.kind}

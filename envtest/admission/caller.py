@@ -29,26 +29,6 @@ _HEADERS: Final = {
 _REFUSED_AT: Final = re.compile(r"\('([^']+)', (\d+)")
 
 
-class _Reuse:
-    """Notes whether a request went out on a connection that had been used before."""
-
-    def __init__(self) -> None:
-        self.happened = False
-
-    @classmethod
-    def tracing(cls) -> aiohttp.TraceConfig:
-        """Return what lets a session tell."""
-        config = aiohttp.TraceConfig()
-
-        async def noted(_session: object, context: Any, _params: object) -> None:
-            reuse = context.trace_request_ctx
-            assert isinstance(reuse, cls)
-            reuse.happened = True
-
-        config.on_connection_reuseconn.append(noted)
-        return config
-
-
 class Caller:
     """Asks webhooks; made once per server."""
 
@@ -79,32 +59,25 @@ class Caller:
 
     async def _post(self, address: Address, bundle: str, review: Mapping[str, Any]) -> Answer:
         try:
-            reuse = _Reuse()
-            try:
-                return await self._send(address, bundle, review, reuse)
-            except (aiohttp.ServerDisconnectedError, ConnectionResetError):
-                if not reuse.happened:
-                    raise
-                # The webhook had closed the connection while it was idle: Go tries again, too.
-                return await self._send(address, bundle, review, _Reuse())
+            return await self._send(address, bundle, review)
         except aiohttp.ClientConnectorCertificateError as error:
             url = URL(address.dialled, encoded=True)
             why = await certificate_fault(
-                error.certificate_error, address.server_name, (url.host or "", url.port or 0)
+                error.certificate_error,
+                bundle,
+                address.server_name,
+                (url.host or "", url.port or 0),
             )
             why = f"tls: failed to verify certificate: {why}"
             raise _unreached(address, why) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _unreached(address, _why(address, error)) from None
 
-    async def _send(
-        self, address: Address, bundle: str, review: Mapping[str, Any], reuse: _Reuse
-    ) -> Answer:
+    async def _send(self, address: Address, bundle: str, review: Mapping[str, Any]) -> Answer:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None),
-                trace_configs=[_Reuse.tracing()],
             )
         async with self._session.post(
             URL(address.dialled, encoded=True),
@@ -113,7 +86,6 @@ class Caller:
             ssl=trust(bundle),
             server_hostname=address.server_name,
             allow_redirects=False,
-            trace_request_ctx=reuse,
         ) as answer:
             data = await _bounded(answer.content)
             return Answer(answer.status, answer.headers.get("Content-Type", ""), data)

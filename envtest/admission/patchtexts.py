@@ -113,7 +113,8 @@ def _unescaped(token: str) -> str:
 def _bad_key(container: Any, key: str) -> str:
     if isinstance(container, list):
         if not _INDEX.fullmatch(key):
-            return f"strconv.Atoi: parsing {quote(key)}: invalid syntax"
+            why = f"value was not a proper array index: '{key}'"
+            return f"{why}: strconv.Atoi: parsing {quote(key)}: invalid syntax"
         return f"Unable to access invalid index: {int(key)}: invalid index referenced"
     return f"Unable to remove nonexistent key: {key}: missing value"
 

@@ -11,6 +11,9 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 import anyio
 from anyio.streams.tls import TLSAttribute
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from envtest.schema.gotext import quote
 
 _UNKNOWN = "x509: certificate signed by unknown authority"
 # OpenSSL's codes: not valid yet, not any more; for other hosts, for other addresses.
@@ -37,21 +40,46 @@ def trust(bundle: str) -> ssl.SSLContext:
     return context
 
 
-async def certificate_fault(error: Exception, name: str, server: tuple[str, int]) -> str:
+async def certificate_fault(
+    error: Exception, bundle: str, name: str, server: tuple[str, int]
+) -> str:
     """Return Go's words for a certificate that was refused.
 
     The certificate itself is asked for once more, because Python does not tell what it says.
 
     Args:
         error: Python's refusal.
+        bundle: who was trusted.
         name: what the certificate should be for.
         server: host and port that were dialled.
     """
     code = getattr(error, "verify_code", 0)
-    shown = await _shown(*server) if code in _DATES | _NAMES else None
+    shown = await _shown(*server)
     if shown is None:
         return _UNKNOWN
-    return _out_of_date(shown) if code in _DATES else _for_others(shown, name)
+    if code in _DATES:
+        return _out_of_date(shown)
+    return _for_others(shown, name) if code in _NAMES else _UNKNOWN + _hint(shown, bundle)
+
+
+def _hint(shown: x509.Certificate, bundle: str) -> str:
+    """Name an authority that is trusted and called like the one that signed, but is another."""
+    try:
+        trusted = x509.load_pem_x509_certificates(base64.b64decode(bundle))
+    except (ValueError, binascii.Error):
+        return ""
+    for one in trusted:
+        if one.subject != shown.issuer:
+            continue
+        is_curve = isinstance(one.public_key(), ec.EllipticCurvePublicKey)
+        why = "x509: ECDSA verification failure" if is_curve else "crypto/rsa: verification error"
+        names = one.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+        called = str(names[0].value) if names else f"serial:{one.serial_number}"
+        return (
+            f" (possibly because of {quote(why)} while trying to verify candidate authority "
+            f"certificate {quote(called)})"
+        )
+    return ""
 
 
 def _out_of_date(certificate: x509.Certificate) -> str:

@@ -45,6 +45,7 @@ class Webhooks:
             StatusError: a webhook refuses, or cannot be asked and must be.
         """
         attributes = Attributes(call, operation, new, old)
+        call.named = attributes.name
         hooks = [] if concerns_nobody(attributes) else self._configurations.hooks(MUTATING)
         if not hooks:
             return new

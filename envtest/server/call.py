@@ -32,6 +32,8 @@ class Call:
     data: bytes
     # DeleteOptions as they were given, for admission.
     options: Mapping[str, Any] = field(default_factory=dict)
+    # The name that the client gives a new object; nothing if it is to be generated.
+    named: str = ""
     # Sentences for Warning headers.
     warnings: list[str] = field(default_factory=list)
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from envtest.schema import MalformedJSON, strict_json
 from envtest.schema.errors import FieldError, forbidden, not_supported
 from envtest.server import failures, objectmeta
@@ -17,6 +19,7 @@ from envtest.storage import Stored
 from envtest.wire.protobuf import ProtobufError, read_protobuf
 from envtest.wire.yamltext import YamlError, read_yaml
 
+_encode = msgspec.json.Encoder(order="sorted").encode
 _OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _POLICIES = ("Background", "Foreground", "Orphan")
 _IMMORTAL = frozenset(("namespaces", name) for name in ("default", "kube-public", "kube-system"))
@@ -37,9 +40,18 @@ async def delete_collection(api: Api, call: Call) -> Answer:
     for stored in selected.items:
         if api.table(call.resource).get(stored.key) is not None:
             current = api.table(call.resource).get(stored.key) or stored
-            await _delete(api, call, current, stored.key, options)
+            await _delete_one(api, call, current, options)
     bodies = [call.resource.bare(stored) for stored in selected.items]
     return Many(call.resource, bodies, selected.revision)
+
+
+async def _delete_one(api: Api, call: Call, stored: Stored, options: Mapping[str, Any]) -> None:
+    """Remove one of many; that it is gone already is as good."""
+    try:
+        await _delete(api, call, stored, stored.key, options)
+    except StatusError as error:
+        if error.code != 404 or api.table(call.resource).get(stored.key) is not None:
+            raise
 
 
 def _options(call: Call) -> Mapping[str, Any]:
@@ -97,17 +109,26 @@ def _problems(options: Mapping[str, Any]) -> list[FieldError]:
 async def _delete(
     api: Api, call: Call, stored: Stored, key: str, options: Mapping[str, Any]
 ) -> Answer:
-    """Remove an object for a client, or mark it as terminating."""
+    """Remove an object for a client, or mark it as terminating.
+
+    Raises:
+        StatusError: 404 when somebody else was faster; whoever may refuse it, refuses it.
+    """
     resource = call.resource
-    body = resource.load(stored)
     if (resource.place, key) in _IMMORTAL:
         why = "this namespace may not be deleted"
         raise failures.forbidden(resource.plural, resource.group, key, why)
-    _check_preconditions(call, stored, body, options.get("preconditions") or {})
-    await api.admission.validate(call, "DELETE", None, body)
-    if api.table(resource).get(key) is not stored:
-        raise resource.conflict(body["metadata"]["name"])
-    return remove(api, resource, stored, options)
+    while True:
+        body = resource.load(stored)
+        _check_preconditions(call, stored, body, options.get("preconditions") or {})
+        await api.admission.validate(call, "DELETE", None, body)
+        current = api.table(resource).get(key)
+        if current is stored:
+            return remove(api, resource, stored, options)
+        if current is None:
+            raise resource.not_found(body["metadata"]["name"])
+        # It was changed while admission decided, which has not seen it like this.
+        stored = current
 
 
 def remove(api: Api, resource: Resource, stored: Stored, options: Mapping[str, Any]) -> Answer:
@@ -201,7 +222,9 @@ def _terminate(
         if meta.get("generation"):
             meta["generation"] += 1
         resource.rules.begin_deletion(body)
-    if before == body or dry:
+    if before == body:
         return One(200, resource, resource.dressed(stored))
+    if dry:
+        return One(200, resource, _encode(body))
     written = api.store.write(resource.place, stored.key, resource.stored_form(body))
     return One(200, resource, resource.dressed(written))

@@ -1,5 +1,6 @@
 """The scale subresource: the number of replicas of an object, whatever its kind calls it."""
 
+from dataclasses import replace
 from typing import Any
 
 from envtest.patching import (
@@ -36,6 +37,31 @@ _PATCHES = (
 )
 
 
+class _OfScales:
+    """Shows admission the scales of the objects that are written; mutation is over by then."""
+
+    def __init__(self, api: Api, resource: Resource) -> None:
+        self._admission = api.admission
+        self._resource = resource
+
+    async def mutate(
+        self,
+        call: Call,  # noqa: ARG002
+        operation: str,  # noqa: ARG002
+        new: dict[str, Any],
+        old: dict[str, Any] | None,  # noqa: ARG002
+    ) -> dict[str, Any]:
+        """Return the object unchanged."""
+        return new
+
+    async def validate(
+        self, call: Call, operation: str, new: dict[str, Any] | None, old: dict[str, Any] | None
+    ) -> None:
+        """Ask who validates about the scales."""
+        scales = [None if body is None else _scale(self._resource, body) for body in (new, old)]
+        await self._admission.validate(call, operation, *scales)
+
+
 async def answer_scale(api: Api, call: Call) -> Plain:
     """Answer a GET, PUT or PATCH of an object's scale."""
     resource = call.resource
@@ -45,36 +71,61 @@ async def answer_scale(api: Api, call: Call) -> Plain:
         return Plain(200, _scale(resource, body))
     kind = "PatchOptions" if call.info.verb == "patch" else "UpdateOptions"
     options = write_options(kind, call.query, call.dry_runs, call.agent)
-    wanted = _wanted(call, _scale(resource, body))
-    replicas = (wanted.get("spec") or {}).get("replicas", 0)
-    if not isinstance(replicas, int) or replicas < 0:
-        text = "must be greater than or equal to 0"
-        problem = invalid("spec.replicas", replicas, text)
-        raise invalid_object("Scale", "autoscaling", call.info.name, [problem])
     path = _paths(resource)["specReplicasPath"]
-    _track(resource, body, replicas, options.manager, path)
+    meta, fields = body["metadata"], {resource.api_version: path}
+    present = _scale(resource, body)
+    _own(present, to_scale(meta.get("managedFields") or [], fields))
+    wanted = _shaped(_wanted(call, present))
+    _track(present, wanted, options.manager)
+    wanted = await api.admission.mutate(call, "UPDATE", wanted, present)
+    replicas = _replicas(call, wanted)
+    owned = wanted["metadata"].get("managedFields") or []
+    parent = meta.get("managedFields") or []
+    meta["managedFields"] = from_scale(parent, owned, resource.api_version, fields)
     _set(body, path, replicas)
-    given = (wanted.get("metadata") or {}).get("resourceVersion")
-    body["metadata"]["resourceVersion"] = given or str(stored.revision)
+    body["metadata"]["resourceVersion"] = wanted["metadata"].get("resourceVersion") or str(
+        stored.revision
+    )
     live = resource.load(stored)
-    written = await update_object(api, call, stored, live, body, options, tracked=True)
+    of_scales = replace(api, admission=_OfScales(api, resource))
+    written = await update_object(of_scales, call, stored, live, body, options, tracked=True)
     loaded, _ = strict_json(written.body)
     return Plain(200, _scale(resource, loaded))
 
 
-def _track(
-    resource: Resource, body: dict[str, Any], replicas: int, manager: str, path: str
-) -> None:
-    """Note who set the number; it is owned through the scale, wherever the object keeps it."""
-    meta, paths = body["metadata"], {resource.api_version: path}
-    parent = meta.get("managedFields") or []
-    before = _scale(resource, body)
-    before["metadata"]["managedFields"] = to_scale(parent, paths)
-    after = {
-        **before,
-        "metadata": {**before["metadata"]},
-        "spec": {"replicas": replicas},
+def _shaped(content: dict[str, Any]) -> dict[str, Any]:
+    """Return a client's scale as Go's struct holds it."""
+    meta, spec, status = (content.get(part) or {} for part in ("metadata", "spec", "status"))
+    return {
+        "kind": "Scale",
+        "apiVersion": SCALE_VERSION,
+        "metadata": dict(meta),
+        "spec": {"replicas": spec.get("replicas", 0)},
+        "status": {"replicas": 0, **status},
     }
+
+
+def _replicas(call: Call, scale: dict[str, Any]) -> int:
+    """Return how many replicas are wanted.
+
+    Raises:
+        StatusError: 422; that is no number of replicas.
+    """
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    if not isinstance(replicas, int) or replicas < 0:
+        text = "must be greater than or equal to 0"
+        problem = invalid("spec.replicas", replicas, text)
+        raise invalid_object("Scale", "autoscaling", call.info.name, [problem])
+    return replicas
+
+
+def _own(scale: dict[str, Any], owned: list[dict[str, Any]]) -> None:
+    if owned:
+        scale["metadata"]["managedFields"] = owned
+
+
+def _track(before: dict[str, Any], after: dict[str, Any], manager: str) -> None:
+    """Note who set the number; it is owned through the scale, wherever the object keeps it."""
     track_update(
         before,
         after,
@@ -84,8 +135,6 @@ def _track(
         subresource="scale",
         now=timestamp(),
     )
-    owned = after["metadata"].get("managedFields") or []
-    meta["managedFields"] = from_scale(parent, owned, resource.api_version, paths)
 
 
 def _wanted(call: Call, present: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ await, so nothing can come between a check and the write. What mutating admissio
 nobody; what the kind has no place for is dropped after validating admission has seen it.
 """
 
+import copy
 from typing import Any
 
 import msgspec
@@ -151,7 +152,15 @@ async def update(api: Api, call: Call) -> One:
     uid = body["metadata"].get("uid")
     if uid and uid != live["metadata"]["uid"]:
         raise _wrong_uid(resource, call, uid, live["metadata"]["uid"])
-    return await update_object(api, call, stored, live, body, options)
+    if body["metadata"].get("resourceVersion") or not resource.rules.unconditional_update:
+        return await update_object(api, call, stored, live, body, options)
+    try:
+        return await update_object(api, call, stored, live, copy.deepcopy(body), options)
+    except StatusError as error:
+        if error.code != 409 or api.table(resource).get(call.key) is stored:
+            raise
+    # Somebody else wrote while admission decided; the client did not say that it minds.
+    return await update(api, call)
 
 
 def check_names(call: Call, body: dict[str, Any]) -> None:

@@ -256,6 +256,8 @@ def _applied(call: Callable[..., Any], args: list[Run]) -> Run:
 def _selector(operand: Run, name: str, written: str, convert: Callable[[Any], Any] | None) -> Run:
     def run(frame: Frame) -> Any:
         value = operand(frame)
+        if value is None:
+            raise CelError(f"no such key: {written}")
         if not isinstance(value, dict):
             raise CelError(NO_OVERLOAD)
         if name not in value:
@@ -273,6 +275,8 @@ def _tester(operand: Run, name: str, kind: CelType) -> Run:
         value: Any = operand(frame)
         if isinstance(value, Optional):
             return bool(value.present and name in value.value)
+        if value is None:
+            return False
         if not isinstance(value, dict):
             raise CelError(NO_OVERLOAD)
         if name in value and convert is not None:
