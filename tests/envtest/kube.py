@@ -6,10 +6,13 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 _OLDEST = (1, 28)
 
@@ -39,20 +42,44 @@ class Kubectl:
 
     kubeconfig: Path
 
+    @property
+    def _cache(self) -> str:
+        return f"--cache-dir={self.kubeconfig.parent / 'cache'}"
+
+    def _env(self) -> dict[str, str]:
+        return {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+
     async def __call__(self, *arguments: str, text: str = "", **env: str) -> str:
         """Run a command that must succeed; return what it prints."""
         code, output = await self.run(*arguments, text=text, **env)
         assert code == 0, f"kubectl {' '.join(arguments)}: {output}"
         return output
 
+    @asynccontextmanager
+    async def lines(self, *arguments: str) -> AsyncIterator[Callable[[], Awaitable[str]]]:
+        """Run a command until the end of the block; yield what waits for its next line."""
+        process = await anyio.open_process(
+            ["kubectl", self._cache, *arguments], stderr=None, env=self._env()
+        )
+        async with process:
+            assert process.stdout is not None
+            output = BufferedByteReceiveStream(process.stdout)
+
+            async def next_line() -> str:
+                return (await output.receive_until(b"\n", 65536)).decode()
+
+            try:
+                yield next_line
+            finally:
+                process.terminate()
+
     async def run(self, *arguments: str, text: str = "", **env: str) -> tuple[int, str]:
         """Run a command; return its code and all that it prints."""
-        cache = f"--cache-dir={self.kubeconfig.parent / 'cache'}"
         done = await anyio.run_process(
-            ["kubectl", cache, *arguments],
+            ["kubectl", self._cache, *arguments],
             input=text.encode(),
             stderr=subprocess.STDOUT,
             check=False,
-            env={**os.environ, "KUBECONFIG": str(self.kubeconfig), **env},
+            env={**self._env(), **env},
         )
         return done.returncode, done.stdout.decode()

@@ -30,13 +30,15 @@ async def cluster(
 
 
 async def becomes(http: httpx.AsyncClient, path: str, holds: Callable[[Any], bool]) -> Any:
-    """Read until what is read holds; fail when it does not in a while."""
+    """Read after every change until what is read holds; fail when it does not in a while."""
+    collection = path if path == PATH else path.rpartition("/")[0]
     with anyio.fail_after(5):
-        while True:
-            body = (await http.get(path)).json()
-            if holds(body):
-                return body
-            await anyio.sleep(0.02)
+        async with http.stream("GET", collection, params={"watch": "true"}) as changes:
+            lines = changes.aiter_lines()
+            # The watch stands before the first look, so no change can be missed.
+            while not holds(body := (await http.get(path)).json()):
+                await anext(lines)
+            return body
 
 
 def is_gone(body: Any) -> bool:

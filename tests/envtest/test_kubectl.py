@@ -121,17 +121,15 @@ async def test_get_speaks_all_its_formats(kubectl: Kubectl) -> None:
 
 
 async def test_get_watch_shows_what_comes(kubectl: Kubectl) -> None:
-    async with anyio.create_task_group() as tasks:
-        seen: list[str] = []
+    await kubectl("create", "-f", "-", text=text(gauge("early", count=6)))
+    with anyio.fail_after(20):
+        async with kubectl.lines("get", "gauges", "-w", "--no-headers") as next_line:
+            # What was listed is shown before the watch goes on from there.
+            listed = await next_line()
+            await kubectl("create", "-f", "-", text=text(gauge("late", count=7)))
+            seen = await next_line()
 
-        async def look() -> None:
-            seen.append(await kubectl("get", "gauges", "-w", "--request-timeout=2s"))
-
-        tasks.start_soon(look)
-        await anyio.sleep(0.7)
-        await kubectl("create", "-f", "-", text=text(gauge("late", count=7)))
-
-    assert "late" in seen[0]
+    assert (listed.split(), seen.split()) == (["early", "6"], ["late", "7"])
 
 
 async def test_explain_knows_custom_and_built_in_kinds(kubectl: Kubectl) -> None:
