@@ -15,7 +15,7 @@ class DefinitionRules(BuiltinRules):
         default_crd(body)
 
     @override
-    def warnings(self, body: Body) -> list[str]:
+    def warnings(self, body: Body, old: Body | None) -> list[str]:
         return crd_warnings(body)
 
     @override

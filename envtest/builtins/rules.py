@@ -8,7 +8,7 @@ from envtest.builtins.columns import columns_of
 from envtest.kinds.catalogue import schema_name
 from envtest.kinds.typed import Node, decode, named
 from envtest.patching import FieldModel
-from envtest.schema.errors import FieldError
+from envtest.schema.errors import FieldError, invalid
 from envtest.schema.names import label_errors, subdomain_errors
 from envtest.server import objectmeta
 from envtest.server.objectmeta import Body, NameRule, path_segment_errors
@@ -56,6 +56,9 @@ _RETURNED = frozenset(
 )
 _RBAC = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
 _LABELS = frozenset({"Namespace", "Service"})
+_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+# Kinds whose update is judged like a new object, too.
+_JUDGED_WHOLE = _RBAC | {"ConfigMap", "Secret", "Service", "ServiceAccount"}
 # What field selectors may name besides metadata.name and metadata.namespace.
 _FIELDS: dict[str, frozenset[str]] = {
     "Event": frozenset(
@@ -164,11 +167,32 @@ class BuiltinRules(Rules):
         found = objectmeta.check(
             body["metadata"], namespaced=self._namespaced, name_rule=self.name_rule
         )
+        found += self._finalizer_problems(body)
         return found + self.check_content(body, None)
 
     @override
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
-        return self.check_content(body, old)
+        found: list[FieldError] = []
+        if self.kind != "Event":
+            found += objectmeta.check_change(body["metadata"], old["metadata"])
+            found += self._finalizer_problems(body)
+        if self.kind in _JUDGED_WHOLE and not subresource:
+            found += objectmeta.check(
+                body["metadata"], namespaced=self._namespaced, name_rule=self.name_rule
+            )
+            found += self._finalizer_problems(body)
+        return found + self.check_content(body, old)
+
+    def _finalizer_problems(self, body: Body) -> list[FieldError]:
+        """Judge finalizers as the kinds of the core do: those without a domain are known ones."""
+        if self.group == "apiextensions.k8s.io":
+            return []
+        text = "name is neither a standard finalizer name nor is it fully qualified"
+        return [
+            invalid(f"metadata.finalizers[{at}]", name, text)
+            for at, name in enumerate(body["metadata"].get("finalizers") or ())
+            if "/" not in name and name not in _FINALIZERS
+        ]
 
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:  # noqa: ARG002  # a hook
         """Judge what is no metadata; nothing is wrong unless a kind says so."""

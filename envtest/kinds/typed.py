@@ -112,7 +112,8 @@ def _struct(body: dict[str, Any], node: Node, path: str, unknown: list[str]) -> 
             del body[name]
         else:
             body[name] = _value(body[name], child, where, node.name, unknown)
-            if child.shape in {"array", "map"} and not body[name]:
+            # An empty list of managers is no omission: it says that nobody owns anything.
+            if child.shape in {"array", "map"} and not body[name] and name != "managedFields":
                 del body[name]
 
 

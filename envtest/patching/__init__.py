@@ -7,6 +7,7 @@ does not touch with its inputs, so nothing that passes through here may be chang
 from envtest.patching.applying import apply, same_except_times
 from envtest.patching.errors import ApplyConflict, Cause, PatchError
 from envtest.patching.fieldmodel import FieldModel, Versions
+from envtest.patching.gotext import json_kind
 from envtest.patching.hints import PatchHints
 from envtest.patching.jsonpatch import check_operations, json_patch
 from envtest.patching.managers import (
@@ -34,6 +35,7 @@ __all__ = [
     "decoding_error",
     "default_manager",
     "from_scale",
+    "json_kind",
     "json_patch",
     "merge_patch",
     "same_except_times",

@@ -68,7 +68,7 @@ class CompiledSchema:
         if self._embedded is not None:
             self._embedded.coerce(obj, "", unknown)
         metadata = obj.get("metadata")
-        if isinstance(metadata, dict):
+        if metadata is not None:
             unknown += objectmeta.coerce(metadata, "metadata")
         return unknown
 

@@ -56,6 +56,7 @@ _LISTED = {
     "managedFields": ("ManagedFieldsEntry", _MANAGER),
     "ownerReferences": ("OwnerReference", _OWNER),
 }
+_EMPTY: tuple[Any, ...] = ("", 0, [], {})
 _KINDS = {
     bool: "bool",
     str: "string",
@@ -74,17 +75,25 @@ class MalformedMetadata(ValueError):
     """Metadata of the wrong shape; the text is what Go's JSON decoder says."""
 
 
-def coerce(metadata: dict[str, Any], path: str) -> list[str]:
-    """Drop unknown fields and nulls from `metadata`, in place.
+def coerce(metadata: Any, path: str) -> list[str]:
+    """Drop unknown fields, nulls and what is empty from `metadata`, in place.
 
     Returns:
         The paths of the dropped unknown fields (`metadata.foo`), sorted.
 
     Raises:
-        MalformedMetadata: a field has another type than ObjectMeta gives it.
+        MalformedMetadata: it is no object, or a field has another type than ObjectMeta gives it.
     """
     unknown: list[str] = []
+    if not isinstance(metadata, dict):
+        kind = _KINDS.get(type(metadata), "null")
+        text = f"json: cannot unmarshal {kind} into Go value of type v1.ObjectMeta"
+        raise MalformedMetadata(text)
     _coerce_struct(metadata, "ObjectMeta", _META, path, unknown)
+    # A Go struct writes none of its empty fields back, but for what is a pointer.
+    for name in [name for name, value in metadata.items() if value in _EMPTY]:
+        if name != "deletionGracePeriodSeconds":
+            del metadata[name]
     return sorted(unknown)
 
 
@@ -113,6 +122,8 @@ def _coerce_items(value: dict[str, Any], name: str, path: str, unknown: list[str
         return
     struct, fields = _LISTED[name]
     for index, item in enumerate(value[name]):
+        if item is None:
+            item = value[name][index] = {}  # noqa: PLW2901  # as Go reads null
         if not isinstance(item, dict):
             raise _mismatch(item, f"ObjectMeta.{name}", f"v1.{struct}")
         _coerce_struct(item, struct, fields, f"{path}.{name}[{index}]", unknown)
@@ -149,8 +160,10 @@ def _coerce_list(value: Any, where: str, kind: str) -> None:
     if not isinstance(value, list):
         raise _mismatch(value, where, kind)
     if kind == "[]string":
-        for item in value:
-            if not isinstance(item, str):
+        for index, item in enumerate(value):
+            if item is None:
+                value[index] = ""
+            elif not isinstance(item, str):
                 raise _mismatch(item, where, _STRING)
 
 
@@ -210,7 +223,7 @@ def validate(metadata: Mapping[str, Any], path: str) -> list[FieldError]:
     Names are the caller's business.
     """
     out: list[FieldError] = []
-    _check_owners(metadata.get("ownerReferences") or [], f"{path}.ownerReferences", out)
+    check_owners(metadata.get("ownerReferences") or [], f"{path}.ownerReferences", out)
     for finalizer in metadata.get("finalizers") or []:
         out += [
             invalid(f"{path}.finalizers", finalizer, text)
@@ -238,7 +251,8 @@ def check_annotations(annotations: Mapping[str, str], path: str, out: list[Field
         out.append(too_long(path, _ANNOTATIONS_MAX))
 
 
-def _check_owners(owners: list[dict[str, Any]], path: str, out: list[FieldError]) -> None:
+def check_owners(owners: list[dict[str, Any]], path: str, out: list[FieldError]) -> None:
+    """Append what is wrong with owner references: incomplete ones, a second controller."""
     controller: dict[str, Any] | None = None
     for owner in owners:
         _check_owner(owner, path, out)
@@ -261,11 +275,7 @@ def _check_owners(owners: list[dict[str, Any]], path: str, out: list[FieldError]
 def _check_owner(owner: dict[str, Any], path: str, out: list[FieldError]) -> None:
     version = str(owner.get("apiVersion", ""))
     group, _, short = version.rpartition("/")
-    if version.count("/") > 1:
-        out.append(
-            invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
-        )
-    elif not short:
+    if not short or version.count("/") > 1:
         out.append(invalid(f"{path}.apiVersion", version, "version must not be empty"))
     for name in ("kind", "name", "uid"):
         if owner.get(name):

@@ -3,12 +3,14 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from envtest.kinds.catalogue import schema_name
+from envtest.kinds.catalogue import resources, schema_name
 from envtest.kinds.typed import TypedError
+from envtest.patching import json_kind
 from envtest.schema import (
     MalformedJSON,
     MalformedMetadata,
     MalformedObject,
+    NumberOutOfRange,
     settle_numbers,
     snippet,
     strict_json,
@@ -57,7 +59,10 @@ def read_object(data: bytes, content_type: str, resource: Resource) -> Decoded:
     if content_type == PROTOBUF and not resource.rules.custom:
         name = schema_name(resource.group, resource.version, kind)
         return Decoded(_from_protobuf(data, name, kind))
-    return _from_text(data, content_type, kind)
+    decoded = _from_text(data, content_type, kind, resource.version)
+    if resource.rules.custom:
+        _require_kind(decoded.body, kind, data)
+    return decoded
 
 
 def read_as(data: bytes, content_type: str, name: str, kind: str) -> dict[str, Any]:
@@ -74,10 +79,10 @@ def read_as(data: bytes, content_type: str, name: str, kind: str) -> dict[str, A
     """
     if content_type == PROTOBUF:
         return _from_protobuf(data, name, kind)
-    return _from_text(data, content_type, kind).body
+    return _from_text(data, content_type, kind, name.split(".")[-2]).body
 
 
-def _from_text(data: bytes, content_type: str, kind: str) -> Decoded:
+def _from_text(data: bytes, content_type: str, kind: str, version: str) -> Decoded:
     if content_type not in {"", JSON, YAML, "application/x-yaml"}:
         raise unsupported_media_type(READ)
     try:
@@ -85,6 +90,8 @@ def _from_text(data: bytes, content_type: str, kind: str) -> Decoded:
             value, duplicates = strict_json(data)
         else:
             value, duplicates = read_yaml(data)
+    except NumberOutOfRange as error:
+        raise _unfit(kind, version, str(error)) from None
     except MalformedJSON as error:
         raise _unrecognized(kind, f"json parse error: {error}", data) from None
     except YamlError as error:
@@ -92,12 +99,38 @@ def _from_text(data: bytes, content_type: str, kind: str) -> Decoded:
             f"the object provided is unrecognized (must be of type {kind}): "
             f"{error} ({snippet(data)})"
         ) from None
-    if not isinstance(value, dict):
-        shape = {list: "array", str: "string", bool: "bool"}.get(type(value), "number")
-        fault = f"json: cannot unmarshal {shape} into Go value of type {_ENVELOPE}"
-        raise _unrecognized(kind, f"json parse error: {fault}", data)
+    value = {} if value is None else value
+    fault = _envelope_fault(value)
+    if fault:
+        text = f"json parse error: json: cannot unmarshal {fault}"
+        raise _unrecognized(kind, text, data)
     settle_numbers(value)
     return Decoded(value, duplicates)
+
+
+def _envelope_fault(value: Any) -> str:
+    """Return why apiVersion and kind cannot be read; nothing if they can."""
+    if not isinstance(value, dict):
+        return f"{json_kind(value)} into Go value of type {_ENVELOPE}"
+    for name in ("apiVersion", "kind"):
+        if not isinstance(value.get(name), str | None):
+            return f"{json_kind(value[name])} into Go struct field .{name} of type string"
+    return ""
+
+
+def _require_kind(body: dict[str, Any], kind: str, data: bytes) -> None:
+    """Refuse a custom resource that does not say what it is; built-in kinds are known by place.
+
+    Raises:
+        StatusError: 400.
+    """
+    if not body.get("kind"):
+        text = f"Object 'Kind' is missing in '{data.decode('utf-8', 'replace')}'"
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): "
+            f"{text} ({snippet(data)})"
+        )
+    body["apiVersion"] = body.get("apiVersion") or ""
 
 
 def _from_protobuf(data: bytes, name: str, kind: str) -> dict[str, Any]:
@@ -125,50 +158,50 @@ def fit(resource: Resource, decoded: Decoded) -> None:
         StatusError: 400 when the body cannot be an object of this kind.
     """
     body = decoded.body
-    body.setdefault("apiVersion", resource.api_version)
-    body.setdefault("kind", resource.kind)
+    body["apiVersion"] = body.get("apiVersion", resource.api_version)
+    body["kind"] = body.get("kind") or resource.kind
     if not resource.rules.custom:
+        body["apiVersion"] = body["apiVersion"] or resource.api_version
         _check_builtin(resource, body)
-    if not isinstance(body.setdefault("metadata", {}), dict):
-        if body["metadata"] is not None:
-            fault = (
-                "json: cannot unmarshal string into Go struct field metadata of type v1.ObjectMeta"
-            )
-            raise _unfit(resource, fault)
+    if body.get("metadata") is None:
         body["metadata"] = {}
     try:
         unknown = resource.rules.decode(body)
     except (TypedError, MalformedObject, MalformedMetadata) as error:
-        raise _unfit(resource, str(error)) from None
+        raise _unfit(resource.kind, resource.version, str(error)) from None
     decoded.complaints += [f'unknown field "{path}"' for path in unknown]
 
 
 def _check_builtin(resource: Resource, body: dict[str, Any]) -> None:
     """Refuse another kind where the real server decodes into a Go type."""
+    fault = kind_fault(resource, body)
+    if fault:
+        kind, version = body["kind"], body["apiVersion"].rpartition("/")[2]
+        raise bad_request(
+            f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {fault}'
+        )
+
+
+def kind_fault(resource: Resource, body: dict[str, Any]) -> str:
+    """Return why a body cannot become an object of a built-in kind; nothing if it can."""
     given, kind = body["apiVersion"], body["kind"]
     if (given, kind) == (resource.api_version, resource.kind):
-        return
-    group, _, version = str(given).rpartition("/")
-    if group == resource.group and version == resource.version:
+        return ""
+    known = {entry["kind"] for entry in resources().get(given, ())}
+    if given == resource.api_version and kind in known:
         internal = resource.group.partition(".")[0] or "core"
-        fault = (
-            f"converting ({version}.{kind}) to ({internal}.{resource.kind}): unknown conversion"
+        return (
+            f"converting ({resource.version}.{kind}) to ({internal}.{resource.kind}): "
+            "unknown conversion"
         )
-    else:
-        fault = (
-            f'no kind "{kind}" is registered for version "{given}" '
-            'in scheme "pkg/runtime/scheme.go:111"'
-        )
-    raise bad_request(
-        f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {fault}'
+    return (
+        f'no kind "{kind}" is registered for version "{given}" '
+        'in scheme "pkg/runtime/scheme.go:111"'
     )
 
 
-def _unfit(resource: Resource, why: str) -> StatusError:
-    return bad_request(
-        f'{resource.kind} in version "{resource.version}" cannot be handled as a '
-        f"{resource.kind}: {why}"
-    )
+def _unfit(kind: str, version: str, why: str) -> StatusError:
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
 def judge_complaints(
@@ -182,7 +215,8 @@ def judge_complaints(
     if not decoded.complaints or validation == "Ignore":
         return
     if validation == "Strict":
-        raise _unfit(resource, f"strict decoding error: {', '.join(decoded.complaints)}")
+        why = f"strict decoding error: {', '.join(decoded.complaints)}"
+        raise _unfit(resource.kind, resource.version, why)
     warnings += decoded.complaints
 
 

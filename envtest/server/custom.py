@@ -10,11 +10,14 @@ from envtest.patching import FieldModel
 from envtest.schema import CompiledSchema
 from envtest.schema.errors import FieldError, invalid
 from envtest.schema.names import subdomain_errors
+from envtest.schema.objectmeta import coerce
 from envtest.schema.tables import table_cells, table_columns
 from envtest.server import objectmeta
 from envtest.server.objectmeta import Body
 from envtest.server.rules import Cells, Column, Rules, keep_only
 
+# The finalizers of Kubernetes itself, which need no domain.
+_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -46,7 +49,8 @@ class CustomRules(Rules):
     def decode(self, body: Body) -> list[str]:
         if body.get("apiVersion") != self._api_version:
             known = {"apiVersion", "kind", "metadata"}
-            return sorted(name for name in body if name not in known)
+            unknown = sorted(name for name in body if name not in known)
+            return unknown + coerce(body["metadata"], "metadata")
         return self.compiled.prune(body)
 
     @override
@@ -103,6 +107,17 @@ class CustomRules(Rules):
         found = self._type_problems(body)
         found += objectmeta.check_change(body["metadata"], old["metadata"])
         return self.compiled.validate(body, old, first=found)
+
+    @override
+    def warnings(self, body: Body, old: Body | None) -> list[str]:
+        before = (old["metadata"].get("finalizers") or ()) if old else ()
+        return [
+            f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name '
+            f"{'including a path (/) ' if '.' in name else ''}"
+            "to avoid accidental conflicts with other finalizer writers"
+            for name in body["metadata"].get("finalizers") or ()
+            if "/" not in name and name not in _FINALIZERS and name not in before
+        ]
 
     def _type_problems(self, body: Body) -> list[FieldError]:
         found = []

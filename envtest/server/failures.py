@@ -7,6 +7,7 @@ constructors of apimachinery's api/errors, with the resource or kind it speaks a
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from envtest.patching import PatchError
 from envtest.schema.errors import FieldError, aggregate_message
 
 MODIFIED = (
@@ -100,6 +101,11 @@ def invalid_object(
             "causes": [one.cause() for one in problems],
         },
     )
+
+
+def refused_patch(error: PatchError) -> StatusError:
+    """A patch that cannot be applied, in the words of what tried."""
+    return StatusError(error.status, str(error), error.reason, details=error.details)
 
 
 def unprocessable() -> StatusError:

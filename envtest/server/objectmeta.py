@@ -12,7 +12,7 @@ from typing import Any
 
 from envtest.schema.errors import FieldError, forbidden, invalid, required
 from envtest.schema.names import label_errors, qualified_name_errors
-from envtest.schema.objectmeta import check_annotations, check_labels
+from envtest.schema.objectmeta import check_annotations, check_labels, check_owners
 
 Body = dict[str, Any]
 NameRule = Callable[[str], list[str]]
@@ -79,7 +79,7 @@ def check(meta: Body, *, namespaced: bool, name_rule: NameRule) -> list[FieldErr
         found.append(invalid("metadata.generation", meta["generation"], text))
     check_labels(meta.get("labels") or {}, "metadata.labels", found)
     check_annotations(meta.get("annotations") or {}, "metadata.annotations", found)
-    found += _owners(meta.get("ownerReferences") or [])
+    check_owners(meta.get("ownerReferences") or [], "metadata.ownerReferences", found)
     for finalizer in meta.get("finalizers") or ():
         texts = qualified_name_errors(finalizer)
         found += [invalid("metadata.finalizers", finalizer, text) for text in texts]
@@ -95,28 +95,6 @@ def _namespace(meta: Body, *, namespaced: bool) -> list[FieldError]:
     if not namespace:
         return [required("metadata.namespace")]
     return [invalid("metadata.namespace", namespace, text) for text in label_errors(namespace)]
-
-
-def _owners(owners: list[Body]) -> list[FieldError]:
-    """Judge owner references: complete, and at most one controller among them."""
-    found: list[FieldError] = []
-    path = "metadata.ownerReferences"
-    controllers: list[str] = []
-    for owner in owners:
-        if not owner.get("apiVersion"):
-            found.append(invalid(f"{path}.apiVersion", "", "version must not be empty"))
-        found += [
-            invalid(f"{path}.{name}", "", "must not be empty")
-            for name in ("kind", "name", "uid")
-            if not owner.get(name)
-        ]
-        if owner.get("controller"):
-            controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
-    if len(controllers) > 1:
-        text = "Only one reference can have Controller set to true. Found "
-        pair = f'"true" in references for {controllers[0]} and {controllers[1]}'
-        found.append(invalid(path, controllers[1], text + pair))
-    return found
 
 
 def carry_over(meta: Body, old: Body) -> None:
@@ -155,5 +133,5 @@ def check_change(meta: Body, old: Body) -> list[FieldError]:
     ]
     check_labels(meta.get("labels") or {}, "metadata.labels", found)
     check_annotations(meta.get("annotations") or {}, "metadata.annotations", found)
-    found += _owners(meta.get("ownerReferences") or [])
+    check_owners(meta.get("ownerReferences") or [], "metadata.ownerReferences", found)
     return found

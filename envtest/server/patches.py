@@ -11,6 +11,7 @@ from envtest.patching import (
     PatchHints,
     apply,
     check_operations,
+    json_kind,
     json_patch,
     merge_patch,
     strategic_merge,
@@ -26,12 +27,13 @@ from envtest.schema.errors import invalid
 from envtest.schema.gotext import json_text
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
-from envtest.server.bodies import Decoded, check_version, judge_complaints
+from envtest.server.bodies import Decoded, judge_complaints, kind_fault
 from envtest.server.call import Call, One
-from envtest.server.failures import StatusError, bad_request, invalid_object
+from envtest.server.failures import StatusError, bad_request, invalid_object, refused_patch
 from envtest.server.options import WriteOptions, write_options
 from envtest.server.resource import Resource
 from envtest.server.writes import check_names, create_object, update_object
+from envtest.storage import Stored
 from envtest.wire.yamltext import YamlError, read_yaml
 
 JSON_PATCH = "application/json-patch+json"
@@ -89,23 +91,20 @@ async def patch(api: Api, call: Call) -> One:
             return await _apply(api, call, options)
         return await _patch(api, call, options)
     except PatchError as error:
-        raise StatusError(error.status, str(error), error.reason, details=error.details) from error
+        raise refused_patch(error) from error
 
 
 async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
-    """Change an existing object."""
+    """Change an existing object; that there is none is told before any fault of the patch."""
+    api.current(call)
     change, noticed = _reader(call)
     for attempt in range(_TRIES):
         stored = api.current(call)
         decoded = Decoded(change(call.resource.load(stored)))
-        pinned = bool((decoded.body.get("metadata") or {}).get("resourceVersion")) and (
-            decoded.body["metadata"]["resourceVersion"] != str(stored.revision)
-        )
+        pinned = _is_pinned(decoded.body, stored)
         decoded.complaints += noticed
         shown = _fit_patched(call.resource, decoded)
         _judge_patched(call, decoded, options, shown)
-        if not call.resource.rules.custom:
-            check_version(call.resource, decoded.body)
         check_names(call, decoded.body)
         live = call.resource.load(stored)
         try:
@@ -117,20 +116,24 @@ async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
     raise call.resource.conflict(call.info.name)
 
 
+def _is_pinned(body: dict[str, Any], stored: Stored) -> bool:
+    """Tell whether a patch asks for another revision than the present one."""
+    meta = body.get("metadata")
+    given = meta.get("resourceVersion") if isinstance(meta, dict) else None
+    return bool(given) and given != str(stored.revision)
+
+
 def _reader(call: Call) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], list[str]]:
     """Return the change that the body describes, and what was noticed while reading it."""
     try:
         content, noticed = strict_json(call.data)
     except MalformedJSON as error:
-        raise bad_request(f"error decoding patch: {error}") from None
+        prefix = "" if call.content_type == STRATEGIC_PATCH else "error decoding patch: "
+        raise bad_request(f"{prefix}{error}") from None
     content = settle_numbers(content)
     if call.content_type == JSON_PATCH:
         noticed += check_operations(content)
         return lambda body: _object(json_patch(body, content)), noticed
-    if not isinstance(content, dict):
-        shape = {list: "array", str: "string", bool: "bool"}.get(type(content), "number")
-        fault = f"json: cannot unmarshal {shape} into Go value of type map[string]interface {{}}"
-        raise bad_request(f"error decoding patch: {fault}")
     if call.content_type == MERGE_PATCH:
         return lambda body: _object(merge_patch(body, content)), noticed
     hints = PatchHints.builtin(call.resource.group, call.resource.kind, call.resource.version)
@@ -152,17 +155,32 @@ def _fit_patched(resource: Resource, decoded: Decoded) -> bytes:
     body = decoded.body
     # Decoding changes the body; a refusal quotes it as it was.
     before = msgspec.json.encode(body)
-    body.setdefault("apiVersion", resource.api_version)
-    body.setdefault("kind", resource.kind)
-    if not isinstance(body.get("metadata"), dict):
-        body["metadata"] = {}
     try:
-        unknown = resource.rules.decode(body)
+        unknown = _decode_patched(resource, body)
     except (TypedError, MalformedObject, MalformedMetadata) as error:
         shown = _shown(resource, msgspec.json.decode(before))
         raise invalid_object("", "", "", [invalid("patch", shown, str(error))]) from None
     decoded.complaints += [f'unknown field "{path}"' for path in unknown]
     return before
+
+
+def _decode_patched(resource: Resource, body: dict[str, Any]) -> list[str]:
+    """Decode a patched object, in place; return the paths of unknown fields.
+
+    Raises:
+        TypedError: it is of another kind now, or does not fit its own.
+        MalformedObject: an embedded object does not fit.
+        MalformedMetadata: metadata does not fit.
+    """
+    if resource.rules.custom and not body.get("kind"):
+        raise TypedError(f"Object 'Kind' is missing in '{json_text(body)}'")
+    body["apiVersion"] = body.get("apiVersion") or resource.api_version
+    body["kind"] = body.get("kind") or resource.kind
+    if not resource.rules.custom and (fault := kind_fault(resource, body)):
+        raise TypedError(fault)
+    if body.get("metadata") is None:
+        body["metadata"] = {}
+    return resource.rules.decode(body)
 
 
 def _judge_patched(call: Call, decoded: Decoded, options: WriteOptions, before: bytes) -> None:
@@ -211,7 +229,7 @@ def _unsorted(value: Any) -> str:
 async def _apply(api: Api, call: Call, options: WriteOptions) -> One:
     """Create or update what the applier owns."""
     resource = call.resource
-    applied = _read_applied(call, options)
+    applied, duplicates = _read_applied(call)
     for attempt in range(_TRIES):
         stored = api.table(resource).get(call.key)
         if stored is None and call.info.subresource:
@@ -228,15 +246,14 @@ async def _apply(api: Api, call: Call, options: WriteOptions) -> One:
             kind=(resource.api_version, resource.kind),
         )
         body = strict_copy(result)
+        _judge_duplicates(call, options, duplicates)
         decoded = Decoded(body)
         _fit_patched(resource, decoded)
         judge_complaints(resource, decoded, options.field_validation, call.warnings)
-        if stored is None or live is None:
-            meta = body["metadata"]
-            meta.setdefault("name", call.info.name)
-            check_names(call, body)
-            return await create_object(api, call, body, options, tracked=True)
+        # Only now: a conflict wins over a wrong name.
         check_names(call, body)
+        if stored is None or live is None:
+            return await create_object(api, call, body, options, tracked=True)
         try:
             return await update_object(
                 api, call, stored, resource.load(stored), body, options, tracked=True
@@ -246,6 +263,22 @@ async def _apply(api: Api, call: Call, options: WriteOptions) -> One:
             if error.code != 409 or not moved or attempt == _TRIES - 1:
                 raise
     raise resource.conflict(call.info.name)
+
+
+def _judge_duplicates(call: Call, options: WriteOptions, duplicates: list[str]) -> None:
+    """Refuse, report or ignore keys of a YAML document that stand twice.
+
+    Raises:
+        StatusError: 400 under Strict.
+    """
+    if not duplicates or options.field_validation == "Ignore":
+        return
+    if options.field_validation == "Strict":
+        raise bad_request(
+            "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:"
+            + "".join(f"\n  {text}" for text in duplicates)
+        )
+    call.warnings += duplicates
 
 
 def strict_copy(body: dict[str, Any]) -> dict[str, Any]:
@@ -262,23 +295,18 @@ def _copy(value: Any) -> Any:
     return value
 
 
-def _read_applied(call: Call, options: WriteOptions) -> dict[str, Any]:
-    """Read the body of an apply: YAML, of which JSON is a part."""
+def _read_applied(call: Call) -> tuple[dict[str, Any], list[str]]:
+    """Read the body of an apply: YAML, of which JSON is a part; return complaints with it."""
     try:
         content, duplicates = read_yaml(call.data)
     except YamlError as error:
-        raise bad_request(f"error decoding YAML: {error}") from None
+        text = f"error decoding YAML: error converting YAML to JSON: {error}"
+        raise bad_request(text) from None
+    content = {} if content is None else content
     if not isinstance(content, dict):
-        raise bad_request("error decoding YAML: the document is no object")
-    noticed = Decoded({}, duplicates)
-    judge_complaints(call.resource, noticed, options.field_validation, call.warnings)
-    content = settle_numbers(content)
-    meta = content.get("metadata")
-    name = meta.get("name") if isinstance(meta, dict) else None
-    if isinstance(name, str) and name != call.info.name:
         raise bad_request(
-            f"the name of the object ({name}) does not match the name on the URL "
-            f"({call.info.name})"
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot "
+            f"unmarshal {json_kind(content)} into Go value of type map[string]interface {{}}"
         )
-    applied: dict[str, Any] = content
-    return applied
+    applied: dict[str, Any] = settle_numbers(content)
+    return applied, duplicates

@@ -60,7 +60,7 @@ class Rules(ABC):
     def default(self, body: Body) -> None:  # noqa: B027  # optional
         """Fill in what a client may leave out."""
 
-    def warnings(self, body: Body) -> list[str]:  # noqa: ARG002  # a hook
+    def warnings(self, body: Body, old: Body | None) -> list[str]:  # noqa: ARG002  # a hook
         """Return what the writer of an object should know."""
         return []
 

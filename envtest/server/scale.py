@@ -5,6 +5,7 @@ from typing import Any
 
 from envtest.patching import (
     SCALE_VERSION,
+    PatchError,
     from_scale,
     json_patch,
     merge_patch,
@@ -18,11 +19,16 @@ from envtest.server.api import Api
 from envtest.server.bodies import media_type
 from envtest.server.call import Call, Plain
 from envtest.server.custom import CustomRules
-from envtest.server.failures import bad_request, invalid_object, unsupported_media_type
+from envtest.server.failures import (
+    bad_request,
+    invalid_object,
+    refused_patch,
+    unsupported_media_type,
+)
 from envtest.server.objectmeta import timestamp
 from envtest.server.options import write_options
 from envtest.server.resource import Resource
-from envtest.server.writes import update_object
+from envtest.server.writes import check_names, update_object
 
 _PATHS = {
     "specReplicasPath": ".spec.replicas",
@@ -76,6 +82,7 @@ async def answer_scale(api: Api, call: Call) -> Plain:
     present = _scale(resource, body)
     _own(present, to_scale(meta.get("managedFields") or [], fields))
     wanted = _shaped(_wanted(call, present))
+    check_names(call, wanted)
     _track(present, wanted, options.manager)
     wanted = await api.admission.mutate(call, "UPDATE", wanted, present)
     replicas = _replicas(call, wanted)
@@ -148,9 +155,16 @@ def _wanted(call: Call, present: dict[str, Any]) -> dict[str, Any]:
         if kind not in _PATCHES:
             raise unsupported_media_type(_PATCHES)
         patch = json_patch if kind == _JSON_PATCH else merge_patch
-        content = patch(present, content)
+        try:
+            content = patch(present, content)
+        except PatchError as error:
+            raise refused_patch(error) from error
     if not isinstance(content, dict):
         raise bad_request("the scale is no object")
+    for part in ("metadata", "spec"):
+        content[part] = {} if content.get(part) is None else content[part]
+        if not isinstance(content[part], dict):
+            raise bad_request(f"{part} of the scale is no object")
     return content
 
 

@@ -60,7 +60,7 @@ async def create_object(
     resource.rules.prepare_create(body)
     objectmeta.fill_in(meta)
     _refuse_invalid(resource, body, _creation_problems(resource, body))
-    call.warnings += resource.rules.warnings(body)
+    call.warnings += resource.rules.warnings(body, None)
     await api.admission.validate(call, "CREATE", body, None)
     if body is not asked:
         resource.rules.decode(body)
@@ -228,7 +228,7 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
     _check_revision(call, stored, body)
     _prepare(resource, subresource, body, live)
     _refuse_invalid(resource, body, _update_problems(resource, subresource, body, live))
-    call.warnings += resource.rules.warnings(body)
+    call.warnings += resource.rules.warnings(body, live)
     await api.admission.validate(call, "UPDATE", body, live)
     if body is not asked:
         resource.rules.decode(body)

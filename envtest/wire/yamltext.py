@@ -8,6 +8,13 @@ import yaml
 from typing_extensions import override
 
 _BOOL = "tag:yaml.org,2002:bool"
+# Go's reader has the same grammar, but other words for what it misses.
+_WORDS = {
+    "expected the node content": "did not find expected node content",
+    "expected ',' or ']'": "did not find expected ',' or ']'",
+    "expected ',' or '}'": "did not find expected ',' or '}'",
+    "expected <block end>": "did not find expected key",
+}
 # Far above what a body within the size limit can hold without aliases.
 _MOST_NODES = 2_000_000
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
@@ -105,4 +112,5 @@ def _sentence(error: Exception) -> str:
     """Return one line about a YAML error, with its place."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+    problem = _WORDS.get(problem.partition(", but found")[0], problem)
     return f"yaml: line {mark.line + 1}: {problem}" if mark else f"yaml: {problem}"

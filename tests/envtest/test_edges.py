@@ -1,0 +1,270 @@
+"""What sits between bodies, metadata, patches and kinds, answered as a real API server does."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.envtest.samples import GROUP, PATH, gauge
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+JSON = "application/json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+NO_MAP = "into Go value of type map[string]interface {}"
+
+
+def config(name: str, **meta: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **meta}}
+
+
+def owner(**parts: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", **parts}
+
+
+async def send(
+    http: httpx.AsyncClient, method: str, path: str, body: Any, kind: str = JSON
+) -> tuple[int, str]:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    answer = await http.request(method, path, content=data, headers={"Content-Type": kind})
+    return answer.status_code, answer.json().get("message", "")
+
+
+async def test_what_is_empty_in_metadata_is_not_stored_and_nobody_owns_it(
+    http: httpx.AsyncClient,
+) -> None:
+    body = gauge("a", count=1)
+    body["metadata"] |= {"labels": {}, "annotations": {}, "finalizers": [], "ownerReferences": []}
+    meta = (await http.post(PATH, json=body)).json()["metadata"]
+
+    assert not meta.keys() & {"labels", "annotations", "finalizers", "ownerReferences"}
+    assert meta["managedFields"][0]["fieldsV1"] == {"f:spec": {".": {}, "f:count": {}}}
+
+
+@pytest.mark.parametrize(
+    ("path", "entries", "stays"),
+    [
+        (PATH, [], True),
+        (PATH, [{}], False),
+        (PATH, [None], False),
+        (MAPS, [], False),
+        (MAPS, [{}], False),
+    ],
+)
+async def test_ownership_is_reset_as_the_kind_allows(
+    http: httpx.AsyncClient, path: str, entries: list[Any], stays: bool
+) -> None:
+    body = gauge("a", count=1) if path == PATH else config("a") | {"data": {"k": "v"}}
+    await http.post(path, json=body)
+    await send(http, "PATCH", f"{path}/a", {"metadata": {"managedFields": entries}}, MERGE)
+
+    meta = (await http.get(f"{path}/a")).json()["metadata"]
+    assert ("managedFields" in meta) is stays
+
+
+@pytest.mark.parametrize(
+    ("owners", "text"),
+    [
+        ([owner(apiVersion="a/b/c")], '"a/b/c": version must not be empty'),
+        ([owner(kind="Event")], "/v1, Kind=Event is disallowed from being an owner"),
+        ([None], 'metadata.ownerReferences.uid: Invalid value: "": must not be empty'),
+        (
+            [owner(controller=True), owner(name="q", controller=True)],
+            (
+                'Invalid value: [{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u",'
+                '"controller":true}'
+            ),
+        ),
+    ],
+)
+@pytest.mark.parametrize("path", [PATH, MAPS])
+async def test_owners_that_cannot_be_are_refused(
+    http: httpx.AsyncClient, path: str, owners: list[Any], text: str
+) -> None:
+    body = gauge("a") if path == PATH else config("a")
+    body["metadata"]["ownerReferences"] = owners
+    code, message = await send(http, "POST", path, body)
+
+    assert code == 422
+    assert text in message
+
+
+@pytest.mark.parametrize(("value", "word"), [(5, "number"), ("x", "string"), ([], "array")])
+async def test_metadata_that_is_no_object_is_refused(
+    http: httpx.AsyncClient, value: Any, word: str
+) -> None:
+    await http.post(PATH, json=gauge("a"))
+    fault = f"json: cannot unmarshal {word} into Go"
+    custom = await send(http, "POST", PATH, {**gauge("b"), "metadata": value})
+    builtin = await send(http, "POST", MAPS, {**config("b"), "metadata": value})
+    patched = await send(http, "PATCH", f"{PATH}/a", {"metadata": value}, MERGE)
+
+    assert custom[0] == builtin[0] == 400
+    assert custom[1].endswith(f"{fault} value of type v1.ObjectMeta")
+    assert builtin[1].endswith(f"{fault} struct field ConfigMap.metadata of type v1.ObjectMeta")
+    assert (patched[0], fault in patched[1]) == (422, True)
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        (b"{}", "Object 'Kind' is missing in '{}' ({})"),
+        (b'{"kind":"Gauge"}', "the API version in the data () does not match"),
+        (b'{"kind":5}', "cannot unmarshal number into Go struct field .kind of type string"),
+        (b'{"kind":"Gauge","x":1e400}', 'version "v1" cannot be handled as a Gauge: json: '),
+    ],
+)
+async def test_a_custom_resource_says_what_it_is(
+    http: httpx.AsyncClient, data: bytes, part: str
+) -> None:
+    code, message = await send(http, "POST", PATH, data)
+
+    assert code == 400
+    assert part in message
+
+
+async def test_a_kind_that_a_version_does_not_have_is_not_registered(
+    http: httpx.AsyncClient,
+) -> None:
+    strange = await send(http, "POST", MAPS, {**config("a"), "kind": "Gauge"})
+    other = await send(http, "POST", MAPS, {**config("a"), "kind": "Secret"})
+    await http.post(MAPS, json=config("a"))
+    patched = await send(http, "PATCH", f"{MAPS}/a", {"kind": "Other"}, MERGE)
+
+    assert 'no kind "Gauge" is registered for version "v1"' in strange[1]
+    assert other[1].endswith("converting (v1.Secret) to (core.ConfigMap): unknown conversion")
+    assert (patched[0], 'no kind "Other" is registered' in patched[1]) == (422, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "code", "message"),
+    [
+        (MERGE, b"null", 400, "Invalid JSON Patch"),
+        (MERGE, b"[]", 400, f"error decoding patch: json: cannot unmarshal array {NO_MAP}"),
+        (MERGE, b"{", 400, "error decoding patch: unexpected end of JSON input"),
+        (STRATEGIC, b"null", 200, ""),
+        (STRATEGIC, b"[]", 400, f"json: cannot unmarshal array {NO_MAP}"),
+        (STRATEGIC, b"{", 400, "unexpected end of JSON input"),
+        (APPLY, b"", 400, "invalid object type: /, Kind="),
+        (APPLY, b"null", 400, "invalid object type: /, Kind="),
+        (
+            APPLY,
+            b"[1]",
+            400,
+            (
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot "
+                f"unmarshal array {NO_MAP}"
+            ),
+        ),
+        (
+            APPLY,
+            b"a: [",
+            400,
+            (
+                "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find "
+                "expected node content"
+            ),
+        ),
+    ],
+)
+async def test_a_patch_that_is_no_object_is_refused_in_its_own_words(
+    http: httpx.AsyncClient, kind: str, data: bytes, code: int, message: str
+) -> None:
+    await http.post(MAPS, json=config("a"))
+
+    assert await send(http, "PATCH", f"{MAPS}/a?fieldManager=m", data, kind) == (code, message)
+
+
+async def test_that_there_is_nothing_to_patch_is_told_first(http: httpx.AsyncClient) -> None:
+    assert (await send(http, "PATCH", f"{MAPS}/none", b"[]", MERGE))[0] == 404
+
+
+async def test_a_conflict_wins_over_a_wrong_name(http: httpx.AsyncClient) -> None:
+    await http.post(PATH, json=gauge("a", count=1))
+    code, _ = await send(http, "PATCH", f"{PATH}/a?fieldManager=m", gauge("other", count=7), APPLY)
+    same, message = await send(
+        http, "PATCH", f"{PATH}/a?fieldManager=m", gauge("other", count=1), APPLY
+    )
+
+    assert (code, same) == (409, 400)
+    assert message.startswith("the name of the object (other) does not match")
+
+
+async def test_an_apply_that_creates_names_the_object(http: httpx.AsyncClient) -> None:
+    body = gauge("a")
+    del body["metadata"]["name"]
+    code, message = await send(http, "PATCH", f"{PATH}/a?fieldManager=m", body, APPLY)
+
+    assert (code, message.endswith("name must be provided")) == (400, True)
+
+
+async def test_keys_that_stand_twice_in_an_apply_are_told_or_refused(
+    http: httpx.AsyncClient,
+) -> None:
+    head = f"apiVersion: {GROUP}/v1\nkind: Gauge\nmetadata: {{name: a}}\n"
+    data = f"{head}spec:\n  count: 1\n  count: 2\n".encode()
+    path = f"{PATH}/a?fieldManager=m"
+    told = await http.patch(path, content=data, headers={"Content-Type": APPLY})
+    refused = await send(http, "PATCH", f"{path}&fieldValidation=Strict", data, APPLY)
+
+    assert told.headers["Warning"] == '299 - "line 6: key \\"count\\" already set in map"'
+    assert refused == (
+        400,
+        (
+            "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n"
+            '  line 6: key "count" already set in map'
+        ),
+    )
+
+
+async def test_finalizers_of_built_in_kinds_need_a_domain(http: httpx.AsyncClient) -> None:
+    created = await send(http, "POST", MAPS, config("a", finalizers=["plain"]))
+    known = await send(http, "POST", MAPS, config("b", finalizers=["orphan", "a.b/c"]))
+
+    assert (created[0], known[0]) == (422, 201)
+    assert "metadata.finalizers[0]" in created[1]
+
+
+async def test_finalizers_of_custom_resources_without_a_domain_give_a_warning_once(
+    http: httpx.AsyncClient,
+) -> None:
+    body = gauge("a")
+    body["metadata"]["finalizers"] = ["plain", "dotted.name", "orphan", "a.b/c"]
+    first = await http.post(PATH, json=body)
+    label = json.dumps({"metadata": {"labels": {"x": "y"}}}).encode()
+    second = await http.patch(f"{PATH}/a", content=label, headers={"Content-Type": MERGE})
+
+    told = first.headers.get_list("Warning")
+    assert [("plain" in text, "(/)" in text) for text in told] == [(True, False), (False, True)]
+    assert "Warning" not in second.headers
+
+
+async def test_an_update_of_a_built_in_kind_is_judged_by_all_its_rules(
+    http: httpx.AsyncClient,
+) -> None:
+    await http.post(MAPS, json=config("a"))
+    body = config("a", ownerReferences=[owner(uid="")])
+    answer = await http.put(f"{MAPS}/a", json=body)
+
+    assert [one["field"] for one in answer.json()["details"]["causes"]] == [
+        "metadata.ownerReferences.uid"
+    ] * 4
+
+
+@pytest.mark.parametrize("data", [b"null", b"[]", b"5", b'{"metadata":5}', b'{"spec":5}'])
+async def test_a_scale_that_is_none_is_refused(http: httpx.AsyncClient, data: bytes) -> None:
+    await http.post(PATH, json=gauge("a", count=1))
+
+    assert (await send(http, "PATCH", f"{PATH}/a/scale", data, MERGE))[0] == 400
+    assert (await send(http, "PUT", f"{PATH}/a/scale", data))[0] == 400
+
+
+async def test_a_scale_has_the_name_of_its_object(http: httpx.AsyncClient) -> None:
+    await http.post(PATH, json=gauge("a", count=1))
+    scale = {"metadata": {"name": "b"}, "spec": {"replicas": 3}}
+    code, message = await send(http, "PUT", f"{PATH}/a/scale", scale)
+
+    assert code == 400
+    assert message == "the name of the object (b) does not match the name on the URL (a)"
