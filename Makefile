@@ -15,7 +15,6 @@ test: $(VENV)/.dev  ## Set everything up and pass the tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check: $(VENV)/.dev  ## Format, lint, types, import contracts, docs, tests
-	$(BIN)/ruff format --check .
 	$(MAKE) lint
 	$(MAKE) test
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import anyio
 import click
-import structlog
 
 from controller.clock import SystemClock
 from controller.config import connect
@@ -28,8 +27,6 @@ from reconcilers.cli.problems import Problem
 from reconcilers.settings import Settings
 from reconcilers.wiring import assemble
 
-_log = structlog.get_logger(__name__)
-
 
 @click.command()
 @cluster_options
@@ -51,7 +48,10 @@ def run(kubeconfig: Path | None, context: str | None, webhook_port: int, **value
     chosen = settings(values)
     configure_logs(values)
     if webhook_port:
-        _log.warning("admission webhooks are not served by this version", port=webhook_port)
+        raise click.BadParameter(
+            "admission webhooks are not served by this version; leave it at 0",
+            param_hint="--webhook-port",
+        )
     options = manager_settings(values, chosen.namespace)
     try:
         anyio.run(_run, kubeconfig, context, options, chosen)

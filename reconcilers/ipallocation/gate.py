@@ -18,9 +18,15 @@ class LetGo:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The tenant still has, or may still have, the range; `why` says what is waited for."""
+    """The tenant still has, or may still have, the range.
+
+    Args:
+        why: what is waited for.
+        answered: whether the tenant said so; else it could not be asked.
+    """
 
     why: str
+    answered: bool = True
 
 
 class Gate(Protocol):

@@ -102,6 +102,10 @@ def served(pool: NetworkPool, view: View, decision: Decision, now: datetime) -> 
     }
 
 
+# What nobody can be served from; allocatedIPs stay what they were.
+_NOTHING = {"totalIPs": 0, "availableIPs": 0, "largestFreeBlock": 0}
+
+
 def invalid(pool: NetworkPool, problems: Sequence[str], now: datetime) -> dict[str, Any]:
     """Return the status of a pool whose spec contradicts itself. Its promises stay as they are."""
     message = f"validation errors: [{', '.join(problems)}]"
@@ -110,7 +114,7 @@ def invalid(pool: NetworkPool, problems: Sequence[str], now: datetime) -> dict[s
         Finding(STALLED, True, "ValidationFailed", message),
         *(Finding(tier, False, "NoCapacity", "Pool has no allocatable IPs") for tier, _ in TIERS),
     ]
-    return _conditions_only(pool, findings, now)
+    return _NOTHING | _conditions_only(pool, findings, now)
 
 
 def blind(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:

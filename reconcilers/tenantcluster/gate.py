@@ -53,6 +53,9 @@ class TenantGate(Gate):
         self._recorder = recorder
         self._clock = clock
         self._settings = settings
+        # Since when each deleted cluster's tenant has not answered, by its uid. Lost with
+        # the process, which begins the grace anew: rather too long than too short.
+        self._silent_since: dict[str, float] = {}
 
     @override
     async def ask(self, allocation: IPAllocation, mark: int) -> LetGo | Holding:
@@ -93,10 +96,12 @@ class TenantGate(Gate):
             if none.absent:
                 return LetGo("the tenant's kubeconfig Secret is gone")
         answer = await self._look(tenant, allocation, mark)
-        since = tenant.metadata.deletionTimestamp
-        if isinstance(answer, LetGo) or since is None:
+        if isinstance(answer, LetGo) or answer.answered:
+            # Only failed attempts count: a tenant that answers, and holds on, is believed.
+            self._silent_since.pop(tenant.metadata.uid, None)
             return answer
-        waited = (self._clock.now() - since).total_seconds()
+        now = self._clock.monotonic()
+        waited = now - self._silent_since.setdefault(tenant.metadata.uid, now)
         if waited < self._settings.teardown_grace:
             return answer
         self._recorder.record(
@@ -107,7 +112,7 @@ class TenantGate(Gate):
             f"Releasing {allocation.metadata.name} without the tenant's word: {answer.why}",
             action="Release",
         )
-        return LetGo(f"the tenant did not answer for {waited:.0f} s after deletion")
+        return LetGo(f"the tenant did not answer for {waited:.0f} s")
 
     async def _look(
         self, tenant: TenantCluster, allocation: IPAllocation, mark: int
@@ -120,7 +125,7 @@ class TenantGate(Gate):
             async with self._tenants.inside(tenant) as client:
                 return await self._inspect(client, given, mark)
         except NoWayIn as none:
-            return Holding(f"the tenant cannot be asked: {none.message}")
+            return Holding(f"the tenant cannot be asked: {none.message}", answered=False)
 
     async def _inspect(self, client: Client, given: AddressRange, mark: int) -> LetGo | Holding:
         try:

@@ -150,7 +150,7 @@ class MetalLB:
                 force=True,
                 version=live.metadata.resourceVersion,
             )
-        await self._advertise()
+        await self._advertise(wanted)
 
     async def _create(self, wanted: Projection, confirmed: Projection) -> None:
         """Create the pool, on the cache's basis.
@@ -167,9 +167,9 @@ class MetalLB:
             body,
             field_manager=names.TENANT_FIELD_MANAGER,
         )
-        await self._advertise()
+        await self._advertise(wanted)
 
-    async def _advertise(self) -> None:
+    async def _advertise(self, wanted: Projection) -> None:
         """Make sure that somebody announces the pool; what names it already stays as it is."""
         try:
             live = await self._client.get(L2_ADVERTISEMENT, self._advertisement)
@@ -178,11 +178,12 @@ class MetalLB:
         if live is not None and live.spec.announces(POOL_NAME):
             return
         pools = [*(live.spec.ipAddressPools if live is not None else ()), POOL_NAME]
-        labels = _LABELS if live is None or is_ours(live) else {}
+        ours = live is None or is_ours(live)
+        marks = {"labels": _LABELS, "annotations": _basis(wanted)} if ours else {}
         await self._client.apply(
             L2_ADVERTISEMENT,
             self._advertisement,
-            {"metadata": {"labels": labels}, "spec": {"ipAddressPools": pools}},
+            {"metadata": marks, "spec": {"ipAddressPools": pools}},
             manager=names.TENANT_FIELD_MANAGER,
             force=True,
         )
@@ -203,15 +204,22 @@ _LABELS = {names.LABEL_MANAGED_BY: names.MANAGED_BY}
 
 
 def is_ours(obj: Object) -> bool:
-    """Return whether we made this object in the tenant."""
-    return obj.metadata.labels.get(names.LABEL_MANAGED_BY) == names.MANAGED_BY
+    """Return whether we made this object in the tenant.
+
+    Our own annotation says so. The label is for people, and other tools overwrite it.
+    """
+    return names.ANNOTATION_PROJECTION_BASIS in obj.metadata.annotations
+
+
+def _basis(wanted: Projection) -> dict[str, str]:
+    return {names.ANNOTATION_PROJECTION_BASIS: str(wanted.basis)}
 
 
 def _pool_body(wanted: Projection) -> dict[str, Any]:
     return {
         "metadata": {
             "labels": dict(_LABELS),
-            "annotations": {names.ANNOTATION_PROJECTION_BASIS: str(wanted.basis)},
+            "annotations": _basis(wanted),
         },
         "spec": {"addresses": list(wanted.entries)},
     }

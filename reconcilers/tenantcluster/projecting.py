@@ -91,7 +91,8 @@ class Projector:
         try:
             await self._write(tenant, wanted)
         except NoWayIn as none:
-            _log.warning("cannot get tenant client, skipping", error=none.message)
+            tell = _log.debug if none.absent else _log.warning
+            tell("cannot get tenant client, skipping", error=none.message)
             return load_balancer(False, none.reason, none.message)
         except Unavailable as unavailable:
             return load_balancer(False, unavailable.reason, unavailable.message)

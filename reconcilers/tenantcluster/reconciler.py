@@ -36,7 +36,7 @@ from reconcilers.tenantcluster.asking import Asking
 from reconcilers.tenantcluster.metallb import BEHIND
 from reconcilers.tenantcluster.projecting import Projector
 from reconcilers.tenantcluster.provider import Providers
-from reconcilers.tenantcluster.status import Verdict, not_ready, patch, ready
+from reconcilers.tenantcluster.status import Verdict, degraded, not_ready, patch, ready
 from reconcilers.tenantcluster.status import network as network_condition
 from reconcilers.tenantcluster.teardown import Teardown
 from reconcilers.tenantcluster.tenants import Tenants
@@ -112,9 +112,13 @@ class TenantClusterReconciler:
         )
 
     async def _tell_problem(self, tenant: TenantCluster, problem: Finding | None) -> Outcome:
+        """Say what is wrong; a cluster that was Ready stays so, or it would be begun anew."""
         assert problem is not None, "a missing ProviderConfig is a problem"
-        findings = (problem, not_ready(problem.reason, problem.message))
-        await self._tell(tenant, Verdict(FAILED, findings))
+        if tenant.is_ready:
+            verdict = Verdict(READY, (problem, degraded(problem.message)))
+        else:
+            verdict = Verdict(FAILED, (problem, not_ready(problem.reason, problem.message)))
+        await self._tell(tenant, verdict)
         return Blocked(problem.reason, self._settings.requeue_not_ready)
 
     async def _bypass(self, tenant: TenantCluster) -> Outcome:

@@ -39,6 +39,11 @@ def ready(message: str = "Cluster is ready") -> Finding:
     return Finding(READY, True, "Ready", message)
 
 
+def degraded(message: str) -> Finding:
+    """Return the Ready condition of a cluster that is, though not all of its care is."""
+    return Finding(READY, True, "ReconcileDegraded", message)
+
+
 def not_ready(reason: str, message: str) -> Finding:
     """Return the Ready condition of a cluster that is not."""
     return Finding(READY, False, reason, message)

@@ -131,3 +131,10 @@ def test_counters_never_exceed_what_the_schema_takes() -> None:
     decision = protocol.decide(pool, make.view(), ranges.layout(pool.spec, 1 << 33), 256)
     found = status.served(pool, make.view(), decision, make.EPOCH)
     assert found["totalIPs"] == found["largestFreeBlock"] == 2**31 - 1
+
+
+def test_a_pool_whose_spec_turned_invalid_offers_nothing() -> None:
+    pool = make.pool(status={"totalIPs": 256, "availableIPs": 200, "largestFreeBlock": 200})
+    told = status.invalid(pool, ["no"], make.EPOCH)
+    assert (told["totalIPs"], told["availableIPs"], told["largestFreeBlock"]) == (0, 0, 0)
+    assert status.differs(pool.status, told)

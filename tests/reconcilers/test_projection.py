@@ -294,3 +294,13 @@ async def test_a_secret_that_cannot_be_used_is_refused_and_says_why(data: Json, 
         f"Secret team/a-admin-kubeconfig{',' if 'entry ' in said[:6] else ''} " in found["message"]
     )
     assert said in found["message"]
+
+
+async def test_a_pool_whose_label_another_tool_took_is_still_ours_to_withdraw() -> None:
+    lab, tenant = _lab()
+    await lab.cluster()
+    labels = {"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}}}
+    tenant.edit("ipaddresspools", "default-pool", labels, namespace=METALLB)
+    lab.server.delete("ipallocations", "team-a-lb")
+    await lab.cluster()
+    assert tenant.all("ipaddresspools") == []

@@ -373,3 +373,20 @@ async def test_a_cluster_that_vanished_before_the_cache_knew_it_is_no_error() ->
     assert isinstance(await lab.cluster(), Again)
     lab.flow()
     assert await lab.cluster() == SETTLED
+
+
+async def test_a_ready_cluster_outlives_a_mistake_in_its_provider_and_asks_for_nothing_new() -> (
+    None
+):
+    lab = _lab()
+    lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
+    lab.server.add("ipallocations", make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7")))
+    lab.tenant_server("a")
+    await lab.cluster()
+    refs = lab.server.see("providerconfigs", "default")["spec"]["network"]["poolRefs"]
+    no_pools: list[Any] = []
+    for found in (no_pools, refs):
+        lab.server.edit("providerconfigs", "default", {"spec": {"network": {"poolRefs": found}}})
+        await lab.cluster()
+        assert _phase(lab) == "Ready"
+    assert [a["metadata"]["name"] for a in lab.server.all("ipallocations")] == ["team-a-lb"]

@@ -192,3 +192,9 @@ async def test_a_server_that_does_not_answer_is_waited_for(tmp_path: Path) -> No
         await running.until("cannot see.*networkpools")
         assert await running.stop(signal.SIGTERM) == 0
     assert "Traceback" not in running.complained
+
+
+async def test_webhooks_are_refused_by_name_until_there_are_any() -> None:
+    answer = await call("run", "--webhook-port=9443")
+    assert answer.returncode == 2
+    assert b"admission webhooks are not served by this version" in answer.stderr
