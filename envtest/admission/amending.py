@@ -99,7 +99,7 @@ def _check_kind(patched: Body, shown: Body, seen: Resource) -> None:
         kind = patched.get("kind") or seen.kind
         if kind != seen.kind:
             internal_name = f"{seen.group.partition('.')[0] or 'core'}.{seen.kind}"
-            raise failure(
+            raise internal(
                 f"converting ({seen.version}.{kind}) to ({internal_name}): unknown conversion"
             )
         # Go takes what does not say what it is for what is expected.
@@ -124,6 +124,10 @@ def _fit(patched: Body, seen: Resource) -> None:
         return
     meta = patched["metadata"]
     for name in list(meta):
+        if not meta[name]:
+            # Go's ObjectMeta has no place for what is empty.
+            del meta[name]
+            continue
         alone = {**{key: patched[key] for key in ("apiVersion", "kind")}, "metadata": {}}
         alone["metadata"] = {name: meta[name]}
         try:

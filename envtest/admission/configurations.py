@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from envtest.admission.conditions import Condition, compile_condition
+from envtest.schema.cel.conditions import Condition, compile_condition
 from envtest.server.api import Api
 from envtest.server.selectors import LabelSelector, Requirement
 from envtest.storage import Stored

@@ -9,6 +9,7 @@ from envtest.builtins.definitions import DefinitionRules
 from envtest.builtins.events import EventRules, to_core, to_new
 from envtest.builtins.rules import BuiltinRules
 from envtest.builtins.services import ServiceRules
+from envtest.builtins.webhooks import WebhookRules
 from envtest.builtins.workloads import WorkloadRules
 from envtest.kinds.catalogue import resources
 from envtest.server.resource import Resource
@@ -32,6 +33,8 @@ _SPECIAL: dict[tuple[str, str], type[BuiltinRules]] = {
     ("batch", "CronJob"): WorkloadRules,
     ("batch", "Job"): WorkloadRules,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): DefinitionRules,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): WebhookRules,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): WebhookRules,
 }
 
 

@@ -37,7 +37,14 @@ _COUNTING = frozenset(
     }
 )
 # AllowUnconditionalUpdate is false for these, AllowCreateOnUpdate true for those.
-_CONDITIONAL = frozenset({"CustomResourceDefinition", "Lease"})
+_CONDITIONAL = frozenset(
+    {
+        "CustomResourceDefinition",
+        "Lease",
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+    }
+)
 _CREATED_BY_PUT = frozenset(
     {
         "ClusterRole",
