@@ -3,11 +3,13 @@
 import socket
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from controller.conditions import rfc3339_micro
-from controller.meta import ObjectMeta
+from controller.meta import Object, ObjectMeta
 from controller.resource import Resource
+
+T = TypeVar("T", bound=Object)
 
 NOTE_BYTES = 1024
 INSTANCE_LENGTH = 128
@@ -26,8 +28,8 @@ EVENTS = Resource("events.k8s.io", "v1", "Event", "events", Event)
 
 
 @dataclass(frozen=True, slots=True)
-class Regarding:
-    """What an event is about."""
+class Reference:
+    """An object that an event is about, or that it concerns besides."""
 
     apiVersion: str
     kind: str
@@ -35,10 +37,22 @@ class Regarding:
     name: str
     uid: str
 
+    @classmethod
+    def to(cls, resource: Resource[T], obj: T) -> "Reference":
+        """Return the reference to `obj`, which is of the kind `resource`."""
+        meta = obj.metadata
+        return cls(resource.api_version, resource.kind, meta.namespace, meta.name, meta.uid)
+
     @property
     def event_namespace(self) -> str:
         """Where events about it live."""
         return self.namespace or NAMESPACE_OF_CLUSTER_SCOPED
+
+    @property
+    def body(self) -> dict[str, str]:
+        """The ObjectReference, without what is empty."""
+        fields = ("apiVersion", "kind", "namespace", "name", "uid")
+        return {field: value for field in fields if (value := getattr(self, field))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +62,11 @@ class SeriesKey:
     Reporting controller and instance belong to it too; they are the recorder's own.
     """
 
-    regarding: Regarding
+    regarding: Reference
     type: str
     reason: str
     action: str
+    related: Reference | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +100,7 @@ def event_body(
         at: when it happened.
         stamp: a number that no other event of this object has.
     """
-    regarding = key.regarding
+    regarding, related = key.regarding, key.related
     stem = regarding.name[:NAME_LENGTH].rstrip("-.")
     return {
         "metadata": {"name": f"{stem}.{stamp:x}", "namespace": regarding.event_namespace},
@@ -94,24 +109,26 @@ def event_body(
         "reason": key.reason,
         "action": key.action,
         "note": shortened(note),
-        "regarding": {
-            field: value
-            for field in ("apiVersion", "kind", "namespace", "name", "uid")
-            if (value := getattr(regarding, field))
-        },
+        "regarding": regarding.body,
+        **({"related": related.body} if related is not None else {}),
         "reportingController": reporter.controller,
         "reportingInstance": reporter.instance,
     }
 
 
 def series_patch(count: int, last: datetime) -> dict[str, Any]:
-    """Return the patch that says how often the event has happened by now."""
+    """Return the patch that says how often the event has happened by now.
+
+    It cannot bring a newer note: events.k8s.io/v1 holds everything immutable but the series and
+    the metadata ("field is immutable", 422). Patching the message through core/v1, which does
+    allow it, was rejected: the note would no longer fit the time that the event bears.
+    """
     return {"series": {"count": count, "lastObservedTime": rfc3339_micro(last)}}
 
 
-def shortened(note: str) -> str:
-    """Return `note` in at most 1024 bytes of UTF-8, with an ellipsis where it was cut."""
+def shortened(note: str, limit: int = NOTE_BYTES) -> str:
+    """Return `note` in at most `limit` bytes of UTF-8, with an ellipsis where it was cut."""
     data = note.encode()
-    if len(data) <= NOTE_BYTES:
+    if len(data) <= limit:
         return note
-    return data[: NOTE_BYTES - 3].decode(errors="ignore") + "…"
+    return data[: limit - 3].decode(errors="ignore") + "…"

@@ -6,7 +6,8 @@ fails by it; when the queue is full the event is dropped and counted. One task w
 The same thing happening again does not make another event but a series (client-go's
 tools/events): the second time adds the count to the first event, further times are only counted,
 and the count is written every half hour and when it has been quiet for six minutes. The note is
-not part of what makes events the same; the first one stands.
+not part of what makes events the same; the first one stands. What has to be read each time
+therefore names the other object that it concerns, `related`, which is part of it.
 
 Left out on purpose: client-go's eight writers at once. One keeps the order and cannot crowd out
 the work that the events are about.
@@ -38,7 +39,7 @@ from controller.errors import (
 from controller.eventkind import (
     EVENTS,
     Event,
-    Regarding,
+    Reference,
     Reporter,
     SeriesKey,
     event_body,
@@ -48,6 +49,7 @@ from controller.meta import Object, Version
 from controller.resource import Resource
 
 T = TypeVar("T", bound=Object)
+R = TypeVar("R", bound=Object)
 EventType = Literal["Normal", "Warning"]
 
 QUEUE_LENGTH = 1000
@@ -112,7 +114,7 @@ class Recorder:
         self._series: dict[SeriesKey, _Series] = {}
         self._stamp = 0
 
-    def record(
+    def record(  # noqa: PLR0913 - the fields of an Event
         self,
         resource: Resource[T],
         obj: T,
@@ -121,6 +123,7 @@ class Recorder:
         message: str,
         *,
         action: str,
+        related: tuple[Resource[R], R] | None = None,
     ) -> None:
         """Record that something happened to `obj`; returns at once and never raises.
 
@@ -131,15 +134,14 @@ class Recorder:
             reason: why, one CamelCase word.
             message: a sentence for people; cut to 1024 bytes.
             action: what was done or tried, one CamelCase word.
+            related: the kind and the object that it concerns besides; the same happening with
+                another one is another event, with a note of its own.
         """
         if len(self._queue) >= QUEUE_LENGTH:
             self._drop("full")
             return
-        meta = obj.metadata
-        regarding = Regarding(
-            resource.api_version, resource.kind, meta.namespace, meta.name, meta.uid
-        )
-        key = SeriesKey(regarding, type, reason, action)
+        besides = Reference.to(*related) if related is not None else None
+        key = SeriesKey(Reference.to(resource, obj), type, reason, action, besides)
         now = self._clock.now()
         # Unique within this process; the time alone could meet itself in a burst.
         self._stamp = max(self._stamp + 1, int(now.timestamp() * 1e9))

@@ -117,8 +117,7 @@ class NetworkPoolReconciler:
         written = await self._keep_promises(pool, view, decision)
         refusals = news(decision.choice.refusals)
         refused = await self._writer.refuse(refusals, self._clock.now())
-        self._reporter.granted(pool, written)
-        self._reporter.refused(pool, refusals, refused)
+        self._reporter.served(pool, written, refusals, refused)
         return self._next(pool, decision, [*written, *refused])
 
     async def _write_pool(self, pool: NetworkPool, view: View, decision: Decision) -> NetworkPool:

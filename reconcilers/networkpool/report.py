@@ -1,12 +1,22 @@
-"""What people are told of a pass: events on the pool, log lines."""
+"""What people are told of a pass: events on the pool, log lines.
 
-from collections.abc import Iterable, Sequence
+A few allocations get an event each, with a note of its own: it names the allocation as the related
+object. Many at once share one event, because a burst must not cost an event write for each. Such
+events of later passes join the series of the first, whose note stands: what each allocation got
+or was refused is in its own status, and in the log.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 import structlog
 
-from controller.events import Recorder
+from controller.eventkind import NOTE_BYTES, shortened
+from controller.events import EventType, Recorder
+from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.networkpool.protocol import Refusal
 from reconcilers.networkpool.view import Unreadable
 from reconcilers.networkpool.writes import Fate, Written
@@ -14,6 +24,19 @@ from reconcilers.networkpool.writes import Fate, Written
 _log = structlog.get_logger(__name__)
 
 ALLOCATE = "Allocate"
+FEW = 8
+"""So many allocations of one pass get an event each."""
+ITEM_BYTES = 300
+"""The most that one allocation takes of a shared note: its name, and a range or a short reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What happened to one allocation: a note of its own, and its item in a shared one."""
+
+    allocation: IPAllocation
+    note: str
+    item: str
 
 
 class Reporter:
@@ -22,44 +45,53 @@ class Reporter:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
-    def granted(self, pool: NetworkPool, written: Iterable[Written]) -> None:
-        """Report the ranges that were handed out, and those whose write was refused for good."""
-        for one in written:
-            if one.fate is Fate.WRITTEN and one.answer is not None:
-                status, name = one.answer.status, one.answer.metadata.name
-                self._recorder.record(
-                    NETWORK_POOL,
-                    pool,
-                    "Normal",
-                    "IPsAllocated",
-                    f"Allocated {status.allocatedCount} IPs"
-                    f" ({status.startAddress} - {status.endAddress}) for {name}",
-                    action=ALLOCATE,
-                )
-                _log.info("allocated IPs", allocation=name, cidr=status.cidr)
-            elif one.fate is Fate.REFUSED:
-                self._failed(pool, one.allocation.metadata.name, str(one.error))
-
-    def refused(
-        self, pool: NetworkPool, refusals: Sequence[Refusal], written: Sequence[Written]
+    def served(
+        self,
+        pool: NetworkPool,
+        granted: Sequence[Written],
+        refusals: Sequence[Refusal],
+        refused: Sequence[Written],
     ) -> None:
-        """Report the allocations that turned Failed, and those that cannot even be told."""
-        for refusal, one in zip(refusals, written, strict=True):
-            if one.fate is Fate.WRITTEN:
-                self._failed(pool, refusal.allocation.metadata.name, refusal.message)
-            elif one.fate is Fate.REFUSED:
-                self._failed(pool, refusal.allocation.metadata.name, str(one.error))
+        """Report one pass.
 
-    def _failed(self, pool: NetworkPool, name: str, why: str) -> None:
-        self._recorder.record(
-            NETWORK_POOL,
+        Args:
+            pool: whose ranges they are.
+            granted: the writes of ranges: those handed out, and those refused for good.
+            refusals: who gets nothing, and why.
+            refused: the writes that say so, in the same order: the allocations that turned
+                Failed, and those that cannot even be told.
+        """
+        self._tell(
             pool,
             "Warning",
             "AllocationFailed",
-            f"Failed to allocate IPs for {name}: {why}",
-            action=ALLOCATE,
+            "Failed to allocate IPs for",
+            [*_unwritable(granted), *_failures(refusals, refused)],
         )
-        _log.warning("allocation failed", allocation=name, reason=why)
+        answers = [w.answer for w in granted if w.fate is Fate.WRITTEN and w.answer is not None]
+        total = sum(answer.status.allocatedCount or 0 for answer in answers)
+        self._tell(
+            pool, "Normal", "IPsAllocated", f"Allocated {total} IPs for", list(_grants(answers))
+        )
+
+    def _tell(
+        self, pool: NetworkPool, kind: EventType, reason: str, opening: str, news: Sequence[_News]
+    ) -> None:
+        """Record an event for each of a few, or one for all of many."""
+        if len(news) > FEW:
+            note = _shared(f"{opening} {len(news)} IPAllocations: ", [n.item for n in news])
+            self._recorder.record(NETWORK_POOL, pool, kind, reason, note, action=ALLOCATE)
+            return
+        for one in news:
+            self._recorder.record(
+                NETWORK_POOL,
+                pool,
+                kind,
+                reason,
+                one.note,
+                action=ALLOCATE,
+                related=(IP_ALLOCATION, one.allocation),
+            )
 
     def unreadable(self, pool: NetworkPool, unreadable: Unreadable) -> None:
         """Report that nothing is handed out, because what some allocations hold is unknown."""
@@ -72,3 +104,44 @@ class Reporter:
             action=ALLOCATE,
         )
         _log.error("pool hands out nothing", reason=str(unreadable))
+
+
+def _grants(answers: Iterable[IPAllocation]) -> Iterator[_News]:
+    for answer in answers:
+        status, name = answer.status, answer.metadata.name
+        _log.info("allocated IPs", allocation=name, cidr=status.cidr)
+        span = f"({status.startAddress} - {status.endAddress})"
+        note = f"Allocated {status.allocatedCount} IPs {span} for {name}"
+        yield _News(answer, note, f"{name} {span}")
+
+
+def _unwritable(granted: Iterable[Written]) -> Iterator[_News]:
+    for one in granted:
+        if one.fate is Fate.REFUSED:
+            yield _failure(one.allocation, str(one.error))
+
+
+def _failures(refusals: Iterable[Refusal], refused: Iterable[Written]) -> Iterator[_News]:
+    for refusal, one in zip(refusals, refused, strict=True):
+        if one.fate is Fate.WRITTEN:
+            yield _failure(refusal.allocation, refusal.message)
+        elif one.fate is Fate.REFUSED:
+            yield _failure(refusal.allocation, str(one.error))
+
+
+def _failure(allocation: IPAllocation, why: str) -> _News:
+    name = allocation.metadata.name
+    _log.warning("allocation failed", allocation=name, reason=why)
+    item = f"{name} ({shortened(why, ITEM_BYTES - len(name) - len(' ()'))})"
+    return _News(allocation, f"Failed to allocate IPs for {name}: {why}", item)
+
+
+def _shared(opening: str, items: Sequence[str]) -> str:
+    """Return a note that names as many of the items as the server accepts, and counts the rest."""
+    whole = opening + ", ".join(items)
+    if len(whole.encode()) <= NOTE_BYTES:
+        return whole
+    room = NOTE_BYTES - len(f"{opening}... and {len(items)} more".encode())
+    sizes = accumulate(len(f"{item}, ".encode()) for item in items)
+    named = sum(1 for size in sizes if size <= room)
+    return opening + ", ".join([*items[:named], f"... and {len(items) - named} more"])

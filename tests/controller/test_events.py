@@ -111,6 +111,40 @@ async def test_something_else_is_another_event() -> None:
     assert world.counts() == [1, 1, 1]
 
 
+async def test_the_same_concerning_another_object_is_another_event_with_its_own_note() -> None:
+    world = World()
+    async with running(world):
+        for name in ("b", "c", "c"):
+            world.recorder.record(
+                WIDGETS,
+                widget("a", 7),
+                "Normal",
+                "Lent",
+                f"Lent some to {name}",
+                action="Lend",
+                related=(WIDGETS, widget(name, 9)),
+            )
+        await world.clock.advance(0)
+    assert world.counts() == [1, 2]
+    assert [event["note"] for event in world.events] == ["Lent some to b", "Lent some to c"]
+    assert world.events[0]["regarding"]["name"] == "a"
+    assert world.events[0]["related"] == {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "namespace": "default",
+        "name": "b",
+        "uid": "b",
+    }
+
+
+async def test_what_concerns_nothing_else_has_no_related_object() -> None:
+    world = World()
+    async with running(world):
+        world.record()
+        await world.clock.advance(0)
+    assert "related" not in world.events[0]
+
+
 async def test_further_times_are_counted_in_silence_and_written_when_it_is_quiet() -> None:
     world = World()
     async with running(world):

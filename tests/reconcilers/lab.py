@@ -56,12 +56,22 @@ class Heard:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []
+        self.related: list[str] = []
 
     def record(
-        self, resource: Any, obj: Any, kind: str, reason: str, message: str, *, action: str
+        self,
+        resource: Any,
+        obj: Any,
+        kind: str,
+        reason: str,
+        message: str,
+        *,
+        action: str,
+        related: Any = None,
     ) -> None:
-        """Remember type, reason and message."""
+        """Remember type, reason and message, and the name of what else it concerns."""
         self.events.append((kind, reason, message))
+        self.related.append(related[1].metadata.name if related else "")
 
     @property
     def reasons(self) -> list[str]:

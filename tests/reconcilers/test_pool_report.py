@@ -1,0 +1,161 @@
+"""What people read of a pass: an event for each allocation, one for many at once."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from controller.client import Client
+from controller.errors import Invalid
+from controller.events import Recorder
+from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+
+def _lab(count: int, size: int = 2, cidr: str = "10.40.0.0/22") -> Lab:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool(cidr=cidr))
+    _ask(lab, count, size)
+    return lab
+
+
+def _ask(lab: Lab, count: int, size: int = 2, stem: str = "a") -> None:
+    for number in range(count):
+        name = f"{stem}{number:03}"
+        lab.server.add("ipallocations", make.allocation(name, size=size, age=count - number))
+
+
+@asynccontextmanager
+async def _telling(lab: Lab) -> AsyncIterator[Callable[[], Awaitable[list[str]]]]:
+    """Yield what runs a pass with the real recorder, and returns the notes on the server."""
+    recorder = Recorder(Client(lab.server), lab.clock, "test/pools")
+    pools = NetworkPoolReconciler(
+        lab.client,
+        lab.caches["networkpools"],
+        lab.caches["ipallocations"],
+        recorder,
+        lab.clock,
+        lab.settings.pool,
+    )
+
+    async def one() -> list[str]:
+        await pools.reconcile(make.key("lab"))
+        await lab.clock.advance(1)
+        return [event["note"] for event in lab.server.all("events")]
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(recorder.run)
+        yield one
+        group.cancel_scope.cancel()
+
+
+async def test_each_of_a_few_grants_can_be_read_at_once() -> None:
+    lab = _lab(2)
+    async with _telling(lab) as one_pass:
+        notes = await one_pass()
+    assert notes == [
+        "Allocated 2 IPs (10.40.0.0 - 10.40.0.1) for a000",
+        "Allocated 2 IPs (10.40.0.2 - 10.40.0.3) for a001",
+    ]
+    event = lab.server.all("events")[1]
+    assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("NetworkPool", "lab")
+    assert (event["related"]["kind"], event["related"]["name"]) == ("IPAllocation", "a001")
+
+
+async def test_each_of_a_few_failures_can_be_read_at_once() -> None:
+    why = "pool exhausted: no contiguous block available"
+    async with _telling(_lab(2, size=2000)) as one_pass:
+        notes = await one_pass()
+    assert notes == [
+        f"Failed to allocate IPs for a000: {why}",
+        f"Failed to allocate IPs for a001: {why}",
+    ]
+
+
+async def test_the_next_pass_is_not_hidden_by_the_one_before() -> None:
+    lab = _lab(1)
+    async with _telling(lab) as one_pass:
+        await one_pass()
+        _ask(lab, 1, stem="b")
+        notes = await one_pass()
+    assert "Allocated 2 IPs (10.40.0.2 - 10.40.0.3) for b000" in notes
+
+
+@pytest.mark.parametrize(("count", "events"), [(8, 8), (9, 1)])
+async def test_more_than_eight_at_once_share_an_event(count: int, events: int) -> None:
+    lab = _lab(count)
+    await lab.pool()
+    assert lab.heard.reasons == ["IPsAllocated"] * events
+    assert all(lab.heard.related) == (events == count)
+
+
+async def test_the_event_of_many_grants_names_the_batch() -> None:
+    lab = _lab(9)
+    await lab.pool()
+    ((_, _, note),) = lab.heard.events
+    assert note.startswith(
+        "Allocated 18 IPs for 9 IPAllocations:"
+        " a000 (10.40.0.0 - 10.40.0.1), a001 (10.40.0.2 - 10.40.0.3), "
+    )
+    assert note.endswith(", a008 (10.40.0.16 - 10.40.0.17)")
+
+
+async def test_the_event_of_very_many_grants_says_how_many_it_does_not_name() -> None:
+    lab = _lab(100)
+    await lab.pool()
+    ((_, _, note),) = lab.heard.events
+    assert 900 < len(note.encode()) <= 1024
+    named = note.count(" - ")
+    assert note.endswith(f", ... and {100 - named} more")
+
+
+async def test_the_event_of_many_failures_names_the_batch() -> None:
+    lab = _lab(30, size=2000)
+    await lab.pool()
+    ((kind, reason, note),) = lab.heard.events
+    assert (kind, reason) == ("Warning", "AllocationFailed")
+    assert note.startswith(
+        "Failed to allocate IPs for 30 IPAllocations:"
+        " a000 (pool exhausted: no contiguous block available), a001 ("
+    )
+    assert len(note.encode()) <= 1024
+    assert note.endswith(" more")
+
+
+async def test_failures_of_both_kinds_in_one_pass_are_told_together() -> None:
+    lab = _lab(5)
+    _ask(lab, 5, size=2000, stem="big")
+    lab.server.fail(
+        Invalid(422, "Invalid", "status is odd"), times=5, verb="patch", plural="ipallocations"
+    )
+    await lab.pool()
+    ((_, reason, note),) = lab.heard.events
+    assert reason == "AllocationFailed"
+    assert "for 10 IPAllocations: a000 (422 Invalid: status is odd), " in note
+    assert "big000 (pool exhausted: " in note
+
+
+async def test_a_long_reason_leaves_room_for_the_others() -> None:
+    lab = _lab(9)
+    lab.server.fail(
+        Invalid(422, "Invalid", "ü" * 2000), times=9, verb="patch", plural="ipallocations"
+    )
+    await lab.pool()
+    ((_, _, note),) = lab.heard.events
+    assert len(note.encode()) <= 1024
+    assert "a000 (" in note
+    assert "a001 (" in note
+    assert note.endswith(" more")
+
+
+async def test_a_thousand_allocations_cost_few_events() -> None:
+    lab = _lab(1000, cidr="10.40.0.0/16")
+    async with _telling(lab) as one_pass:
+        for _ in range(11):
+            await one_pass()
+        notes = await one_pass()
+    assert all("cidr" in one["status"] for one in lab.server.all("ipallocations"))
+    assert 1 <= len(notes) <= 4
+    assert lab.server.count(plural="events") <= 12
