@@ -7,6 +7,7 @@ moments. FULL would cost a disk flush per write, which a test server need not pa
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 _SCHEMA = """
@@ -30,11 +31,7 @@ class Disk:
         path = folder / "objects.sqlite"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._database = sqlite3.connect(path, isolation_level=None, timeout=0)
-            self._database.execute("PRAGMA locking_mode=EXCLUSIVE")
-            self._database.execute("PRAGMA journal_mode=WAL")
-            self._database.execute("PRAGMA synchronous=NORMAL")
-            self._database.executescript(_SCHEMA)
+            self._database = _opened(path)
         except sqlite3.OperationalError as error:
             raise DiskError(
                 f"{path} cannot be opened ({error}); is another server using this folder?"
@@ -69,3 +66,16 @@ class Disk:
     def close(self) -> None:
         """Release the file."""
         self._database.close()
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """Return a connection that alone has the file; where that fails, none is left behind."""
+    with ExitStack() as stack:
+        database = sqlite3.connect(path, isolation_level=None, timeout=0)
+        stack.callback(database.close)
+        database.execute("PRAGMA locking_mode=EXCLUSIVE")
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=NORMAL")
+        database.executescript(_SCHEMA)
+        stack.pop_all()
+    return database

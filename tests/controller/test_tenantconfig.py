@@ -4,7 +4,7 @@ import base64
 import ssl
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +173,7 @@ def test_a_key_that_does_not_work_is_refused_and_leaves_no_file(
 
 
 @asynccontextmanager
-async def tls_server(pair: Pair, path: Path) -> AsyncIterator[TestServer]:
+async def tls_server(authority: bytes, pair: Pair, path: Path) -> AsyncIterator[TestServer]:
     """Run an HTTPS server that asks for a client certificate and says whose it got."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -182,8 +182,8 @@ async def tls_server(pair: Pair, path: Path) -> AsyncIterator[TestServer]:
         return web.json_response({"who": subject[0][0][1]})
 
     (path / "server.pem").write_bytes(pair.certificate + pair.key)
-    authority, _ = authority_and_pair()
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.decode())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_verify_locations(cadata=authority.decode())
     context.load_cert_chain(path / "server.pem")
     context.verify_mode = ssl.CERT_REQUIRED
     app = web.Application()
@@ -199,16 +199,30 @@ async def tls_server(pair: Pair, path: Path) -> AsyncIterator[TestServer]:
 async def test_its_transport_is_let_in_by_certificate_and_checks_the_server(
     tmp_path: Path,
 ) -> None:
-    _, pair = authority_and_pair()
-    async with tls_server(pair, tmp_path) as server:
+    authority, pair = authority_and_pair()
+    async with tls_server(authority, pair, tmp_path) as server:
         for name, good in (("api.example.com", True), ("", True), ("other.example.com", False)):
             cluster = {"server": f"https://127.0.0.1:{server.port}", "tls-server-name": name}
             transport = tenant_transport(
                 parse_kubeconfig(kubeconfig(cluster)), max_bytes=1000, timeout=10
             )
-            if good:
-                assert await transport.request("GET", "/") == b'{"who": "admin"}'
-            else:
-                with pytest.raises(NoAnswer, match="certificate"):
-                    await transport.request("GET", "/")
-            await transport.aclose()
+            async with aclosing(transport):
+                if good:
+                    assert await transport.request("GET", "/") == b'{"who": "admin"}'
+                else:
+                    with pytest.raises(NoAnswer, match="certificate"):
+                        await transport.request("GET", "/")
+
+
+async def test_authorities_without_key_identifiers_and_usages_are_trusted(tmp_path: Path) -> None:
+    authority, pair = authority_and_pair(complete=False)
+    text = kubeconfig(
+        {"certificate-authority-data": b64(authority)},
+        {"client-certificate-data": b64(pair.certificate), "client-key-data": b64(pair.key)},
+    )
+    async with tls_server(authority, pair, tmp_path) as server:
+        url = f"https://127.0.0.1:{server.port}".encode()
+        found = parse_kubeconfig(text.replace(b"https://127.0.0.1:6443", url))
+        transport = tenant_transport(found, max_bytes=1000, timeout=10)
+        async with aclosing(transport):
+            assert await transport.request("GET", "/") == b'{"who": "admin"}'

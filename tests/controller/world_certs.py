@@ -20,30 +20,43 @@ class Pair:
 
 
 @lru_cache
-def authority_and_pair() -> tuple[bytes, Pair]:
-    """Return an authority and a certificate by it, for 127.0.0.1 and as a client."""
+def authority_and_pair(*, complete: bool = True) -> tuple[bytes, Pair]:
+    """Return an authority and a certificate by it, for 127.0.0.1 and as a client.
+
+    Args:
+        complete: with all that RFC 5280 asks for; many an authority in use is older and has
+            neither key identifiers nor usages.
+    """
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test-ca")])
-    ca = (
-        _builder(ca_name, ca_name, ca_key)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(ca_key, hashes.SHA256())
+    ca = _builder(ca_name, ca_name, ca_key).add_extension(
+        x509.BasicConstraints(ca=True, path_length=None), critical=True
     )
+    if complete:
+        ca = ca.add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False
+        ).add_extension(_usage(signs_certificates=True), critical=True)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "admin")])
     alternatives = [
         x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
         x509.DNSName("api.example.com"),
     ]
-    leaf = (
-        _builder(name, ca_name, key)
-        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-        .sign(ca_key, hashes.SHA256())
+    leaf = _builder(name, ca_name, key).add_extension(
+        x509.SubjectAlternativeName(alternatives), critical=False
     )
+    if complete:
+        leaf = leaf.add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()),
+            critical=False,
+        ).add_extension(_usage(signs_certificates=False), critical=True)
     pem = serialization.Encoding.PEM
     secret = key.private_bytes(
         pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return ca.public_bytes(pem), Pair(leaf.public_bytes(pem), secret)
+    signed = leaf.sign(ca_key, hashes.SHA256())
+    return ca.sign(ca_key, hashes.SHA256()).public_bytes(pem), Pair(
+        signed.public_bytes(pem), secret
+    )
 
 
 @lru_cache
@@ -53,6 +66,20 @@ def encrypted_key() -> bytes:
     encryption = serialization.BestAvailableEncryption(b"secret")
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
     )
 
 
