@@ -7,11 +7,18 @@ import msgspec
 from envtest.server import discovery
 from envtest.server.openapi import OpenApi
 from envtest.server.registry import Registry
+from envtest.wire.varints import message
 
 Found = tuple[bytes, str]
 
 _HEALTH = ("healthz", "livez", "readyz")
 _JSON = "application/json"
+
+
+# What kubectl asks for when it meets a List, or a kind that is not served. A document without
+# definitions: it then leaves the judgement of fields to the server, which judges them anyway.
+_SWAGGER_PROTOBUF = message((1, b"2.0"), (2, message((1, b"Kubernetes"), (2, b"v1.36.2"))))
+_SWAGGER_PROTOBUF_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
 class Documents:
@@ -41,7 +48,7 @@ class Documents:
             case ["apis", group, version]:
                 found = _encoded(discovery.resource_list(self._registry, group, version))
             case ["openapi", *rest]:
-                found = self._open(rest)
+                found = self._open(rest, accept)
             case _:
                 found = None
         return found
@@ -56,8 +63,10 @@ class Documents:
             return msgspec.json.encode(discovery.core_versions(self._address)), _JSON
         return msgspec.json.encode(discovery.group_list(self._registry)), _JSON
 
-    def _open(self, rest: list[str]) -> Found | None:
+    def _open(self, rest: list[str], accept: str) -> Found | None:
         match rest:
+            case ["v2"] if "protobuf" in accept:
+                return _SWAGGER_PROTOBUF, _SWAGGER_PROTOBUF_TYPE
             case ["v2"]:
                 return self._openapi.swagger(), _JSON
             case ["v3"]:

@@ -16,6 +16,11 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
         return True
 
 
+# What was read from a file knows its lines, and is a dict or list all the same.
+_Dumper.add_multi_representer(dict, yaml.SafeDumper.represent_dict)
+_Dumper.add_multi_representer(list, yaml.SafeDumper.represent_list)
+
+
 def as_yaml(documents: Iterable[Mapping[str, Any]]) -> str:
     """Return the objects as YAML, separated by `---`."""
     return "---\n".join(

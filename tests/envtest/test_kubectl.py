@@ -59,6 +59,16 @@ async def test_apply_creates_then_leaves_alone_then_changes(kubectl: Kubectl) ->
     assert await kubectl("get", "gauge", "a", "-o", "jsonpath={.spec.count}") == "3"
 
 
+async def test_a_list_is_applied_and_an_unknown_kind_is_named(kubectl: Kubectl) -> None:
+    whole = {"apiVersion": "v1", "kind": "List", "items": [gauge("a", count=2), gauge("b")]}
+    told = await kubectl("apply", "-f", "-", text=text(whole))
+    assert [line.split()[-1] for line in told.splitlines()] == ["created", "created"]
+    unknown = {"apiVersion": "example.com/v1", "kind": "Nothing", "metadata": {"name": "a"}}
+    code, refused = await kubectl.run("apply", "-f", "-", text=text(unknown))
+    assert code == 1
+    assert 'no matches for kind "Nothing" in version "example.com/v1"' in refused
+
+
 async def test_server_side_apply_names_whom_it_conflicts_with(kubectl: Kubectl) -> None:
     apply = ("apply", "--server-side", "-f", "-")
     await kubectl(*apply, "--field-manager=one", text=text(gauge("a", count=2)))

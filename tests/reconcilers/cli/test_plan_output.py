@@ -62,6 +62,14 @@ def test_yaml_and_json_hold_the_same_list() -> None:
         assert one["status"].keys() == other["status"].keys()
 
 
+@pytest.mark.parametrize("form", ["yaml", "json"])
+def test_what_was_read_with_labels_and_lists_is_written_in_either_form(form: str) -> None:
+    given = allocation("a", 4, labels={"team": "a"}, finalizers=["example.com/x"])
+    whole = yaml.safe_load(plan_text(text(pool(), given), "-o", form).out)
+    metadata = whole["items"][1]["metadata"]
+    assert (metadata["labels"], metadata["finalizers"]) == ({"team": "a"}, ["example.com/x"])
+
+
 def test_objects_come_out_in_the_order_they_came_in_and_new_ones_at_the_end() -> None:
     outcome = plan(cluster(), allocation("a", 4), provider("prov", "lab"), pool())
     assert list(outcome.items) == [
