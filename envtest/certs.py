@@ -1,7 +1,9 @@
-"""Certificates: an own authority, and what it signs for servers and clients."""
+"""Certificates: an own authority, what it signs for servers and clients, whom clients trust."""
 
 import datetime
 import ipaddress
+import ssl
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -46,21 +48,10 @@ class Authority:
         """Make a new authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "envtest-ca")])
-        usage = x509.KeyUsage(
-            digital_signature=True,
-            content_commitment=False,
-            key_encipherment=False,
-            data_encipherment=False,
-            key_agreement=False,
-            key_cert_sign=True,
-            crl_sign=True,
-            encipher_only=False,
-            decipher_only=False,
-        )
         certificate = (
             _builder(name, name, key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .add_extension(usage, critical=True)
+            .add_extension(_usage(is_authority=True), critical=True)
             .add_extension(
                 x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
             )
@@ -104,13 +95,31 @@ class Authority:
         builder = builder.add_extension(
             x509.BasicConstraints(ca=False, path_length=None), critical=True
         ).add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        builder = builder.add_extension(
+        builder = builder.add_extension(_usage(is_authority=False), critical=True).add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
             critical=False,
         )
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return _pair(builder.sign(self._key, hashes.SHA256()), key)
+
+
+def client_tls(authority: bytes, pair: KeyPair | None) -> ssl.SSLContext:
+    """Return the TLS settings of a kubeconfig's user.
+
+    The strict RFC 5280 checks that Python 3.13 switched on are off: clusters have authorities
+    without key identifiers, which kubectl and Go's clients accept.
+
+    Args:
+        authority: PEM of the authorities to trust; the machine's if empty.
+        pair: what the user shows, if anything.
+    """
+    context = ssl.create_default_context(cadata=authority.decode() or None)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if pair is not None:
+        with tempfile.TemporaryDirectory(prefix="envtest-") as folder:
+            context.load_cert_chain(*pair.write(Path(folder), "user"))
+    return context
 
 
 def _builder(
@@ -125,6 +134,20 @@ def _builder(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _SLACK)
         .not_valid_after(now + _LIFETIME)
+    )
+
+
+def _usage(*, is_authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        encipher_only=False,
+        decipher_only=False,
     )
 
 

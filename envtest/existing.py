@@ -3,7 +3,6 @@
 import base64
 import os
 import ssl
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -11,7 +10,7 @@ from typing import Any, Self
 import yaml
 from typing_extensions import override
 
-from envtest.certs import KeyPair
+from envtest.certs import KeyPair, client_tls
 from envtest.kubeconfig import kubeconfig
 from envtest.plane import ControlPlane
 from envtest.settings import PlaneError
@@ -63,11 +62,7 @@ class ExistingControlPlane(ControlPlane):
 
     @override
     def tls(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cadata=self._authority.decode() or None)
-        if self._pair is not None:
-            with tempfile.TemporaryDirectory() as folder:
-                context.load_cert_chain(*self._pair.write(Path(folder), "user"))
-        return context
+        return client_tls(self._authority, self._pair)
 
     @override
     def admin_headers(self) -> dict[str, str]:

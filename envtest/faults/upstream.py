@@ -7,9 +7,7 @@ user's own certificate or token is used. Other tokens (of service accounts, say)
 
 import base64
 import ssl
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -17,7 +15,7 @@ from aiohttp import ClientResponse, ClientSession, ClientTimeout, DummyCookieJar
 from multidict import CIMultiDict
 from yarl import URL
 
-from envtest.certs import KeyPair
+from envtest.certs import KeyPair, client_tls
 from envtest.plane import ControlPlane, new_token
 
 _SKIPPED = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
@@ -99,12 +97,7 @@ def _pair(user: dict[str, Any]) -> KeyPair | None:
 
 
 def _context(cluster: dict[str, Any], pair: KeyPair | None) -> ssl.SSLContext:
-    authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-    context = ssl.create_default_context(cadata=authority or None)
-    if pair is not None:
-        with tempfile.TemporaryDirectory(prefix="envtest-") as folder:
-            context.load_cert_chain(*pair.write(Path(folder), "user"))
-    return context
+    return client_tls(base64.b64decode(cluster["certificate-authority-data"]), pair)
 
 
 def _session(context: ssl.SSLContext) -> ClientSession:
