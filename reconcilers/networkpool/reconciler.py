@@ -50,7 +50,7 @@ class NetworkPoolReconciler:
         self._settings = settings
         self._reader = Reader(allocations, client, clock, settings.cache_patience)
         self._writer = AllocationWriter(client, settings.width)
-        self._reporter = Reporter(recorder)
+        self._reporter = Reporter(recorder, clock)
         self._couriers: dict[Key, Courier] = {}
 
     async def reconcile(self, key: Key) -> Outcome:

@@ -1,9 +1,9 @@
 """What people are told of a pass: events on the pool, log lines.
 
 A few allocations get an event each, with a note of its own: it names the allocation as the related
-object. Many at once share one event, because a burst must not cost an event write for each. Such
-events of later passes join the series of the first, whose note stands: what each allocation got
-or was refused is in its own status, and in the log.
+object. Many at once, or many within a minute, share one event, because a burst must not cost an
+event write for each. Such events of later passes join the series of the first, whose note stands:
+what each allocation got or was refused is in its own status, and in the log.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,11 +12,13 @@ from itertools import accumulate
 
 import structlog
 
+from controller.clock import Clock
 from controller.eventkind import NOTE_BYTES, shortened
 from controller.events import EventType, Recorder
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.networkpool.budget import Budget
 from reconcilers.networkpool.protocol import Refusal
 from reconcilers.networkpool.view import Unreadable
 from reconcilers.networkpool.writes import Fate, Written
@@ -26,6 +28,8 @@ _log = structlog.get_logger(__name__)
 ALLOCATE = "Allocate"
 FEW = 8
 """So many allocations of one pass get an event each."""
+FEW_PER_MINUTE = 32
+"""So many allocations of one pool get an event each within a minute."""
 ITEM_BYTES = 300
 """The most that one allocation takes of a shared note: its name, and a range or a short reason."""
 
@@ -42,8 +46,9 @@ class _News:
 class Reporter:
     """Turns what became of the writes into events and log lines."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, clock: Clock) -> None:
         self._recorder = recorder
+        self._budget = Budget(clock, FEW_PER_MINUTE)
 
     def served(
         self,
@@ -78,8 +83,8 @@ class Reporter:
         self, pool: NetworkPool, kind: EventType, reason: str, opening: str, news: Sequence[_News]
     ) -> None:
         """Record an event for each of a few, or one for all of many."""
-        if len(news) > FEW:
-            note = _shared(f"{opening} {len(news)} IPAllocations: ", [n.item for n in news])
+        if len(news) > FEW or not self._budget.grants(pool.metadata.key, len(news)):
+            note = _shared(opening, news)
             self._recorder.record(NETWORK_POOL, pool, kind, reason, note, action=ALLOCATE)
             return
         for one in news:
@@ -136,8 +141,11 @@ def _failure(allocation: IPAllocation, why: str) -> _News:
     return _News(allocation, f"Failed to allocate IPs for {name}: {why}", item)
 
 
-def _shared(opening: str, items: Sequence[str]) -> str:
-    """Return a note that names as many of the items as the server accepts, and counts the rest."""
+def _shared(opening: str, news: Sequence[_News]) -> str:
+    """Return a note that names as many of them as the server accepts, and counts the rest."""
+    if len(news) == 1:
+        return news[0].note
+    opening, items = f"{opening} {len(news)} IPAllocations: ", [one.item for one in news]
     whole = opening + ", ".join(items)
     if len(whole.encode()) <= NOTE_BYTES:
         return whole

@@ -150,6 +150,35 @@ async def test_a_long_reason_leaves_room_for_the_others() -> None:
     assert note.endswith(" more")
 
 
+async def test_a_burst_that_comes_one_by_one_costs_few_events() -> None:
+    lab = _lab(0)
+    async with _telling(lab) as one_pass:
+        notes: list[str] = []
+        for number in range(50):
+            _ask(lab, 1, stem=f"a{number:02}-")
+            notes = await one_pass()
+        assert len(notes) == 33, "32 of their own, and one for the others"
+        assert lab.server.count(plural="events") == 34
+        assert notes[31].endswith(" for a31-000")
+        assert notes[32].endswith(" for a32-000")
+        await lab.clock.advance(60)
+        _ask(lab, 1, stem="late")
+        notes = await one_pass()
+    assert notes[-1].endswith(" for late000")
+
+
+async def test_a_burst_in_one_pool_leaves_the_events_of_another_alone() -> None:
+    lab = _lab(0)
+    lab.server.add("networkpools", make.pool("other", cidr="10.60.0.0/24"))
+    for number in range(33):
+        _ask(lab, 1, stem=f"a{number:02}-")
+        await lab.pool()
+    assert lab.heard.related[-1] == ""
+    lab.server.add("ipallocations", make.allocation("calm", of="other"))
+    await lab.pool("other")
+    assert lab.heard.related[-1] == "calm"
+
+
 async def test_a_thousand_allocations_cost_few_events() -> None:
     lab = _lab(1000, cidr="10.40.0.0/16")
     async with _telling(lab) as one_pass:
