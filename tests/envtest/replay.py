@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +202,8 @@ def mask(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
         return {key: mask(item, key) for key, item in value.items()}
     if isinstance(value, list):
-        return [mask(item, name if name == "cells" else "") for item in value]
+        items = _as_within_one_second(value) if name == "managedFields" else value
+        return [mask(item, name if name == "cells" else "") for item in items]
     if name in _MASKED_FIELDS and value not in ("", None):
         return value if (name, value) == ("resourceVersion", "0") else _MASKED_FIELDS[name]
     if not isinstance(value, str):
@@ -209,6 +211,31 @@ def mask(value: Any, name: str = "") -> Any:
     for pattern, replacement in _MASKED_TEXTS:
         value = re.sub(pattern, replacement, value)
     return "<age>" if name == "cells" and _AGE.fullmatch(value) else value
+
+
+def _as_within_one_second(entries: list[Any]) -> list[Any]:
+    """Return managedFields in the order they have if all were made in the same second.
+
+    The server orders them by time before anything else, in whole seconds. What was recorded within
+    one second may fall on both sides of a full one when it is played.
+    """
+    made = [datetime.fromisoformat(entry["time"]) for entry in entries if entry.get("time")]
+    if len(made) < len(entries) or not made or max(made) - min(made) != timedelta(seconds=1):
+        return entries
+    return sorted(
+        entries,
+        key=lambda entry: (
+            entry["operation"],
+            entry["manager"],
+            entry["apiVersion"],
+            entry.get("subresource", ""),
+        ),
+    )
+
+
+def differences(wanted: Any, got: Any) -> list[str]:
+    """Return a line per place where two values are not the same."""
+    return list(_compare(wanted, got, "", exact=True))
 
 
 def _compare(wanted: Any, got: Any, path: str, *, exact: bool) -> Iterator[str]:
