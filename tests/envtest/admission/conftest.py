@@ -9,6 +9,8 @@ import httpx
 import pytest
 
 from envtest import ControlPlane, parse_token_file
+from envtest.plane import ControlPlane as Plane
+from tests.envtest.admission.exchange import Stage
 from tests.envtest.admission.hooks import Hook, hook_server
 
 DATA = Path(__file__).parents[2] / "data" / "transcripts" / "admission"
@@ -17,20 +19,31 @@ TOKEN = 'admin-token,admin,1,"system:masters"\n'
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with (
-        ControlPlane.start(tokens=parse_token_file(TOKEN)) as plane,
-        httpx.AsyncClient(
-            base_url=plane.url,
-            # Without the client certificate by which a real server would know the administrator.
-            verify=False,
-            headers={"Authorization": "Bearer admin-token", "User-Agent": "transcript/1"},
-            timeout=60,
-        ) as found,
-    ):
-        await plane.install_crds([RECORDED["crd"]])
+async def plane() -> AsyncIterator[Plane]:
+    """The control plane that the environment asks for; it serves widgets."""
+    async with ControlPlane.start(tokens=parse_token_file(TOKEN)) as started:
+        await started.install_crds([RECORDED["crd"]])
+        yield started
+
+
+@pytest.fixture
+async def client(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
+    """The administrator's client."""
+    async with httpx.AsyncClient(
+        base_url=plane.url,
+        # Without the client certificate by which a real server would know the administrator.
+        verify=False,
+        headers={"Authorization": "Bearer admin-token", "User-Agent": "transcript/1"},
+        timeout=60,
+    ) as found:
         await found.post("/api/v1/namespaces", json={"metadata": {"name": "lab"}})
         yield found
+
+
+@pytest.fixture
+def stage(client: httpx.AsyncClient, hook: Hook) -> Stage:
+    """The server and the hook."""
+    return Stage(client, hook)
 
 
 @pytest.fixture

@@ -67,18 +67,22 @@ class Stage:
                 one["clientConfig"]["caBundle"] = self._hook.ca_bundle
         return filled
 
-    async def exchange(self, request: Body, replies: dict[str, Reply]) -> Body:
-        """Send a request; return the masked reviews and the masked answer."""
-        self._hook.replies = replies
-        self._hook.asked.clear()
+    async def send(self, request: Body) -> httpx.Response:
+        """Send a request."""
         body = request.get("body")
         headers = {"Content-Type": request.get("contentType", "application/json")}
-        answer = await self._client.request(
+        return await self._client.request(
             request["method"],
             request["path"],
             content=None if body is None else json.dumps(body),
             headers={**headers, **request.get("headers", {})},
         )
+
+    async def exchange(self, request: Body, replies: dict[str, Reply]) -> Body:
+        """Send a request; return the masked reviews and the masked answer."""
+        self._hook.replies = replies
+        self._hook.asked.clear()
+        answer = await self.send(request)
         described = {
             "status": answer.status_code,
             "body": self._masked(json.loads(answer.text)),
@@ -92,7 +96,14 @@ class Stage:
         text = json.dumps(mask(value)).replace(self._hook.url, RECORDED_HOOK)
         # Its port by itself, too: refusals to connect name it.
         port, recorded = (url.rpartition(":")[2] for url in (self._hook.url, RECORDED_HOOK))
-        return json.loads(re.sub(rf"(?<=:){port}\b", recorded, text))
+        for pattern, replacement in (
+            (rf"(?<=:){port}\b", recorded),
+            (r"\bgen-[a-z0-9]{5}\b", "gen-<name>"),
+            # Go names the resolver that it asked.
+            (r"(lookup nowhere\.invalid) on [0-9.]+:[0-9]+", r"\1"),
+        ):
+            text = re.sub(pattern, replacement, text)
+        return json.loads(text)
 
 
 def _canary(kind: str) -> Body:

@@ -3,7 +3,7 @@
 import base64
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,6 +44,8 @@ class Hook:
     def __init__(self, authority: Authority) -> None:
         self.replies: dict[str, Reply] = {}
         self.asked: list[dict[str, Any]] = []
+        # What happens while a review is being answered.
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
         # What canaries said: configurations that are in force.
         self.in_force: set[str] = set()
         self.url = ""
@@ -56,6 +58,8 @@ class Hook:
             return _reviewed(review, allow()["response"])
         content_type = request.headers["Content-Type"].partition(";")[0]
         self.asked.append({"path": request.path_qs, "contentType": content_type, "review": review})
+        if self.meanwhile is not None:
+            await self.meanwhile()
         reply = self.replies.get(request.path) or allow()
         if reply.get("hang"):
             await anyio.sleep_forever()

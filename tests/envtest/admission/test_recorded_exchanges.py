@@ -4,12 +4,11 @@ import copy
 import json
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.envtest.admission.conftest import RECORDED
 from tests.envtest.admission.exchange import NOBODY, Stage
-from tests.envtest.admission.hooks import Hook, allow, deny, patched
+from tests.envtest.admission.hooks import allow, deny, patched
 
 # What the hook of the recording said, by the names that the recording has for it.
 REPLIES: dict[str, dict[str, Any]] = {
@@ -42,9 +41,8 @@ def configuration(step: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 async def test_hooks_are_asked_and_obeyed_as_by_the_real_server(
-    client: httpx.AsyncClient, hook: Hook
+    stage: Stage,
 ) -> None:
-    stage = Stage(client, hook)
     wrong: dict[str, Any] = {}
     in_force: dict[str, Any] = {}
     for step in RECORDED["steps"]:

@@ -1,0 +1,149 @@
+"""What happens at the same time: configurations that change, hooks, other writers."""
+
+import anyio
+import httpx
+import pytest
+
+from tests.envtest.admission.exchange import Body, Stage
+from tests.envtest.admission.hooks import Hook, deny
+from tests.envtest.admission.samples import CONFIGMAPS, configuration, entry
+
+WIDGETS = "/apis/lab.example.com/v1/namespaces/lab/widgets"
+
+
+def widget(name: str) -> Body:
+    """Return a widget."""
+    return {
+        "apiVersion": "lab.example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": name},
+        "spec": {"cidr": "10.0.0.0/24"},
+    }
+
+
+async def test_a_changed_configuration_counts_and_a_removed_one_does_not(
+    client: httpx.AsyncClient, stage: Stage, hook: Hook
+) -> None:
+    await stage.configure(configuration("Validating", entry("/a")))
+    hook.replies = {"/a": deny(message="no"), "/b": deny(message="not here either")}
+    first = await client.post(WIDGETS, json=widget("one"))
+    await stage.configure(configuration("Validating", entry("/b")))
+    hook.replies = {"/a": deny(message="no"), "/b": deny(message="not here either")}
+    second = await client.post(WIDGETS, json=widget("one"))
+    await stage.configure()
+    third = await client.post(WIDGETS, json=widget("one"))
+
+    assert first.json()["message"].endswith(": no")
+    assert second.json()["message"].endswith(": not here either")
+    assert third.status_code == 201
+
+
+async def test_validating_hooks_are_asked_at_once(
+    client: httpx.AsyncClient, stage: Stage, hook: Hook
+) -> None:
+    await stage.configure(
+        configuration("Validating", *(entry(f"/v{number}") for number in range(3)))
+    )
+    everybody = anyio.Event()
+
+    async def wait_for_the_others() -> None:
+        if len(hook.asked) == 3:
+            everybody.set()
+        await everybody.wait()
+
+    hook.meanwhile = wait_for_the_others
+    answer = await client.post(WIDGETS, json=widget("together"))
+
+    assert answer.status_code == 201
+
+
+@pytest.fixture
+async def settings(client: httpx.AsyncClient, stage: Stage) -> str:
+    """A config map that a hook is asked about; returns its path."""
+    await client.post(CONFIGMAPS, json={"metadata": {"name": "c"}, "data": {"by": "nobody"}})
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["UPDATE", "DELETE"],
+        "resources": ["configmaps"],
+    }
+    await stage.configure(configuration("Validating", entry("/v", rules=[rule])))
+    return f"{CONFIGMAPS}/c"
+
+
+class Intruder:
+    """Changes an object while a hook is being asked about it, the first time."""
+
+    def __init__(self, client: httpx.AsyncClient, path: str) -> None:
+        self._client = client
+        self._path = path
+        self._came = False
+
+    async def __call__(self) -> None:
+        if not self._came:
+            self._came = True
+            merge = {"Content-Type": "application/merge-patch+json"}
+            body = '{"data": {"intruder": "was here"}}'
+            answer = await self._client.patch(self._path, content=body, headers=merge)
+            assert answer.status_code == 200
+
+
+async def test_a_put_without_a_revision_outlasts_a_write_in_between(
+    client: httpx.AsyncClient, hook: Hook, settings: str
+) -> None:
+    hook.meanwhile = Intruder(client, settings)
+    answer = await client.put(settings, json={"metadata": {"name": "c"}, "data": {"by": "me"}})
+
+    assert answer.status_code == 200
+    assert answer.json()["data"] == {"by": "me"}
+    seen = [one["review"]["request"]["oldObject"]["data"] for one in hook.asked]
+    assert seen[-1] == {"by": "nobody", "intruder": "was here"}
+
+
+async def test_a_put_with_a_revision_does_not(
+    client: httpx.AsyncClient, hook: Hook, settings: str
+) -> None:
+    present = (await client.get(settings)).json()
+    hook.meanwhile = Intruder(client, settings)
+    answer = await client.put(settings, json={**present, "data": {"by": "me"}})
+
+    assert answer.status_code == 409
+    assert (await client.get(settings)).json()["data"]["intruder"] == "was here"
+
+
+async def test_a_patch_lands_on_what_was_written_in_between(
+    client: httpx.AsyncClient, hook: Hook, settings: str
+) -> None:
+    hook.meanwhile = Intruder(client, settings)
+    merge = {"Content-Type": "application/merge-patch+json"}
+    answer = await client.patch(settings, content='{"data": {"by": "me"}}', headers=merge)
+
+    assert answer.status_code == 200
+    assert answer.json()["data"] == {"by": "me", "intruder": "was here"}
+
+
+async def test_a_deletion_outlasts_a_write_in_between(
+    client: httpx.AsyncClient, hook: Hook, settings: str
+) -> None:
+    hook.meanwhile = Intruder(client, settings)
+    answer = await client.delete(settings)
+
+    assert answer.status_code == 200
+    assert (await client.get(settings)).status_code == 404
+    last = hook.asked[-1]["review"]["request"]
+    assert last["operation"] == "DELETE"
+    assert last["oldObject"]["data"]["intruder"] == "was here"
+
+
+async def test_who_removes_many_does_not_mind_that_one_is_gone_already(
+    client: httpx.AsyncClient, hook: Hook, settings: str
+) -> None:
+    async def remove_it() -> None:
+        hook.meanwhile = None
+        await client.delete(settings)
+
+    hook.meanwhile = remove_it
+    answer = await client.delete(CONFIGMAPS)
+
+    assert answer.status_code == 200
+    assert (await client.get(settings)).status_code == 404
