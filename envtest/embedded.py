@@ -5,7 +5,7 @@ import secrets
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Self
@@ -68,15 +68,19 @@ class EmbeddedServer:
     @classmethod
     def prepared(cls, data: Path | None, tokens: Mapping[str, User], authority: Authority) -> Self:
         """Return a server with its state loaded, not listening yet."""
-        store = Store(Disk(data) if data else None)
-        registry = Registry()
-        for resource in builtin_resources(store, SERVICES):
-            registry.add(resource)
-        api = Api(store, registry)
-        bootstrap(api)
-        Definitions(api).attach()
-        store.settle()
-        return cls(api, Authenticator(tokens), authority, data)
+        with ExitStack() as stack:
+            store = Store(Disk(data) if data else None)
+            stack.callback(store.close)
+            registry = Registry()
+            for resource in builtin_resources(store, SERVICES):
+                registry.add(resource)
+            api = Api(store, registry)
+            bootstrap(api)
+            Definitions(api).attach()
+            store.settle()
+            server = cls(api, Authenticator(tokens), authority, data)
+            stack.pop_all()
+        return server
 
     def credentials(self, name: str, groups: tuple[str, ...] = ()) -> str:
         """Return a bearer token for a user, made on first use and kept with the data."""

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from anyio.abc import Process
 
-from envtest import DiskError, User, serve
+from envtest import DiskError, TokenFileError, User, serve
 from envtest.storage import Disk, Store
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -127,6 +127,19 @@ async def test_certificates_users_and_objects_are_the_same_after_a_restart(
             "joe", ("readers", "system:authenticated"), "joe"
         )
         assert second.api.store.table("namespaces").get("default") == uid
+
+
+async def test_a_folder_whose_users_make_no_sense_is_let_go_and_can_be_mended(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "users.csv").write_text("nobody")
+    with pytest.raises(TokenFileError):
+        async with serve(data=tmp_path):
+            pass
+
+    (tmp_path / "users.csv").unlink()
+    async with serve(data=tmp_path) as server:
+        assert server.url
 
 
 async def test_two_servers_cannot_share_a_folder(tmp_path: Path) -> None:
