@@ -6,10 +6,10 @@ import os
 import re
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import aiohttp
 import anyio
-from yarl import URL
 
 from envtest.admission.addresses import Address, address_of
 from envtest.admission.answers import Answer, CallFailed, Response, read_response
@@ -18,6 +18,7 @@ from envtest.admission.trust import certificate_fault, trust
 from envtest.server.api import Api
 
 _SECONDS: Final = 10
+_PORT: Final = 443
 # An answer is a patch at most; the real server reads without end.
 _ANSWER_LIMIT: Final = 8 * 1024 * 1024
 _HEADERS: Final = {
@@ -61,12 +62,12 @@ class Caller:
         try:
             return await self._send(address, bundle, review)
         except aiohttp.ClientConnectorCertificateError as error:
-            url = URL(address.dialled, encoded=True)
+            dialled = urlsplit(address.dialled)
             why = await certificate_fault(
                 error.certificate_error,
                 bundle,
                 address.server_name,
-                (url.host or "", url.port or 0),
+                (dialled.hostname or "", dialled.port or _PORT),
             )
             why = f"tls: failed to verify certificate: {why}"
             raise _unreached(address, why) from None
@@ -80,7 +81,7 @@ class Caller:
                 timeout=aiohttp.ClientTimeout(total=None),
             )
         async with self._session.post(
-            URL(address.dialled, encoded=True),
+            address.dialled,
             data=json.dumps(review).encode(),
             headers={**_HEADERS, "Host": address.host},
             ssl=trust(bundle),
@@ -113,12 +114,12 @@ def _unreached(address: Address, why: str) -> CallFailed:
 
 def _why(address: Address, error: Exception) -> str:
     """Return why there is no answer, as Go tells it."""
-    dialled = URL(address.dialled, encoded=True)
-    where = f"{dialled.host}:{dialled.port}"
+    dialled = urlsplit(address.dialled)
+    where = f"{dialled.hostname}:{dialled.port or _PORT}"
     why = str(error) or "EOF"
     match error:
         case aiohttp.ClientConnectorDNSError():
-            why = f"dial tcp: lookup {dialled.host}: no such host"
+            why = f"dial tcp: lookup {dialled.hostname}: no such host"
         case aiohttp.ClientSSLError() if "WRONG_VERSION_NUMBER" in why:
             why = "http: server gave HTTP response to HTTPS client"
         case aiohttp.ClientSSLError():

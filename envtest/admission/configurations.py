@@ -65,7 +65,7 @@ class Configurations:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._parsed: dict[tuple[str, str], tuple[Stored, list[Hook]]] = {}
+        self._parsed: dict[str, dict[str, tuple[Stored, list[Hook]]]] = {}
 
     def hooks(self, plural: str) -> list[Hook]:
         """Return the webhooks of one of the two kinds: by configuration, then as listed."""
@@ -73,15 +73,17 @@ class Configurations:
         assert resource is not None
         table = self._api.table(resource)
         found: list[Hook] = []
+        before, self._parsed[plural] = self._parsed.get(plural, {}), {}
         for key in sorted(table.scan()):
             stored = table.get(key)
             if stored is None:
                 continue
-            known = self._parsed.get((plural, key))
+            known = before.get(key)
             if known is None or known[0] is not stored:
                 entries = resource.load(stored).get("webhooks") or ()
                 hooks = [Hook(f"{key}/{at}", entry) for at, entry in enumerate(entries)]
-                known = self._parsed[plural, key] = (stored, hooks)
+                known = (stored, hooks)
+            self._parsed[plural][key] = known
             found += known[1]
         return found
 
