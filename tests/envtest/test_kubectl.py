@@ -143,6 +143,10 @@ async def test_get_watch_shows_what_comes(kubectl: Kubectl) -> None:
 
 
 async def test_explain_knows_custom_and_built_in_kinds(kubectl: Kubectl) -> None:
+    # A real server publishes the schema of a new kind a moment after it is established.
+    with anyio.fail_after(30):
+        while (await kubectl.run("explain", "gauge.spec.place"))[0] != 0:
+            await anyio.lowlevel.checkpoint()
     assert "Where it hangs." in await kubectl("explain", "gauge.spec.place")
     assert "ExternalName" in await kubectl("explain", "service.spec.type")
 
