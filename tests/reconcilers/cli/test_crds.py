@@ -35,7 +35,11 @@ def test_an_unknown_kind_gets_a_sentence_with_those_there_are() -> None:
 def test_the_shipped_files_are_what_the_command_writes(tmp_path: Path) -> None:
     assert run("crds", "--directory", tmp_path).code == 0
     made = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
-    shipped = {path.name: path.read_text(encoding="utf-8") for path in folder("crds").iterdir()}
+    shipped = {
+        path.name: path.read_text(encoding="utf-8")
+        for path in folder("crds").iterdir()
+        if path.name.endswith(".yaml")
+    }
     assert made == shipped, "the models have changed: run `make crds`"
 
 
