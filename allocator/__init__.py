@@ -29,7 +29,7 @@ from allocator.errors import (
 )
 from allocator.layout import MAX_ADDRESSES, Layout
 from allocator.space import Capacity, Space
-from allocator.validation import validate_pool
+from allocator.validation import Fault, pool_faults, validate_pool
 
 __all__ = [
     "LISTED_ADDRESSES",
@@ -38,6 +38,7 @@ __all__ = [
     "AllocatorError",
     "Capacity",
     "Family",
+    "Fault",
     "InvalidCIDR",
     "InvalidPool",
     "InvalidRange",
@@ -52,6 +53,7 @@ __all__ = [
     "RequestRefused",
     "Space",
     "cidr_text",
+    "pool_faults",
     "read_range",
     "validate_pool",
 ]

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from allocator import AddressRange, AllocatorError, InvalidPool, Layout
+from allocator import AddressRange, Layout
 from controller.meta import Key
-from reconcilers import ranges
+from reconcilers import poolspec, ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
@@ -88,36 +88,15 @@ class Audit:
         return f"{kind} {key}, which is not in the input"
 
     def _pool(self, manifest: Manifest[NetworkPool]) -> None:
-        pool = manifest.object
-        try:
-            layout = ranges.layout(pool.spec, self._settings.pool.max_addresses)
-        except InvalidPool as invalid:
-            for message in invalid.messages:
-                self._error(manifest, _field_of(message, pool), message)
+        spec, limit = manifest.object.spec, self._settings.pool.max_addresses
+        faults = poolspec.faults(spec, limit)
+        for fault in faults:
+            self._error(manifest, fault.path, fault.message)
+        if faults:
             return
-        self._layouts[manifest.key] = layout
-        self._doubtful(manifest, layout)
-        if layout.total == 0:
-            what = "everything that tenants may draw from is reserved: nothing can be handed out"
-            self._warning(manifest, ("spec",), what)
-
-    def _doubtful(self, manifest: Manifest[NetworkPool], layout: Layout) -> None:
-        """Warn of what is allowed in a pool and yet likely to be a slip."""
-        spec = manifest.object.spec
-        written: list[tuple[tuple[Step, ...], str, AddressRange]] = [
-            (("spec", "cidr"), spec.cidr, layout.cidr)
-        ]
-        for at, (one, parsed) in enumerate(zip(spec.reserved, layout.reserved, strict=True)):
-            path: tuple[Step, ...] = ("spec", "reserved", at)
-            written.append(((*path, "cidr"), one.cidr, parsed))
-            for earlier, other in enumerate(layout.reserved[:at]):
-                if parsed.overlaps(other):
-                    what = f"{parsed.text} overlaps reserved[{earlier}] ({other.text})"
-                    self._warning(manifest, path, what)
-        for field, text, parsed in written:
-            if text.partition("/")[0] != parsed.start_text:
-                what = f"{text!r} has host bits set; it is taken for {parsed.text}"
-                self._warning(manifest, field, what)
+        layout = self._layouts[manifest.key] = ranges.layout(spec, limit)
+        for doubt in poolspec.doubts(spec, layout):
+            self._warning(manifest, doubt.path, doubt.message)
 
     def _pools_among_each_other(self) -> None:
         """Warn of pools that share addresses: allowed, for sites and NAT, and easily a slip."""
@@ -144,18 +123,12 @@ class Audit:
         layout = self._layouts.get(allocation.pool_key)
         if pool is None or layout is None or ranges.held(allocation) is not None:
             return
-        try:
-            wanted = ranges.pinned(allocation)
-            if wanted is None:
-                self._too_many(manifest, pool, layout)
-                return
-            layout.pinned_span(wanted)
-        except AllocatorError as impossible:
-            self._error(manifest, ("spec", "pinnedRange"), str(impossible))
+        impossible = poolspec.never(allocation, requested(allocation, pool), pool, layout)
+        if impossible is None:
             return
-        if not layout.could_ever_pin(wanted):
-            what = f"{wanted.text} holds reserved addresses of NetworkPool {allocation.pool_key}"
-            self._error(manifest, ("spec", "pinnedRange"), what)
+        # A request that is too large may fit after an edit of the pool; an address never moves.
+        tell = self._error if allocation.spec.pinnedRange is not None else self._warning
+        tell(manifest, impossible.path, impossible.message)
 
     def _garbled(self, manifest: Manifest[IPAllocation]) -> None:
         status = manifest.object.status
@@ -164,18 +137,6 @@ class Audit:
             text = status.cidr or f"{status.startAddress}-{status.endAddress}"
             what = f"{text!r} is no range of addresses; it counts as none"
             self._error(manifest, ("status", "startAddress"), what)
-
-    def _too_many(
-        self, manifest: Manifest[IPAllocation], pool: NetworkPool, layout: Layout
-    ) -> None:
-        count = requested(manifest.object, pool)
-        if not layout.could_ever(count):
-            largest = max((block.size for block in layout.blocks), default=0)
-            what = (
-                f"asks for {count} addresses in a row; NetworkPool {pool.metadata.key} has"
-                f" {largest} at most, even empty"
-            )
-            self._warning(manifest, ("spec", "count"), what)
 
     def _held(self, key: Key, layout: Layout) -> None:
         """Look at what allocations hold already: inside the pool, and nobody else's?"""
@@ -228,14 +189,3 @@ def _overlaps(held: Sequence[Held]) -> Iterator[tuple[Held, Held]]:
             yield one, furthest
         if furthest is None or one.range.last > furthest.range.last:
             furthest = one
-
-
-def _field_of(message: str, pool: NetworkPool) -> tuple[Step, ...]:
-    """Return which field a message of the pool's validation is about."""
-    if message.startswith(("invalid pool CIDR", "pool too large")):
-        return ("spec", "cidr")
-    for at, reserved in enumerate(pool.spec.reserved):
-        if reserved.cidr in message and "reserved" in message:
-            return ("spec", "reserved", at)
-    tenant = pool.spec.tenantAllocation
-    return ("spec", "tenantAllocation") if tenant is not None else ("spec",)
