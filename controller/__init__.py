@@ -9,6 +9,8 @@ from controller.backoff import KeyBackoff
 from controller.cache import Cache, Change
 from controller.client import Client
 from controller.clock import Clock, SystemClock
+from controller.clusterkinds import ClusterKind
+from controller.clusters import Clusters, ClusterSettings
 from controller.codec import Page
 from controller.conditions import Condition, remove_condition, set_condition
 from controller.config import connect
@@ -53,12 +55,13 @@ from controller.predicates import (
     revision_changed,
 )
 from controller.queueview import QueueStatistics
+from controller.renewable import RenewableTransport, Way
 from controller.resource import Resource
 from controller.runner import Controller, Reconcile
 from controller.signals import run_until_signal
 from controller.tenantconfig import TenantCredentials, parse_kubeconfig, tenant_transport
 from controller.transport import HttpTransport, Transport
-from controller.triggers import Watch
+from controller.triggers import ClusterWatch, Trigger, Watch
 from controller.workqueue import LOW_PRIORITY, QueueShutDown, WorkQueue
 
 __all__ = [
@@ -73,6 +76,10 @@ __all__ = [
     "Change",
     "Client",
     "Clock",
+    "ClusterKind",
+    "ClusterSettings",
+    "ClusterWatch",
+    "Clusters",
     "Condition",
     "ConfigurationError",
     "Conflict",
@@ -106,6 +113,7 @@ __all__ = [
     "Reconcile",
     "Recorder",
     "Registration",
+    "RenewableTransport",
     "Resource",
     "ServerFailure",
     "Settled",
@@ -114,9 +122,11 @@ __all__ = [
     "TerminalError",
     "TooManyRequests",
     "Transport",
+    "Trigger",
     "Unauthorized",
     "Version",
     "Watch",
+    "Way",
     "WorkQueue",
     "all_of",
     "annotations_changed",

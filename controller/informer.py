@@ -1,5 +1,6 @@
 """One kind, watched once, for everybody in the process who wants to know about it."""
 
+import random
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
@@ -11,6 +12,7 @@ from controller.clock import Clock
 from controller.errors import ControllerError
 from controller.indexes import IndexFunction
 from controller.meta import Object
+from controller.pauses import LONGEST_SECONDS
 from controller.reflector import SILENCE_SECONDS, Reflector
 from controller.resource import Resource
 from controller.sources import Scope
@@ -48,6 +50,8 @@ class Informer(Generic[T]):
         fields: a field selector.
         indexes: by name, a pure function from an object to its values there.
         deadline_seconds: how long the watch may be silent before it counts as dead.
+        longest_pause: seconds at which pauses after failures stop growing.
+        randomness: for jitter.
     """
 
     def __init__(  # noqa: PLR0913 - what to watch, where, and how to find it again
@@ -61,6 +65,8 @@ class Informer(Generic[T]):
         fields: str = "",
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         deadline_seconds: float = SILENCE_SECONDS,
+        longest_pause: float = LONGEST_SECONDS,
+        randomness: random.Random | None = None,
     ) -> None:
         self.resource = resource
         self._clock = clock
@@ -68,7 +74,13 @@ class Informer(Generic[T]):
         self.cache = Cache(resource, indexes=indexes, admits=self._admits)
         """The objects."""
         self._reflector = Reflector(
-            transport, clock, self.cache, self._scope, silence_seconds=deadline_seconds
+            transport,
+            clock,
+            self.cache,
+            self._scope,
+            silence_seconds=deadline_seconds,
+            longest_pause=longest_pause,
+            randomness=randomness,
         )
         self._synced = anyio.Event()
         self._failure: ControllerError | None = None
@@ -77,6 +89,19 @@ class Informer(Generic[T]):
     def last_error(self) -> ControllerError | None:
         """Why the kind cannot be seen, naming verb and kind; None while it can."""
         return self._failure or self._reflector.last_error
+
+    @property
+    def failing_since(self) -> float | None:
+        """Since when (monotonic seconds) the kind cannot be seen; None while it can."""
+        return self._reflector.failing_since
+
+    def moved(self) -> None:
+        """Believe nothing of the history any more: the transport leads to another cluster now.
+
+        What is known stays until the next list has come, which the next failure of the running
+        watch brings about.
+        """
+        self._reflector.moved()
 
     def add_handler(self, handler: Handler[T]) -> Registration:
         """Tell `handler` of every change from now on, and at once of every object there is.

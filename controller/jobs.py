@@ -10,7 +10,7 @@ from prometheus_client import Counter
 
 from controller.clock import Clock
 from controller.runner import Controller
-from controller.triggers import Watch
+from controller.triggers import Trigger
 
 FIRST_RESTART_SECONDS = 1.0
 LAST_RESTART_SECONDS = 60.0
@@ -29,7 +29,7 @@ class ControllerJob:
         watches: what feeds its queue.
     """
 
-    def __init__(self, controller: Controller, watches: Sequence[Watch[Any]]) -> None:
+    def __init__(self, controller: Controller, watches: Sequence[Trigger]) -> None:
         self.controller = controller
         self.ended = anyio.Event()
         """Set when `run` is over."""
@@ -54,7 +54,7 @@ class ControllerJob:
         async with anyio.create_task_group() as race:
             race.start_soon(cancel_when, self._stopped, race.cancel_scope)
             for watch in self._watches:
-                await watch.informer.wait_synced()
+                await watch.wait_ready()
             race.cancel_scope.cancel()
         return not self._stopped.is_set()
 

@@ -23,6 +23,7 @@ import anyio
 
 from controller.client import Client
 from controller.clock import Clock, SystemClock
+from controller.clusters import Clusters, ClusterSettings, OpenCluster
 from controller.election import Won, contested, unopposed
 from controller.health import PING, Check
 from controller.indexes import IndexFunction
@@ -37,7 +38,7 @@ from controller.resource import Resource
 from controller.runner import Controller, Reconcile
 from controller.server import parse_bind, serve
 from controller.transport import Transport
-from controller.triggers import Watch
+from controller.triggers import Trigger, Watch
 from controller.workqueue import WorkQueue
 
 __all__ = ["LeaderLost", "Manager", "ManagerOptions", "Watch"]
@@ -116,7 +117,7 @@ class Manager:
         name: str,
         reconcile: Reconcile,
         *,
-        watches: Sequence[Watch[Any]],
+        watches: Sequence[Trigger],
         concurrency: int = 1,
     ) -> Controller:
         """Add a controller; the kind of its first watch is the one its log lines name.
@@ -137,7 +138,7 @@ class Manager:
             queue=WorkQueue(self._clock, observer=observer),
             concurrency=concurrency,
             metrics=self.metrics.controller(name, concurrency),
-            kind=watches[0].informer.resource,
+            kind=watches[0].resource,
         )
         observer.watch(controller.queue.statistics)
         self._jobs[name] = ControllerJob(controller, watches)
@@ -161,6 +162,30 @@ class Manager:
         if name in self._services:
             raise ValueError(f"there is a service called {name} already")
         self._services[name] = (run, leader_only)
+
+    def clusters(
+        self,
+        open_cluster: OpenCluster,
+        settings: ClusterSettings | None = None,
+        *,
+        name: str = "clusters",
+        leader_only: bool = True,
+    ) -> Clusters:
+        """Return caches of other clusters, kept by this manager as long as it runs.
+
+        Args:
+            open_cluster: opens a way into one.
+            settings: how many, and for how long.
+            name: of the service that keeps them, for logs and metrics.
+            leader_only: close them all while not leading; those who wait need not watch.
+
+        Raises:
+            ValueError: the name is taken.
+            RuntimeError: the manager runs already.
+        """
+        clusters = Clusters(open_cluster, self._clock, settings)
+        self.add_service(name, clusters.run, leader_only=leader_only)
+        return clusters
 
     async def wait_serving(self) -> None:
         """Return once `run` listens on its ports and its informers have begun."""

@@ -35,7 +35,7 @@ from controller.codec import Bookmark, Failure, Page, Unknown, Unreadable, Watch
 from controller.errors import ApiError, ControllerError, NoAnswer, TooManyRequests
 from controller.meta import Key, Object
 from controller.pages import PAGE_SIZE, list_whole
-from controller.pauses import Pauses
+from controller.pauses import LONGEST_SECONDS, Pauses
 from controller.sources import Scope, SourceError
 from controller.transport import Transport
 from controller.watch import read_lines
@@ -45,6 +45,8 @@ T = TypeVar("T", bound=Object)
 SILENCE_SECONDS = 90.0
 """Servers send a bookmark about every minute."""
 SHORT_WATCH_SECONDS = 1.0
+STEADY_WATCH_SECONDS = 60.0
+"""A watch that held for so long is no failure in a row, however it ends."""
 WATCH_SECONDS = (300, 600)
 
 EVERYTHING = Scope()
@@ -91,10 +93,11 @@ class Reflector(Generic[T]):
         cache: what is fed.
         scope: which objects.
         silence_seconds: how long a watch may say nothing, not even a bookmark.
+        longest_pause: seconds at which pauses after failures stop growing; jitter comes on top.
         randomness: for jitter; tests give a seeded one.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what to follow, where, and how patiently
         self,
         transport: Transport,
         clock: Clock,
@@ -102,6 +105,7 @@ class Reflector(Generic[T]):
         scope: Scope = EVERYTHING,
         *,
         silence_seconds: float = SILENCE_SECONDS,
+        longest_pause: float = LONGEST_SECONDS,
         randomness: random.Random | None = None,
     ) -> None:
         self._transport = transport
@@ -110,14 +114,17 @@ class Reflector(Generic[T]):
         self._scope = scope
         self._silence = silence_seconds
         self._random = randomness or random.SystemRandom()
-        self._pauses = Pauses(clock, self._random)
+        self._pauses = Pauses(clock, self._random, longest=longest_pause)
         self._bookmarks = False
         self._unheard = 0
+        self._moved = False
         self._kind = cache.resource.full_name
         self.state: State = Empty()
         """Where the loop is."""
         self.last_error: SourceError | None = None
         """Why the world cannot be seen; None while it can."""
+        self.failing_since: float | None = None
+        """Since when (monotonic seconds) it cannot; None while it can."""
 
     async def run(self) -> None:
         """Keep the cache equal to the server until cancelled."""
@@ -126,6 +133,9 @@ class Reflector(Generic[T]):
 
     async def step(self) -> None:
         """Do what the present state stands for, and go to the next."""
+        if self._moved:
+            self._moved = False
+            self.restart()
         match self.state:
             case Empty():
                 self.state = Listing("0")
@@ -139,6 +149,10 @@ class Reflector(Generic[T]):
     def restart(self) -> None:
         """Begin with a list again, after an error that this loop does not know."""
         self.state = Expired() if self._cache.synced else Empty()
+
+    def moved(self) -> None:
+        """Begin with a list of the newest again: another cluster answers now."""
+        self._moved = True
 
     async def _list(self, revision: str) -> State:
         try:
@@ -154,7 +168,7 @@ class Reflector(Generic[T]):
             return Expired() if _lapsed(error) else Listing(revision)
         for key, reason in page.unreadable.items():
             self._unreadable(key, reason)
-        self.last_error = None
+        self._well()
         self._cache.replace(page.items, page.revision, page.unreadable)
         return Watching()
 
@@ -170,6 +184,8 @@ class Reflector(Generic[T]):
         try:
             heard = await self._follow()
         except (NoAnswer, TooManyRequests) as error:
+            if self._clock.monotonic() - begun >= STEADY_WATCH_SECONDS:
+                self._pauses.reset()
             await self._pause("watch", error)
             return self._after_no_answer()
         except ControllerError as error:
@@ -196,7 +212,7 @@ class Reflector(Generic[T]):
             # Counted from here: a server that takes no watch at all, while it restarts or is
             # overloaded, says nothing about the position, and lists would only add to its load.
             self._unheard += 1
-            self.last_error = None
+            self._well()
             async with aclosing(read_lines(chunks, self._clock, self._silence)) as batches:
                 async for lines in batches:
                     heard, self._unheard = True, 0
@@ -233,8 +249,13 @@ class Reflector(Generic[T]):
         """
         return Expired() if self._bookmarks and self._unheard >= 2 else Watching()
 
+    def _well(self) -> None:
+        self.last_error = self.failing_since = None
+
     async def _pause(self, verb: str, error: ControllerError) -> None:
         self.last_error = SourceError(verb, self._kind, error)
+        if self.failing_since is None:
+            self.failing_since = self._clock.monotonic()
         seconds = self._pauses.next()
         if isinstance(error, ApiError) and error.retry_after is not None:
             seconds = max(seconds, error.retry_after)

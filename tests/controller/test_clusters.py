@@ -1,0 +1,367 @@
+"""Caches of other clusters: on demand, shared, bounded, and nobody's fault but their own."""
+
+from itertools import pairwise
+
+import pytest
+
+from controller.cache import Change
+from controller.clusters import ClusterSettings
+from controller.errors import ConfigurationError, NoAnswer, Unauthorized
+from controller.manager import Manager
+from controller.meta import Key, Version
+from controller.outcome import SETTLED, Outcome
+from controller.triggers import ClusterWatch
+from controller.workqueue import LOW_PRIORITY, WorkQueue
+from tests.controller.test_manager import World
+from tests.controller.test_manager import running as running_manager
+from tests.controller.world_clusters import Fleet, running
+from tests.controller.world_objects import WIDGETS, Widget
+
+DOWN = NoAnswer("connection refused")
+
+
+async def test_a_cluster_is_opened_when_asked_for_and_then_known() -> None:
+    fleet = Fleet()
+    key = fleet.cluster("one", "a", "b")
+    async with running(fleet):
+        await fleet.clock.advance(3600)
+        assert fleet.opened == []
+        assert not fleet.clusters.synced(key)
+        assert fleet.names(key) is None
+
+        assert fleet.clusters.open(key)
+        await fleet.clock.advance(0)
+        assert fleet.clusters.synced(key)
+        assert fleet.names(key) == ["a", "b"]
+        fleet.put(key, "c", "blue")
+        await fleet.clock.advance(0)
+        assert fleet.names(key) == ["a", "b", "c"]
+        cache = fleet.widgets.cache(key)
+        assert cache is not None
+        assert [one.metadata.name for one in cache.by_index("color", "blue")] == ["c"]
+
+
+async def test_all_who_ask_share_one_connection_and_one_cache() -> None:
+    fleet = Fleet()
+    key = fleet.cluster("one", "a")
+    async with running(fleet):
+        for _ in range(3):
+            assert fleet.clusters.open(key)
+            await fleet.clock.advance(1)
+        assert len(fleet.opened) == 1
+        assert fleet.widgets.cache(key) is fleet.widgets.cache(key)
+        assert len(fleet.clusters) == 1
+
+
+async def test_clusters_opened_before_the_service_runs_wait_for_it() -> None:
+    fleet = Fleet()
+    key = fleet.cluster("one", "a")
+    assert fleet.clusters.open(key)
+    assert fleet.names(key) is None
+    async with running(fleet):
+        assert fleet.names(key) == ["a"]
+
+
+async def test_a_closed_cluster_leaves_nothing_open_and_tells_of_no_deletions() -> None:
+    fleet = Fleet()
+    key = fleet.cluster("one", "a")
+    told: list[tuple[Key, Change[Widget]]] = []
+    fleet.widgets.add_handler(lambda cluster, change: told.append((cluster, change)))
+    async with running(fleet):
+        fleet.clusters.open(key)
+        await fleet.clock.advance(0)
+        fleet.clusters.close(key)
+        fleet.put(key, "b")
+        await fleet.clock.advance(0)
+        assert fleet.names(key) is None
+        assert key not in fleet.clusters
+        assert fleet.open_lines == 0
+        assert fleet.clock.waiting == 0
+    assert [(cluster.name, change.old) for cluster, change in told] == [("one", None)]
+
+
+async def test_stopping_closes_all() -> None:
+    fleet = Fleet()
+    keys = [fleet.cluster(name, "a") for name in ("one", "two", "down")]
+    fleet.down[keys[2]] = DOWN
+    async with running(fleet):
+        for key in keys:
+            fleet.clusters.open(key)
+        await fleet.clock.advance(0)
+        assert fleet.open_lines == 2
+    assert fleet.open_lines == 0
+    assert len(fleet.clusters) == 0
+    assert fleet.clock.waiting == 0
+
+
+async def test_a_full_house_makes_room_for_whom_it_can_close_longest_unused_first() -> None:
+    fleet = Fleet(ClusterSettings(limit=2, idle_seconds=60))
+    one, two, three = (fleet.cluster(name, "a") for name in ("one", "two", "three"))
+    async with running(fleet):
+        assert fleet.clusters.open(one)
+        await fleet.clock.advance(10)
+        assert fleet.clusters.open(two)
+        await fleet.clock.advance(10)
+        assert not fleet.clusters.open(three)
+        assert fleet.names(one) == ["a"]  # a look counts as asking
+        await fleet.clock.advance(55)
+        assert fleet.clusters.open(three)
+        await fleet.clock.advance(0)
+        assert fleet.names(two) is None
+        assert fleet.names(one) == fleet.names(three) == ["a"]
+        assert fleet.open_lines == 2
+
+
+async def test_whoever_is_asked_about_keeps_its_place() -> None:
+    fleet = Fleet(ClusterSettings(limit=1, idle_seconds=60))
+    one, two = fleet.cluster("one", "a"), fleet.cluster("two", "a")
+    async with running(fleet):
+        fleet.clusters.open(one)
+        for _ in range(100):
+            await fleet.clock.advance(50)
+            assert fleet.clusters.open(one)
+            assert not fleet.clusters.open(two)
+        assert [name for _, name in fleet.opened] == ["one"]
+
+
+async def test_a_cluster_out_of_reach_gives_up_its_place_and_does_not_take_another_ones() -> None:
+    fleet = Fleet(ClusterSettings(limit=1, idle_seconds=60, longest_pause=300))
+    down, up = fleet.cluster("down"), fleet.cluster("up", "a")
+    fleet.down[down] = DOWN
+    async with running(fleet):
+        assert fleet.clusters.open(down)
+        await fleet.clock.advance(0)
+        for _ in range(59):
+            assert fleet.clusters.open(down)
+            assert not fleet.clusters.open(up)
+            await fleet.clock.advance(1)
+        await fleet.clock.advance(1)
+        assert fleet.clusters.open(down)
+        assert fleet.clusters.open(up)
+        tries = len(fleet.opened)
+        for _ in range(299):
+            assert not fleet.clusters.open(down)
+            await fleet.clock.advance(1)
+        await fleet.clock.advance(1)
+        assert len(fleet.opened) == tries + 1
+        assert fleet.clusters.open(down)  # the other one was not asked about for 300 s
+        assert up not in fleet.clusters
+
+
+async def test_an_unreachable_cluster_is_tried_less_and_less_and_holds_up_nobody() -> None:
+    fleet = Fleet(ClusterSettings(longest_pause=100))
+    down, up = fleet.cluster("down", "late"), fleet.cluster("up", "a")
+    fleet.down[down] = DOWN
+    async with running(fleet):
+        assert fleet.clusters.open(down)
+        assert fleet.clusters.open(up)
+        await fleet.clock.advance(0)
+        assert fleet.names(up) == ["a"]
+        assert "connection refused" in str(fleet.clusters.last_error(down))
+        assert fleet.clusters.last_error(up) is None
+        await fleet.clock.advance(2000)
+        tries = [at for at, name in fleet.opened if name == "down"]
+        pauses = [after - before for before, after in pairwise(tries)]
+        for number, pause in enumerate(pauses):
+            base = min(0.8 * 2**number, 100)
+            assert base <= pause <= 2 * base
+        assert len(set(pauses)) == len(pauses)
+
+        del fleet.down[down]
+        await fleet.clock.advance(200)
+        assert fleet.names(down) == ["late"]
+        assert fleet.clusters.last_error(down) is None
+
+
+async def test_refused_credentials_are_asked_for_again() -> None:
+    fleet = Fleet()
+    key = fleet.cluster("one", "a")
+    async with running(fleet):
+        fleet.clusters.open(key)
+        await fleet.clock.advance(60)
+        first = fleet.line(key)
+        client = fleet.clusters.client(key)
+        assert client is not None
+        first.refused["GET"] = Unauthorized(401, "Unauthorized", "expired")
+        read = await client.get(WIDGETS, Key("default", "a"))
+        assert read.metadata.name == "a"
+        await fleet.clock.advance(5)
+        assert first.closed
+        assert fleet.open_lines == 1
+        fleet.put(key, "b")
+        await fleet.clock.advance(0)
+        assert fleet.names(key) == ["a", "b"]
+
+
+async def test_credentials_that_stay_refused_are_not_asked_for_without_end() -> None:
+    fleet = Fleet(ClusterSettings(longest_pause=100))
+    key = fleet.cluster("one", "a")
+    refused = Unauthorized(401, "Unauthorized", "who are you?")
+
+    async with running(fleet):
+        fleet.clusters.open(key)
+        fleet.down[key] = refused
+        await fleet.clock.advance(1000)
+        assert len(fleet.opened) < 20
+        assert fleet.open_lines == 0
+        assert "who are you?" in str(fleet.clusters.last_error(key))
+
+
+async def test_renewed_credentials_are_taken_without_waiting_and_nothing_is_missed() -> None:
+    fleet = Fleet()
+    key = fleet.cluster("one", "a")
+    told: list[str] = []
+    fleet.widgets.add_handler(
+        lambda _, change: told.append(change.new.metadata.name if change.new else "gone")
+    )
+    async with running(fleet):
+        fleet.clusters.open(key)
+        await fleet.clock.advance(0)
+        await fleet.clusters.renew(key)
+        fleet.put(key, "b")
+        assert fleet.names(key) == ["a"]  # what is known stays known
+        await fleet.clock.advance(2)
+        assert fleet.names(key) == ["a", "b"]
+        assert [line.closed for line in fleet.lines[key]] == [True, False]
+        lists = [path for line in fleet.lines[key] for verb, path in line.sent if verb == "GET"]
+        assert len(lists) == 1
+        assert told == ["a", "b"]
+
+
+async def test_a_way_that_leads_to_another_cluster_shows_nothing_of_the_old_one() -> None:
+    fleet = Fleet()
+    key = fleet.cluster("one", "a", "b", "c")
+    async with running(fleet):
+        fleet.clusters.open(key)
+        await fleet.clock.advance(0)
+        fleet.cluster("one", "b")  # built anew under the same name, with revisions of its own
+        await fleet.clusters.renew(key)
+        await fleet.clock.advance(5)
+        assert fleet.names(key) == ["b"]
+        fleet.put(key, "d")
+        await fleet.clock.advance(0)
+        assert fleet.names(key) == ["b", "d"]
+
+
+async def test_own_answers_enter_the_cache_of_their_cluster() -> None:
+    fleet = Fleet()
+    one, two = fleet.cluster("one", "a"), fleet.cluster("two", "a")
+    async with running(fleet):
+        for key in (one, two):
+            fleet.clusters.open(key)
+        await fleet.clock.advance(0)
+        fleet.line(one).deaf = True
+        client, known = fleet.clusters.client(one), fleet.get(one, "a")
+        assert client is not None
+        assert known is not None
+        written = await client.patch(WIDGETS, Version.of(known), {"spec": {"color": "blue"}})
+        assert fleet.get(one, "a") is written
+        other = fleet.get(two, "a")
+        assert other is not None
+        assert other.spec.color == "red"
+
+
+async def test_changes_in_other_clusters_become_keys_here() -> None:
+    fleet = Fleet()
+    one, two = fleet.cluster("one", "a"), fleet.cluster("two", "b")
+    queue = WorkQueue[Key](fleet.clock)
+    async with running(fleet):
+        fleet.clusters.open(one)
+        await fleet.clock.advance(0)
+        watch = ClusterWatch(fleet.widgets, lambda cluster, _: (cluster,))
+        registration = watch.connect(queue)
+        assert queue.statistics().ready == {LOW_PRIORITY: 1}  # there before it was connected
+        fleet.clusters.open(two)
+        await fleet.clock.advance(0)
+        assert queue.statistics().ready == {LOW_PRIORITY: 2}
+        fleet.put(two, "c")
+        await fleet.clock.advance(0)
+        assert queue.statistics().ready == {LOW_PRIORITY: 1, 0: 1}
+        assert await queue.get() == two
+        registration.close()
+        fleet.put(two, "d")
+        await fleet.clock.advance(0)
+        assert queue.statistics().ready == {LOW_PRIORITY: 1}
+
+
+async def test_a_predicate_keeps_changes_in_other_clusters_from_the_queue() -> None:
+    fleet = Fleet()
+    one = fleet.cluster("one", "a")
+    queue = WorkQueue[Key](fleet.clock)
+    watch = ClusterWatch(fleet.widgets, lambda cluster, _: (cluster,), lambda change: False)
+    watch.connect(queue)
+    async with running(fleet):
+        fleet.clusters.open(one)
+        await fleet.clock.advance(0)
+        assert queue.statistics().ready == {}
+
+
+async def test_a_handler_that_fails_keeps_nothing_from_the_others() -> None:
+    fleet = Fleet()
+    one = fleet.cluster("one", "a")
+    seen: list[str] = []
+
+    def failing(cluster: Key, change: Change[Widget]) -> None:
+        raise RuntimeError("a bug")
+
+    fleet.widgets.add_handler(failing)
+    fleet.widgets.add_handler(lambda cluster, _: seen.append(cluster.name))
+    async with running(fleet):
+        fleet.clusters.open(one)
+        await fleet.clock.advance(0)
+        fleet.put(one, "b")
+        await fleet.clock.advance(0)
+    assert seen == ["one", "one"]
+
+
+async def test_kinds_are_declared_before_clusters_are_opened() -> None:
+    fleet = Fleet()
+    fleet.clusters.open(fleet.cluster("one"))
+    with pytest.raises(RuntimeError, match="before the first cluster"):
+        fleet.clusters.kind(WIDGETS)
+
+
+async def test_a_provider_that_refuses_is_quoted_and_asked_again() -> None:
+    fleet = Fleet()
+    one = fleet.cluster("one", "a")
+    fleet.down[one] = ConfigurationError("the kubeconfig names a program to run")
+    async with running(fleet):
+        fleet.clusters.open(one)
+        await fleet.clock.advance(0)
+        assert "names a program to run" in str(fleet.clusters.last_error(one))
+        del fleet.down[one]
+        await fleet.clock.advance(5)
+        assert fleet.names(one) == ["a"]
+
+
+async def test_a_controller_hears_from_clusters_that_a_manager_keeps_open() -> None:
+    here, fleet = World(), Fleet()
+    fleet.clock = here.clock
+    down, up = fleet.cluster("down"), fleet.cluster("up")
+    fleet.down[down] = DOWN
+    seen: list[str] = []
+
+    async def look(key: Key) -> Outcome:
+        seen.append(key.name)
+        return SETTLED
+
+    clusters = here.manager.clusters(fleet.open)
+    widgets = clusters.kind(WIDGETS)
+    watch = ClusterWatch(widgets, lambda cluster, _: (cluster,))
+    here.manager.controller("tenant", look, watches=[watch])
+    async with running_manager(here):
+        clusters.open(down)
+        clusters.open(up)
+        await here.clock.advance(0)
+        fleet.put(up, "a")
+        await here.clock.advance(0)
+        assert seen == ["up"]
+    assert fleet.open_lines == 0
+
+
+def test_a_manager_keeps_one_set_of_clusters_per_name() -> None:
+    manager: Manager = World().manager
+    fleet = Fleet()
+    manager.clusters(fleet.open)
+    with pytest.raises(ValueError, match="a service called clusters"):
+        manager.clusters(fleet.open)

@@ -1,0 +1,120 @@
+"""Other clusters in memory, with a provider of ways into them that a test can make fail."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import anyio
+from typing_extensions import override
+
+from controller.clusters import Clusters, ClusterSettings
+from controller.errors import ControllerError, NoAnswer
+from controller.meta import Key
+from controller.renewable import Way
+from controller.transport import NO_QUERY
+from tests.clock import VirtualClock
+from tests.controller.world_objects import WIDGETS, Widget
+from tests.controller.world_store import Connection, Store
+
+
+class Line(Connection):
+    """A connection that is cut when it is closed."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.closed = False
+        self._cut = anyio.Event()
+
+    @override
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with super().stream(path, query=query) as chunks:
+            yield self._until_cut(chunks)
+
+    async def _until_cut(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        while True:
+            chunk = b""
+            async with anyio.create_task_group() as race:
+
+                async def cut() -> None:
+                    await self._cut.wait()
+                    race.cancel_scope.cancel()
+
+                race.start_soon(cut)
+                chunk = await anext(chunks)
+                race.cancel_scope.cancel()
+            if not chunk:
+                raise NoAnswer("the connection was closed")
+            yield chunk
+
+    @override
+    async def aclose(self) -> None:
+        self.closed = True
+        self._cut.set()
+
+
+class Fleet:
+    """Clusters, each a store of its own, and the framework's view of them."""
+
+    def __init__(self, settings: ClusterSettings | None = None) -> None:
+        self.clock = VirtualClock()
+        self.stores: dict[Key, Store] = {}
+        self.lines: dict[Key, list[Line]] = {}
+        self.down: dict[Key, ControllerError] = {}
+        self.opened: list[tuple[float, str]] = []
+        self.clusters = Clusters(self.open, self.clock, settings)
+        self.widgets = self.clusters.kind(
+            WIDGETS, indexes={"color": lambda one: (one.spec.color,)}
+        )
+
+    def cluster(self, name: str, *widgets: str) -> Key:
+        """Return the key of a new cluster with some widgets in it."""
+        key = Key("tenants", name)
+        self.stores[key] = Store()
+        for widget in widgets:
+            self.put(key, widget)
+        return key
+
+    def put(self, key: Key, name: str, color: str = "red") -> None:
+        """Create or change a widget in a cluster."""
+        body = {"metadata": {"name": name, "namespace": "default"}, "spec": {"color": color}}
+        self.stores[key].put(f"/apis/example.com/v1/namespaces/default/widgets/{name}", body)
+
+    async def open(self, key: Key) -> Way:
+        """Open a way into a cluster, as its Secret and its network are now."""
+        self.opened.append((self.clock.monotonic(), key.name))
+        if key in self.down:
+            raise self.down[key]
+        line = Line(self.stores[key])
+        self.lines.setdefault(key, []).append(line)
+        return Way(line, identity=str(id(self.stores[key])))
+
+    def line(self, key: Key) -> Line:
+        """Return the way into a cluster that was opened last."""
+        return self.lines[key][-1]
+
+    def names(self, key: Key) -> list[str] | None:
+        """Return the widgets that are known of a cluster; None if it cannot be read."""
+        cache = self.widgets.cache(key)
+        return None if cache is None else sorted(one.metadata.name for one in cache)
+
+    def get(self, key: Key, name: str) -> Widget | None:
+        """Return a widget as it is known."""
+        cache = self.widgets.cache(key)
+        return cache.get(Key("default", name)) if cache else None
+
+    @property
+    def open_lines(self) -> int:
+        """How many connections are open, to any cluster."""
+        return sum(not line.closed for lines in self.lines.values() for line in lines)
+
+
+@asynccontextmanager
+async def running(fleet: Fleet) -> AsyncIterator[None]:
+    """Run the view of a fleet."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(fleet.clusters.run)
+        await fleet.clock.advance(0)
+        yield
+        group.cancel_scope.cancel()
