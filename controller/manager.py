@@ -1,11 +1,12 @@
 """Everything of one process that talks to one API server: started in order, stopped in reverse.
 
     started   stopped
-       1         5      the election's task; the lease is given back after all else has ended
-       2         4      HTTP: /metrics, /healthz, /readyz
-       3         3      informers (a standby keeps its caches warm), services for every replica
-       4         2      winning the election
-       5         1      controllers and leader-only services
+       1         6      the election's task; the lease is given back after all else has ended
+       2         5      HTTP: /metrics, /healthz, /readyz
+       3         4      webhooks, in every replica: the API server may ask before caches are filled
+       4         3      informers (a standby keeps its caches warm), services for every replica
+       5         2      winning the election
+       6         1      controllers and leader-only services
 
 A controller begins when the kinds it watches are synced, whatever the others wait for: a missing
 CRD or a missing role stops the controllers that need that kind and shows in /readyz.
@@ -14,8 +15,8 @@ Stopping lets running reconciliations end within a grace period and then cancels
 the lease cancels them at once: `run` raises LeaderLost, and the process has to exit.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -23,7 +24,6 @@ import anyio
 
 from controller.client import Client
 from controller.clock import Clock, SystemClock
-from controller.clusters import Clusters, ClusterSettings, OpenCluster
 from controller.election import Won, contested, unopposed
 from controller.health import PING, Check
 from controller.indexes import IndexFunction
@@ -33,12 +33,13 @@ from controller.leases import Elector, LeaderLost
 from controller.meta import Object
 from controller.metrics import Metrics
 from controller.options import ManagerOptions
-from controller.probes import health_page, informer_check, metrics_page
+from controller.probes import informer_check
 from controller.resource import Resource
 from controller.runner import Controller, Reconcile
-from controller.server import parse_bind, serve
+from controller.serving import Serving
 from controller.transport import Transport
-from controller.triggers import Trigger, Watch
+from controller.triggers import Watch
+from controller.webhooks.webhook import Webhook
 from controller.workqueue import WorkQueue
 
 __all__ = ["LeaderLost", "Manager", "ManagerOptions", "Watch"]
@@ -70,12 +71,9 @@ class Manager:
         """The series of this manager, on a registry of its own."""
         self.client = Client(transport, on_answer=self._answered)
         """Live requests; objects in the answers enter the caches of this manager."""
-        self.metrics_port: int | None = None
-        """Where /metrics listens while running; None if it does not."""
-        self.health_port: int | None = None
-        """Where the probes listen while running; None if they do not."""
         self._transport = transport
         self._clock = clock or SystemClock()
+        self._http = Serving(self.options, self.metrics, self._clock)
         self._informers: dict[str, tuple[Informer[Any], object]] = {}
         self._jobs: dict[str, ControllerJob] = {}
         self._services: dict[str, tuple[Job, bool]] = {}
@@ -117,7 +115,7 @@ class Manager:
         name: str,
         reconcile: Reconcile,
         *,
-        watches: Sequence[Trigger],
+        watches: Sequence[Watch[Any]],
         concurrency: int = 1,
     ) -> Controller:
         """Add a controller; the kind of its first watch is the one its log lines name.
@@ -138,7 +136,7 @@ class Manager:
             queue=WorkQueue(self._clock, observer=observer),
             concurrency=concurrency,
             metrics=self.metrics.controller(name, concurrency),
-            kind=watches[0].resource,
+            kind=watches[0].informer.resource,
         )
         observer.watch(controller.queue.statistics)
         self._jobs[name] = ControllerJob(controller, watches)
@@ -163,29 +161,30 @@ class Manager:
             raise ValueError(f"there is a service called {name} already")
         self._services[name] = (run, leader_only)
 
-    def clusters(
-        self,
-        open_cluster: OpenCluster,
-        settings: ClusterSettings | None = None,
-        *,
-        name: str = "clusters",
-        leader_only: bool = True,
-    ) -> Clusters:
-        """Return caches of other clusters, kept by this manager as long as it runs.
-
-        Args:
-            open_cluster: opens a way into one.
-            settings: how many, and for how long.
-            name: of the service that keeps them, for logs and metrics.
-            leader_only: close them all while not leading; those who wait need not watch.
+    def add_webhook(self, webhook: Webhook[Any]) -> None:
+        """Serve a webhook, in every replica, if the options say where.
 
         Raises:
-            ValueError: the name is taken.
+            ValueError: there is one at its path already.
             RuntimeError: the manager runs already.
         """
-        clusters = Clusters(open_cluster, self._clock, settings)
-        self.add_service(name, clusters.run, leader_only=leader_only)
-        return clusters
+        self._only_before_start()
+        self._http.add(webhook)
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Where /metrics listens while running; None if it does not."""
+        return self._http.ports.metrics
+
+    @property
+    def health_port(self) -> int | None:
+        """Where the probes listen while running; None if they do not."""
+        return self._http.ports.health
+
+    @property
+    def webhook_port(self) -> int | None:
+        """Where webhooks listen while running; None if they do not."""
+        return self._http.ports.webhooks
 
     async def wait_serving(self) -> None:
         """Return once `run` listens on its ports and its informers have begun."""
@@ -200,7 +199,8 @@ class Manager:
 
         Raises:
             LeaderLost: the lease was lost; the process must exit.
-            ConfigurationError: a port cannot be listened on, or the lease is not configured.
+            ConfigurationError: a port cannot be listened on, a certificate is missing, or the
+                lease is not configured.
         """
         self._only_before_start()
         self._started = True
@@ -215,7 +215,12 @@ class Manager:
     async def _run(self) -> None:
         everybody: list[Task] = [informer.run for informer, _ in self._informers.values()]
         everybody += self._service_tasks(leader_only=False)
-        async with self._election() as won, self._http(), running(everybody):
+        async with (
+            self._election() as won,
+            self._http.pages(self._readiness),
+            self._http.webhooks(),
+            running(everybody),
+        ):
             self._serving.set()
             if await won(self._stopping):
                 await self._work()
@@ -240,26 +245,9 @@ class Manager:
         status = self.metrics.leader_status.labels(settings.key.name)
         return contested(Elector(self.client, self._clock, settings), status.set)
 
-    @asynccontextmanager
-    async def _http(self) -> AsyncIterator[None]:
-        metrics = parse_bind(self.options.metrics_bind, "metrics bind address")
-        health = parse_bind(self.options.health_bind, "health probe bind address")
-        async with AsyncExitStack() as stack:
-            if metrics:
-                pages = {"/metrics": metrics_page(self.metrics)}
-                self.metrics_port = await stack.enter_async_context(
-                    serve(metrics, pages, "metrics")
-                )
-            if health:
-                pages = {
-                    "/healthz": health_page("healthz", lambda: [PING]),
-                    "/readyz": health_page("readyz", self._readiness),
-                }
-                self.health_port = await stack.enter_async_context(serve(health, pages, "probes"))
-            yield
-
     def _readiness(self) -> list[Check]:
-        return [PING, *(informer_check(informer) for informer, _ in self._informers.values())]
+        informers = (informer_check(informer) for informer, _ in self._informers.values())
+        return [PING, *self._http.checks, *informers]
 
     def _service_tasks(self, *, leader_only: bool) -> list[Task]:
         restarts = self.metrics.service_restarts

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 
 from controller.queuemetrics import QueueMetrics, QueueSeries
+from controller.servingmetrics import CertificateSeries, WebhookSeries
 
 RECONCILE_SECONDS = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8),
@@ -55,6 +56,10 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
         self._queues = QueueSeries(self.registry)
+        self.webhooks = WebhookSeries(self.registry)
+        """The series of webhooks."""
+        self.certificates = CertificateSeries(self.registry)
+        """How reading serving certificates went."""
         self._reconciling()
         self.leader_status = Gauge(
             "leader_election_master_status",

@@ -28,6 +28,8 @@ class ManagerOptions:
         retry_period: seconds between attempts.
         metrics_bind: where /metrics is served: `:8080`, `127.0.0.1:0`; empty or `0` for nowhere.
         health_bind: where /healthz and /readyz are served; likewise.
+        webhook_bind: where webhooks are served, over HTTPS; likewise.
+        webhook_cert_dir: the folder with tls.crt and tls.key for them.
         grace_seconds: how long running reconciliations may take to end when stopping.
     """
 
@@ -40,6 +42,8 @@ class ManagerOptions:
     retry_period: float = 2.0
     metrics_bind: str = ""
     health_bind: str = ""
+    webhook_bind: str = ""
+    webhook_cert_dir: str = ""
     grace_seconds: float = 30.0
 
     def lease_settings(self) -> LeaseSettings:

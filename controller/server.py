@@ -1,5 +1,6 @@
 """The small HTTP server behind /metrics, /healthz and /readyz."""
 
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -66,10 +67,29 @@ async def serve(bind: Bind, pages: Mapping[str, Page], what: str) -> AsyncIterat
     for path, page in pages.items():
         app.router.add_get(path, _handler(page))
         app.router.add_get(path + "/{tail:.+}", _handler(page))
+    async with listening(app, bind, what) as port:
+        yield port
+
+
+@asynccontextmanager
+async def listening(
+    app: web.Application, bind: Bind, what: str, *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
+    """Have `app` listen inside the context, which gives the port.
+
+    Args:
+        app: what answers.
+        bind: where.
+        what: for the error.
+        tls: None for plain HTTP.
+
+    Raises:
+        ConfigurationError: the address cannot be listened on.
+    """
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, bind.host or None, bind.port)
+        site = web.TCPSite(runner, bind.host or None, bind.port, ssl_context=tls)
         try:
             await site.start()
         except OSError as error:

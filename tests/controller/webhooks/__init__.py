@@ -1,0 +1,1 @@
+"""Admission webhooks: questions, answers, the server, its certificate."""

@@ -1,0 +1,42 @@
+"""Patches between documents: applying one gives the other, whatever the two are."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.webhooks.diff import difference
+from envtest.patching.jsonpatch import json_patch
+
+SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab/~", max_size=3)
+DOCUMENTS = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text("ab/~", max_size=2), inner)
+    ),
+    max_leaves=8,
+)
+OBJECTS = st.dictionaries(st.text("ab/~", max_size=2), DOCUMENTS)
+
+
+@given(OBJECTS, OBJECTS)
+def test_a_patch_turns_one_document_into_the_other(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    patched = json_patch(before, list(difference(before, after)))
+    assert repr(sorted(patched.items())) == repr(sorted(after.items()))
+
+
+@given(DOCUMENTS)
+def test_there_is_no_patch_between_a_document_and_itself(document: Any) -> None:
+    assert list(difference(document, document)) == []
+
+
+def test_only_what_differs_is_named() -> None:
+    before = {"keep": {"a": 1}, "list": [1, {"x": 2}], "gone": 0}
+    after = {"keep": {"a": 1, "b": True}, "list": [1, {"x": 3}]}
+    assert list(difference(before, after)) == [
+        {"op": "remove", "path": "/gone"},
+        {"op": "add", "path": "/keep/b", "value": True},
+        {"op": "replace", "path": "/list/1/x", "value": 3},
+    ]

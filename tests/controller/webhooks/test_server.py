@@ -1,0 +1,239 @@
+"""The HTTPS server of webhooks: what it takes, what it refuses, which certificate it shows."""
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+from anyio.streams.tls import TLSAttribute
+from cryptography import x509
+
+from controller.certificates import CertificateFiles, Holder
+from controller.clock import SystemClock
+from controller.errors import ConfigurationError
+from controller.manager import Manager, ManagerOptions
+from controller.metrics import Metrics
+from controller.server import Bind
+from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
+from controller.webhooks.server import MAX_BYTES, WebhookServer
+from envtest.certs import Authority
+from tests.clock import VirtualClock
+from tests.controller.webhooks.questions import UID, allow, review
+from tests.controller.world_objects import Widget
+from tests.controller.world_store import Connection, Store
+
+JSON = {"Content-Type": "application/json"}
+
+
+def put(folder: Path, authority: Authority, name: str) -> None:
+    """Put a new certificate for `name` and 127.0.0.1 where the server looks for one."""
+    pair = authority.server("127.0.0.1", name)
+    (folder / "tls.crt").write_bytes(pair.certificate)
+    (folder / "tls.key").write_bytes(pair.key)
+
+
+class World:
+    """A server with one webhook, its certificate, and somebody who trusts it."""
+
+    def __init__(self, folder: Path, clock: VirtualClock) -> None:
+        self.authority = Authority.create()
+        self.folder = folder
+        self.clock = clock
+        self.metrics = Metrics()
+        self.holder = Holder("webhook", self.metrics.certificates)
+        self.files = CertificateFiles(folder, self.holder, clock)
+        self.trust = ssl.create_default_context(
+            cadata=self.authority.pair.certificate.decode("ascii")
+        )
+        self.port = 0
+
+    async def post(self, body: bytes, path: str = "/judge", **headers: str) -> httpx.Response:
+        url = f"https://127.0.0.1:{self.port}"
+        async with httpx.AsyncClient(base_url=url, verify=self.trust) as client:
+            return await client.post(path, content=body, headers={**JSON, **headers})
+
+    async def shown(self, server_hostname: str) -> str:
+        """Return the first name in the certificate that a new connection is shown."""
+        async with await anyio.connect_tcp(
+            "127.0.0.1", self.port, ssl_context=self.trust, tls_hostname=server_hostname
+        ) as stream:
+            data = stream.extra(TLSAttribute.peer_certificate_binary)
+        assert data is not None
+        names = x509.load_der_x509_certificate(data).extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        )
+        return names.value.get_values_for_type(x509.DNSName)[0]
+
+    def count(self, series: str) -> float:
+        lines = self.metrics.exposition().decode().splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(series))
+
+
+@asynccontextmanager
+async def serving(tmp_path: Path, webhook: Webhook[Widget] | None = None) -> AsyncIterator[World]:
+    world = World(tmp_path, VirtualClock())
+    put(tmp_path, world.authority, "first")
+    world.files.start()
+    server = WebhookServer(Bind("127.0.0.1", 0), world.holder, world.clock, world.metrics.webhooks)
+    webhooks = [webhook or Webhook("/judge", allow, Widget)]
+    async with server.serving(webhooks) as port, anyio.create_task_group() as group:
+        group.start_soon(world.files.run)
+        world.port = port
+        yield world
+        group.cancel_scope.cancel()
+
+
+async def test_a_question_over_https_is_answered(tmp_path: Path) -> None:
+    async with serving(tmp_path) as world:
+        answer = await world.post(review())
+        assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/json")
+        assert answer.json()["response"]["uid"] == UID
+        assert world.count('controller_runtime_webhook_requests_total{code="200"') == 1
+        assert world.count("controller_runtime_webhook_latency_seconds_count") == 1
+        assert world.count("controller_runtime_webhook_requests_in_flight") == 0
+
+
+async def test_another_content_type_is_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path) as world:
+        answer = await world.post(review(), **{"Content-Type": "text/plain"})
+        status = answer.json()["response"]["status"]
+        assert (answer.status_code, status["code"]) == (200, 400)
+        assert status["message"] == "contentType=text/plain, expected application/json"
+
+
+async def test_an_empty_body_is_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path) as world:
+        status = (await world.post(b"")).json()["response"]["status"]
+        assert (status["code"], status["message"]) == (400, "request body is empty")
+
+
+async def test_a_body_beyond_the_limit_is_refused_with_413(tmp_path: Path) -> None:
+    async with serving(tmp_path) as world:
+        status = (await world.post(b" " * (MAX_BYTES + 1))).json()["response"]["status"]
+        assert (status["code"], status["reason"]) == (413, "RequestEntityTooLarge")
+
+
+async def test_an_unknown_path_is_not_found(tmp_path: Path) -> None:
+    async with serving(tmp_path) as world:
+        assert (await world.post(review(), "/other")).status_code == 404
+
+
+async def test_a_handler_that_raises_is_counted_as_a_panic(tmp_path: Path) -> None:
+    async def fail(_: AdmissionRequest[Widget]) -> Answer:
+        raise RuntimeError
+
+    async with serving(tmp_path, Webhook("/judge", fail, Widget)) as world:
+        answer = await world.post(review())
+        assert answer.json()["response"]["status"]["code"] == 500
+        assert world.count("controller_runtime_webhook_panics_total") == 1
+        assert (await world.post(review())).status_code == 200
+
+
+async def test_a_late_handler_answers_504_before_the_api_server_gives_up(tmp_path: Path) -> None:
+    begun = anyio.Event()
+
+    async def sleep(_: AdmissionRequest[Widget]) -> Answer:
+        begun.set()
+        await anyio.sleep_forever()
+        return Allowed()
+
+    async with serving(tmp_path, Webhook("/judge", sleep, Widget)) as world:
+        answers: list[httpx.Response] = []
+
+        async def post() -> None:
+            answers.append(await world.post(review(), "/judge?timeout=5s"))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(post)
+            await begun.wait()
+            await world.clock.advance(4.5)
+        assert answers[0].status_code == 504
+        assert world.count('controller_runtime_webhook_requests_total{code="504"') == 1
+
+
+async def test_a_new_certificate_is_shown_to_new_connections_and_cuts_none(tmp_path: Path) -> None:
+    async with serving(tmp_path) as world:
+        url = f"https://127.0.0.1:{world.port}"
+        async with httpx.AsyncClient(base_url=url, verify=world.trust) as client:
+            assert (await client.post("/judge", content=review(), headers=JSON)).is_success
+            assert await world.shown("first") == "first"
+            put(tmp_path, world.authority, "second")
+            await world.clock.advance(10)
+            assert await world.shown("second") == "second"
+            # No name is sent for an address; the certificate is the new one all the same.
+            assert await world.shown("127.0.0.1") == "second"
+            kept = await client.post("/judge", content=review(), headers=JSON)
+            assert kept.extensions["network_stream"].get_extra_info("ssl_object") is not None
+            assert kept.is_success
+        assert world.count("certwatcher_read_certificate_total") == 2
+
+
+async def test_a_symlink_swap_as_kubelet_does_it_is_seen(tmp_path: Path) -> None:
+    folder = tmp_path / "certs"
+    for generation in ("..1", "..2"):
+        (folder / generation).mkdir(parents=True)
+    (folder / "..data").symlink_to("..1")
+    for name in ("tls.crt", "tls.key"):
+        (folder / name).symlink_to(f"..data/{name}")
+    async with serving(folder) as world:
+        assert await world.shown("first") == "first"
+        put(folder / "..2", world.authority, "second")
+        (folder / "..new").symlink_to("..2")
+        (folder / "..new").rename(folder / "..data")
+        await world.clock.advance(10)
+        assert await world.shown("second") == "second"
+
+
+async def test_a_pair_that_does_not_fit_together_replaces_nothing(tmp_path: Path) -> None:
+    async with serving(tmp_path) as world:
+        (tmp_path / "tls.key").write_bytes(world.authority.server("x").key)
+        await world.clock.advance(20)
+        assert await world.shown("first") == "first"
+        (tmp_path / "tls.crt").unlink()
+        await world.clock.advance(10)
+        assert await world.shown("first") == "first"
+        assert world.count("certwatcher_read_certificate_errors_total") == 3
+        put(tmp_path, world.authority, "third")
+        await world.clock.advance(10)
+        assert await world.shown("third") == "third"
+
+
+async def test_two_webhooks_at_one_path_are_a_mistake(tmp_path: Path) -> None:
+    manager = Manager(Connection(Store()))
+    manager.add_webhook(Webhook("/judge", allow, Widget))
+    with pytest.raises(ValueError, match="/judge already"):
+        manager.add_webhook(Webhook("/judge", allow, Widget))
+
+
+async def test_a_manager_serves_webhooks_before_its_caches_are_filled(tmp_path: Path) -> None:
+    authority = Authority.create()
+    put(tmp_path, authority, "first")
+    options = ManagerOptions(
+        webhook_bind="127.0.0.1:0", webhook_cert_dir=str(tmp_path), health_bind="127.0.0.1:0"
+    )
+    way = Connection(Store())
+    way.hangs = True
+    manager = Manager(way, clock=VirtualClock(), options=options)
+    manager.add_webhook(Webhook("/judge", allow, Widget))
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        with anyio.fail_after(5):
+            await manager.wait_serving()
+        trust = ssl.create_default_context(cadata=authority.pair.certificate.decode("ascii"))
+        async with httpx.AsyncClient(verify=trust) as client:
+            url = f"https://127.0.0.1:{manager.webhook_port}/judge"
+            assert (await client.post(url, content=review(), headers=JSON)).is_success
+            ready = await client.get(f"http://127.0.0.1:{manager.health_port}/readyz?verbose")
+            assert "[+]webhook-certificate ok" in ready.text
+        group.cancel_scope.cancel()
+
+
+async def test_a_manager_whose_certificate_is_missing_does_not_start(tmp_path: Path) -> None:
+    options = ManagerOptions(webhook_bind="127.0.0.1:0", webhook_cert_dir=str(tmp_path))
+    manager = Manager(Connection(Store()), clock=SystemClock(), options=options)
+    manager.add_webhook(Webhook("/judge", allow, Widget))
+    with pytest.raises(ConfigurationError, match=r"tls\.crt"):
+        await manager.run()

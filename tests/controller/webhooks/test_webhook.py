@@ -1,0 +1,221 @@
+"""One webhook: what its handler sees, what the API server is told, whatever comes."""
+
+from base64 import b64decode
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.errors import Cause
+from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied, Patched, Webhook
+from controller.webhooks.webhook import OutOfTime, seconds_allowed
+from tests.clock import VirtualClock
+from tests.controller.webhooks.questions import UID, allow, ask, response, review
+from tests.controller.world_objects import Widget, widget, wire
+
+
+def answering(answer: Any, *, mutating: bool = False) -> Webhook[Widget]:
+    async def handle(_: AdmissionRequest[Widget]) -> Answer:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[no-any-return] # some tests answer nonsense
+
+    return Webhook("/judge", handle, Widget, mutating=mutating)
+
+
+async def seen(body: bytes) -> AdmissionRequest[Widget]:
+    found: list[AdmissionRequest[Widget]] = []
+
+    async def handle(request: AdmissionRequest[Widget]) -> Answer:
+        found.append(request)
+        return Allowed()
+
+    await ask(Webhook("/judge", handle, Widget), body)
+    return found[0]
+
+
+async def test_a_handler_sees_the_write_typed_and_as_bytes() -> None:
+    request = await seen(review(operation="UPDATE", oldObject=wire(widget("a", 1, color="blue"))))
+    assert (request.uid, request.operation, str(request.key)) == (UID, "UPDATE", "default/a")
+    assert request.kind.kind == "Widget"
+    assert request.resource.resource == "widgets"
+    assert request.userInfo.username == "alice"
+    assert request.object is not None
+    assert request.oldObject is not None
+    assert (request.object.spec.color, request.oldObject.spec.color) == ("red", "blue")
+    assert msgspec.json.decode(request.objectBytes)["metadata"]["managedFields"]
+    assert request.options["kind"] == "CreateOptions"
+
+
+async def test_a_deletion_has_only_the_stored_object() -> None:
+    request = await seen(review(operation="DELETE", object=None, oldObject=wire(widget("a", 1))))
+    assert request.object is None
+    assert request.objectBytes == b""
+    assert request.oldObject is not None
+
+
+async def test_a_webhook_of_bytes_gets_the_json_itself() -> None:
+    async def handle(request: AdmissionRequest[bytes]) -> Answer:
+        return Denied((request.object or b"").decode())
+
+    told = await response(Webhook("/judge", handle, bytes), review(object={"any": [1]}))
+    assert told["status"]["message"] == '{"any":[1]}'
+
+
+async def test_the_answer_repeats_the_uid_and_the_version_it_was_asked_in() -> None:
+    for version in ("v1", "v1beta1"):
+        answer = await ask(Webhook("/judge", allow, Widget), review(version))
+        assert answer["apiVersion"] == f"admission.k8s.io/{version}"
+        assert (answer["response"]["uid"], answer["response"]["allowed"]) == (UID, True)
+
+
+async def test_a_refusal_names_the_object_and_every_field_at_fault() -> None:
+    causes = [Cause("spec.size", "FieldValueInvalid", "must be even")]
+    told = await response(answering(Denied.invalid("size is odd", *causes)), review())
+    assert told["allowed"] is False
+    status = told["status"]
+    assert (status["code"], status["reason"], status["message"]) == (422, "Invalid", "size is odd")
+    assert status["details"] == {
+        "name": "a",
+        "group": "example.com",
+        "kind": "Widget",
+        "causes": [
+            {"reason": "FieldValueInvalid", "message": "must be even", "field": "spec.size"}
+        ],
+    }
+
+
+async def test_a_patch_goes_out_as_base64_of_a_json_patch() -> None:
+    answer = Patched.between({"spec": {}}, {"spec": {"size": 1}})
+    told = await response(answering(answer, mutating=True), review())
+    assert (told["allowed"], told["patchType"]) == (True, "JSONPatch")
+    assert msgspec.json.decode(b64decode(told["patch"])) == [
+        {"op": "add", "path": "/spec/size", "value": 1}
+    ]
+
+
+async def test_a_patch_of_nothing_is_no_patch() -> None:
+    told = await response(answering(Patched.between({}, {}), mutating=True), review())
+    assert told["allowed"] is True
+    assert not {"patch", "patchType"} & told.keys()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"no JSON",
+        b"[]",
+        b"{}",
+        b'{"kind":"Pod","apiVersion":"v1"}',
+        b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v2","request":{}}',
+        b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}',
+        b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":null}',
+        b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":7}}',
+        b"[" * 100_000,
+    ],
+)
+async def test_what_is_no_question_is_refused_with_400(body: bytes) -> None:
+    told = await response(Webhook("/judge", allow, Widget), body)
+    assert (told["allowed"], told["status"]["code"]) == (False, 400)
+
+
+@given(st.binary(max_size=200))
+async def test_no_body_whatsoever_breaks_a_webhook(body: bytes) -> None:
+    told = await response(Webhook("/judge", allow, Widget), body)
+    assert told["allowed"] is False
+
+
+async def test_a_request_that_cannot_be_read_is_refused_under_its_own_uid() -> None:
+    told = await response(Webhook("/judge", allow, Widget), review(operation="STEAL"))
+    assert (told["uid"], told["status"]["code"]) == (UID, 400)
+
+
+async def test_a_new_object_of_another_type_is_refused_and_says_where() -> None:
+    body = {**wire(widget("a", 1)), "spec": {"size": "big"}}
+    told = await response(Webhook("/judge", allow, Widget), review(object=body))
+    assert (told["uid"], told["status"]["code"]) == (UID, 400)
+    assert "$.spec.size" in told["status"]["message"]
+
+
+async def test_a_broken_stored_object_can_still_be_mended_and_deleted() -> None:
+    broken = {**wire(widget("a", 1)), "spec": {"size": "big"}}
+    request = await seen(review(operation="UPDATE", oldObject=broken))
+    assert request.oldObject is None
+    assert "$.spec.size" in request.oldObjectError
+    assert (await seen(review(operation="DELETE", object=None, oldObject=broken))).object is None
+
+
+async def test_a_handler_that_raises_refuses_with_500_and_keeps_the_reason_to_itself() -> None:
+    told = await response(answering(RuntimeError("password is 1234")), review())
+    assert (told["allowed"], told["uid"], told["status"]["code"]) == (False, UID, 500)
+    assert "1234" not in told["status"]["message"]
+    assert UID in told["status"]["message"]
+
+
+@pytest.mark.parametrize("answer", [None, True, Patched([{"op": "remove", "path": "/a"}])])
+async def test_an_answer_that_a_webhook_may_not_give_refuses_with_500(answer: object) -> None:
+    told = await response(answering(answer), review())
+    assert (told["allowed"], told["status"]["code"]) == (False, 500)
+
+
+async def test_a_handler_that_takes_too_long_leaves_the_decision_to_the_failure_policy() -> None:
+    async def sleep(_: AdmissionRequest[Widget]) -> Answer:
+        await anyio.sleep_forever()
+        return Allowed()
+
+    clock = VirtualClock()
+    late: list[Exception] = []
+
+    async def answer() -> None:
+        try:
+            await Webhook("/judge", sleep, Widget).answer(review(), clock, 9)
+        except OutOfTime as error:
+            late.append(error)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(answer)
+        await clock.advance(8.9)
+        assert not late
+        await clock.advance(0.1)
+        assert "within 9 s" in str(late[0])
+    assert clock.waiting == 0
+
+
+def test_the_api_servers_own_patience_is_the_deadline_less_the_way_back() -> None:
+    assert seconds_allowed("10s", 5) == 9
+    assert seconds_allowed("3s", 5) == pytest.approx(2.7)
+    assert seconds_allowed("", 5) == 4.5
+    assert seconds_allowed("-1s", 5) == 4.5
+    assert seconds_allowed("nonsense", 5) == 4.5
+    assert seconds_allowed("9999s", 5) == 27
+
+
+async def test_warnings_are_kept_to_what_the_api_server_passes_on() -> None:
+    warnings = ["two\nlines", "x" * 300, "", *["y" * 250] * 20]
+    told = await response(answering(Allowed(warnings)), review())
+    kept = told["warnings"]
+    assert kept[0] == "two lines"
+    assert kept[1] == "x" * 255 + "…"
+    assert sum(len(text) for text in kept) <= 4096
+    assert all(len(text) <= 256 for text in kept)
+    assert "warnings" in await response(answering(Denied("no", warnings=["why"])), review())
+
+
+def test_a_refusal_needs_the_code_of_an_error() -> None:
+    with pytest.raises(ValueError, match="400 to 599"):
+        Denied("no", code=200)
+
+
+@pytest.mark.parametrize("entry", [{}, {"op": "add"}, {"op": "add", "path": "a"}, {"path": "/a"}])
+def test_a_patch_holds_operations_only(entry: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="RFC 6902"):
+        Patched([entry])
+
+
+@pytest.mark.parametrize("path", ["", "/", "judge"])
+def test_a_path_begins_with_a_slash(path: str) -> None:
+    with pytest.raises(ValueError, match="slash"):
+        Webhook(path, allow, Widget)
