@@ -25,6 +25,8 @@ class PoolSettings:
     """How long an assignment that another replica made stays unchanged before we complete it."""
     cache_patience: float = 1.0
     """How long to wait for the cache to reach allocationsRevision before listing."""
+    event_interval: float = 600.0
+    """Between two events about one pool entering, or leaving, one tier of utilization."""
     max_addresses: int = 1_048_576
     """The largest pool, in addresses."""
     batch: int = 256
@@ -69,6 +71,18 @@ class TenantSettings:
     """While a deleted cluster lets go of its addresses."""
     teardown_grace: float = 600.0
     """How long a deleted cluster's unreachable API is tried before its addresses count as free."""
+    growth_after: float = 30.0
+    """How long a Service goes without an address before its elastic tenant grows."""
+    growth_when_exhausted: float = 0.0
+    """The same where every address of the tenant's pool is in use; 0 to wait as long as ever."""
+    growth_in_flight: int = 8
+    """The most growth allocations of one tenant that wait for a range, or for a first user."""
+    shrink_after: float = 600.0
+    """How long a growth allocation is out of use, and how old it is, before it is given back."""
+    load_balancer_class: str = ""
+    """The spec.loadBalancerClass of Services that MetalLB in tenants serves; empty for none."""
+    platform_service: str = "traefik/traefik"
+    """The Service of the platform's ingress in elastic tenants, which is labelled as such."""
     request_timeout: float = 10.0
     """The most that one request to a tenant may take."""
     answer_limit: int = 32 * 1024 * 1024

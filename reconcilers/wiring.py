@@ -1,6 +1,6 @@
 """The composition root: which controller watches what, and who is handed to whom.
 
-NetworkPool      itself, and the IPAllocations that name it
+NetworkPool      itself, the IPAllocations that name it, and pools that overlap with it
 IPAllocation     itself, its pool where that appears, goes, or turns ready, and while it is given
                  back its TenantCluster, whose status tells what was written into the tenant
 TenantCluster    itself, its IPAllocations, its ProviderConfig, and pools while it waits
@@ -29,6 +29,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
+from reconcilers.networkpool.neighbours import neighbours
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import POOL_INDEX, pool_index
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
@@ -101,11 +102,17 @@ def _networkpools(
         clock,
         settings.pool,
     )
+    pools = informers.pools.cache
+
+    def overlapping(pool: NetworkPool) -> Iterable[Key]:
+        return [one.key for one in neighbours(pool, pools, settings.pool.max_addresses)]
+
     manager.controller(
         "networkpool",
         reconciler.reconcile,
         watches=[
             Watch(informers.pools, to_self),
+            Watch(informers.pools, overlapping, generation_changed),
             Watch(informers.allocations, lambda allocation: [allocation.pool_key]),
         ],
         concurrency=settings.concurrency,

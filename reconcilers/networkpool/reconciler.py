@@ -21,8 +21,10 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.networkpool import departure, status
+from reconcilers.networkpool.alarms import Alarms
 from reconcilers.networkpool.courier import RETRY, Courier, identity
 from reconcilers.networkpool.fence import raise_fence
+from reconcilers.networkpool.neighbours import neighbours
 from reconcilers.networkpool.protocol import Decision, decide, memory, settle
 from reconcilers.networkpool.report import Reporter
 from reconcilers.networkpool.view import Behind, Reader, Unreadable, View
@@ -51,6 +53,7 @@ class NetworkPoolReconciler:
         self._reader = Reader(allocations, client, clock, settings.cache_patience)
         self._writer = AllocationWriter(client, settings.width)
         self._reporter = Reporter(recorder, clock)
+        self._alarms = Alarms(recorder, clock, settings.event_interval)
         self._couriers: dict[Key, Courier] = {}
 
     async def reconcile(self, key: Key) -> Outcome:
@@ -60,6 +63,7 @@ class NetworkPoolReconciler:
             if pool is None:
                 self._couriers.pop(key, None)
                 self._reader.forget(key)
+                self._alarms.forget(key)
                 return SETTLED
             try:
                 return await self._pass(pool)
@@ -127,7 +131,8 @@ class NetworkPoolReconciler:
         so that a replica with an old view of the pool cannot refuse what another one granted. An
         unchanged status makes no new version, but its precondition is checked all the same.
         """
-        wanted = status.served(pool, view, decision, self._clock.now())
+        others = neighbours(pool, self._pools, self._settings.max_addresses)
+        wanted = status.served(pool, view, decision, self._clock.now(), others)
         if not (
             decision.choice.grants
             or news(decision.choice.refusals)
@@ -138,9 +143,11 @@ class NetworkPoolReconciler:
         if decision.choice.grants:
             promises = [grant.promise for grant in decision.choice.grants]
             self._courier(pool).makes(promises, self._clock.monotonic())
-        return await self._client.patch(
+        written = await self._client.patch(
             NETWORK_POOL, Version.of(pool), {"status": wanted}, subresource="status"
         )
+        self._alarms.wrote(pool, written)
+        return written
 
     def _courier(self, pool: NetworkPool) -> Courier:
         return self._couriers.setdefault(
@@ -185,7 +192,8 @@ class NetworkPoolReconciler:
         settings = self._settings
         rest = settings.requeue_after_work if decision.choice.grants else settings.resync
         pause = self._courier(pool).pause(left, self._clock.monotonic())
-        return Again(rest if pause is None else min(pause, rest))
+        alarm = self._alarms.catch_up(pool)
+        return Again(min(wait for wait in (rest, pause, alarm) if wait is not None))
 
     async def _refuse(self, pool: NetworkPool, problems: tuple[str, ...]) -> Outcome:
         wanted = status.invalid(pool, problems, self._clock.now())

@@ -12,10 +12,13 @@ from reconcilers.api.fields import INT32_MAX
 from reconcilers.api.ipallocation import ALLOCATED
 from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolStatus
 from reconcilers.conditions import READY, Finding, rendered, with_findings
+from reconcilers.networkpool import soundness
+from reconcilers.networkpool.neighbours import Neighbour
 from reconcilers.networkpool.protocol import Decision
 from reconcilers.networkpool.view import View
 
 STALLED = "Stalled"
+NO_CAPACITY = "NoCapacity"
 TIERS: tuple[tuple[str, int], ...] = (
     ("CapacityWarning", 70),
     ("CapacityCritical", 85),
@@ -45,7 +48,7 @@ class Summary:
         used, total = self.capacity.allocated, self.capacity.total
         if total == 0:
             return [
-                Finding(tier, False, "NoCapacity", "Pool has no allocatable IPs")
+                Finding(tier, False, NO_CAPACITY, "Pool has no allocatable IPs")
                 for tier, _ in TIERS
             ]
         message = f"Pool utilization is {100 * used / total:.0f}% ({used}/{total} IPs)"
@@ -85,12 +88,19 @@ def summary(view: View, decision: Decision) -> Summary:
     return Summary(decision.space.capacity(), holders + len(decision.promises))
 
 
-def served(pool: NetworkPool, view: View, decision: Decision, now: datetime) -> dict[str, Any]:
+def served(
+    pool: NetworkPool,
+    view: View,
+    decision: Decision,
+    now: datetime,
+    neighbours: Sequence[Neighbour] = (),
+) -> dict[str, Any]:
     """Return the whole status of a pool whose spec is sound."""
     found = summary(view, decision)
+    amiss = soundness.findings(pool, view, decision, neighbours)
     conditions = with_findings(
         remove_condition(pool.status.conditions, STALLED),
-        [found.ready(), *found.tiers()],
+        [found.ready(), *found.tiers(), *amiss],
         pool.metadata.generation,
         now,
     )
@@ -112,7 +122,7 @@ def invalid(pool: NetworkPool, problems: Sequence[str], now: datetime) -> dict[s
     findings = [
         Finding(READY, False, "ValidationFailed", message),
         Finding(STALLED, True, "ValidationFailed", message),
-        *(Finding(tier, False, "NoCapacity", "Pool has no allocatable IPs") for tier, _ in TIERS),
+        *(Finding(tier, False, NO_CAPACITY, "Pool has no allocatable IPs") for tier, _ in TIERS),
     ]
     return _NOTHING | _conditions_only(pool, findings, now)
 

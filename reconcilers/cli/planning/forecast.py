@@ -27,6 +27,7 @@ from reconcilers.conditions import rendered
 from reconcilers.ipallocation.reconciler import pending_status, waiting_for
 from reconcilers.networkpool import status
 from reconcilers.networkpool.departure import blockers
+from reconcilers.networkpool.neighbours import neighbours
 from reconcilers.networkpool.protocol import Decision, decide
 from reconcilers.networkpool.view import POOL_INDEX, View
 from reconcilers.networkpool.writes import granted_status, news, refused_status
@@ -152,7 +153,8 @@ class Forecast:
         Its memory (allocationsRevision) is a number of the server's; only one that was in the
         input is shown.
         """
-        wanted = status.served(pool, view, decision, self.now)
+        others = neighbours(pool, self.ledger.pools.cache, self.settings.pool.max_addresses)
+        wanted = status.served(pool, view, decision, self.now, others)
         for name in ("assignments", "allocationsRevision"):
             del wanted[name]
         if pool.status.assignments:

@@ -68,6 +68,10 @@ def test_the_pool_tells_its_capacity_after_it() -> None:
         "CapacityWarning": ("False", "UtilizationBelowThreshold"),
         "CapacityCritical": ("False", "UtilizationBelowThreshold"),
         "CapacityExhausted": ("False", "UtilizationBelowThreshold"),
+        "Overlapping": ("False", "NoOverlap"),
+        "RangesOverlap": ("False", "NoOverlap"),
+        "OutOfRange": ("False", "InRange"),
+        "Degraded": ("False", "NotDegraded"),
     }
 
 

@@ -1,0 +1,199 @@
+"""Events about how full a pool is: one when a tier is entered, one when it is left, no spam."""
+
+from typing import Any, cast
+
+from controller.events import Recorder
+from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+HUNDRED = {"ranges": [{"start": "10.40.0.0", "end": "10.40.0.99"}]}
+
+
+class Gauge:
+    """A pool of 100 addresses whose fill a test sets."""
+
+    def __init__(self, lab: Lab | None = None) -> None:
+        self.lab = lab or Lab()
+        if lab is None:
+            pool = make.pool(tenant=HUNDRED, creationTimestamp="2025-01-01T00:00:00Z")
+            self.lab.server.add("networkpools", pool)
+
+    async def fill(self, used: int) -> list[tuple[str, str, str]]:
+        """Let `used` addresses be held, and return what is told of it."""
+        holder = make.allocation("holder", held=("10.40.0.0", f"10.40.0.{used - 1}"))
+        self.lab.server.add("ipallocations", holder)
+        return await self.look()
+
+    async def look(self) -> list[tuple[str, str, str]]:
+        """Run a pass and return what is told."""
+        self.lab.heard.events.clear()
+        self.outcome: Any = await self.lab.pool()
+        return list(self.lab.heard.events)
+
+    def restart(self) -> None:
+        """Let another process take over."""
+        lab = self.lab
+        lab.pools = NetworkPoolReconciler(
+            lab.client,
+            lab.caches["networkpools"],
+            lab.caches["ipallocations"],
+            cast("Recorder", lab.heard),
+            lab.clock,
+            lab.settings.pool,
+        )
+
+
+WARNING = (
+    "Warning",
+    "PoolCapacityWarning",
+    "NetworkPool is over 70% utilized (75/100 IPs allocated)",
+)
+CRITICAL = (
+    "Warning",
+    "PoolCapacityCritical",
+    "NetworkPool is over 85% utilized (90/100 IPs allocated)",
+)
+
+
+def _recovered(tier: int, used: int) -> tuple[str, str, str]:
+    note = f"NetworkPool utilization recovered below {tier}% ({used}/100 IPs allocated)"
+    return ("Normal", "PoolCapacityRecovered", note)
+
+
+async def test_only_the_highest_tier_reached_is_told() -> None:
+    gauge = Gauge()
+    assert await gauge.fill(50) == []
+    assert await gauge.fill(90) == [CRITICAL]
+    exhausted = "NetworkPool is over 95% utilized (95/100 IPs allocated)"
+    assert await gauge.fill(95) == [("Warning", "PoolCapacityExhausted", exhausted)]
+
+
+async def test_each_tier_left_is_told_once_and_named() -> None:
+    gauge = Gauge()
+    await gauge.fill(100)
+    assert await gauge.fill(80) == [_recovered(85, 80), _recovered(95, 80)]
+    assert await gauge.fill(60) == [_recovered(70, 60)]
+
+
+async def test_tiers_left_in_one_moment_are_events_of_their_own() -> None:
+    seen: list[str] = []
+    gauge = Gauge()
+    await gauge.fill(100)
+    record = gauge.lab.heard.record
+
+    def noted(*args: Any, action: str, **more: Any) -> None:
+        seen.append(action)
+        record(*args, action=action, **more)
+
+    gauge.lab.heard.record = noted  # type: ignore[method-assign]
+    await gauge.fill(10)
+    assert seen == ["LeaveCapacityWarning", "LeaveCapacityCritical", "LeaveCapacityExhausted"]
+
+
+async def test_a_pool_that_stays_above_a_tier_says_so_once() -> None:
+    gauge = Gauge()
+    assert await gauge.fill(75) == [WARNING]
+    for _ in range(30):
+        await gauge.lab.clock.advance(60)
+        assert await gauge.look() == []
+
+
+async def test_a_pool_that_flaps_tells_each_tier_once_in_ten_minutes() -> None:
+    gauge = Gauge()
+    told = []
+    for _ in range(20):
+        told += await gauge.fill(75)
+        await gauge.lab.clock.advance(15)
+        told += await gauge.fill(60)
+        await gauge.lab.clock.advance(15)
+    assert told == [WARNING, _recovered(70, 60)]
+
+
+async def test_what_came_too_soon_is_told_later_if_it_is_still_true() -> None:
+    gauge = Gauge()
+    await gauge.fill(75)
+    await gauge.lab.clock.advance(60)
+    await gauge.fill(60)
+    await gauge.lab.clock.advance(60)
+    assert await gauge.fill(75) == [], "two minutes after the last one"
+    assert gauge.outcome.after <= 480
+    await gauge.lab.clock.advance(480)
+    assert await gauge.look() == [WARNING]
+    assert await gauge.look() == []
+
+
+async def test_what_came_too_soon_and_passed_is_not_told() -> None:
+    gauge = Gauge()
+    for used in (75, 60, 75):
+        await gauge.fill(used)
+    await gauge.lab.clock.advance(60)
+    await gauge.fill(60)
+    await gauge.lab.clock.advance(600)
+    assert await gauge.look() == [_recovered(70, 60)]
+    await gauge.lab.clock.advance(600)
+    assert await gauge.look() == []
+
+
+async def test_pools_are_independent() -> None:
+    gauge = Gauge()
+    gauge.lab.server.add("networkpools", make.pool("other", tenant=HUNDRED))
+    assert await gauge.fill(75) == [WARNING]
+    held = make.allocation("b", of="other", held=("10.40.0.0", "10.40.0.74"))
+    gauge.lab.server.add("ipallocations", held)
+    gauge.lab.heard.events.clear()
+    await gauge.lab.pool("other")
+    assert gauge.lab.heard.events == [WARNING]
+
+
+async def test_a_recovery_is_told_by_another_process_than_the_warning() -> None:
+    gauge = Gauge()
+    await gauge.fill(90)
+    await gauge.lab.clock.advance(3600)
+    gauge.restart()
+    assert await gauge.look() == [], "a restart repeats nothing"
+    assert await gauge.fill(60) == [_recovered(70, 60), _recovered(85, 60)]
+    await gauge.lab.clock.advance(3600)
+    gauge.restart()
+    assert await gauge.look() == [], "nor a recovery"
+
+
+async def test_a_restart_does_not_break_the_limit() -> None:
+    gauge = Gauge()
+    await gauge.fill(75)
+    await gauge.lab.clock.advance(60)
+    assert await gauge.fill(60) == [_recovered(70, 60)]
+    await gauge.lab.clock.advance(60)
+    gauge.restart()
+    assert await gauge.fill(75) == [], "the warning was two minutes ago, for all it knows"
+    await gauge.lab.clock.advance(600)
+    assert await gauge.look() == [WARNING]
+
+
+async def test_a_new_pool_tells_its_first_tiers_at_once() -> None:
+    lab = Lab()
+    lab.server.add(
+        "networkpools", make.pool(tenant=HUNDRED, creationTimestamp="2026-01-01T00:00:00Z")
+    )
+    gauge = Gauge(lab)
+    await gauge.fill(50)
+    await lab.clock.advance(5)
+    assert await gauge.fill(75) == [WARNING]
+
+
+async def test_losing_all_capacity_is_no_recovery() -> None:
+    gauge = Gauge()
+    await gauge.fill(75)
+    gauge.lab.server.edit(
+        "networkpools", "lab", {"spec": {"reserved": [{"cidr": "10.40.0.0/24"}]}}
+    )
+    assert await gauge.look() == []
+    assert gauge.lab.condition("networkpools", "lab", "CapacityWarning")["reason"] == "NoCapacity"
+
+
+async def test_nothing_is_told_of_a_write_that_did_not_happen() -> None:
+    gauge = Gauge()
+    await gauge.fill(50)
+    gauge.lab.hold("networkpools")
+    gauge.lab.server.edit("networkpools", "lab", {"metadata": {"labels": {"x": "y"}}})
+    assert await gauge.fill(75) == [WARNING], "told once, by the write that went through"

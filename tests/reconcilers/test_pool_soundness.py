@@ -1,0 +1,193 @@
+"""What is amiss in a pool: overlaps with others and within, ranges outside, free space in bits."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconcilers import ranges
+from reconcilers.networkpool import protocol, soundness
+from reconcilers.networkpool.neighbours import neighbours
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+from tests.reconcilers.platform import Platform
+
+LIMIT = 1 << 20
+
+
+def _findings(pool: Any, *allocations: Any, others: Any = ()) -> dict[str, Any]:
+    shown = make.view(*allocations)
+    decision = protocol.decide(pool, shown, ranges.layout(pool.spec, LIMIT), 256)
+    near = neighbours(pool, others, LIMIT)
+    return {one.type: one for one in soundness.findings(pool, shown, decision, near)}
+
+
+def _held(name: str, first: int, last: int, **more: Any) -> Any:
+    return make.allocation(name, held=(f"10.40.0.{first}", f"10.40.0.{last}"), **more)
+
+
+def test_a_sound_pool_has_all_four_conditions_and_all_are_false() -> None:
+    found = _findings(make.pool(), _held("a", 0, 7), make.allocation("waiting"))
+    assert {kind: one.status for kind, one in found.items()} == {
+        "Overlapping": False,
+        "RangesOverlap": False,
+        "OutOfRange": False,
+        "Degraded": False,
+    }
+
+
+def test_pools_that_hand_out_the_same_addresses_name_each_other() -> None:
+    one, two = make.pool("one"), make.pool("two", cidr="10.40.0.128/25")
+    apart = make.pool("apart", cidr="10.41.0.0/24")
+    found = _findings(one, others=[one, two, apart])["Overlapping"]
+    assert (found.status, found.reason) == (True, "PoolsOverlap")
+    told = "addresses are also handed out by NetworkPool butler-system/two (128 addresses)"
+    assert found.message == told
+    found = _findings(two, others=[one, two, apart])["Overlapping"]
+    assert found.message.endswith("NetworkPool butler-system/one (128 addresses)")
+    assert not _findings(apart, others=[one, two, apart])["Overlapping"].status
+
+
+def test_pools_that_divide_a_cidr_among_them_do_not_overlap() -> None:
+    low = make.pool("low", tenant={"start": "10.40.0.0", "end": "10.40.0.127"})
+    high = make.pool("high", reserved=["10.40.0.0/25"])
+    assert not _findings(low, others=[low, high])["Overlapping"].status
+
+
+def test_an_unsound_pool_offers_nothing_and_so_overlaps_with_nobody() -> None:
+    unsound = make.pool("unsound", reserved=["10.99.0.0/28"])
+    assert not _findings(make.pool(), others=[unsound])["Overlapping"].status
+
+
+def test_ranges_that_others_made_overlap_are_named_in_pairs() -> None:
+    found = _findings(make.pool(), _held("a", 0, 7), _held("b", 4, 11), _held("c", 12, 15))
+    overlap = found["RangesOverlap"]
+    assert (overlap.status, overlap.reason) == (True, "AllocationsOverlap")
+    assert overlap.message == (
+        "IPAllocations hold the same addresses:"
+        " a (10.40.0.0-10.40.0.7) and b (10.40.0.4-10.40.0.11)"
+    )
+    assert not found["OutOfRange"].status
+
+
+def test_a_range_within_a_larger_one_does_not_hide_the_next() -> None:
+    held = [_held("a", 0, 31), _held("b", 4, 5), _held("c", 20, 21)]
+    message = _findings(make.pool(), *held)["RangesOverlap"].message
+    assert "10.40.0.31) and b (" in message
+    assert "10.40.0.31) and c (" in message
+
+
+def test_many_offenders_are_counted_and_not_all_named() -> None:
+    held = [_held(f"a{n}", 0, 7) for n in range(9)]
+    assert _findings(make.pool(), *held)["RangesOverlap"].message.endswith("), and 3 more")
+
+
+def test_a_range_that_was_wiped_of_its_phase_overlaps_with_nobody() -> None:
+    wiped = _held("a", 0, 7, phase="Pending")
+    assert not _findings(make.pool(), wiped)["RangesOverlap"].status
+
+
+@pytest.mark.parametrize(
+    ("pool", "why"),
+    [
+        (make.pool(tenant={"start": "10.40.0.8", "end": "10.40.0.255"}), "outside the ranges"),
+        (make.pool(tenant={"start": "10.40.0.4", "end": "10.40.0.255"}), "half outside"),
+        (make.pool(reserved=["10.40.0.0/30"]), "reserved"),
+        (make.pool(cidr="10.99.0.0/24"), "another network"),
+    ],
+)
+def test_ranges_outside_what_the_pool_hands_out_are_named(pool: Any, why: str) -> None:
+    found = _findings(pool, _held("a", 0, 7))["OutOfRange"]
+    assert (found.status, found.reason) == (True, "AllocationsOutOfRange"), why
+    assert found.message.endswith(": a (10.40.0.0-10.40.0.7)")
+
+
+def test_a_promise_outside_a_narrowed_pool_is_reported_and_not_revoked() -> None:
+    waiting = make.allocation("a")
+    entry = make.listed(make.promise(waiting, "10.40.0.0", "10.40.0.7"))
+    status = {"assignments": [entry], "allocationsRevision": "1"}
+    pool = make.pool(tenant={"start": "10.40.0.8", "end": "10.40.0.255"}, status=status)
+    found = _findings(pool, waiting)["OutOfRange"]
+    assert found.status
+    assert found.message.endswith(": a (10.40.0.0-10.40.0.7)")
+
+
+def test_free_space_in_bits_too_small_for_a_default_request_is_degraded() -> None:
+    held = [_held(f"a{n}", n, n) for n in range(0, 256, 4)]
+    found = _findings(make.pool(), *held)["Degraded"]
+    assert (found.status, found.reason) == (True, "HighFragmentation")
+    assert found.message == (
+        "192 IPs are free, the largest free block has 3 (fragmentation 99%);"
+        " a request of default size needs 8"
+    )
+
+
+@pytest.mark.parametrize(
+    ("holes", "why"),
+    [
+        (range(0, 256, 16), "fragmented, and every default request fits"),
+        (range(256), "full, so there is nothing to be in bits"),
+        (range(4, 256), "nearly full: four free addresses would not do in a row either"),
+    ],
+)
+def test_a_pool_is_not_degraded_where_contiguous_space_would_change_nothing(
+    holes: range, why: str
+) -> None:
+    held = [_held(f"a{n}", n, n) for n in holes]
+    assert not _findings(make.pool(), *held)["Degraded"].status, why
+
+
+spans = st.tuples(st.integers(0, 255), st.integers(0, 15)).map(lambda s: (s[0], min(255, sum(s))))
+
+
+@given(st.lists(spans, max_size=12), st.integers(0, 200), st.integers(0, 55))
+def test_the_quick_look_misses_nothing_that_the_thorough_one_finds(
+    held: list[tuple[int, int]], low: int, size: int
+) -> None:
+    tenant = {"start": f"10.40.0.{low}", "end": f"10.40.0.{low + size}"}
+    pool = make.pool(tenant=tenant)
+    found = _findings(pool, *(_held(f"a{n}", *span) for n, span in enumerate(held)))
+    everything = [address for first, last in held for address in range(first, last + 1)]
+    assert found["RangesOverlap"].status == (len(set(everything)) < len(everything))
+    assert found["OutOfRange"].status == any(not low <= a <= low + size for a in everything)
+
+
+async def test_narrowing_a_pool_shows_who_is_outside_and_widening_clears_it() -> None:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("ipallocations", make.allocation("a"))
+    await lab.pool()
+    narrow = {"tenantAllocation": {"start": "10.40.0.64", "end": "10.40.0.127"}}
+    lab.server.edit("networkpools", "lab", {"spec": narrow})
+    await lab.pool()
+    assert lab.condition("networkpools", "lab", "OutOfRange")["status"] == "True"
+    assert lab.see("ipallocations", "a")["cidr"] == "10.40.0.0/29", "ranges are never revoked"
+    lab.server.edit("networkpools", "lab", {"spec": {"tenantAllocation": None}})
+    await lab.pool()
+    assert lab.condition("networkpools", "lab", "OutOfRange")["status"] == "False"
+
+
+async def test_a_pool_that_comes_or_goes_is_told_on_those_it_overlaps_with_at_once() -> None:
+    platform = Platform()
+    platform.server.add("networkpools", make.pool())
+
+    def overlapping(name: str = "lab") -> str:
+        conditions = platform.server.see("networkpools", name)["status"]["conditions"]
+        return next(str(c["status"]) for c in conditions if c["type"] == "Overlapping")
+
+    async with platform.running():
+        await platform.clock.advance(5)
+        assert overlapping() == "False"
+        platform.server.add("networkpools", make.pool("other", cidr="10.40.0.0/25"))
+        await platform.clock.advance(1)
+        assert (overlapping(), overlapping("other")) == ("True", "True")
+        platform.server.edit("networkpools", "other", {"spec": {"cidr": "10.50.0.0/25"}})
+        await platform.clock.advance(1)
+        assert (overlapping(), overlapping("other")) == ("False", "False")
+        platform.server.edit("networkpools", "other", {"spec": {"cidr": "10.40.0.0/25"}})
+        await platform.clock.advance(1)
+        assert overlapping() == "True"
+        platform.server.vanish("networkpools", "other")
+        await platform.clock.advance(1)
+        assert overlapping() == "False"
