@@ -23,6 +23,7 @@ from envtest.certs import Authority
 from envtest.controllers.garbage import GarbageCollector
 from envtest.controllers.namespaces import NamespaceController
 from envtest.front.app import Front
+from envtest.front.connections import Deadlines, Watchers
 from envtest.kubeconfig import kubeconfig, write_private
 from envtest.server.api import Api
 from envtest.server.bootstrap import bootstrap
@@ -34,9 +35,6 @@ from envtest.storage import Disk, Store
 
 ADMIN = "admin"
 SERVICES = IPv4Network("10.96.0.0/16")
-# Go takes a mebibyte of headers in all; here each may be that long, and there may be this many.
-HEADER_LIMIT = 1024 * 1024
-HEADER_COUNT = 1024
 # What stands for every address of this machine; an empty host means it, too.
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
 # How long open requests may take to end when the server stops.
@@ -57,6 +55,8 @@ class EmbeddedServer:
         self.authenticator = authenticator
         self.authority = authority
         self.url = ""
+        # The watches that are open now.
+        self.watchers = Watchers()
         self._kept = data / "users.csv" if data else None
         self._users: dict[str, str] = {}
         if self._kept is not None and self._kept.exists():
@@ -107,6 +107,7 @@ async def serve(  # every setting is named at the call
     tokens: Mapping[str, User] | None = None,
     namespace_controller: bool = False,
     garbage_collector: bool = False,
+    deadlines: Deadlines | None = None,
 ) -> AsyncIterator[EmbeddedServer]:
     """Run an embedded API server in the caller's event loop.
 
@@ -116,6 +117,7 @@ async def serve(  # every setting is named at the call
         tokens: bearer tokens that are known from the start.
         namespace_controller: empty and remove terminating namespaces.
         garbage_collector: remove objects whose owners are gone.
+        deadlines: that clients have to keep; those of the real server if not given.
 
     Raises:
         DiskError: the data folder cannot be used.
@@ -132,15 +134,12 @@ async def serve(  # every setting is named at the call
     accounts = AccountTokens(api, data)
     server.authenticator.others.append(accounts.user)
     openapi = OpenApi(api.registry)
-    front = Front(api, server.authenticator, authorizer, reviews, accounts, openapi)
-    runner = web.AppRunner(
-        front.application(),
-        access_log=None,
-        handle_signals=False,
-        shutdown_timeout=_GRACE_SECONDS,
-        max_line_size=HEADER_LIMIT,
-        max_field_size=HEADER_LIMIT,
-        max_headers=HEADER_COUNT,
+    front = Front(
+        api, server.authenticator, authorizer, reviews, accounts, openapi, deadlines or Deadlines()
+    )
+    server.watchers = front.watchers
+    runner = web.ServerRunner(
+        front.server(), handle_signals=False, shutdown_timeout=_GRACE_SECONDS
     )
     await runner.setup()
     try:
@@ -166,7 +165,7 @@ async def serve(  # every setting is named at the call
         api.store.close()
 
 
-async def _listen(runner: web.AppRunner, host: str, port: int, authority: Authority) -> int:
+async def _listen(runner: web.ServerRunner, host: str, port: int, authority: Authority) -> int:
     """Start listening; return the port."""
     site = web.TCPSite(runner, host, port, ssl_context=_tls(authority, host), backlog=512)
     try:

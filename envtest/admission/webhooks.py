@@ -75,6 +75,8 @@ class Webhooks:
             for hook in self._configurations.hooks(VALIDATING)
         ]
         invocations = [one for one in found if one is not None]
+        if not invocations:
+            return
         refusals: list[StatusError] = []
         async with anyio.create_task_group() as tasks:
             for invocation in invocations:

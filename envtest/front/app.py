@@ -2,9 +2,10 @@
 
 import logging
 import uuid
+from asyncio import get_running_loop
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -14,12 +15,14 @@ from envtest.access.accounts import AccountTokens
 from envtest.access.rbac import Authorizer, attributes, refusal
 from envtest.access.reviews import Reviews
 from envtest.access.tokens import AUTHENTICATED, Authenticator
+from envtest.front.bodies import read_body
+from envtest.front.connections import Connections, Deadlines, Watchers
 from envtest.front.dispatch import answer, check_served, no_such_path
 from envtest.kinds.catalogue import resources
 from envtest.server.api import Api
-from envtest.server.bodies import BODY_LIMIT, media_type
+from envtest.server.bodies import media_type
 from envtest.server.call import Call, User
-from envtest.server.failures import StatusError, internal, too_large
+from envtest.server.failures import StatusError, internal
 from envtest.server.forms import Form, negotiate
 from envtest.server.openapi import OpenApi
 from envtest.server.paths import Documents
@@ -43,14 +46,14 @@ class Front:
     reviews: Reviews
     accounts: AccountTokens
     openapi: OpenApi
+    deadlines: Deadlines
+    watchers: Watchers = field(default_factory=Watchers)
 
-    def application(self) -> web.Application:
-        """Return the aiohttp application."""
-        app = web.Application(client_max_size=0)
-        app.router.add_route("*", "/{path:.*}", self.handle)
-        return app
+    def server(self) -> Connections:
+        """Return what accepts connections; it needs a running event loop."""
+        return Connections(self.handle, self.watchers, self.deadlines)
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; every refusal is a Status."""
         warnings: list[str] = []
         try:
@@ -61,7 +64,7 @@ class Front:
             _log.exception("%s %s failed", request.method, request.path)
             return _refused(internal("Internal error occurred"), warnings)
 
-    async def _answer(self, request: web.Request, warnings: list[str]) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, warnings: list[str]) -> web.StreamResponse:
         query: Mapping[str, str] = request.query
         info = read_request(request.method, request.path, query)
         user = self._impersonated(self._authenticate(request), request)
@@ -84,7 +87,7 @@ class Front:
             dry_runs=request.query.getall("dryRun", []),
             agent=request.headers.get("User-Agent", ""),
             content_type=media_type(request.headers.get("Content-Type", "")),
-            data=await _read_body(request),
+            data=await read_body(request, self.deadlines.body),
             warnings=warnings,
         )
         if info.verb == "watch":
@@ -95,14 +98,14 @@ class Front:
             data = msgspec.json.format(data, indent=2)
         return _response(code, data, form.media, warnings)
 
-    def _authenticate(self, request: web.Request) -> User:
+    def _authenticate(self, request: web.BaseRequest) -> User:
         transport = request.transport
         certificate: Mapping[str, Any] | None = (
             transport.get_extra_info("peercert") if transport else None
         )
         return self.authenticator.of_request(request.headers.get("Authorization", ""), certificate)
 
-    def _impersonated(self, user: User, request: web.Request) -> User:
+    def _impersonated(self, user: User, request: web.BaseRequest) -> User:
         """Return whom the user wants to be taken for, if it may.
 
         Raises:
@@ -118,43 +121,38 @@ class Front:
                 raise refusal(user, wanted)
         return User(name, (*groups, AUTHENTICATED))
 
-    async def _watch(self, request: web.Request, call: Call, form: Form) -> web.StreamResponse:
+    async def _watch(self, request: web.BaseRequest, call: Call, form: Form) -> web.StreamResponse:
         watch = open_watch(self.api, call, form)
         response = web.StreamResponse(headers=_headers("application/json", call.warnings))
         response.enable_chunked_encoding()
         await response.prepare(request)
-        try:
-            async with aclosing(watch.stream()) as chunks:
-                async for chunk in chunks:
-                    await response.write(chunk)
-            await response.write_eof()
-        except ConnectionError:
-            # The client went away, which is how most watches end.
-            pass
+        with self.watchers.opened(request.protocol):
+            try:
+                async with aclosing(watch.stream()) as chunks:
+                    async for chunk in chunks:
+                        await self._push(request, response, chunk)
+                await response.write_eof()
+            except ConnectionError:
+                # The client went away, which is how most watches end.
+                pass
         return response
 
-
-async def _read_body(request: web.Request) -> bytes:
-    """Read a body up to the limit.
-
-    Raises:
-        StatusError: 413.
-    """
-    if (request.content_length or 0) > BODY_LIMIT:
-        raise too_large(BODY_LIMIT)
-    if not request.can_read_body:
-        return b""
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in request.content.iter_any():
-        size += len(chunk)
-        if size > BODY_LIMIT:
-            raise too_large(BODY_LIMIT)
-        chunks.append(chunk)
-    return b"".join(chunks)
+    async def _push(
+        self, request: web.BaseRequest, response: web.StreamResponse, chunk: bytes
+    ) -> None:
+        """Send a piece of a watch; a client that does not take it in time is cut off."""
+        transport = request.transport
+        if transport is None:
+            raise ConnectionResetError
+        # A timer and not a cancel scope: this is the busiest line of a watched server.
+        timer = get_running_loop().call_later(self.deadlines.write, transport.abort)
+        try:
+            await response.write(chunk)
+        finally:
+            timer.cancel()
 
 
-def _wants_pretty(request: web.Request) -> bool:
+def _wants_pretty(request: web.BaseRequest) -> bool:
     """Tell whether a person reads the answer, as the real server guesses it."""
     given = request.query.get("pretty")
     if given is not None:

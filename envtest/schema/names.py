@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Final
 
@@ -72,6 +73,7 @@ def label_1035_errors(text: str) -> list[str]:
     return errors
 
 
+@functools.lru_cache(maxsize=4096)
 def qualified_name_errors(text: str) -> list[str]:
     """What keeps `text` from being a qualified name: a label key, annotation key or finalizer."""
     prefix, slash, name = text.rpartition("/")
@@ -92,6 +94,7 @@ def qualified_name_errors(text: str) -> list[str]:
     return errors
 
 
+@functools.lru_cache(maxsize=4096)
 def label_value_errors(text: str) -> list[str]:
     """What keeps `text` from being a label's value."""
     errors = [] if len(text) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} bytes"]

@@ -1,6 +1,7 @@
 """In which form an answer is wanted: the object, its metadata, or a row of a table."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from envtest.server.failures import not_acceptable
@@ -42,6 +43,7 @@ def ranges(accept: str) -> list[Range]:
     return [entry for _, _, entry in sorted(found, key=lambda item: item[:2])]
 
 
+@lru_cache(maxsize=256)
 def negotiate(accept: str) -> Form:
     """Return the first form that the client wants and the server writes.
 

@@ -64,7 +64,8 @@ def _list(answer: Many) -> bytes:
     names = f'"apiVersion":"{resource.api_version}"', f'"kind":"{resource.list_kind}"'
     if resource.rules.custom:
         shown = msgspec.json.encode({"continue": "", **meta}, order="sorted")
-        items = b",".join([resource.head + item[1:] for item in answer.items])
+        begin = resource.head
+        items = b",".join([begin + item[1:] for item in answer.items])
         head, kind = names[0].encode(), names[1].encode()
         return b"".join(
             (b"{", head, b',"items":[', items, b"],", kind, b',"metadata":', shown, b"}")

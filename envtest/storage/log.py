@@ -49,7 +49,8 @@ class EventLog:
         self._events: list[Event] = []
         self._revisions: list[int] = []
         self._first = 0
-        self._changed = anyio.Event()
+        # Made by the first who wants to wait: most writes have no watcher.
+        self._changed: anyio.Event | None = None
         # Set when the kind is served no more: watches end.
         self.closed = False
 
@@ -66,12 +67,15 @@ class EventLog:
         self._ring()
 
     def _ring(self) -> None:
-        bell, self._changed = self._changed, anyio.Event()
-        bell.set()
+        bell, self._changed = self._changed, None
+        if bell is not None:
+            bell.set()
 
     @property
     def changed(self) -> anyio.Event:
         """The bell of the next append: take it before looking, wait for it after."""
+        if self._changed is None:
+            self._changed = anyio.Event()
         return self._changed
 
     def position_after(self, revision: int) -> int:

@@ -1,0 +1,113 @@
+"""Connections: how long each may take, and what ends when its client hangs up.
+
+The deadlines are those of Go's server under kube-apiserver: 32 seconds for the head of a request,
+90 for an idle connection. A body is given as long as a head. A watcher that does not read costs
+nothing but its connection, since watches hold no queue; it is dropped all the same once a single
+write has waited too long, as the real server drops whoever does not keep up.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import anyio
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+from typing_extensions import override
+
+# Go takes a mebibyte of headers in all; here each may be that long, and there may be this many.
+HEADER_LIMIT = 1024 * 1024
+HEADER_COUNT = 1024
+# How long to go on reading, and forgetting, the body of a request that was refused.
+_LINGERING_SECONDS = 1.0
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """How long clients may take, in seconds.
+
+    Args:
+        head: for the line and headers of a connection's first request.
+        body: for a body, once its head is there.
+        idle: between requests.
+        write: for taking a piece of a watch.
+    """
+
+    head: float = 32.0
+    body: float = 32.0
+    idle: float = 90.0
+    write: float = 60.0
+
+
+class Watchers:
+    """The watches that are open, each with the connection that it ends with."""
+
+    def __init__(self) -> None:
+        self._open: dict[anyio.CancelScope, RequestHandler] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @contextmanager
+    def opened(self, connection: RequestHandler) -> Iterator[None]:
+        """Count a watch for as long as the block lasts; a client that hangs up ends the block."""
+        with anyio.CancelScope() as scope:
+            self._open[scope] = connection
+            try:
+                yield
+            finally:
+                del self._open[scope]
+
+    def hung_up(self, connection: RequestHandler) -> None:
+        """End the watches of a connection that is gone."""
+        for scope, owner in self._open.items():
+            if owner is connection:
+                scope.cancel()
+
+
+class Connections(web.Server):
+    """Accepts connections and hands requests over.
+
+    Args:
+        handler: answers requests.
+        watchers: are told of connections that are gone.
+        deadlines: that clients have to keep.
+    """
+
+    def __init__(self, handler: Handler, watchers: Watchers, deadlines: Deadlines) -> None:
+        super().__init__(
+            self._begin,
+            access_log=None,
+            keepalive_timeout=deadlines.idle,
+            lingering_time=_LINGERING_SECONDS,
+            max_line_size=HEADER_LIMIT,
+            max_field_size=HEADER_LIMIT,
+            max_headers=HEADER_COUNT,
+        )
+        self._answer = handler
+        self._watchers = watchers
+        self._head_seconds = deadlines.head
+        # Connections that have not sent a whole head yet, with what will close them.
+        self._silent: dict[RequestHandler, asyncio.TimerHandle] = {}
+
+    async def _begin(self, request: web.BaseRequest) -> web.StreamResponse:
+        timer = self._silent.pop(request.protocol, None)
+        if timer is not None:
+            timer.cancel()
+        return await self._answer(request)
+
+    @override
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        self._silent[handler] = self._loop.call_later(self._head_seconds, transport.abort)
+
+    @override
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        timer = self._silent.pop(handler, None)
+        if timer is not None:
+            timer.cancel()
+        self._watchers.hung_up(handler)

@@ -1,0 +1,308 @@
+"""What the embedded API server bears: writes, watchers, long lists, memory, start.
+
+The server runs in a process of its own; this process is the client, over TLS with kept-alive
+connections. For each number there is the wall time, which depends on what else the machine does,
+and the CPU time of the server's process, which does not: the second says what a quiet machine with
+a core for the server would reach.
+
+- patches: 8 connections, each merge-patching the status of its own 25 IPAllocations in turn, with
+  the resourceVersion of the last answer, so that every patch checks, changes and stores an object.
+- fan-out: 10 watchers of the same kind read what those patches cause, each on its own connection;
+  then they read the last 4,000 events of the history, as after a reconnect.
+- list: 50,000 objects in pages of 500, over one connection.
+- memory: of the server with 10,000 objects that were created one by one by requests, and their
+  history; before and after all of them were patched.
+- start: from starting the process to the first answer of /readyz.
+"""
+
+import re
+import ssl
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from time import perf_counter
+from typing import TypeVar
+
+import anyio
+import click
+import msgspec
+import yaml
+from anyio.abc import TaskGroup
+
+from tests.bench.envtest_objects import PATH, allocation, status
+from tests.bench.wire import Wire
+
+CONNECTIONS = 8
+OBJECTS_EACH = 25
+PATCHES = 8_000
+WATCHERS = 10
+HISTORY = 4_000
+LISTED = 50_000
+PAGE = 500
+KEPT = 10_000
+_CRD = Path(__file__).parents[2] / "manifests/crds/butler.butlerlabs.dev_ipallocations.yaml"
+_REVISION = re.compile(rb'"resourceVersion":"(\d+)"')
+_CONTINUE = re.compile(rb'"continue":"([^"]*)"')
+_MERGE = "application/merge-patch+json"
+_JSON = "application/json"
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Cost:
+    """What something took: seconds on the clock, CPU seconds of the server."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+    def per(self, number: int) -> str:
+        """Return both as rates and the CPU time of one."""
+        return (
+            f"{number / self.wall:9,.0f}/s wall, {number / self.cpu:9,.0f}/s of server CPU "
+            f"({1000 * self.cpu / number:.3f} ms each)"
+        )
+
+
+@dataclass(slots=True)
+class Server:
+    """A server in a process of its own, and how to reach it."""
+
+    process: subprocess.Popen[str]
+    url: str = ""
+    token: str = ""
+    tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
+    cpu: float = 0.0
+
+    def tell(self, command: str) -> dict[str, float]:
+        """Send a command; return what the server has used."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{command}\n")
+        self.process.stdin.flush()
+        return self._heard(dict[str, float])
+
+    def greet(self) -> None:
+        """Read where the server is."""
+        said = self._heard(dict[str, str | float])
+        self.url, self.token, self.cpu = str(said["url"]), str(said["token"]), float(said["cpu"])
+        self.tls = ssl.create_default_context(cadata=str(said["authority"]))
+        self.tls.check_hostname = False
+
+    def _heard(self, kind: type[T]) -> T:
+        assert self.process.stdout is not None
+        return msgspec.json.decode(self.process.stdout.readline(), type=kind)
+
+    async def connect(self) -> Wire:
+        """Return a new connection."""
+        return await Wire.open(self.url, self.tls, self.token)
+
+    @contextmanager
+    def measured(self) -> Iterator[Cost]:
+        """Measure the block."""
+        cost, cpu, begun = Cost(), self.tell("cost")["cpu"], perf_counter()
+        yield cost
+        cost.wall = perf_counter() - begun
+        cost.cpu = self.tell("cost")["cpu"] - cpu
+
+
+@contextmanager
+def server(data: str = "") -> Iterator[Server]:
+    """Run a server for as long as the block lasts."""
+    command = [sys.executable, "-m", "tests.bench.envtest_server", *([data] if data else [])]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        started = Server(process)
+        started.greet()
+        yield started
+
+
+async def serve_allocations(of: Server) -> None:
+    """Make the kind known."""
+    definition = yaml.safe_load(_CRD.read_text(encoding="utf-8"))
+    async with await of.connect() as wire:
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        await wire.ask("POST", path, msgspec.json.encode(definition), _JSON)
+        # The watch answers as soon as the kind is served.
+        await wire.ask("GET", f"{PATH}?limit=1")
+
+
+async def create(of: Server, names: list[str]) -> None:
+    """Create allocations over several connections."""
+    left = iter(names)
+
+    async def one(wire: Wire) -> None:
+        for name in left:
+            await wire.ask("POST", PATH, msgspec.json.encode(allocation(name)), _JSON)
+
+    await _on_connections(of, one)
+
+
+async def _on_connections(of: Server, work: Callable[[Wire], Coroutine[None, None, None]]) -> None:
+    async with AsyncExitStack() as stack:
+        wires = [await stack.enter_async_context(await of.connect()) for _ in range(CONNECTIONS)]
+        async with anyio.create_task_group() as group:
+            for wire in wires:
+                group.start_soon(work, wire)
+
+
+async def patch(of: Server, names: list[str], patches: int) -> None:
+    """Patch the statuses of allocations in turn, each connection those of its own."""
+    shares = iter([names[at::CONNECTIONS] for at in range(CONNECTIONS)])
+    left = iter(range(patches))
+
+    async def one(wire: Wire) -> None:
+        mine = next(shares)
+        revisions: dict[str, str] = {}
+        for turn, number in zip(count(), left, strict=False):
+            name = mine[turn % len(mine)]
+            body = {"status": status(number)}
+            if name in revisions:
+                body["metadata"] = {"resourceVersion": revisions[name]}
+            answer = await wire.ask(
+                "PATCH", f"{PATH}/{name}/status", msgspec.json.encode(body), _MERGE
+            )
+            found = _REVISION.search(answer)
+            assert found is not None
+            revisions[name] = found[1].decode()
+
+    await _on_connections(of, one)
+
+
+async def watch(of: Server, revision: str, events: int, ready: anyio.Semaphore) -> None:
+    """Read a number of events from a revision on."""
+    async with await of.connect() as wire:
+        ready.release()
+        seen = 0
+        async for piece in wire.watch(f"{PATH}?watch=1&resourceVersion={revision}"):
+            seen += piece.count(b'{"type":"')
+            if seen >= events:
+                return
+
+
+async def fan_out(of: Server, names: list[str]) -> None:
+    """Patch while all watchers look on; then let them catch up with what is past."""
+    async with await of.connect() as wire:
+        revision = await _revision(wire)
+        with of.measured() as cost:
+            async with anyio.create_task_group() as group:
+                await _start_watchers(of, group, revision)
+                await patch(of, names, HISTORY)
+        click.echo(f"  {'patched and told to 10 watchers':32}{cost.per(HISTORY * WATCHERS)}")
+        with of.measured() as cost:
+            async with anyio.create_task_group() as group:
+                await _start_watchers(of, group, revision)
+        click.echo(f"  {'history told to 10 watchers':32}{cost.per(HISTORY * WATCHERS)}")
+
+
+async def _start_watchers(of: Server, group: TaskGroup, revision: str) -> None:
+    ready = anyio.Semaphore(0)
+    for _ in range(WATCHERS):
+        group.start_soon(watch, of, revision, HISTORY, ready)
+    for _ in range(WATCHERS):
+        await ready.acquire()
+
+
+async def _revision(wire: Wire) -> str:
+    found = _REVISION.search(
+        await wire.ask("GET", f"{PATH}?limit=1&fieldSelector=metadata.name=x")
+    )
+    assert found is not None
+    return found[1].decode()
+
+
+async def list_all(of: Server) -> None:
+    """Read a long list in pages."""
+    pages, token = 0, ""
+    async with await of.connect() as wire:
+        with of.measured() as cost:
+            while token or not pages:
+                page = await wire.ask("GET", f"{PATH}?limit={PAGE}&continue={token}")
+                found = _CONTINUE.search(page)
+                token = found[1].decode() if found else ""
+                pages += 1
+    click.echo(
+        f"  {f'{LISTED:,} objects in {pages} pages':32}"
+        f"{cost.wall:9.2f} s wall, {cost.cpu:9.2f} s of server CPU"
+    )
+
+
+async def writes(of: Server) -> None:
+    """Print what patches and watchers cost."""
+    await serve_allocations(of)
+    names = [f"allocation-{number:04}" for number in range(CONNECTIONS * OBJECTS_EACH)]
+    await create(of, names)
+    await patch(of, names, PATCHES // 10)
+    with of.measured() as cost:
+        await patch(of, names, PATCHES)
+    click.echo(f"  {'status patches':32}{cost.per(PATCHES)}")
+    await fan_out(of, names)
+
+
+async def long_list(of: Server) -> None:
+    """Print what a long list costs."""
+    await serve_allocations(of)
+    of.tell(f"fill {LISTED}")
+    await list_all(of)
+
+
+async def memory(of: Server) -> None:
+    """Print what the server holds with many objects."""
+    await serve_allocations(of)
+    empty = of.tell("cost")["memory"]
+    names = [f"allocation-{number:05}" for number in range(KEPT)]
+    with of.measured() as cost:
+        await create(of, names)
+    click.echo(f"  {f'{KEPT:,} objects created':32}{cost.per(KEPT)}")
+    made = of.tell("cost")["memory"]
+    await patch(of, names, KEPT)
+    patched = of.tell("cost")["memory"]
+    click.echo(
+        f"  {f'memory with {KEPT:,} objects':32}{made:9.0f} MiB; "
+        f"{patched:.0f} MiB once all of them were patched; {empty:.0f} MiB without"
+    )
+
+
+async def ready(of: Server) -> None:
+    """Ask whether the server is ready."""
+    async with await of.connect() as wire:
+        await wire.ask("GET", "/readyz")
+
+
+def start(title: str, data: str = "") -> None:
+    """Print how long a server takes to start."""
+    begun = perf_counter()
+    with server(data) as of:
+        anyio.run(ready, of)
+        wall = perf_counter() - begun
+        cpu = of.tell("cost")["cpu"]
+    click.echo(f"  {title:32}{wall:9.2f} s wall, {cpu:9.2f} s of server CPU")
+
+
+def starts() -> None:
+    """Print how long servers take to start: without data, with none yet, with much."""
+    start("start in memory")
+    with tempfile.TemporaryDirectory() as data:
+        start("start with --data, empty", data)
+        with server(data) as of:
+            anyio.run(serve_allocations, of)
+            of.tell(f"fill {KEPT}")
+        start(f"start with {KEPT:,} objects", data)
+
+
+def run() -> None:
+    """Print all numbers."""
+    starts()
+    for title, work in (("in memory", writes), ("with --data", writes)):
+        click.echo(f"  -- {title}")
+        with tempfile.TemporaryDirectory() as data, server(data if "data" in title else "") as of:
+            anyio.run(work, of)
+    click.echo("  -- many objects, in memory")
+    for work in (long_list, memory):
+        with server() as of:
+            anyio.run(work, of)

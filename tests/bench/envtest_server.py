@@ -1,0 +1,70 @@
+"""The embedded API server in a process of its own, for benchmarks: `python -m … [DATA]`.
+
+It prints where it is and what to say to it, as one line of JSON. After that it answers each line
+on its standard input with a line of JSON: `cost` tells what it has used, `fill N` puts objects
+straight into the store (to list many without waiting for many requests). The end of the input is
+the end of the server, so it never outlives the benchmark.
+"""
+
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from envtest import EmbeddedServer, serve
+from tests.bench.envtest_objects import PLACE, allocation
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def cost() -> dict[str, float]:
+    """Return the CPU seconds that this process has used, and the MiB that it holds."""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        held = int(statm.read_text().split()[1]) * _PAGE
+    else:
+        # The most it ever held: all that other systems tell.
+        held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"cpu": time.process_time(), "memory": held / 2**20}
+
+
+def fill(server: EmbeddedServer, count: int) -> None:
+    """Store objects without any request."""
+    for number in range(count):
+        body: dict[str, Any] = allocation(f"filled-{number:06}")
+        body["metadata"] |= {
+            "uid": f"00000000-0000-4000-8000-{number:012}",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "generation": 1,
+        }
+        del body["apiVersion"], body["kind"]
+        server.api.store.write(PLACE, f"default/{body['metadata']['name']}", body)
+
+
+def say(what: object) -> None:
+    """Print a line of JSON."""
+    sys.stdout.write(msgspec.json.encode(what).decode() + "\n")
+    sys.stdout.flush()
+
+
+async def main(data: Path | None) -> None:
+    """Serve until the input ends."""
+    async with serve(data=data) as server:
+        authority = server.authority.pair.certificate.decode()
+        token = server.credentials("admin")
+        say({"url": server.url, "authority": authority, "token": token, **cost()})
+        while line := await to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True):
+            command, _, argument = line.strip().partition(" ")
+            if command == "fill":
+                fill(server, int(argument))
+            say(cost())
+
+
+if __name__ == "__main__":
+    anyio.run(main, Path(sys.argv[1]) if len(sys.argv) > 1 else None)
