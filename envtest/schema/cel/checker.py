@@ -103,7 +103,7 @@ def check(root: Node, source: str, variables: Mapping[str, CelType]) -> Checked:
         CheckFailed: parts of it do not fit.
         NotInstantiable: a pattern in it is none.
     """
-    checker = _Checker(root, variables)
+    checker = _Checker(root, source, variables)
     checker.checked.type = checker.visit(root)
     # What Kubernetes demands beyond the types is looked at only where the types are right.
     errors = checker.errors or checker.demands
@@ -125,8 +125,9 @@ def _pictured(source: str, at: int, text: str) -> str:
 
 
 class _Checker:
-    def __init__(self, root: Node, variables: Mapping[str, CelType]) -> None:
+    def __init__(self, root: Node, source: str, variables: Mapping[str, CelType]) -> None:
         self.checked = Checked(root)
+        self._source = source
         self.errors: list[tuple[int, str]] = []
         self.demands: list[tuple[int, str]] = []
         self.unready: list[str] = []
@@ -178,7 +179,8 @@ class _Checker:
         return any(name in scope for scope in self._scopes)
 
     def _select(self, node: Select) -> CelType:
-        if not node.field.isidentifier():
+        # Names in backticks are a later invention of CEL; the parser reads them as any other.
+        if not node.field.isidentifier() or self._source[node.at + 1 : node.at + 2] == "`":
             return self._fail(node.at + 1, "unsupported syntax: '`'")
         kind = self._field(self.visit(node.operand), node.field, node.at)
         return BOOL if node.test and kind != ERROR else kind

@@ -9,6 +9,7 @@ from typing import Any
 
 from envtest.schema.cel import syntax
 from envtest.schema.cel.checker import Checked, CheckFailed, NotInstantiable, check
+from envtest.schema.cel.costs import worst_cost
 from envtest.schema.cel.evaluator import Program
 from envtest.schema.cel.types import BOOL, DYN, ERROR, STRING, CelType, optional_of
 
@@ -28,6 +29,8 @@ class Rule:
         field_path: where the error is reported, below the node; normalized, "" for the node.
         transition: whether it compares with the old value.
         optional_old: whether it is evaluated without an old value too.
+        cost: the most that evaluating it once may cost; 0 where it does not compile.
+        message_cost: the same of the expression for the message.
     """
 
     program: Program | None
@@ -40,6 +43,8 @@ class Rule:
     field_path: str
     transition: bool
     optional_old: bool
+    cost: int
+    message_cost: int
 
     @property
     def named(self) -> str:
@@ -54,24 +59,26 @@ def compile_rule(rule: Mapping[str, Any], kind: CelType, schema: Mapping[str, An
     checked, failure = _checked(rule.get("rule") or "", variables)
     if checked is not None and checked.type not in {BOOL, DYN, ERROR}:
         checked, failure = None, "cel expression must evaluate to a bool"
-    message, message_failure = _message(rule, variables)
+    said, message_failure = _message(rule, variables)
     return Rule(
         program=None if checked is None else Program(checked),
         failure=failure,
         message=(rule.get("message") or "").strip(),
-        message_program=message,
+        message_program=None if said is None else Program(said),
         message_failure=message_failure,
         text=(rule.get("rule") or "").strip(),
         reason=(rule.get("reason") or "FieldValueInvalid").removeprefix("FieldValue"),
         field_path=normalized_path(rule.get("fieldPath") or "", schema) or "",
         transition=checked is not None and "oldSelf" in checked.uses,
         optional_old=optional_old,
+        cost=0 if checked is None else worst_cost(checked, kind),
+        message_cost=0 if said is None else worst_cost(said, kind),
     )
 
 
 def _message(
     rule: Mapping[str, Any], variables: Mapping[str, CelType]
-) -> tuple[Program | None, str]:
+) -> tuple[Checked | None, str]:
     expression = rule.get("messageExpression") or ""
     if not expression.strip():
         return None, ""
@@ -80,7 +87,7 @@ def _message(
         return None, f"messageExpression {failure}"
     if checked.type not in {STRING, DYN}:
         return None, "messageExpression must evaluate to a string"
-    return Program(checked), ""
+    return checked, ""
 
 
 def _checked(source: str, variables: Mapping[str, CelType]) -> tuple[Checked | None, str]:

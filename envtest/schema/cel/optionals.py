@@ -87,3 +87,9 @@ def _first(items: list[Any]) -> Optional:
 @_define("last", "list(A).() optional_type(A)")
 def _last(items: list[Any]) -> Optional:
     return some(items[-1]) if items else NONE
+
+
+@_define("optional.unwrap", "(list(optional_type(A))) list(A)")
+@_define("unwrapOpt", "list(optional_type(A)).() list(A)")
+def _unwrapped(items: list[Any]) -> list[Any]:
+    return [item.value for item in items if item.present]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from typing_extensions import override
@@ -20,6 +20,8 @@ class CelType:
         fields: for objects, the type of each field that rules can see, by escaped name; else None.
         names: for objects, the JSON name behind each escaped name.
         keys: for lists whose order does not matter: the key fields (list type map), or none (set).
+        size: the most characters or items that a value described by a schema can have.
+        least: the fewest bytes that such a value takes in JSON.
     """
 
     name: str
@@ -27,6 +29,8 @@ class CelType:
     fields: Mapping[str, CelType] | None = field(default=None, compare=False, repr=False)
     names: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
     keys: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
+    size: int = field(default=0, compare=False, repr=False)
+    least: int = field(default=0, compare=False, repr=False)
 
     @override
     def __str__(self) -> str:
@@ -70,12 +74,19 @@ def type_of(value: CelType) -> CelType:
     return CelType("type", (value,))
 
 
-_SCALARS: Final = {"boolean": BOOL, "integer": INT, "number": DOUBLE}
+# A request has at most this many bytes; what has no limit of its own has this one.
+REQUEST_SIZE: Final = 3 * 1024 * 1024
+_SCALARS: Final = {
+    "boolean": replace(BOOL, least=4),
+    "integer": replace(INT, least=1),
+    "number": replace(DOUBLE, least=1),
+}
+_TEXT_SIZE: Final = REQUEST_SIZE - 2
 _FORMATS: Final = {
-    "byte": BYTES,
-    "date": TIMESTAMP,
-    "date-time": TIMESTAMP,
-    "duration": DURATION,
+    "byte": replace(BYTES, size=_TEXT_SIZE, least=2),
+    "date": replace(TIMESTAMP, size=12, least=12),
+    "date-time": replace(TIMESTAMP, size=32, least=21),
+    "duration": replace(DURATION, size=32, least=3),
 }
 # Words that cannot stand as a field name in an expression; CEL wants them escaped.
 _RESERVED: Final = frozenset(
@@ -112,16 +123,38 @@ def type_from_schema(schema: Mapping[str, Any], name: str, *, root: bool) -> Cel
         The type, or None where the schema says too little: rules cannot see such fields.
     """
     if schema.get("x-kubernetes-int-or-string"):
-        return DYN
+        return replace(DYN, size=_longest(schema, 4), least=1)
     kind = schema.get("type")
     if kind == "array":
         item = _nested(schema.get("items"), f"{name}.@idx")
-        return None if item is None else CelType("list", (item,), keys=_list_keys(schema))
+        if item is None:
+            return None
+        size = _limit(schema, "maxItems", (REQUEST_SIZE - 2) // (item.least + 1))
+        return CelType("list", (item,), keys=_list_keys(schema), size=size, least=2)
     if kind == "object":
         return _object_type(schema, name, root=root)
-    if kind == "string":
-        return _FORMATS.get(schema.get("format") or "", STRING)
-    return _SCALARS.get(kind or "")
+    return _text_type(schema) if kind == "string" else _SCALARS.get(kind or "")
+
+
+def _text_type(schema: Mapping[str, Any]) -> CelType:
+    found = _FORMATS.get(schema.get("format") or "")
+    if found is not None:
+        return replace(found, size=_longest(schema, 1)) if found.name == "bytes" else found
+    if schema.get("maxLength") is None and schema.get("enum"):
+        texts = [len(item.encode()) for item in schema["enum"] if isinstance(item, str)]
+        return replace(STRING, size=max(texts, default=0), least=2)
+    return replace(STRING, size=_longest(schema, 4), least=2)
+
+
+def _longest(schema: Mapping[str, Any], each: int) -> int:
+    """The most bytes of a text; a character may have as many as `each`."""
+    limit = schema.get("maxLength")
+    return _TEXT_SIZE if limit is None else max(int(limit), 0) * each
+
+
+def _limit(schema: Mapping[str, Any], name: str, otherwise: int) -> int:
+    limit = schema.get(name)
+    return otherwise if limit is None else max(int(limit), 0)
 
 
 def _list_keys(schema: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -141,19 +174,26 @@ def _object_type(schema: Mapping[str, Any], name: str, *, root: bool) -> CelType
     additional = schema.get("additionalProperties")
     if isinstance(additional, Mapping):
         value = _nested(additional, f"{name}.@prop")
-        return None if value is None else map_of(STRING, value)
+        if value is None:
+            return None
+        size = _limit(schema, "maxProperties", (REQUEST_SIZE - 2) // (value.least + 6))
+        return replace(map_of(STRING, value), size=size, least=2)
     fields: dict[str, CelType] = {}
     names: dict[str, str] = {}
+    least, required = 2, set(schema.get("required") or ())
     for prop, child in (schema.get("properties") or {}).items():
         escaped = escape(prop)
         kind = _nested(child, f"{name}.{prop}")
+        if kind is not None and prop in required and child.get("default") is None:
+            least += len(prop.encode()) + kind.least + 4
         if escaped is not None and kind is not None:
             for written in {escaped, prop}:
                 fields[written] = kind
                 names[written] = prop
     if root:
-        visible = {"name": STRING, "generateName": STRING}
+        text = replace(STRING, size=_TEXT_SIZE, least=2)
+        visible = {"name": text, "generateName": text}
         metadata = CelType(f"{name}.metadata", (), visible, {key: key for key in visible})
-        fields |= {"apiVersion": STRING, "kind": STRING, "metadata": metadata}
+        fields |= {"apiVersion": text, "kind": text, "metadata": metadata}
         names |= {key: key for key in ("apiVersion", "kind", "metadata")}
-    return CelType(name, (), fields, names)
+    return CelType(name, (), fields, names, least=least)

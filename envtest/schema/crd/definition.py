@@ -55,7 +55,7 @@ def validate_crd(crd: _Body, old: _Body | None = None) -> list[FieldError]:
     out: list[FieldError] = []
     if old is None:
         out += _name_errors(crd, spec)
-    out += _spec_errors(spec)
+    out += _spec_errors(spec, (old or {}).get("spec") or {})
     if old is not None:
         out += _change_errors(spec, old)
     out += _stored_errors(crd, spec)
@@ -91,8 +91,8 @@ def _name_errors(crd: _Body, spec: _Body) -> list[FieldError]:
     return [invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
 
 
-def _spec_errors(spec: _Body) -> list[FieldError]:
-    versions = spec.get("versions")
+def _spec_errors(spec: _Body, before: _Body) -> list[FieldError]:
+    versions, had = spec.get("versions"), before.get("versions") or []
     hoisted = per_version.hoisted_fields(versions or [])
     out = _group_errors(spec)
     if spec.get("preserveUnknownFields"):
@@ -103,12 +103,12 @@ def _spec_errors(spec: _Body) -> list[FieldError]:
         out.append(invalid("spec.preserveUnknownFields", True, detail))
     out += per_version.missing_schemas(versions or [])
     for index, version in enumerate(versions or ()):
-        out += per_version.version_errors(version, f"spec.versions[{index}]", hoisted)
+        out += per_version.version_errors(version, f"spec.versions[{index}]", hoisted, had)
     out += _together_errors(versions, hoisted)
     out += _required_names(spec.get("names") or {})
     out += names_errors(spec.get("names") or {}, "spec.names")
     if versions:
-        out += per_version.shared_errors(versions[0], hoisted)
+        out += per_version.shared_errors(versions, hoisted, had)
     return out + conversion_errors(spec.get("conversion"))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from envtest.schema.cel.compiling import compile_rule, normalized_path
 from envtest.schema.cel.types import type_from_schema
+from envtest.schema.crd.budget import Budget
 from envtest.schema.crd.internal import rule_text
 from envtest.schema.errors import FieldError, Verbatim, invalid, not_supported, required
 
@@ -69,28 +71,50 @@ def _field_path_errors(rule: _Schema, schema: _Schema, where: str) -> list[Field
     return out
 
 
-def rule_errors(schema: _Schema, path: str, root: bool, uncorrelatable: str) -> list[FieldError]:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where rules stand.
+
+    Attributes:
+        path: of the node, as messages print it.
+        root: whether the node is the whole object's.
+        uncorrelatable: the path below which old and new values do not correspond; "" for none.
+        count: how many values the node may describe in one object; None where nothing limits it.
+    """
+
+    path: str
+    root: bool
+    uncorrelatable: str
+    count: int | None
+
+
+def rule_errors(schema: _Schema, place: Place, budget: Budget) -> list[FieldError]:
     """What keeps rules from compiling, or makes them senseless where they stand."""
-    visible = root or bool(schema.get("x-kubernetes-embedded-resource"))
+    visible = place.root or bool(schema.get("x-kubernetes-embedded-resource"))
     kind = type_from_schema(schema, "selfType", root=visible)
     if kind is None:
         detail = (
             "internal error: failed to construct type information for x-kubernetes-validations "
             "rules: unable to convert structural schema to CEL declarations"
         )
-        return [FieldError("InternalError", f"{path}.x-kubernetes-validations", "", detail)]
+        return [FieldError("InternalError", f"{place.path}.x-kubernetes-validations", "", detail)]
     out: list[FieldError] = []
     for index, rule in enumerate(schema["x-kubernetes-validations"]):
         compiled = compile_rule(rule, kind, schema)
-        where = f"{path}.x-kubernetes-validations[{index}]"
+        where = f"{place.path}.x-kubernetes-validations[{index}]"
         shown = Verbatim(rule_text(rule))
+        cost = budget.of_rule(compiled.cost, place.count, kind.least)
+        out += budget.observe(f"{where}.rule", cost, "estimated rule cost")
         if compiled.failure:
             out.append(invalid(f"{where}.rule", shown, compiled.failure))
         if compiled.message_failure:
             out.append(invalid(f"{where}.messageExpression", shown, compiled.message_failure))
-        if compiled.transition and uncorrelatable:
+        elif compiled.message_program is not None:
+            said = f"{where}.messageExpression"
+            out += budget.observe(said, compiled.message_cost, "estimated messageExpression cost")
+        if compiled.transition and place.uncorrelatable:
             detail = "oldSelf cannot be used on the uncorrelatable portion of the schema within "
-            out.append(invalid(f"{where}.rule", rule["rule"], detail + uncorrelatable))
+            out.append(invalid(f"{where}.rule", rule["rule"], detail + place.uncorrelatable))
         if rule.get("optionalOldSelf") is not None and not compiled.transition:
             detail = "may not be set if oldSelf is not used in rule"
             out.append(invalid(f"{where}.optionalOldSelf", rule["optionalOldSelf"], detail))

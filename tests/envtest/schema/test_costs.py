@@ -1,0 +1,146 @@
+"""What rules may cost: estimates where a CRD is judged, and the budget that an object has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from envtest.schema import default_crd, validate_crd
+from envtest.schema.cel import syntax
+from envtest.schema.cel.checker import CheckFailed, check
+from envtest.schema.cel.costs import worst_cost
+from envtest.schema.cel.types import type_from_schema
+from tests.envtest.schema.answers import recorded
+
+_ESTIMATES = recorded("costs.json")["estimates"]
+_TEXT = {"type": "string"}
+
+
+def _object(*rules: str, **properties: Any) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if rules:
+        schema["x-kubernetes-validations"] = [{"rule": rule} for rule in rules]
+    return schema
+
+
+def _list(items: dict[str, Any], **limits: int) -> dict[str, Any]:
+    return {"type": "array", "items": items, **limits}
+
+
+def _crd(*schemas: dict[str, Any]) -> dict[str, Any]:
+    versions = [
+        {
+            "name": f"v{number}",
+            "served": True,
+            "storage": number == 1,
+            "schema": {"openAPIV3Schema": schema},
+        }
+        for number, schema in enumerate(schemas, start=1)
+    ]
+    crd = {
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "things", "kind": "Thing"},
+            "versions": versions,
+        },
+        "status": {"storedVersions": ["v1"]},
+    }
+    default_crd(crd)
+    return crd
+
+
+def _refusals(crd: dict[str, Any], old: dict[str, Any] | None = None) -> list[str]:
+    return [error.message for error in validate_crd(crd, old)]
+
+
+@pytest.mark.parametrize(("rule", "cost"), _ESTIMATES["rules"].items())
+def test_an_expression_is_estimated_as_the_real_server_does(rule: str, cost: int) -> None:
+    """The number decides whether a CRD is accepted, so it has to be that very number."""
+    root = type_from_schema(_ESTIMATES["schema"], "selfType", root=False)
+    assert root is not None
+    checked = check(syntax.parse(rule), rule, {"self": root, "oldSelf": root})
+    assert worst_cost(checked, root) == cost
+
+
+@pytest.mark.parametrize("rule", _ESTIMATES["refused"])
+def test_an_expression_that_the_real_server_does_not_know_is_refused(rule: str) -> None:
+    """Functions of other CEL environments are not among those that rules have."""
+    root = type_from_schema(_ESTIMATES["schema"], "selfType", root=False)
+    assert root is not None
+    with pytest.raises(CheckFailed):
+        check(syntax.parse(rule), rule, {"self": root, "oldSelf": root})
+
+
+_ADVICE = (
+    " (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, "
+    "maps, and strings are declared)"
+)
+_SPEC = "spec.validation.openAPIV3Schema.properties[spec]"
+_SHARE = (
+    "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+)
+_WHOLE = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
+
+
+def test_a_rule_over_lists_and_texts_without_limits_is_too_expensive() -> None:
+    """By itself, for its share in the whole, and so is the whole."""
+    spec = _object("self.l.all(x, x.contains(self.s))", l=_list(_TEXT), s=_TEXT)
+    rule = f"{_SPEC}.x-kubernetes-validations[0].rule: Forbidden: "
+    factor = "exceeds budget by factor of more than 100x"
+    assert _refusals(_crd(_object(spec=spec))) == [
+        f"{rule}estimated rule cost {factor}{_ADVICE}",
+        f"{rule}{_SHARE}",
+        f"spec.validation.openAPIV3Schema: Forbidden: {_WHOLE} {factor}{_ADVICE}",
+    ]
+
+
+def test_limits_in_the_schema_make_a_rule_affordable() -> None:
+    """The same rule with the limits that the message advises."""
+    text = {"type": "string", "maxLength": 50}
+    spec = _object("self.l.all(x, x.contains(self.s))", l=_list(text, maxItems=50), s=text)
+    assert _refusals(_crd(_object(spec=spec))) == []
+
+
+def test_a_rule_is_counted_once_for_each_item_that_a_list_may_have() -> None:
+    """1,000 items with a cheap rule are fine; without limit there may be a million."""
+    item = _object("self.n.matches('^[a-z]+$')", n={"type": "string", "maxLength": 100})
+    assert _refusals(_crd(_object(spec=_object(l=_list(item, maxItems=1000))))) == []
+    where = f"{_SPEC}.properties[l].items.x-kubernetes-validations[0].rule"
+    refusals = _refusals(_crd(_object(spec=_object(l=_list(item)))))
+    assert refusals[0] == (
+        f"{where}: Forbidden: estimated rule cost exceeds budget by factor of 8.8x{_ADVICE}"
+    )
+
+
+def test_the_expression_for_a_message_has_a_limit_of_its_own() -> None:
+    """It is named as what it is."""
+    spec = _object(l=_list(_TEXT), s=_TEXT)
+    message = "self.l.map(x, x + self.s).join(',')"
+    spec["x-kubernetes-validations"] = [{"rule": "true", "messageExpression": message}]
+    first = _refusals(_crd(_object(spec=spec)))[0]
+    assert first.startswith(
+        f"{_SPEC}.x-kubernetes-validations[0].messageExpression: Forbidden: "
+        "estimated messageExpression cost exceeds budget by factor of more than 100x"
+    )
+
+
+def test_a_schema_that_was_accepted_once_may_stay_as_it_is() -> None:
+    """Rules in a version that does not change are not held to the limit for one rule again."""
+    spec = _object(l=_list(_object("self.n.matches('^[a-z]+$')", n={**_TEXT, "maxLength": 100})))
+    schema = _object(spec=spec)
+    assert _refusals(_crd(schema), _crd(schema)) == []
+    changed = {**schema, "description": "New words."}
+    assert len(_refusals(_crd(changed), _crd(schema))) == 1
+
+
+def test_rules_that_are_affordable_one_by_one_may_be_too_expensive_together() -> None:
+    """The four most expensive ones are named."""
+    rules = [f"self.all(x, x.contains('{'a' * 40}{number}'))" for number in range(30)]
+    items = _list({"type": "string", "maxLength": 1000}, maxItems=2000)
+    items["x-kubernetes-validations"] = [{"rule": rule} for rule in rules]
+    refusals = _refusals(_crd(_object(spec=_object(l=items))))
+    assert [_SHARE in refusal for refusal in refusals] == [True, True, True, True, False]
+    assert f"{_WHOLE} exceeds budget by factor of 1." in refusals[-1]
