@@ -14,6 +14,9 @@ import anyio
 from aiohttp import web
 
 from envtest.access.accounts import AccountTokens
+from envtest.access.aggregation import Aggregation
+from envtest.access.bootstrap import bootstrap
+from envtest.access.escalation import EscalationGuard
 from envtest.access.rbac import Authorizer
 from envtest.access.reviews import Reviews
 from envtest.access.tokens import ADMIN_GROUP, Authenticator, parse_token_file, token_line
@@ -26,7 +29,6 @@ from envtest.front.app import Front
 from envtest.front.connections import Deadlines, Watchers
 from envtest.kubeconfig import kubeconfig, write_private
 from envtest.server.api import Api
-from envtest.server.bootstrap import bootstrap
 from envtest.server.call import User
 from envtest.server.definitions import Definitions
 from envtest.server.openapi import OpenApi
@@ -76,6 +78,7 @@ class EmbeddedServer:
                 registry.add(resource)
             api = Api(store, registry)
             bootstrap(api)
+            Aggregation(api).attach()
             Definitions(api).attach()
             store.settle()
             server = cls(api, Authenticator(tokens), authority, data)
@@ -128,11 +131,11 @@ async def serve(  # every setting is named at the call
     server = EmbeddedServer.prepared(data, tokens or {}, authority)
     api = server.api
     authorizer = Authorizer(api.store)
-    audiences: list[str] = []
     api.admission = webhooks = Webhooks(api, authorizer)
-    reviews = Reviews(server.authenticator, authorizer, audiences)
+    api.guards.append(EscalationGuard(authorizer).check)
+    reviews = Reviews(server.authenticator, authorizer)
     accounts = AccountTokens(api, data)
-    server.authenticator.others.append(accounts.user)
+    server.authenticator.others.append(accounts.known)
     openapi = OpenApi(api.registry)
     front = Front(
         api, server.authenticator, authorizer, reviews, accounts, openapi, deadlines or Deadlines()
@@ -146,7 +149,7 @@ async def serve(  # every setting is named at the call
         bound = await _listen(runner, host, port, authority)
         server.url = f"https://{_shown(host)}:{bound}"
         accounts.issuer = server.url
-        audiences.append(server.url)
+        server.authenticator.audiences.append(server.url)
         async with AsyncExitStack() as stack:
             stack.callback(api.store.close_watches)
             if namespace_controller or garbage_collector:

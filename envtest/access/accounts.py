@@ -1,8 +1,10 @@
 """Tokens of service accounts: made by TokenRequest, known again by their signature."""
 
 import base64
-import json
+import hashlib
 import time
+import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,17 +18,26 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
     encode_dss_signature,
 )
 
+from envtest.access.bounds import bound_claims, check_bound
+from envtest.access.tokens import Known, TokenRefused
 from envtest.kubeconfig import write_private
 from envtest.schema.errors import invalid
+from envtest.schema.gotext import quote
 from envtest.server.api import Api
 from envtest.server.bodies import read_as
 from envtest.server.call import Call, Plain, User
-from envtest.server.failures import invalid_object
+from envtest.server.failures import bad_request, invalid_object
+from envtest.server.objectmeta import timestamp
+from envtest.server.options import write_options
 
+_GROUP = "authentication.k8s.io"
 _KIND = "io.k8s.api.authentication.v1.TokenRequest"
-_SHORTEST, _USUAL = 600, 3600
+_EXTRA = "authentication.kubernetes.io/"
+# Seconds.
+_SHORTEST, _USUAL, _LONGEST = 600, 3600, 1 << 32
 _HALF = 32
 _SIGNED = ec.ECDSA(hashes.SHA256())
+_encode = msgspec.json.Encoder().encode
 
 
 class AccountTokens:
@@ -35,6 +46,10 @@ class AccountTokens:
     def __init__(self, api: Api, folder: Path | None) -> None:
         self._api = api
         self._key = _key(folder)
+        public = self._key.public_key().public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        self._key_id = _coded(hashlib.sha256(public).digest())
         # The server's address, known once it listens.
         self.issuer = ""
 
@@ -45,74 +60,129 @@ class AccountTokens:
             StatusError: there is no such account, or the request makes no sense.
         """
         account = call.resource.load(self._api.current(call))
+        write_options("CreateOptions", call.query, call.dry_runs, call.agent)
         body = read_as(call.data, call.content_type, _KIND, "TokenRequest")
-        spec = body.setdefault("spec", {})
-        seconds = spec.setdefault("expirationSeconds", _USUAL)
-        if not isinstance(seconds, int) or seconds < _SHORTEST:
-            text = "may not specify a duration less than 10 minutes"
-            problem = invalid("spec.expirationSeconds", seconds, text)
-            raise invalid_object("TokenRequest", "authentication.k8s.io", "", [problem])
-        spec["audiences"] = spec.get("audiences") or [self.issuer]
+        spec = body.get("spec") or {}
+        meta: dict[str, Any] = {**(body.get("metadata") or {})}
+        for name in ("name", "namespace"):
+            own = account["metadata"][name]
+            if meta.setdefault(name, own) != own:
+                raise bad_request(
+                    f"the {name} of the provided object does not match the {name} sent on the "
+                    "request"
+                )
+        seconds = spec.get("expirationSeconds") or _USUAL
+        _check_duration(seconds)
+        audiences = spec.get("audiences") or [self.issuer]
+        bound = spec.get("boundObjectRef")
+        claims = bound_claims(self._api, account["metadata"], bound) if bound else {}
         ends = int(time.time()) + seconds
-        token = self._sign(account["metadata"], spec["audiences"], ends)
-        moment = datetime.fromtimestamp(ends, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        token = self._sign(account["metadata"], audiences, ends, claims)
+        meta["creationTimestamp"] = timestamp()
         return Plain(
             201,
             {
                 "kind": "TokenRequest",
                 "apiVersion": "authentication.k8s.io/v1",
-                "metadata": {**(body.get("metadata") or {}), "name": call.info.name},
-                "spec": spec,
-                "status": {"token": token, "expirationTimestamp": moment},
+                "metadata": meta,
+                "spec": {
+                    "audiences": audiences,
+                    "expirationSeconds": seconds,
+                    "boundObjectRef": bound,
+                },
+                "status": {"token": token, "expirationTimestamp": _moment(ends)},
             },
         )
 
-    def _sign(self, meta: dict[str, Any], audiences: list[str], ends: int) -> str:
+    def _sign(
+        self, meta: dict[str, Any], audiences: list[str], ends: int, bound: dict[str, Any]
+    ) -> str:
         namespace, name = meta["namespace"], meta["name"]
         now = int(time.time())
         claims = {
             "aud": audiences,
             "exp": ends,
             "iat": now,
-            "nbf": now,
             "iss": self.issuer,
-            "sub": f"system:serviceaccount:{namespace}:{name}",
+            "jti": str(uuid.uuid4()),
             "kubernetes.io": {
                 "namespace": namespace,
+                **bound,
                 "serviceaccount": {"name": name, "uid": meta["uid"]},
             },
+            "nbf": now,
+            "sub": f"system:serviceaccount:{namespace}:{name}",
         }
-        parts = [_coded(json.dumps(one).encode()) for one in ({"alg": "ES256"}, claims)]
-        signed = ".".join(parts)
+        head = {"alg": "ES256", "kid": self._key_id}
+        signed = ".".join(_coded(_encode(one)) for one in (head, claims))
         r, s = decode_dss_signature(self._key.sign(signed.encode(), _SIGNED))
         return f"{signed}.{_coded(r.to_bytes(_HALF, 'big') + s.to_bytes(_HALF, 'big'))}"
 
-    def user(self, token: str) -> User | None:
-        """Return the account that a token stands for; None if it is none of ours or has ended."""
+    def known(self, token: str, audiences: Sequence[str]) -> Known | None:
+        """Return whom a token stands for; None if it is none of ours.
+
+        Raises:
+            TokenRefused: it is one of ours and does not count, or not any more.
+        """
+        claims = self._claims(token)
+        if claims is None:
+            return None
+        if claims["exp"] < time.time():
+            raise TokenRefused("service account token has expired")
+        meant = [one for one in claims["aud"] if one in audiences]
+        if not meant:
+            given, wanted = (" ".join(map(quote, those)) for those in (claims["aud"], audiences))
+            raise TokenRefused(
+                f"token audiences [{given}] is invalid for the target audiences [{wanted}]"
+            )
+        check_bound(self._api, claims["kubernetes.io"])
+        return Known(self._user(claims), tuple(meant))
+
+    def _claims(self, token: str) -> dict[str, Any] | None:
+        """Return what a token of this server says; None if it is no such token."""
         signed, _, signature = token.rpartition(".")
         try:
             raw = _plain(signature)
             numbers = (int.from_bytes(raw[:_HALF], "big"), int.from_bytes(raw[_HALF:], "big"))
             public = self._key.public_key()
             public.verify(encode_dss_signature(*numbers), signed.encode(), _SIGNED)
-            claims = json.loads(_plain(signed.partition(".")[2]))
+            claims: dict[str, Any] = msgspec.json.decode(_plain(signed.partition(".")[2]))
         except (InvalidSignature, ValueError):
             return None
-        if claims["exp"] < time.time() or self.issuer not in claims["aud"]:
-            return None
-        return self._living(claims["kubernetes.io"])
+        return claims if claims["iss"] == self.issuer else None
 
-    def _living(self, claim: dict[str, Any]) -> User | None:
-        """Return the account of a claim while it is the one that the token was made for."""
-        namespace, account = claim["namespace"], claim["serviceaccount"]
-        stored = self._api.store.table("serviceaccounts").get(f"{namespace}/{account['name']}")
-        if stored is None:
-            return None
-        if msgspec.json.decode(stored.body)["metadata"]["uid"] != account["uid"]:
-            return None
+    def _user(self, claims: dict[str, Any]) -> User:
+        private = claims["kubernetes.io"]
+        namespace, account = private["namespace"], private["serviceaccount"]
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+        extra = {f"{_EXTRA}credential-id": [f"JTI={claims['jti']}"]}
+        for kind in ("pod", "node"):
+            if kind in private:
+                extra[f"{_EXTRA}{kind}-name"] = [private[kind]["name"]]
+                extra[f"{_EXTRA}{kind}-uid"] = [private[kind]["uid"]]
         name = f"system:serviceaccount:{namespace}:{account['name']}"
-        return User(name, groups, account["uid"])
+        return User(name, groups, account["uid"], extra)
+
+
+def _check_duration(seconds: int) -> None:
+    """Refuse what is too short or too long.
+
+    Raises:
+        StatusError: 422.
+    """
+    if seconds < _SHORTEST:
+        text = "may not specify a duration less than 10 minutes"
+    elif seconds > _LONGEST:
+        text = "may not specify a duration larger than 2^32 seconds"
+    else:
+        return
+    raise invalid_object(
+        "TokenRequest", _GROUP, "", [invalid("spec.expirationSeconds", seconds, text)]
+    )
+
+
+def _moment(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _key(folder: Path | None) -> ec.EllipticCurvePrivateKey:

@@ -1,6 +1,6 @@
 """Authorization by Roles and ClusterRoles and their bindings."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,9 @@ from envtest.server.failures import StatusError, forbidden
 from envtest.server.request import RequestInfo
 from envtest.storage import Store
 
-_GROUP = "rbac.authorization.k8s.io"
+GROUP = "rbac.authorization.k8s.io"
 _PLACES = tuple(
-    f"{_GROUP}/{plural}"
+    f"{GROUP}/{plural}"
     for plural in ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
 )
 
@@ -33,7 +33,35 @@ class Attributes:
     path: str | None = None
 
 
-Rule = dict[str, Any]
+Rule = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether something is allowed, and what is known about why."""
+
+    allowed: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """A binding, in the words in which the real server tells of it."""
+
+    title: str
+    role_kind: str
+    role_name: str
+    home: str
+    subjects: Sequence[Mapping[str, Any]]
+
+    @property
+    def role(self) -> str:
+        """Return the key of the role."""
+        return f"{self.home}/{self.role_name}" if self.role_kind == "Role" else self.role_name
+
+    def subject_of(self, user: User) -> Mapping[str, Any] | None:
+        """Return the first subject that a user is."""
+        return next((one for one in self.subjects if _is_subject(one, user, self.home)), None)
 
 
 class Authorizer:
@@ -42,22 +70,50 @@ class Authorizer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._seen: tuple[int, ...] = ()
-        self._roles: dict[str, list[Rule]] = {}
-        self._bindings: dict[str, list[Rule]] = {}
+        self._roles: dict[str, Sequence[Rule]] = {}
+        self._bindings: dict[str, list[_Binding]] = {}
 
     def allowed(self, user: User, wanted: Attributes) -> bool:
         """Tell whether a user may do something."""
+        return self.decide(user, wanted).allowed
+
+    def decide(self, user: User, wanted: Attributes) -> Decision:
+        """Tell whether a user may do something, and by which binding, or what is amiss."""
         if ADMIN_GROUP in user.groups:
-            return True
-        return any(_permits(rule, wanted) for rule in self.rules(user, wanted.namespace))
+            return Decision(allowed=True)
+        missing = []
+        for binding, subject in self._of(user, wanted.namespace):
+            rules = self._roles.get(binding.role)
+            if rules is None:
+                kind = binding.role_kind.lower()
+                missing.append(f'{kind}.{GROUP} "{binding.role_name}" not found')
+            elif any(_permits(rule, wanted) for rule in rules):
+                whom = _described(subject, binding.home)
+                return Decision(allowed=True, reason=f"RBAC: allowed by {binding.title} to {whom}")
+        if not missing:
+            return Decision(allowed=False)
+        known = list(dict.fromkeys(missing))
+        text = known[0] if len(known) == 1 else f"[{', '.join(known)}]"
+        return Decision(allowed=False, reason=f"RBAC: {text}")
 
     def rules(self, user: User, namespace: str) -> Iterator[Rule]:
         """Yield the rules that hold for a user in a namespace and everywhere."""
+        for binding, _ in self._of(user, namespace):
+            yield from self._roles.get(binding.role, ())
+
+    def rules_of(self, kind: str, name: str, namespace: str) -> Sequence[Rule] | None:
+        """Return the rules of a role that a binding in a namespace refers to, if it is there."""
+        self._refresh()
+        return self._roles.get(f"{namespace}/{name}" if kind == "Role" else name)
+
+    def _of(self, user: User, namespace: str) -> Iterator[tuple[_Binding, Mapping[str, Any]]]:
+        """Yield the bindings that a user is a subject of."""
         self._refresh()
         for home in ("", namespace) if namespace else ("",):
             for binding in self._bindings.get(home, ()):
-                if any(_is_subject(subject, user, home) for subject in binding["subjects"]):
-                    yield from self._roles.get(binding["role"], ())
+                subject = binding.subject_of(user)
+                if subject is not None:
+                    yield binding, subject
 
     def _refresh(self) -> None:
         tables = [self._store.table(place) for place in _PLACES]
@@ -79,15 +135,22 @@ class Authorizer:
                     self._bind(body)
 
     def _bind(self, body: dict[str, Any]) -> None:
-        home = body["metadata"].get("namespace", "")
-        reference = body["roleRef"]
-        local = reference["kind"] == "Role"
-        role = f"{home}/{reference['name']}" if local else reference["name"]
-        entry = {"role": role, "subjects": body.get("subjects") or ()}
-        self._bindings.setdefault(home, []).append(entry)
+        home, name = body["metadata"].get("namespace", ""), body["metadata"]["name"]
+        kind, role = body["roleRef"]["kind"], body["roleRef"]["name"]
+        own = f'RoleBinding "{name}/{home}"' if home else f'ClusterRoleBinding "{name}"'
+        title = f'{own} of {kind} "{role}"'
+        bound = _Binding(title, kind, role, home, body.get("subjects") or ())
+        self._bindings.setdefault(home, []).append(bound)
 
 
-def _is_subject(subject: dict[str, Any], user: User, home: str) -> bool:
+def _described(subject: Mapping[str, Any], home: str) -> str:
+    name = subject["name"]
+    if subject["kind"] == "ServiceAccount":
+        name = f"{name}/{subject.get('namespace') or home}"
+    return f'{subject["kind"]} "{name}"'
+
+
+def _is_subject(subject: Mapping[str, Any], user: User, home: str) -> bool:
     match subject.get("kind"):
         case "User":
             return bool(user.name == subject["name"])
@@ -95,6 +158,8 @@ def _is_subject(subject: dict[str, Any], user: User, home: str) -> bool:
             return subject["name"] in user.groups
         case "ServiceAccount":
             namespace = subject.get("namespace") or home
+            if not namespace:
+                return False
             return user.name == f"system:serviceaccount:{namespace}:{subject['name']}"
         case _:
             return False
@@ -138,18 +203,25 @@ def attributes(info: RequestInfo) -> Attributes:
     )
 
 
-def refusal(user: User, info: RequestInfo) -> StatusError:
-    """Return the 403 for a request, in the real server's words."""
+def refusal(user: User, info: RequestInfo, reason: str = "") -> StatusError:
+    """Return the 403 for a request, in the real server's words.
+
+    Args:
+        user: who asked.
+        info: for what.
+        reason: what the authorizer found amiss.
+    """
+    known = f": {reason}" if reason else ""
     if not info.is_resource:
         return StatusError(
             403,
-            f'forbidden: User "{user.name}" cannot {info.verb} path "{info.path}"',
+            f'forbidden: User "{user.name}" cannot {info.verb} path "{info.path}"{known}',
             "Forbidden",
             details={},
         )
     where = f'in the namespace "{info.namespace}"' if info.namespace else "at the cluster scope"
     why = (
         f'User "{user.name}" cannot {info.verb} resource "{info.described}" '
-        f'in API group "{info.group}" {where}'
+        f'in API group "{info.group}" {where}{known}'
     )
     return forbidden(info.resource, info.group, info.name, why)

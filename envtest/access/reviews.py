@@ -2,10 +2,12 @@
 
 from typing import Any
 
-from envtest.access.rbac import Attributes, Authorizer
-from envtest.access.tokens import Authenticator
-from envtest.server.bodies import fit, judge_complaints, read_object
+from envtest.access.rbac import Attributes, Authorizer, Rule
+from envtest.access.tokens import ADMIN_GROUP, Authenticator, TokenRefused
+from envtest.schema.errors import FieldError, invalid
+from envtest.server.bodies import check_version, fit, judge_complaints, read_object
 from envtest.server.call import Call, Plain, User
+from envtest.server.failures import bad_request, invalid_object
 from envtest.server.options import write_options
 
 REVIEWS = frozenset(
@@ -23,12 +25,9 @@ REVIEWS = frozenset(
 class Reviews:
     """Answers reviews."""
 
-    def __init__(
-        self, authenticator: Authenticator, authorizer: Authorizer, audiences: list[str]
-    ) -> None:
+    def __init__(self, authenticator: Authenticator, authorizer: Authorizer) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
-        self._audiences = audiences
 
     def answer(self, call: Call) -> Plain:
         """Answer a POST of a review."""
@@ -36,6 +35,7 @@ class Reviews:
         decoded = read_object(call.data, call.content_type, call.resource)
         fit(call.resource, decoded)
         judge_complaints(call.resource, decoded, options.field_validation, call.warnings)
+        check_version(call.resource, decoded.body)
         body = decoded.body
         spec = body.setdefault("spec", {})
         match call.info.resource:
@@ -46,17 +46,33 @@ class Reviews:
             case "selfsubjectrulesreviews":
                 status = self._rules(call.user, spec)
             case "selfsubjectaccessreviews":
+                _refuse(call, _attribute_problems(spec))
                 status = self._access(call.user, spec)
-            case _:
-                user = User(spec.get("user", ""), tuple(spec.get("groups", ())))
-                status = self._access(user, spec)
+            case plural:
+                problems = _attribute_problems(spec) + _subject_problems(spec)
+                if plural == "localsubjectaccessreviews":
+                    _set_namespace(call, body)
+                    problems += _local_problems(spec, call.info.namespace)
+                _refuse(call, problems)
+                status = self._access(_user(spec), spec)
         return Plain(201, {**body, "metadata": body.get("metadata") or {}, "status": status})
 
     def _token(self, spec: dict[str, Any]) -> dict[str, Any]:
-        user = self._authenticator.of_token(spec.get("token", ""))
-        if user is None:
-            return {"user": {}, "error": "invalid bearer token"}
-        return {"authenticated": True, "user": describe(user), "audiences": self._audiences}
+        token, audiences = spec.get("token", ""), spec.get("audiences") or ()
+        if not token:
+            raise bad_request("token is required for TokenReview in authentication")
+        error = "invalid bearer token"
+        try:
+            known = self._authenticator.of_token(token, audiences)
+        except TokenRefused as refused:
+            known, error = None, f"[{error}, {refused}]"
+        if known is None:
+            return {"user": {}, "error": error}
+        return {
+            "authenticated": True,
+            "user": describe(known.user),
+            "audiences": list(known.audiences),
+        }
 
     def _access(self, user: User, spec: dict[str, Any]) -> dict[str, Any]:
         of_resource = spec.get("resourceAttributes")
@@ -66,19 +82,81 @@ class Reviews:
         else:
             names = ("verb", "group", "resource", "subresource", "namespace", "name")
             wanted = Attributes(**{name: of_resource.get(name, "") for name in names})
-        return {"allowed": self._authorizer.allowed(user, wanted)}
+        decision = self._authorizer.decide(user, wanted)
+        known = {"reason": decision.reason} if decision.reason else {}
+        return {"allowed": decision.allowed, **known}
 
     def _rules(self, user: User, spec: dict[str, Any]) -> dict[str, Any]:
-        if "system:masters" in user.groups:
-            everything: dict[str, Any] = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-            found = [everything, {"verbs": ["*"], "nonResourceURLs": ["*"]}]
-        else:
-            found = list(self._authorizer.rules(user, spec.get("namespace", "")))
+        namespace = spec.get("namespace", "")
+        if not namespace:
+            raise bad_request("no namespace on request")
+        found: list[Rule] = []
+        if ADMIN_GROUP in user.groups:
+            found.append({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]})
+            found.append({"verbs": ["*"], "nonResourceURLs": ["*"]})
+        found += self._authorizer.rules(user, namespace)
         return {
             "resourceRules": [rule for rule in found if "resources" in rule],
             "nonResourceRules": [rule for rule in found if "nonResourceURLs" in rule],
             "incomplete": False,
         }
+
+
+def _refuse(call: Call, problems: list[FieldError]) -> None:
+    """Refuse a review that cannot be answered.
+
+    Raises:
+        StatusError: 422.
+    """
+    if problems:
+        raise invalid_object(call.resource.kind, call.resource.group, "", problems)
+
+
+def _attribute_problems(spec: dict[str, Any]) -> list[FieldError]:
+    """Check that exactly one thing is asked about."""
+    of_resource = spec.get("resourceAttributes") is not None
+    of_path = spec.get("nonResourceAttributes") is not None
+    if of_resource and of_path:
+        text = "cannot be specified in combination with resourceAttributes"
+        return [invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], text)]
+    if not of_resource and not of_path:
+        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        return [invalid("spec.resourceAttributes", None, text)]
+    return []
+
+
+def _subject_problems(spec: dict[str, Any]) -> list[FieldError]:
+    if spec.get("user") or spec.get("groups"):
+        return []
+    return [invalid("spec.user", "", "at least one of user or group must be specified")]
+
+
+def _set_namespace(call: Call, body: dict[str, Any]) -> None:
+    """Put a local review where the request says, if it says nothing else."""
+    meta = body.setdefault("metadata", {})
+    if meta.setdefault("namespace", call.info.namespace) != call.info.namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def _local_problems(spec: dict[str, Any], namespace: str) -> list[FieldError]:
+    of_resource = spec.get("resourceAttributes")
+    found = []
+    if of_resource is not None and of_resource.get("namespace", "") != namespace:
+        text = "must match metadata.namespace"
+        found.append(
+            invalid("spec.resourceAttributes.namespace", of_resource.get("namespace", ""), text)
+        )
+    if spec.get("nonResourceAttributes") is not None:
+        text = "disallowed on this kind of request"
+        found.append(invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], text))
+    return found
+
+
+def _user(spec: dict[str, Any]) -> User:
+    extra = spec.get("extra") or {}
+    return User(spec.get("user", ""), tuple(spec.get("groups", ())), spec.get("uid", ""), extra)
 
 
 def describe(user: User) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 import csv
 import io
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from envtest.server.call import User
@@ -16,6 +16,18 @@ ADMIN_GROUP = "system:masters"
 
 class TokenFileError(Exception):
     """A token file that cannot be read; the message names the line and what to write there."""
+
+
+class TokenRefused(Exception):
+    """A token that this server made and that does not count; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Whom a token stands for, and before which of the wanted audiences."""
+
+    user: User
+    audiences: tuple[str, ...]
 
 
 def parse_token_file(text: str, source: str = "token file") -> dict[str, User]:
@@ -56,19 +68,38 @@ class Authenticator:
 
     def __init__(self, tokens: Mapping[str, User]) -> None:
         self._tokens = dict(tokens)
+        # The names of this server, before which its own tokens count.
+        self.audiences: list[str] = []
         # Who knows tokens that are not written down, such as those of service accounts.
-        self.others: list[Callable[[str], User | None]] = []
+        self.others: list[Callable[[str, Sequence[str]], Known | None]] = []
 
     def add(self, token: str, user: User) -> None:
         """Let another token in."""
         self._tokens[token] = user
 
-    def of_token(self, token: str) -> User | None:
-        """Return the user that a token stands for."""
-        user = self._tokens.get(token) or next(
-            (user for known in self.others if (user := known(token))), None
-        )
-        return None if user is None else replace(user, groups=(*user.groups, AUTHENTICATED))
+    def of_token(self, token: str, audiences: Sequence[str] = ()) -> Known | None:
+        """Return whom a token stands for; None if nobody knows it.
+
+        Args:
+            token: the token.
+            audiences: before whom it must count, one of these; this server if there are none.
+
+        Raises:
+            TokenRefused: it is known, and does not count.
+        """
+        wanted = audiences or self.audiences
+        written = self._tokens.get(token)
+        known: Known | None = None
+        if written is not None:
+            here = tuple(one for one in wanted if one in self.audiences)
+            known = Known(written, here) if here or not wanted else None
+        else:
+            answers = (other(token, wanted) for other in self.others)
+            known = next((one for one in answers if one), None)
+        if known is None:
+            return None
+        user = replace(known.user, groups=(*known.user.groups, AUTHENTICATED))
+        return Known(user, known.audiences)
 
     def of_request(self, authorization: str, certificate: Mapping[str, Any] | None) -> User:
         """Return who sends a request.
@@ -82,13 +113,16 @@ class Authenticator:
         """
         if certificate:
             return _of_certificate(certificate)
-        scheme, _, token = authorization.partition(" ")
+        scheme, _, token = authorization.strip().partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return ANONYMOUS
-        user = self.of_token(token.strip())
-        if user is None:
+        try:
+            known = self.of_token(token.strip())
+        except TokenRefused:
+            known = None
+        if known is None:
             raise unauthorized()
-        return user
+        return known.user
 
 
 def _of_certificate(certificate: Mapping[str, Any]) -> User:

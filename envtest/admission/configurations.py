@@ -11,14 +11,12 @@ from typing import Any
 
 from envtest.schema.cel.conditions import Condition, compile_condition
 from envtest.server.api import Api
-from envtest.server.selectors import LabelSelector, Requirement
+from envtest.server.selectors import LabelSelector, label_selector
 from envtest.storage import Stored
 
 GROUP = "admissionregistration.k8s.io"
 MUTATING = "mutatingwebhookconfigurations"
 VALIDATING = "validatingwebhookconfigurations"
-
-_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 
 
 @dataclass(frozen=True)  # no slots: the parsed parts are made when they are first needed
@@ -86,16 +84,3 @@ class Configurations:
             self._parsed[plural][key] = known
             found += known[1]
         return found
-
-
-def label_selector(selector: Mapping[str, Any]) -> LabelSelector:
-    """Return the selector that a LabelSelector object stands for."""
-    exact = [
-        Requirement(key, "=", frozenset({value}))
-        for key, value in (selector.get("matchLabels") or {}).items()
-    ]
-    others = [
-        Requirement(one["key"], _OPERATORS[one["operator"]], frozenset(one.get("values") or ()))
-        for one in selector.get("matchExpressions") or ()
-    ]
-    return LabelSelector((*exact, *others))

@@ -114,14 +114,6 @@ class SecretRules(KeyedRules):
         return found
 
 
-class RoleRules(BuiltinRules):
-    """Roles always say their rules, even that there are none."""
-
-    @override
-    def default(self, body: Body) -> None:
-        body.setdefault("rules", None)
-
-
 class LeaseRules(BuiltinRules):
     """Leases: durations and transitions are counts."""
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from typing import Any
 
-from envtest.builtins.core import KeyedRules, LeaseRules, NamespaceRules, RoleRules, SecretRules
+from envtest.builtins.core import KeyedRules, LeaseRules, NamespaceRules, SecretRules
 from envtest.builtins.definitions import DefinitionRules
 from envtest.builtins.events import EventRules, to_core, to_new
+from envtest.builtins.roles import BindingRules, RoleRules
 from envtest.builtins.rules import BuiltinRules
 from envtest.builtins.services import ServiceRules
 from envtest.builtins.webhooks import WebhookRules
@@ -23,7 +24,9 @@ _SPECIAL: dict[tuple[str, str], type[BuiltinRules]] = {
     ("events.k8s.io", "Event"): EventRules,
     ("coordination.k8s.io", "Lease"): LeaseRules,
     ("rbac.authorization.k8s.io", "ClusterRole"): RoleRules,
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): BindingRules,
     ("rbac.authorization.k8s.io", "Role"): RoleRules,
+    ("rbac.authorization.k8s.io", "RoleBinding"): BindingRules,
     ("", "Pod"): WorkloadRules,
     ("", "ReplicationController"): WorkloadRules,
     ("apps", "DaemonSet"): WorkloadRules,

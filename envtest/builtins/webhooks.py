@@ -8,12 +8,12 @@ from typing import Final
 
 from typing_extensions import override
 
+from envtest.builtins.labelselectors import selector_problems
 from envtest.builtins.rules import BuiltinRules
 from envtest.schema.cel.conditions import compile_condition
 from envtest.schema.errors import (
     FieldError,
     duplicate,
-    forbidden,
     invalid,
     not_supported,
     required,
@@ -21,7 +21,6 @@ from envtest.schema.errors import (
 )
 from envtest.schema.names import (
     label_1035_errors,
-    label_value_errors,
     qualified_name_errors,
     subdomain_errors,
 )
@@ -90,7 +89,7 @@ def _hook_problems(hook: Body, path: str) -> Iterator[FieldError]:
         text = "the timeout value must be between 1 and 30 seconds"
         yield invalid(f"{path}.timeoutSeconds", seconds, text)
     for name in ("namespaceSelector", "objectSelector"):
-        yield from _selector_problems(hook.get(name) or {}, f"{path}.{name}")
+        yield from selector_problems(hook.get(name) or {}, f"{path}.{name}")
     yield from _choice_problems(hook, "reinvocationPolicy", ("IfNeeded", "Never"), path)
     yield from client_errors(hook.get("clientConfig") or {}, f"{path}.clientConfig")
     yield from _condition_problems(hook.get("matchConditions") or (), f"{path}.matchConditions")
@@ -177,35 +176,6 @@ def _resource_problems(resources: list[str], path: str) -> Iterator[FieldError]:
     if "*" in bare and bare[-1] != "*":
         text = "if '*' is present, must not specify other resources without subresources"
         yield invalid(path, resources, text)
-
-
-def _selector_problems(selector: Body, path: str) -> Iterator[FieldError]:
-    for key, value in (selector.get("matchLabels") or {}).items():
-        for error in qualified_name_errors(key):
-            yield invalid(f"{path}.matchLabels", key, error)
-        for error in label_value_errors(value):
-            yield invalid(f"{path}.matchLabels", value, error)
-    for at, one in enumerate(selector.get("matchExpressions") or ()):
-        yield from _expression_problems(one, f"{path}.matchExpressions[{at}]")
-
-
-def _expression_problems(one: Body, path: str) -> Iterator[FieldError]:
-    operator, values = one.get("operator") or "", one.get("values") or ()
-    if operator in {"In", "NotIn"}:
-        if not values:
-            text = "must be specified when `operator` is 'In' or 'NotIn'"
-            yield required(f"{path}.values", text)
-    elif operator in {"Exists", "DoesNotExist"}:
-        if values:
-            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            yield forbidden(f"{path}.values", text)
-    else:
-        yield invalid(f"{path}.operator", operator, "not a valid selector operator")
-    for error in qualified_name_errors(one.get("key") or ""):
-        yield invalid(f"{path}.key", one.get("key") or "", error)
-    for at, value in enumerate(values):
-        for error in label_value_errors(value):
-            yield invalid(f"{path}.values[{at}]", value, error)
 
 
 def _condition_problems(conditions: Sequence[Body], path: str) -> Iterator[FieldError]:

@@ -12,9 +12,10 @@ import msgspec
 from aiohttp import web
 
 from envtest.access.accounts import AccountTokens
+from envtest.access.impersonation import impersonated
 from envtest.access.rbac import Authorizer, attributes, refusal
 from envtest.access.reviews import Reviews
-from envtest.access.tokens import AUTHENTICATED, Authenticator
+from envtest.access.tokens import Authenticator
 from envtest.front.bodies import read_body
 from envtest.front.connections import Connections, Deadlines, Watchers
 from envtest.front.dispatch import answer, check_served, no_such_path
@@ -27,7 +28,7 @@ from envtest.server.forms import Form, negotiate
 from envtest.server.openapi import OpenApi
 from envtest.server.paths import Documents
 from envtest.server.rendering import render
-from envtest.server.request import RequestInfo, read_request
+from envtest.server.request import read_request
 from envtest.server.watches import open_watch
 
 _log = logging.getLogger(__name__)
@@ -67,9 +68,10 @@ class Front:
     async def _answer(self, request: web.BaseRequest, warnings: list[str]) -> web.StreamResponse:
         query: Mapping[str, str] = request.query
         info = read_request(request.method, request.path, query)
-        user = self._impersonated(self._authenticate(request), request)
-        if not self.authorizer.allowed(user, attributes(info)):
-            raise refusal(user, info)
+        user = impersonated(self.authorizer, self._authenticate(request), request.headers)
+        decision = self.authorizer.decide(user, attributes(info))
+        if not decision.allowed:
+            raise refusal(user, info, decision.reason)
         if not info.is_resource:
             documents = Documents(self.api.registry, self.openapi, request.host)
             found = documents.find(request.method, request.path, request.headers.get("Accept", ""))
@@ -104,22 +106,6 @@ class Front:
             transport.get_extra_info("peercert") if transport else None
         )
         return self.authenticator.of_request(request.headers.get("Authorization", ""), certificate)
-
-    def _impersonated(self, user: User, request: web.BaseRequest) -> User:
-        """Return whom the user wants to be taken for, if it may.
-
-        Raises:
-            StatusError: 403.
-        """
-        name = request.headers.get("Impersonate-User")
-        if not name:
-            return user
-        groups = tuple(request.headers.getall("Impersonate-Group", ()))
-        for resource, one in (("users", name), *(("groups", group) for group in groups)):
-            wanted = RequestInfo("", "impersonate", True, "", "v1", "", resource, "", one)
-            if not self.authorizer.allowed(user, attributes(wanted)):
-                raise refusal(user, wanted)
-        return User(name, (*groups, AUTHENTICATED))
 
     async def _watch(self, request: web.BaseRequest, call: Call, form: Form) -> web.StreamResponse:
         watch = open_watch(self.api, call, form)

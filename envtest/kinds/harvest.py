@@ -18,6 +18,7 @@ GROUP_VERSIONS = (
     "apps/v1",
     "authentication.k8s.io/v1",
     "authorization.k8s.io/v1",
+    "autoscaling/v1",
     "autoscaling/v2",
     "batch/v1",
     "coordination.k8s.io/v1",
@@ -97,13 +98,17 @@ def _is_kept(name: str) -> bool:
 
 def _reachable(found: dict[str, Any], gv: str, entries: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the schemas of a group's kinds and all that they refer to, without descriptions."""
-    kinds = {entry["kind"] for entry in entries}
     group, _, version = gv.rpartition("/")
+    # A subresource may be of a kind of another group.
+    kinds = {
+        (entry.get("group", group), entry.get("version", version), entry["kind"])
+        for entry in entries
+    }
     todo = [
         name
         for name, schema in found.items()
         for gvk in schema.get("x-kubernetes-group-version-kind", ())
-        if (gvk["group"], gvk["version"]) == (group, version) and gvk["kind"] in kinds
+        if (gvk["group"], gvk["version"], gvk["kind"]) in kinds
     ]
     # The lists of custom kinds refer to it, even though no built-in list is kept.
     todo += found.keys() & {"io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"}

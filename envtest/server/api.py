@@ -1,5 +1,6 @@
 """What every verb works on: the store, the registry, and who may intervene in a write."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -55,10 +56,24 @@ class Api:
     store: Store
     registry: Registry
     admission: Admission = field(default_factory=NoAdmission)
+    # Who may refuse what a write would store, by who asks: called with the request, the object
+    # and, for an update, what is there; they raise a StatusError.
+    guards: list[Callable[[Call, dict[str, Any], dict[str, Any] | None], None]] = field(
+        default_factory=list
+    )
 
     def table(self, resource: Resource) -> Table:
         """Return the table that holds a resource's objects."""
         return self.store.table(resource.place)
+
+    def guard(self, call: Call, new: dict[str, Any], old: dict[str, Any] | None) -> None:
+        """Let every guard look at a write.
+
+        Raises:
+            StatusError: one of them refuses it.
+        """
+        for check in self.guards:
+            check(call, new, old)
 
     def current(self, call: Call) -> Stored:
         """Return the object that a request names.

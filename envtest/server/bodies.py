@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from envtest.kinds.catalogue import resources, schema_name
-from envtest.kinds.typed import TypedError
+from envtest.kinds.catalogue import resources, schema_name, schemas
+from envtest.kinds.typed import TypedError, decode, named
 from envtest.patching import json_kind
 from envtest.schema import (
     MalformedJSON,
@@ -79,7 +79,14 @@ def read_as(data: bytes, content_type: str, name: str, kind: str) -> dict[str, A
     """
     if content_type == PROTOBUF:
         return _from_protobuf(data, name, kind)
-    return _from_text(data, content_type, kind, name.split(".")[-2]).body
+    version = name.split(".")[-2]
+    body = _from_text(data, content_type, kind, version).body
+    if name in schemas():
+        try:
+            decode(body, named(name))
+        except TypedError as error:
+            raise _unfit(kind, version, str(error)) from None
+    return body
 
 
 def _from_text(data: bytes, content_type: str, kind: str, version: str) -> Decoded:

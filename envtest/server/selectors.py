@@ -3,12 +3,15 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from envtest.schema.names import label_value_errors, qualified_name_errors
 from envtest.server.failures import bad_request
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!,()<>]|[^\s=!,()<>]+)")
 _OPERATORS = ("in", "notin", "=", "==", "!=", "gt", "lt", ">", "<")
+# How a LabelSelector object names them.
+_WORDS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,19 @@ class FieldSelector:
     def exact(self, field: str) -> str | None:
         """Return the one value that a field must have, if the selector says so."""
         return next((t.value for t in self.terms if t.equal and t.field == field), None)
+
+
+def label_selector(selector: Mapping[str, Any]) -> LabelSelector:
+    """Return the selector that a LabelSelector object stands for."""
+    exact = [
+        Requirement(key, "=", frozenset({value}))
+        for key, value in (selector.get("matchLabels") or {}).items()
+    ]
+    others = [
+        Requirement(one["key"], _WORDS[one["operator"]], frozenset(one.get("values") or ()))
+        for one in selector.get("matchExpressions") or ()
+    ]
+    return LabelSelector((*exact, *others))
 
 
 class _Tokens:

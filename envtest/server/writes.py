@@ -57,6 +57,7 @@ async def create_object(
     asked, body = body, await api.admission.mutate(call, "CREATE", body, None)
     meta = body["metadata"]
     _set_namespace(call, meta)
+    api.guard(call, body, None)
     resource.rules.prepare_create(body)
     objectmeta.fill_in(meta)
     _refuse_invalid(resource, body, _creation_problems(resource, body))
@@ -225,6 +226,7 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
     if not tracked:
         _track(call, live, body, options, subresource)
     asked, body = body, await api.admission.mutate(call, "UPDATE", body, live)
+    api.guard(call, body, live)
     _check_revision(call, stored, body)
     _prepare(resource, subresource, body, live)
     _refuse_invalid(resource, body, _update_problems(resource, subresource, body, live))

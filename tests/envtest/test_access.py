@@ -113,26 +113,6 @@ async def test_a_binding_takes_effect_with_the_next_request() -> None:
     assert (refused.status_code, allowed.status_code) == (403, 200)
 
 
-async def test_a_service_account_token_is_known_until_the_account_goes() -> None:
-    accounts = "/api/v1/namespaces/default/serviceaccounts"
-    reviews = "/apis/authentication.k8s.io/v1/tokenreviews"
-    async with ControlPlane.start(force_embedded=True) as plane, admin_client(plane) as admin:
-        await admin.post(accounts, json={"metadata": {"name": "bob"}})
-        short = await admin.post(f"{accounts}/bob/token", json={"spec": {"expirationSeconds": 5}})
-        made = await admin.post(f"{accounts}/bob/token", json={})
-        token = made.json()["status"]["token"]
-        known = await admin.post(reviews, json={"spec": {"token": token}})
-        forged = await admin.post(reviews, json={"spec": {"token": token[:-4] + "AAAA"}})
-        await admin.delete(f"{accounts}/bob")
-        late = await admin.post(reviews, json={"spec": {"token": token}})
-
-    assert (short.status_code, made.status_code) == (422, 201)
-    assert known.json()["status"]["user"]["username"] == "system:serviceaccount:default:bob"
-    assert "system:serviceaccounts:default" in known.json()["status"]["user"]["groups"]
-    refused = {"user": {}, "error": "invalid bearer token"}
-    assert [one.json()["status"] for one in (forged, late)] == [refused, refused]
-
-
 async def test_a_client_certificate_is_its_users_name_and_groups() -> None:
     async with serve() as server:
         context = ssl.create_default_context(cadata=server.authority.pair.certificate.decode())
@@ -144,19 +124,3 @@ async def test_a_client_certificate_is_its_users_name_and_groups() -> None:
             found = (await client.post(path, json={})).json()["status"]["userInfo"]
 
     assert found == {"username": "eve", "groups": ["system:masters", "system:authenticated"]}
-
-
-async def test_impersonation_needs_the_right_to_it() -> None:
-    ann = {"Impersonate-User": "ann"}
-    async with (
-        ControlPlane.start(force_embedded=True, tokens={"t": User("joe")}) as plane,
-        admin_client(plane) as admin,
-    ):
-        taken = await admin.get(MAPS, headers=ann)
-        refused = await admin.get(MAPS, headers={**ann, "Authorization": "Bearer t"})
-
-    assert 'User "ann" cannot list' in taken.json()["message"]
-    assert refused.json()["message"] == (
-        'users "ann" is forbidden: User "joe" cannot impersonate resource "users" '
-        'in API group "" at the cluster scope'
-    )

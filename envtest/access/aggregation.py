@@ -1,0 +1,67 @@
+"""ClusterRoles that are made up of others: their rules follow the labels of those.
+
+In a cluster kube-controller-manager does this. Here it belongs to authorization, because without
+it `admin`, `edit` and `view` would grant nothing. It happens in the same turn as the write that it
+follows, so the next request is judged by it already.
+"""
+
+from typing import Any
+
+import msgspec
+
+from envtest.access.rbac import GROUP
+from envtest.server.api import Api
+from envtest.server.selectors import label_selector
+from envtest.storage import Event
+
+_PLACE = f"{GROUP}/clusterroles"
+Body = dict[str, Any]
+
+
+class Aggregation:
+    """Keeps aggregated ClusterRoles in step."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._at_work = False
+
+    def attach(self) -> None:
+        """Settle what is there, and from now on every change."""
+        self._settle()
+        self._api.store.listeners.append(self._notice)
+
+    def _notice(self, place: str, event: Event) -> None:  # noqa: ARG002  # every change counts
+        if place == _PLACE and not self._at_work:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Write until nothing changes: roles that are aggregated may be parts of others."""
+        self._at_work = True
+        try:
+            while any(self._renew(key) for key in self._aggregated()):
+                pass
+        finally:
+            self._at_work = False
+
+    def _bodies(self) -> dict[str, Body]:
+        table = self._api.store.table(_PLACE)
+        found = ((key, table.get(key)) for key in table.scan())
+        return {key: msgspec.json.decode(stored.body) for key, stored in found if stored}
+
+    def _aggregated(self) -> list[str]:
+        return [key for key, body in self._bodies().items() if body.get("aggregationRule")]
+
+    def _renew(self, key: str) -> bool:
+        """Set the rules of one role; tell whether they were others."""
+        bodies = self._bodies()
+        body = bodies.pop(key)
+        rules: list[Any] = []
+        for given in body["aggregationRule"].get("clusterRoleSelectors") or ():
+            selector = label_selector(given)
+            for other in bodies.values():
+                if selector.matches(other["metadata"].get("labels") or {}):
+                    rules += [rule for rule in other.get("rules") or () if rule not in rules]
+        if rules == (body.get("rules") or []):
+            return False
+        self._api.store.write(_PLACE, key, {**body, "rules": rules})
+        return True

@@ -1,0 +1,126 @@
+"""Roles and bindings of RBAC: defaults, and the checks of rbac.authorization.k8s.io.
+
+Whether their author may hand out what they grant is another question: `access.escalation`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from typing_extensions import override
+
+from envtest.builtins.labelselectors import selector_problems
+from envtest.builtins.rules import BuiltinRules
+from envtest.schema.errors import FieldError, invalid, not_supported, required
+from envtest.schema.names import subdomain_errors
+from envtest.server.objectmeta import Body, path_segment_errors
+
+_GROUP = "rbac.authorization.k8s.io"
+_PEOPLE = frozenset({"Group", "User"})
+
+
+class RoleRules(BuiltinRules):
+    """Roles always say their rules, even that there are none."""
+
+    @override
+    def default(self, body: Body) -> None:
+        body.setdefault("rules", None)
+
+    @override
+    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+        found = [
+            problem
+            for at, rule in enumerate(body.get("rules") or ())
+            for problem in _rule_problems(rule, f"rules[{at}]", in_namespace=self.kind == "Role")
+        ]
+        return found + list(_aggregation_problems(body.get("aggregationRule")))
+
+
+def _rule_problems(rule: Body, path: str, *, in_namespace: bool) -> Iterator[FieldError]:
+    if not rule.get("verbs"):
+        yield required(f"{path}.verbs", "verbs must contain at least one value")
+    paths = rule.get("nonResourceURLs")
+    if paths:
+        if in_namespace:
+            text = "namespaced rules cannot apply to non-resource URLs"
+            yield invalid(f"{path}.nonResourceURLs", paths, text)
+        if any(rule.get(name) for name in ("apiGroups", "resources", "resourceNames")):
+            text = "rules cannot apply to both regular resources and non-resource URLs"
+            yield invalid(f"{path}.nonResourceURLs", paths, text)
+        return
+    if not rule.get("apiGroups"):
+        text = "resource rules must supply at least one api group"
+        yield required(f"{path}.apiGroups", text)
+    if not rule.get("resources"):
+        yield required(f"{path}.resources", "resource rules must supply at least one resource")
+
+
+def _aggregation_problems(rule: Body | None) -> Iterator[FieldError]:
+    if rule is None:
+        return
+    path = "aggregationRule.clusterRoleSelectors"
+    selectors = rule.get("clusterRoleSelectors") or ()
+    if not selectors:
+        text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        yield required(path, text)
+    for at, selector in enumerate(selectors):
+        yield from selector_problems(selector, f"{path}[{at}]")
+
+
+class BindingRules(BuiltinRules):
+    """Bindings name a role, once and for all, and whom it is for."""
+
+    @override
+    def default(self, body: Body) -> None:
+        reference = body.setdefault("roleRef", {})
+        reference["apiGroup"] = reference.get("apiGroup") or _GROUP
+        for name in ("kind", "name"):
+            reference.setdefault(name, "")
+        for subject in body.get("subjects") or ():
+            if subject.get("kind") in _PEOPLE:
+                subject["apiGroup"] = subject.get("apiGroup") or _GROUP
+
+    @override
+    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+        reference = body["roleRef"]
+        found = list(self._reference_problems(reference))
+        for at, subject in enumerate(body.get("subjects") or ()):
+            found += self._subject_problems(subject, f"subjects[{at}]")
+        if old is not None and old.get("roleRef") != reference:
+            names = {"apiGroup": "APIGroup", "kind": "Kind", "name": "Name"}
+            shown = {title: reference[name] for name, title in names.items()}
+            found.append(invalid("roleRef", shown, "cannot change roleRef"))
+        return found
+
+    def _reference_problems(self, reference: Body) -> Iterator[FieldError]:
+        kinds = ("ClusterRole",) if self.kind == "ClusterRoleBinding" else ("Role", "ClusterRole")
+        if reference["apiGroup"] != _GROUP:
+            yield not_supported("roleRef.apiGroup", reference["apiGroup"], (_GROUP,))
+        if reference["kind"] not in kinds:
+            yield not_supported("roleRef.kind", reference["kind"], kinds)
+        if not reference["name"]:
+            yield required("roleRef.name")
+        for error in path_segment_errors(reference["name"]):
+            yield invalid("roleRef.name", reference["name"], error)
+
+    def _subject_problems(self, subject: dict[str, Any], path: str) -> Iterator[FieldError]:
+        kind, name = subject.get("kind", ""), subject.get("name", "")
+        group = subject.get("apiGroup", "")
+        if not name:
+            yield required(f"{path}.name")
+        match kind:
+            case "ServiceAccount":
+                for error in subdomain_errors(name) if name else ():
+                    yield invalid(f"{path}.name", name, error)
+                if group:
+                    yield not_supported(f"{path}.apiGroup", group, ("",))
+                if self.kind == "ClusterRoleBinding" and not subject.get("namespace"):
+                    yield required(f"{path}.namespace")
+            case "Group" | "User":
+                if not name:
+                    text = f"{kind.lower()} name cannot be empty"
+                    yield invalid(f"{path}.name", name, text)
+                if group != _GROUP:
+                    yield not_supported(f"{path}.apiGroup", group, (_GROUP,))
+            case _:
+                among = ("ServiceAccount", "User", "Group")
+                yield not_supported(f"{path}.kind", kind, among)

@@ -1,0 +1,245 @@
+"""Who somebody is and what they may do: tokens of service accounts, and the reviews."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from envtest import ControlPlane, User
+from tests.envtest.conftest import admin_client
+
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
+RIGHTS = "/apis/authorization.k8s.io/v1"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+UNKNOWN = {"user": {}, "error": "invalid bearer token"}
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx.AsyncClient]:
+    """The administrator; there is a service account bob, and a user joe without rights."""
+    async with (
+        ControlPlane.start(force_embedded=True, tokens={"t": User("joe", (), "7")}) as plane,
+        admin_client(plane) as admin,
+    ):
+        await admin.post(ACCOUNTS, json={"metadata": {"name": "bob"}})
+        yield admin
+
+
+async def token(http: httpx.AsyncClient, **spec: Any) -> str:
+    answer = await http.post(f"{ACCOUNTS}/bob/token", json={"spec": spec})
+    return str(answer.json()["status"]["token"])
+
+
+async def review(http: httpx.AsyncClient, token: str, *audiences: str) -> Any:
+    spec = {"token": token, "audiences": list(audiences)}
+    return (await http.post(TOKENS, json={"spec": spec})).json()["status"]
+
+
+async def test_a_token_tells_its_account_until_the_account_goes(http: httpx.AsyncClient) -> None:
+    made = await token(http)
+    known = await review(http, made)
+    forged = await review(http, made[:-4] + "AAAA")
+    await http.delete(f"{ACCOUNTS}/bob")
+    late = await review(http, made)
+
+    assert known["authenticated"]
+    assert known["user"]["username"] == "system:serviceaccount:default:bob"
+    assert known["user"]["groups"] == [
+        "system:serviceaccounts",
+        "system:serviceaccounts:default",
+        "system:authenticated",
+    ]
+    assert list(known["user"]["extra"]) == ["authentication.kubernetes.io/credential-id"]
+    assert forged == UNKNOWN
+    assert late["error"] == '[invalid bearer token, serviceaccounts "bob" not found]'
+
+
+async def test_a_token_request_says_what_it_got(http: httpx.AsyncClient) -> None:
+    body = (await http.post(f"{ACCOUNTS}/bob/token", json={})).json()
+
+    assert body["metadata"].pop("creationTimestamp")
+    assert body["metadata"] == {"name": "bob", "namespace": "default"}
+    assert body["spec"] == {
+        "audiences": [str(http.base_url)],
+        "expirationSeconds": 3600,
+        "boundObjectRef": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "code", "part"),
+    [
+        ({"expirationSeconds": 5}, 422, "may not specify a duration less than 10 minutes"),
+        ({"expirationSeconds": 1 << 33}, 422, "a duration larger than 2^32 seconds"),
+        ({"expirationSeconds": "x"}, 400, "cannot unmarshal string"),
+        ({"audiences": "x"}, 400, "cannot unmarshal string"),
+        (
+            {"boundObjectRef": {"kind": "ConfigMap", "apiVersion": "v1", "name": "x"}},
+            400,
+            "cannot bind token to object of type /v1, Kind=ConfigMap",
+        ),
+        (
+            {"boundObjectRef": {"kind": "Secret", "apiVersion": "v1", "name": "x"}},
+            404,
+            'secrets "x" not found',
+        ),
+    ],
+)
+async def test_a_token_request_without_sense_is_refused(
+    http: httpx.AsyncClient, spec: Any, code: int, part: str
+) -> None:
+    answer = await http.post(f"{ACCOUNTS}/bob/token", json={"spec": spec})
+
+    assert answer.status_code == code
+    assert part in answer.json()["message"]
+
+
+async def test_a_token_counts_before_its_audiences_only(http: httpx.AsyncClient) -> None:
+    made = await token(http, audiences=["vault", "bank"])
+    vault = await review(http, made, "vault", "other")
+    other = await review(http, made, "other")
+    here = await http.get("/api/v1/nodes", headers={"Authorization": f"Bearer {made}"})
+
+    assert (vault["authenticated"], vault["audiences"]) == (True, ["vault"])
+    assert other["error"] == (
+        '[invalid bearer token, token audiences ["vault" "bank"] is invalid for the target '
+        'audiences ["other"]]'
+    )
+    assert here.status_code == 401
+
+
+async def test_a_written_token_counts_before_this_server_only(http: httpx.AsyncClient) -> None:
+    here = await review(http, "t", str(http.base_url), "other")
+    elsewhere = await review(http, "t", "other")
+
+    assert here["audiences"] == [str(http.base_url)]
+    assert elsewhere == UNKNOWN
+
+
+async def test_a_bound_token_counts_while_its_object_lives(http: httpx.AsyncClient) -> None:
+    secrets = "/api/v1/namespaces/default/secrets"
+    uid = (await http.post(secrets, json={"metadata": {"name": "s"}})).json()["metadata"]["uid"]
+    reference = {"kind": "Secret", "apiVersion": "v1", "name": "s"}
+    wrong = {"boundObjectRef": {**reference, "uid": "no"}}
+    refused = await http.post(f"{ACCOUNTS}/bob/token", json={"spec": wrong})
+    made = await token(http, boundObjectRef={**reference, "uid": uid})
+    before = await review(http, made)
+    await http.delete(f"{secrets}/s")
+    gone = await review(http, made)
+    await http.post(secrets, json={"metadata": {"name": "s"}})
+    another = await review(http, made)
+
+    assert refused.status_code == 409
+    assert "the UID in the bound object reference (no) does not match" in refused.text
+    assert before["authenticated"]
+    assert gone["error"] == "[invalid bearer token, service account token has been invalidated]"
+    assert f"does not match service account secret ref claim ({uid})" in another["error"]
+
+
+async def test_a_pods_token_tells_of_the_pod(http: httpx.AsyncClient) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    spec = {"serviceAccountName": "bob", "containers": [{"name": "a", "image": "b"}]}
+    await http.post(pods, json={"metadata": {"name": "p"}, "spec": spec})
+    other = {**spec, "serviceAccountName": "eve"}
+    await http.post(pods, json={"metadata": {"name": "q"}, "spec": other})
+    reference = {"kind": "Pod", "apiVersion": "v1", "name": "p"}
+    known = await review(http, await token(http, boundObjectRef=reference))
+    strange = {"boundObjectRef": {**reference, "name": "q"}}
+    refused = await http.post(f"{ACCOUNTS}/bob/token", json={"spec": strange})
+
+    assert known["user"]["extra"]["authentication.kubernetes.io/pod-name"] == ["p"]
+    assert refused.status_code == 400
+    assert "pod running with different serviceaccount name" in refused.text
+
+
+async def test_access_reviews_tell_by_what_binding(http: httpx.AsyncClient) -> None:
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    await http.post(f"{RBAC}/clusterroles", json={"metadata": {"name": "r"}, "rules": rules})
+    binding = {
+        "metadata": {"name": "b"},
+        "roleRef": {"kind": "ClusterRole", "name": "r"},
+        "subjects": [{"kind": "ServiceAccount", "name": "bob"}],
+    }
+    await http.post(f"{RBAC}/namespaces/default/rolebindings", json=binding)
+    bob = "system:serviceaccount:default:bob"
+    asked = {"verb": "get", "resource": "pods", "namespace": "default"}
+    found = []
+    for spec in (
+        {"user": bob, "resourceAttributes": asked},
+        {"user": bob, "resourceAttributes": {**asked, "namespace": "other"}},
+        {"groups": ["system:masters"], "resourceAttributes": asked},
+    ):
+        answer = await http.post(f"{RIGHTS}/subjectaccessreviews", json={"spec": spec})
+        found.append(answer.json()["status"])
+
+    by = 'RBAC: allowed by RoleBinding "b/default" of ClusterRole "r" to '
+    by += 'ServiceAccount "bob/default"'
+    assert found == [{"allowed": True, "reason": by}, {"allowed": False}, {"allowed": True}]
+
+
+@pytest.mark.parametrize(
+    ("plural", "spec", "part"),
+    [
+        ("subjectaccessreviews", {"user": "x"}, "exactly one of nonResourceAttributes or"),
+        (
+            "subjectaccessreviews",
+            {"resourceAttributes": {}},
+            'spec.user: Invalid value: "": at least one of user or group must be specified',
+        ),
+        (
+            "selfsubjectaccessreviews",
+            {"resourceAttributes": {}, "nonResourceAttributes": {}},
+            "cannot be specified in combination with resourceAttributes",
+        ),
+        (
+            "namespaces/default/localsubjectaccessreviews",
+            {"user": "x", "resourceAttributes": {"namespace": "other"}},
+            "must match metadata.namespace",
+        ),
+    ],
+)
+async def test_a_review_without_sense_is_refused(
+    http: httpx.AsyncClient, plural: str, spec: Any, part: str
+) -> None:
+    answer = await http.post(f"{RIGHTS}/{plural}", json={"spec": spec})
+
+    assert answer.status_code == 422
+    assert part in answer.json()["message"]
+
+
+async def test_a_rules_review_lists_what_somebody_may_do(http: httpx.AsyncClient) -> None:
+    joe = {"Authorization": "Bearer t"}
+    path = f"{RIGHTS}/selfsubjectrulesreviews"
+    found = await http.post(path, json={"spec": {"namespace": "default"}}, headers=joe)
+    nowhere = await http.post(path, json={"spec": {}}, headers=joe)
+
+    listed = [one["resources"] for one in found.json()["status"]["resourceRules"]]
+    assert sorted(listed) == [
+        ["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
+        ["selfsubjectreviews"],
+    ]
+    assert nowhere.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("headers", "path", "code"),
+    [
+        ({}, "/api/v1/nodes", 403),
+        ({}, "/healthz", 200),
+        ({}, "/livez", 200),
+        ({}, "/readyz", 200),
+        ({}, "/version", 200),
+        ({}, "/apis", 403),
+        ({"Authorization": "Bearer wrong"}, "/readyz", 401),
+        ({"Authorization": "Basic YTpi"}, "/api/v1/nodes", 403),
+        ({"Authorization": "bearer t"}, "/apis", 200),
+    ],
+)
+async def test_strangers_are_anonymous_and_wrong_tokens_are_refused(
+    http: httpx.AsyncClient, headers: dict[str, str], path: str, code: int
+) -> None:
+    http.headers.pop("Authorization")
+
+    assert (await http.get(path, headers=headers)).status_code == code
