@@ -1,0 +1,89 @@
+"""From a request of the API server to the rules and back.
+
+What is never judged, whatever the rules say:
+
+- a write that leaves the spec as it is: status, labels, finalizers. A spec that was broken before
+  the rules were there must not keep its object from being looked after, or from going.
+- an object that is being deleted already, being deleted again
+- the deletion of what cannot be read
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from controller.meta import Object
+from controller.resource import Resource
+from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied, Handler
+from reconcilers.webhooks.judges import Judge
+from reconcilers.webhooks.verdict import NOTHING, Verdict, invalid
+
+T = TypeVar("T", bound=Object)
+
+_UNFIT = (ValueError, RecursionError)
+
+
+def handler(resource: Resource[T], judge: Judge[T]) -> Handler[bytes]:
+    """Return what answers the requests about one kind.
+
+    It takes the objects' bytes: a stored one that cannot be read as the kind must still be told
+    apart from a changed one.
+
+    Args:
+        resource: the kind.
+        judge: judges.
+    """
+    read: Callable[[bytes], T] = msgspec.json.Decoder(resource.type).decode
+
+    def stored(data: bytes) -> T | None:
+        try:
+            return read(data)
+        except _UNFIT:
+            return None
+
+    async def verdict(request: AdmissionRequest[bytes]) -> Verdict:
+        if request.operation == "DELETE":
+            old = stored(request.oldObjectBytes)
+            return NOTHING if old is None or old.metadata.terminating else await judge.deleted(old)
+        if request.subResource or same_spec(request.objectBytes, request.oldObjectBytes):
+            return NOTHING
+        try:
+            new = read(request.objectBytes)
+        except _UNFIT as error:
+            return Verdict.of([invalid((), f"it cannot be read as a {resource.kind}: {error}")])
+        if request.operation == "CREATE":
+            return await judge.created(new)
+        return await judge.updated(new, stored(request.oldObjectBytes))
+
+    async def handle(request: AdmissionRequest[bytes]) -> Answer:
+        return _told(request, await verdict(request))
+
+    return handle
+
+
+def same_spec(new: bytes, old: bytes) -> bool:
+    """Return whether two objects, as JSON, have the same spec; nothing has none."""
+    if not new or not old:
+        return False
+    one, other = _spec(new), _spec(old)
+    return one == other and one is not None
+
+
+def _spec(data: bytes) -> Any:
+    try:
+        decoded = msgspec.json.decode(data)
+    except _UNFIT:
+        return None
+    return decoded.get("spec", {}) if isinstance(decoded, dict) else None
+
+
+def _told(request: AdmissionRequest[bytes], verdict: Verdict) -> Answer:
+    if verdict.allowed:
+        return Allowed(verdict.warnings)
+    sentence = verdict.sentence()
+    if request.operation == "DELETE":
+        return Denied(sentence, causes=verdict.causes, warnings=verdict.warnings)
+    kind = request.kind
+    named = f'{kind.kind}.{kind.group} "{request.name}" is invalid: {sentence}'
+    return Denied.invalid(named, *verdict.causes, warnings=verdict.warnings)

@@ -1,0 +1,104 @@
+"""What is refused of IPAllocations.
+
+    created   a range that is none; a request that its pool could never serve, even empty
+    updated   any change of spec
+
+A pool that does not exist (it may come later), hands out nothing now, or is only full is worth a
+warning: the request waits. Deletion is never refused; the finalizer sees to its order.
+"""
+
+from collections.abc import Iterator
+
+from allocator import AddressRange, AllocatorError, InvalidPool
+from reconcilers import poolspec, ranges
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.networkpool.protocol import requested, settle
+from reconcilers.networkpool.view import View
+from reconcilers.webhooks.verdict import Verdict, forbidden, invalid
+
+PINNED = ("spec", "pinnedRange")
+
+
+def created(
+    new: IPAllocation, pool: NetworkPool | None, view: View, max_addresses: int
+) -> Verdict:
+    """Judge a new request.
+
+    Args:
+        new: the request.
+        pool: the pool that it names; None if there is none.
+        view: the pool's allocations.
+        max_addresses: the largest pool, in addresses.
+    """
+    try:
+        ranges.pinned(new)
+    except AllocatorError as malformed:
+        return Verdict.of([invalid(PINNED, str(malformed))])
+    if pool is None:
+        what = f"NetworkPool {new.pool_key} does not exist; the request waits until it does"
+        return Verdict.of(warnings=[f"spec.poolRef.name: {what}"])
+    try:
+        geometry = ranges.layout(pool.spec, max_addresses)
+    except InvalidPool as contradicting:
+        what = f"NetworkPool {new.pool_key} hands out nothing until its spec is mended"
+        return Verdict.of(warnings=[f"spec.poolRef.name: {what}: {contradicting}"])
+    impossible = poolspec.never(new, requested(new, pool), pool, geometry)
+    if impossible is not None:
+        return Verdict.of([invalid(impossible.path, impossible.message)])
+    return Verdict.of(warnings=_not_now(new, pool, view))
+
+
+def updated(new: IPAllocation, old: IPAllocation | None) -> Verdict:
+    """Judge a change of spec: there is none. One that cannot be read may be repaired.
+
+    Args:
+        new: the request as it would be.
+        old: the request as it is; None if it cannot be read.
+    """
+    if old is None or new.spec == old.spec:
+        return Verdict()
+    what = "spec cannot be changed: delete the IPAllocation, ask again"
+    return Verdict.of([forbidden(("spec",), what)])
+
+
+def _not_now(new: IPAllocation, pool: NetworkPool, view: View) -> Iterator[str]:
+    """Warn of what keeps a request waiting that could be served at another time."""
+    key = pool.metadata.key
+    if pool.metadata.terminating:
+        yield f"spec.poolRef.name: NetworkPool {key} is being deleted and hands out nothing"
+        return
+    wanted = ranges.pinned(new)
+    if wanted is None:
+        yield from _full(requested(new, pool), pool)
+        return
+    if new.spec.count is not None and new.spec.count != wanted.size:
+        yield f"spec.count: ignored, as pinnedRange names {wanted.size} addresses"
+    for name, held in _held(pool, view):
+        if held.overlaps(wanted):
+            yield (
+                f"spec.pinnedRange: {wanted.text} is not free now: IPAllocation {name} has"
+                f" {held.text}; the request waits"
+            )
+            return
+
+
+def _full(count: int, pool: NetworkPool) -> Iterator[str]:
+    status = pool.status
+    looked = status.observedGeneration == pool.metadata.generation
+    if looked and count > status.largestFreeBlock:
+        yield (
+            f"spec.count: asks for {count} addresses in a row; NetworkPool {pool.metadata.key} has"
+            f" {status.largestFreeBlock} free now; the request waits"
+        )
+
+
+def _held(pool: NetworkPool, view: View) -> Iterator[tuple[str, AddressRange]]:
+    for one in view.of_pool:
+        held = ranges.held(one)
+        if held is not None:
+            yield one.metadata.name, held
+    for promise in settle(pool, view).open:
+        promised = ranges.promised(promise)
+        if promised is not None:
+            yield promise.name, promised

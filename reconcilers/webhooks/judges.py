@@ -1,0 +1,281 @@
+"""Who asks the world what the rules of a kind need to know.
+
+Everything is read from the caches, which every replica has, with two exceptions:
+
+- What may leave allocations out, or end a pool, is judged by a view that has read as far as the
+  pool's allocationsRevision, from a LIST if the cache has not. Promises are in the pool itself;
+  one that is not there any more was settled by an object that such a view shows. So nothing
+  that was handed out is missed, and what is handed out later is chosen by the new spec.
+- A refusal because of what a cache shows is judged again by what the server shows: somebody who
+  deletes an allocation and edits its pool a moment later must not be told that it is there.
+
+Warnings may be based on a cache that is behind; so may whatever a later look of a reconciler
+holds anyway: a ProviderConfig or a pool that goes too early is kept by its finalizer.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import NotFound
+from controller.meta import Key
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.resources import NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.networkpool.protocol import memory
+from reconcilers.networkpool.view import Reader, Unreadable, View
+from reconcilers.tenantcluster.membership import members
+from reconcilers.tenantcluster.provider import Providers
+from reconcilers.waking import refers_to
+from reconcilers.webhooks import ipallocation, networkpool, providerconfig, tenantcluster
+from reconcilers.webhooks.tenantcluster import Provision
+from reconcilers.webhooks.verdict import NOTHING, Verdict, forbidden
+
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Judge(Protocol[T_contra]):
+    """Judges the writes of one kind that change a spec, or delete."""
+
+    async def created(self, new: T_contra) -> Verdict:
+        """Judge a new object."""
+        ...
+
+    async def updated(self, new: T_contra, old: T_contra | None) -> Verdict:
+        """Judge a changed spec; `old` is None if what is stored cannot be read."""
+        ...
+
+    async def deleted(self, old: T_contra) -> Verdict:
+        """Judge a deletion."""
+        ...
+
+
+class PoolJudge:
+    """Judges NetworkPools.
+
+    Args:
+        client: for live reads.
+        pools: all pools.
+        allocations: all allocations, indexed by pool.
+        clock: the reader's.
+        max_addresses: the largest pool, in addresses.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        pools: Cache[NetworkPool],
+        allocations: Cache[IPAllocation],
+        clock: Clock,
+        max_addresses: int,
+    ) -> None:
+        self._pools = pools
+        self._allocations = allocations
+        # Nobody can be asked to come back later, so a cache that is behind is given no time.
+        self._reader = Reader(allocations, client, clock, patience=0.0)
+        self._limit = max_addresses
+
+    async def created(self, new: NetworkPool) -> Verdict:
+        """Judge a new pool."""
+        return networkpool.created(new, self._pools, self._limit)
+
+    async def updated(self, new: NetworkPool, old: NetworkPool | None) -> Verdict:
+        """Judge an edit; who holds addresses is looked up only if some would be let go."""
+
+        def judged(view: View | None) -> Verdict:
+            return networkpool.updated(new, old, view, self._pools, self._limit)
+
+        if not networkpool.loses(new, old, self._limit):
+            return judged(None)
+        key = new.metadata.key
+        try:
+            if old is not None and self._covers(old):
+                verdict = judged(await self._reader.at_least(old, memory(old) or 0))
+                if verdict.allowed:
+                    return verdict
+            return judged(await self._reader.live(key))
+        except Unreadable as unreadable:
+            what = (
+                "cannot tell whose addresses would be left out:"
+                f" {unreadable}. Repair or delete them first"
+            )
+            return Verdict.of([forbidden(("spec",), what)])
+
+    async def deleted(self, old: NetworkPool) -> Verdict:
+        """Judge a deletion.
+
+        Allocations that cannot be read do not block it: the pool's finalizer does, until they are
+        gone or repaired.
+        """
+        try:
+            if self._covers(old):
+                view = await self._reader.at_least(old, memory(old) or 0)
+                if networkpool.deleted(old, view).allowed:
+                    return NOTHING
+            view = await self._reader.live(old.metadata.key)
+        except Unreadable as unreadable:
+            verdict = networkpool.deleted(old, self._reader.cached(old.metadata.key))
+            return Verdict(verdict.causes, (f"the pool stays while there are {unreadable}",))
+        return networkpool.deleted(old, view)
+
+    def _covers(self, old: NetworkPool) -> bool:
+        """Whether the cache shows everything that was handed out and settled since.
+
+        A pool without memory is one whose allocations were written by nobody knows whom.
+        """
+        revision = memory(old)
+        cache = self._allocations
+        return revision is not None and cache.synced and cache.position >= revision
+
+
+class AllocationJudge:
+    """Judges IPAllocations.
+
+    Args:
+        client: for live reads.
+        pools: all pools.
+        allocations: all allocations, indexed by pool.
+        clock: the reader's.
+        max_addresses: the largest pool, in addresses.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        pools: Cache[NetworkPool],
+        allocations: Cache[IPAllocation],
+        clock: Clock,
+        max_addresses: int,
+    ) -> None:
+        self._client = client
+        self._pools = pools
+        self._reader = Reader(allocations, client, clock, patience=0.0)
+        self._limit = max_addresses
+
+    async def created(self, new: IPAllocation) -> Verdict:
+        """Judge a new request, by the pool as it is if what the cache shows is against it."""
+        view = self._reader.cached(new.pool_key)
+        pool = self._pools.get(new.pool_key)
+        verdict = ipallocation.created(new, pool, view, self._limit)
+        if pool is not None and verdict.allowed:
+            return verdict
+        try:
+            pool = await self._client.get(NETWORK_POOL, new.pool_key)
+        except NotFound:
+            pool = None
+        return ipallocation.created(new, pool, view, self._limit)
+
+    async def updated(self, new: IPAllocation, old: IPAllocation | None) -> Verdict:
+        """Refuse a changed spec."""
+        return ipallocation.updated(new, old)
+
+    async def deleted(self, old: IPAllocation) -> Verdict:  # noqa: ARG002 - whatever it is
+        """Refuse nothing: the finalizer sees to the order."""
+        return NOTHING
+
+
+class ClusterJudge:
+    """Judges TenantClusters.
+
+    Args:
+        client: for live reads.
+        providers: finds the ProviderConfig that counts for a cluster.
+        pools: all pools.
+        allocations: all allocations, indexed by tenant.
+        default_namespace: what a reference without a namespace means.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        providers: Providers,
+        pools: Cache[NetworkPool],
+        allocations: Cache[IPAllocation],
+        default_namespace: str,
+    ) -> None:
+        self._client = client
+        self._providers = providers
+        self._pools = pools
+        self._allocations = allocations
+        self._namespace = default_namespace
+
+    async def created(self, new: TenantCluster) -> Verdict:
+        """Judge a new cluster."""
+        return tenantcluster.judged(new, await self._provision(new), self._pools)
+
+    async def updated(self, new: TenantCluster, old: TenantCluster | None) -> Verdict:
+        """Judge an edit.
+
+        Whether the cluster has addresses is known by its status, or by the cache. That it had
+        some that neither shows is possible for a moment; it then keeps them, counted and given
+        back as ever, so nothing is listed for it.
+        """
+        after = await self._provision(new)
+        verdict = tenantcluster.judged(new, after, self._pools)
+        if old is None or new.spec.providerConfigRef == old.spec.providerConfigRef:
+            return verdict
+        before = await self._provision(old)
+        known = [one.metadata.key for one in members(self._allocations, old)]
+        moved = tenantcluster.moved(old, (before, after), known)
+        return Verdict((*verdict.causes, *moved.causes), verdict.warnings)
+
+    async def deleted(self, old: TenantCluster) -> Verdict:  # noqa: ARG002 - whatever it is
+        """Refuse nothing: teardown sees to the order."""
+        return NOTHING
+
+    async def _provision(self, cluster: TenantCluster) -> Provision:
+        config = await self._providers.of(cluster)
+        named = cluster.spec.providerConfigRef
+        if named is None:
+            return Provision(config.metadata.key if config is not None else None, config)
+        key = Key(named.namespace or self._namespace, named.name)
+        if config is None:
+            try:
+                config = await self._client.get(PROVIDER_CONFIG, key)
+            except NotFound:
+                config = None
+        return Provision(key, config)
+
+
+class ProviderJudge:
+    """Judges ProviderConfigs.
+
+    Args:
+        client: for live reads.
+        clusters: all TenantClusters.
+        default_namespace: what a reference without a namespace means.
+    """
+
+    def __init__(
+        self, client: Client, clusters: Cache[TenantCluster], default_namespace: str
+    ) -> None:
+        self._client = client
+        self._clusters = clusters
+        self._namespace = default_namespace
+
+    async def created(self, new: ProviderConfig) -> Verdict:
+        """Judge a new one."""
+        return providerconfig.judged(new)
+
+    async def updated(self, new: ProviderConfig, old: ProviderConfig | None) -> Verdict:  # noqa: ARG002 - it must be sound, whatever it was
+        """Judge an edit."""
+        return providerconfig.judged(new)
+
+    async def deleted(self, old: ProviderConfig) -> Verdict:
+        """Judge a deletion."""
+        referring = self._referring(old, self._clusters)
+        if self._clusters.synced and not referring:
+            return NOTHING
+        page = await self._client.list(TENANT_CLUSTER)
+        return providerconfig.deleted(old, self._referring(old, page.items))
+
+    def _referring(self, config: ProviderConfig, clusters: Iterable[TenantCluster]) -> list[Key]:
+        return [
+            cluster.metadata.key
+            for cluster in clusters
+            if refers_to(cluster, config, self._namespace, by_default=False)
+        ]

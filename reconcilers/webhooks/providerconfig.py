@@ -1,0 +1,130 @@
+"""What is refused of ProviderConfigs.
+
+    created, updated   a cloud without its settings; a team scope without its team; IPAM without
+                       pools, or in a cloud; sizes above the quota
+    deleted            one that TenantClusters refer to
+
+Most of it is said by the schema's CEL rules too, for clusters without webhooks.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from allocator.addresses import quoted
+from controller.errors import Cause
+from controller.meta import Key
+from reconcilers.api.providerconfig import (
+    ELASTIC,
+    IPAM,
+    LOCAL,
+    LoadBalancerSizing,
+    ProviderConfig,
+    ProviderConfigSpec,
+)
+from reconcilers.webhooks.verdict import Verdict, bounded, forbidden, invalid, required
+
+CLOUDS: Mapping[str, tuple[str, ...]] = {
+    "azure": ("subscriptionID", "resourceGroup"),
+    "aws": ("region",),
+    "gcp": ("projectID", "region"),
+}
+"""Providers with load balancers of their own, and the settings that they need."""
+
+
+def judged(new: ProviderConfig) -> Verdict:
+    """Judge a spec that is new or was edited."""
+    spec = new.spec
+    causes = [*_credentials(spec), *_settings(spec), *_scope(spec), *_network(spec)]
+    return Verdict.of(causes, _doubts(spec))
+
+
+def deleted(old: ProviderConfig, referring: Iterable[Key]) -> Verdict:
+    """Judge the deletion of one.
+
+    Args:
+        old: the ProviderConfig.
+        referring: the TenantClusters whose spec names it.
+    """
+    name = quoted(old.metadata.name)
+    causes = [
+        forbidden(
+            (), f"cannot delete ProviderConfig {name}: TenantCluster {key} still references it"
+        )
+        for key in sorted(referring)
+    ]
+    return Verdict.of(bounded(causes, (), "TenantClusters reference it"))
+
+
+def _credentials(spec: ProviderConfigSpec) -> Iterator[Cause]:
+    reference = spec.credentialsRef
+    if spec.provider != LOCAL and (reference is None or not reference.name):
+        what = "credentialsRef with a non-empty name is required for all providers except local"
+        yield required(("spec", "credentialsRef"), what)
+
+
+def _settings(spec: ProviderConfigSpec) -> Iterator[Cause]:
+    """Ask for the settings of a cloud; the others have defaults for what they need."""
+    if spec.provider not in CLOUDS:
+        return
+    settings = getattr(spec, spec.provider)
+    if settings is None:
+        what = f"{spec.provider} settings are required when provider is {quoted(spec.provider)}"
+        yield required(("spec", spec.provider), what)
+        return
+    for name in CLOUDS[spec.provider]:
+        if not getattr(settings, name):
+            what = f"required when provider is {quoted(spec.provider)}"
+            yield required(("spec", spec.provider, name), what)
+
+
+def _scope(spec: ProviderConfigSpec) -> Iterator[Cause]:
+    scope = spec.scope
+    if scope is not None and scope.type == "team" and scope.teamRef is None:
+        what = 'teamRef is required when scope type is "team"'
+        yield required(("spec", "scope", "teamRef"), what)
+
+
+def _network(spec: ProviderConfigSpec) -> Iterator[Cause]:
+    network = spec.networking
+    if network.mode != IPAM:
+        return
+    if spec.provider in CLOUDS:
+        what = "IPAM mode is not supported for cloud providers"
+        yield forbidden(("spec", "network", "mode"), what)
+    if not network.poolRefs:
+        what = 'at least one poolRef is required when network mode is "ipam"'
+        yield required(("spec", "network", "poolRefs"), what)
+    quota = network.quota.maxLoadBalancerIPs
+    name, size = initial_size(network.sizing)
+    if quota is not None and size > quota and size != getattr(LoadBalancerSizing(), name):
+        what = (
+            f"{size} is more than quotaPerTenant.maxLoadBalancerIPs, {quota}, lets a tenant have"
+        )
+        yield invalid(("spec", "network", "loadBalancer", name), what)
+
+
+def initial_size(sizing: LoadBalancerSizing) -> tuple[str, int]:
+    """Return which field says how many load-balancer addresses a tenant begins with, and it."""
+    if sizing.allocationMode == ELASTIC:
+        return "initialPoolSize", sizing.initialPoolSize
+    return "defaultPoolSize", sizing.defaultPoolSize
+
+
+def _doubts(spec: ProviderConfigSpec) -> Iterator[str]:
+    """Warn of sizes that the quota cuts.
+
+    A default that is above the quota is no fault: nobody asked for it, and tenants get the quota.
+    """
+    network = spec.networking
+    quota = network.quota.maxLoadBalancerIPs
+    if network.mode != IPAM or quota is None:
+        return
+    name, size = initial_size(network.sizing)
+    where = f"spec.network.loadBalancer.{name}"
+    if size > quota and size == getattr(LoadBalancerSizing(), name):
+        yield f"{where}: the default of {size} is above the quota; tenants get {quota}"
+    increment = network.sizing.growthIncrement
+    if network.sizing.allocationMode == ELASTIC and min(size, quota) + increment > quota:
+        yield (
+            "spec.network.loadBalancer.growthIncrement: tenants never grow:"
+            f" {min(size, quota)} + {increment} is above the quota of {quota}"
+        )

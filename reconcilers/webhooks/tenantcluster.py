@@ -1,0 +1,122 @@
+"""What is refused of TenantClusters.
+
+    created, updated   a load-balancer pool that is none; another provider once addresses were
+                       given, as those are of the old one's pools
+
+What the provider makes of the wish is worth a warning: a size above its quota is cut to it.
+Deletion is never refused: teardown sees to its order.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from allocator import AddressRange, read_range
+from controller.errors import Cause
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import IPAM, ProviderConfig
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.webhooks.verdict import Verdict, forbidden, invalid
+
+REFERENCE = ("spec", "providerConfigRef")
+POOL = ("spec", "networking", "loadBalancerPool")
+
+
+@dataclass(frozen=True, slots=True)
+class Provision:
+    """Which ProviderConfig counts for a cluster.
+
+    Args:
+        key: the one that the cluster names, or that is the default; None if it names none and
+            there is none.
+        config: that object; None if it does not exist.
+    """
+
+    key: Key | None
+    config: ProviderConfig | None
+
+
+def judged(new: TenantCluster, provision: Provision, pools: Iterable[NetworkPool]) -> Verdict:
+    """Judge a spec that is new or was edited.
+
+    Args:
+        new: the cluster.
+        provision: which ProviderConfig counts for it.
+        pools: all pools there are.
+    """
+    manual = new.networking.loadBalancerPool
+    causes: list[Cause] = []
+    warnings = [*_sizes(new, provision)]
+    if manual is not None:
+        parsed = read_range(manual.start, manual.end)
+        if isinstance(parsed, str):
+            causes.append(invalid(POOL, parsed))
+        else:
+            warnings += _by_hand(parsed, provision, pools)
+    return Verdict.of(causes, warnings)
+
+
+def moved(
+    old: TenantCluster | None,
+    providers: tuple[Provision, Provision],
+    allocations: Iterable[Key],
+) -> Verdict:
+    """Judge whether an edited cluster may turn to another provider.
+
+    Args:
+        old: the cluster as it is; None if it cannot be read.
+        providers: which ProviderConfig counts for the old, and for the new.
+        allocations: the cluster's, as far as they are known.
+    """
+    before, after = providers
+    if old is None or before.key is None or before.key == after.key:
+        return Verdict()
+    named = [ref.name for ref in (old.status.lbAllocationRef, old.status.ipAllocationRef) if ref]
+    holders = sorted({*named, *(key.name for key in allocations)})
+    if not holders:
+        return Verdict()
+    what = (
+        f"cannot change from ProviderConfig {before.key} to {after.key or 'none'} while the"
+        f" cluster has addresses of its pools: IPAllocation {', '.join(holders)}"
+    )
+    return Verdict.of([forbidden(REFERENCE, what)])
+
+
+def _sizes(new: TenantCluster, provision: Provision) -> Iterator[str]:
+    if provision.config is None:
+        if provision.key is not None:
+            what = (
+                f"ProviderConfig {provision.key} does not exist; the cluster waits until it does"
+            )
+            yield f"spec.providerConfigRef: {what}"
+        return
+    network = provision.config.spec.networking
+    size, quota = new.networking.lbPoolSize, network.quota.maxLoadBalancerIPs
+    if size is None:
+        return
+    where = "spec.networking.lbPoolSize"
+    if network.mode != IPAM:
+        yield f"{where}: ignored, as ProviderConfig {provision.key} does not use IPAM"
+    elif quota is not None and size > quota:
+        yield (
+            f"{where}: {size} is above the quota of ProviderConfig {provision.key};"
+            f" the cluster gets {quota}"
+        )
+
+
+def _by_hand(
+    pool: AddressRange, provision: Provision, pools: Iterable[NetworkPool]
+) -> Iterator[str]:
+    """Warn of a pool given by hand that is not used, or that others may be given too."""
+    where = "spec.networking.loadBalancerPool"
+    if provision.config is not None and provision.config.spec.networking.mode == IPAM:
+        yield f"{where}: ignored, as ProviderConfig {provision.key} uses IPAM"
+        return
+    for other in pools:
+        theirs = ranges.parsed_entry(other.spec.cidr)
+        if theirs is not None and theirs.overlaps(pool):
+            yield (
+                f"{where}: {pool.text} shares addresses with NetworkPool {other.metadata.key}"
+                f" ({theirs.text}), which may hand them out to others"
+            )

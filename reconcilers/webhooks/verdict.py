@@ -1,0 +1,88 @@
+"""What the rules say of a write: causes to refuse it, and warnings."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from controller.errors import Cause
+from reconcilers.poolspec import Path, Remark
+
+INVALID = "FieldValueInvalid"
+FORBIDDEN = "FieldValueForbidden"
+REQUIRED = "FieldValueRequired"
+
+MOST_CAUSES = 100
+"""So many causes of one write are named one by one; nobody reads more, and answers are bounded."""
+
+
+def field(path: Path) -> str:
+    """Return a path as the API server writes it: `spec.reserved[0].cidr`."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".")
+
+
+def invalid(path: Path, message: str) -> Cause:
+    """Return the cause that a field has a value that cannot be."""
+    return Cause(field(path), INVALID, message)
+
+
+def forbidden(path: Path, message: str) -> Cause:
+    """Return the cause that a field may not have, or get, this value here and now."""
+    return Cause(field(path), FORBIDDEN, message)
+
+
+def required(path: Path, message: str) -> Cause:
+    """Return the cause that a field has to be given."""
+    return Cause(field(path), REQUIRED, message)
+
+
+def about(remark: Remark) -> str:
+    """Return a remark as a warning."""
+    return f"{field(remark.path)}: {remark.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the rules say.
+
+    Args:
+        causes: why the write is refused; empty if it may go on.
+        warnings: for whoever wrote, one sentence each.
+    """
+
+    causes: tuple[Cause, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, causes: Iterable[Cause] = (), warnings: Iterable[str] = ()) -> Self:
+        """Return the verdict with these."""
+        return cls(tuple(causes), tuple(warnings))
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the write may go on."""
+        return not self.causes
+
+    def sentence(self) -> str:
+        """Return all causes in one text, as the API server puts them."""
+        shown = [f"{c.field}: {c.message}" if c.field else c.message for c in self.causes]
+        return shown[0] if len(shown) == 1 else f"[{', '.join(shown)}]"
+
+
+NOTHING = Verdict()
+"""Nothing to say: the write may go on."""
+
+
+def bounded(causes: Iterable[Cause], path: Path, what: str) -> list[Cause]:
+    """Return the causes, the last one counting those that are too many to be named.
+
+    Args:
+        causes: the causes.
+        path: the field that the last one is about.
+        what: what there are more of, in the plural.
+    """
+    found = list(causes)
+    if len(found) <= MOST_CAUSES:
+        return found
+    more = len(found) - MOST_CAUSES
+    return [*found[:MOST_CAUSES], forbidden(path, f"and {more} more {what}")]

@@ -1,0 +1,1 @@
+"""What the webhooks refuse, and what they warn of."""

@@ -1,0 +1,115 @@
+"""The rules on IPAllocations: possible at all, and never changed."""
+
+from typing import Any
+
+import pytest
+
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.webhooks import ipallocation
+from reconcilers.webhooks.verdict import Verdict
+from tests.reconcilers import make
+
+LIMIT = 1 << 20
+POOL = make.pool(reserved=["10.40.0.0/28"])
+
+
+def create(new: IPAllocation, pool: NetworkPool | None = POOL, *others: Any) -> Verdict:
+    return ipallocation.created(new, pool, make.view(*others), LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("new", "where", "what"),
+    [
+        (
+            make.allocation("a", pin=("10.40.0.9", "10.40.0.3")),
+            "pinnedRange",
+            "start is after end",
+        ),
+        (make.allocation("a", pin=("300.0.0.1", "300.0.0.2")), "pinnedRange", "is not an IP"),
+        (make.allocation("a", pin=("10.99.0.0", "10.99.0.1")), "pinnedRange", "outside"),
+        (make.allocation("a", pin=("10.40.0.0", "10.40.0.3")), "pinnedRange", "holds reserved"),
+        (make.allocation("a", size=500), "count", "asks for 500 addresses in a row"),
+    ],
+)
+def test_what_its_pool_could_never_serve_is_refused(
+    new: IPAllocation, where: str, what: str
+) -> None:
+    [cause] = create(new).causes
+    assert cause.field == f"spec.{where}"
+    assert what in cause.message
+
+
+def test_a_default_that_its_pool_could_never_serve_is_refused() -> None:
+    tiny = make.pool(cidr="10.40.0.0/30")
+    assert not create(make.allocation("a", kind="loadbalancer"), tiny).allowed
+    assert create(make.allocation("a", kind="loadbalancer", size=4), tiny).allowed
+
+
+def test_a_pool_that_does_not_exist_is_a_warning() -> None:
+    verdict = create(make.allocation("a", size=500), None)
+    assert verdict.allowed
+    assert verdict.warnings == (
+        (
+            "spec.poolRef.name: NetworkPool butler-system/lab does not exist; the request waits"
+            " until it does"
+        ),
+    )
+
+
+def test_a_range_that_is_none_is_refused_even_where_the_pool_does_not_exist() -> None:
+    assert not create(make.allocation("a", pin=("10.40.0.9", "10.40.0.3")), None).allowed
+
+
+@pytest.mark.parametrize(
+    ("pool", "what"),
+    [
+        (make.pool(cidr="10.0.0.0/40"), "hands out nothing until its spec is mended"),
+        (make.pool(deletionTimestamp="2026-01-01T00:00:00Z"), "is being deleted"),
+        (
+            make.pool(status={"observedGeneration": 1, "largestFreeBlock": 3}),
+            "has 3 free now; the request waits",
+        ),
+    ],
+)
+def test_a_pool_that_cannot_serve_now_is_a_warning(pool: NetworkPool, what: str) -> None:
+    verdict = create(make.allocation("a", size=4), pool)
+    assert verdict.allowed
+    [warning] = verdict.warnings
+    assert what in warning
+
+
+def test_a_status_of_an_older_spec_says_nothing_about_room() -> None:
+    pool = make.pool(generation=2, status={"observedGeneration": 1, "largestFreeBlock": 0})
+    assert create(make.allocation("a", size=4), pool) == Verdict()
+
+
+def test_a_pinned_range_that_somebody_has_is_a_warning() -> None:
+    holder = make.allocation("holder", held=("10.40.0.20", "10.40.0.27"))
+    verdict = create(make.allocation("a", pin=("10.40.0.24", "10.40.0.31")), POOL, holder)
+    assert verdict.allowed
+    assert "IPAllocation holder has 10.40.0.20-10.40.0.27" in verdict.warnings[0]
+
+
+def test_a_pinned_range_that_was_promised_is_a_warning() -> None:
+    waiting = make.allocation("waits")
+    promise = make.listed(make.promise(waiting, "10.40.0.24", "10.40.0.31"))
+    pool = make.pool(status={"assignments": [promise]})
+    verdict = create(make.allocation("a", pin=("10.40.0.24", "10.40.0.31")), pool, waiting)
+    assert "IPAllocation waits has 10.40.0.24/29" in verdict.warnings[0]
+
+
+def test_a_count_beside_another_pinned_range_is_a_warning() -> None:
+    new = make.allocation("a", size=4, pin=("10.40.0.24", "10.40.0.31"))
+    assert "ignored, as pinnedRange names 8 addresses" in create(new).warnings[0]
+
+
+@pytest.mark.parametrize("change", [{"size": 9}, {"of": "other"}, {"tenant": "team/b"}])
+def test_a_spec_cannot_be_changed(change: dict[str, Any]) -> None:
+    old, new = make.allocation("a", size=8), make.allocation("a", **({"size": 8} | change))
+    [cause] = ipallocation.updated(new, old).causes
+    assert (cause.field, cause.reason) == ("spec", "FieldValueForbidden")
+
+
+def test_one_that_cannot_be_read_may_be_repaired() -> None:
+    assert ipallocation.updated(make.allocation("a"), None).allowed

@@ -1,0 +1,295 @@
+"""The rules on NetworkPools: sound specs, CIDRs that only grow, nobody left out or orphaned."""
+
+from typing import Any
+
+import pytest
+
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.webhooks import networkpool
+from reconcilers.webhooks.verdict import MOST_CAUSES, Verdict
+from tests.reconcilers import make
+
+LIMIT = 1 << 20
+
+
+def ranges(*spans: tuple[int, int]) -> dict[str, Any]:
+    return {"ranges": [{"start": f"10.0.0.{a}", "end": f"10.0.0.{b}"} for a, b in spans]}
+
+
+def pool(*spans: tuple[int, int], **made: Any) -> NetworkPool:
+    tenant = ranges(*spans) if spans else None
+    return make.pool(cidr="10.0.0.0/24", tenant=tenant, **made)
+
+
+def create(new: NetworkPool, *others: NetworkPool) -> Verdict:
+    return networkpool.created(new, others, LIMIT)
+
+
+def update(new: NetworkPool, old: NetworkPool | None, *allocations: Any) -> Verdict:
+    return networkpool.updated(new, old, make.view(*allocations), (), LIMIT)
+
+
+def causes(verdict: Verdict) -> list[tuple[str, str]]:
+    return [(cause.field, cause.message) for cause in verdict.causes]
+
+
+# -- create ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("new", "where", "what"),
+    [
+        (make.pool(cidr="10.0.0.0/40"), "spec.cidr", "invalid pool CIDR"),
+        (make.pool(reserved=["10.41.0.0/28"]), "spec.reserved[0]", "is not within pool CIDR"),
+        (make.pool(reserved=["10.40.0.0/99"]), "spec.reserved[0]", "invalid reserved CIDR"),
+        (
+            make.pool(tenant={"start": "10.40.0.9", "end": "10.40.0.3"}),
+            "spec.tenantAllocation",
+            "start 10.40.0.9 is after end 10.40.0.3",
+        ),
+        (
+            make.pool(tenant={"start": "x", "end": "10.40.0.3"}),
+            "spec.tenantAllocation.start",
+            'ranges[0].start "x" is not a valid IPv4 address',
+        ),
+        (
+            make.pool(cidr="10.0.0.0/24", tenant=ranges((9, 20), (1, 5))),
+            "spec.tenantAllocation.ranges[1].start",
+            "ranges must be sorted by start IP and non-overlapping",
+        ),
+        (
+            make.pool(cidr="10.0.0.0/24", tenant=ranges((1, 5), (7, 400))),
+            "spec.tenantAllocation.ranges[1].end",
+            "is not a valid IPv4 address",
+        ),
+        (
+            make.pool(
+                reserved=["10.40.0.0/26"], tenant={"start": "10.40.0.0", "end": "10.40.0.31"}
+            ),
+            "spec.reserved[0]",
+            "straddles ranges[0] boundary",
+        ),
+        (make.pool(cidr="10.0.0.0/8"), "spec.cidr", "pool too large"),
+    ],
+)
+def test_a_spec_that_contradicts_itself_is_refused_at_its_field(
+    new: NetworkPool, where: str, what: str
+) -> None:
+    [(field, message)] = causes(create(new))
+    assert field == where
+    assert what in message
+
+
+def test_every_fault_of_a_spec_is_named_at_once() -> None:
+    verdict = create(make.pool(reserved=["10.99.0.0/24", "10.40.0.0/40"]))
+    assert [cause.field for cause in verdict.causes] == ["spec.reserved[0]", "spec.reserved[1]"]
+    assert {cause.reason for cause in verdict.causes} == {"FieldValueInvalid"}
+
+
+def test_a_sound_spec_passes_in_silence() -> None:
+    assert create(pool((16, 239), reserved=["10.0.0.0/28"])) == Verdict()
+
+
+def test_host_bits_and_overlapping_reservations_are_warned_of() -> None:
+    new = make.pool(cidr="10.40.0.7/24", reserved=["10.40.0.0/28", "10.40.0.8/29"])
+    verdict = create(new)
+    assert verdict.allowed
+    overlap, host_bits = verdict.warnings
+    assert overlap == "spec.reserved[1]: 10.40.0.8/29 overlaps reserved[0] (10.40.0.0/28)"
+    assert host_bits.startswith("spec.cidr: '10.40.0.7/24' has host bits set")
+
+
+def test_start_and_end_are_warned_of_with_the_ranges_that_say_the_same() -> None:
+    [warning] = create(make.pool(tenant={"start": "10.40.0.1", "end": "10.40.0.9"})).warnings
+    assert 'ranges: [{start: "10.40.0.1", end: "10.40.0.9"}]' in warning
+
+
+def test_start_and_end_beside_ranges_are_warned_of() -> None:
+    tenant = ranges((1, 9)) | {"start": "10.0.0.1", "end": "10.0.0.3"}
+    [warning] = create(make.pool(cidr="10.0.0.0/24", tenant=tenant)).warnings
+    assert "Start/End are ignored when Ranges is present; remove them" in warning
+
+
+def test_a_pool_that_shares_addresses_with_others_is_warned_of() -> None:
+    others = [make.pool(f"p{n}", f"10.0.{n}.0/24") for n in range(8)]
+    new = make.pool("wide", "10.0.0.0/21")
+    warnings = create(new, new, *others, make.pool("far", "10.9.0.0/24")).warnings
+    assert warnings[0] == (
+        "spec.cidr: shares addresses with NetworkPool butler-system/p0 (10.0.0.0/24)"
+    )
+    assert warnings[-1] == "spec.cidr: shares addresses with 3 more NetworkPools"
+
+
+# -- update ------------------------------------------------------------------------------------
+
+HELD = make.allocation("a", held=("10.0.0.5", "10.0.0.6"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "held", "passes"),
+    [
+        ((1, 10), (7, 10), HELD, False),
+        ((3, 8), (1, 10), HELD, True),
+        ((1, 10), (1, 10), HELD, True),
+        ((1, 20), (1, 10), HELD, True),
+        ((1, 10), (7, 10), None, True),
+        ((1, 10), (7, 10), make.allocation("a", phase="Pending"), True),
+        ((1, 10), (6, 10), HELD, False),
+        ((1, 10), (1, 5), HELD, False),
+    ],
+)
+def test_narrowing_is_refused_exactly_where_an_allocation_would_be_left_out(
+    before: tuple[int, int], after: tuple[int, int], held: Any, passes: bool
+) -> None:
+    verdict = update(pool(after), pool(before), *([held] if held else []))
+    assert verdict.allowed is passes
+
+
+def test_a_refused_narrowing_names_every_offender_and_its_address() -> None:
+    one = make.allocation("one", held=("10.0.0.1", "10.0.0.2"))
+    two = make.allocation("two", held=("10.0.0.9", "10.0.0.12"))
+    safe = make.allocation("safe", held=("10.0.0.4", "10.0.0.5"))
+    verdict = update(pool((3, 10)), pool((1, 20)), two, safe, one)
+    assert causes(verdict) == [
+        (
+            "spec.tenantAllocation",
+            (
+                f'cannot narrow tenant allocation ranges: IPAllocation "{name}" has address'
+                f" {address} outside the proposed ranges. Migrate or delete affected allocations first"
+            ),
+        )
+        for name, address in (("one", "10.0.0.1"), ("two", "10.0.0.11"))
+    ]
+    assert {cause.reason for cause in verdict.causes} == {"FieldValueForbidden"}
+
+
+def test_offenders_are_found_by_spec_whatever_their_labels_and_phase_say() -> None:
+    wiped = make.allocation("w", phase="Released", held=("10.0.0.5", "10.0.0.5"), labels={})
+    other = make.allocation("o", of="other", held=("10.0.0.5", "10.0.0.5"))
+    verdict = update(pool((7, 10)), pool((1, 10)), wiped, other)
+    assert ['"w"' in message for _, message in causes(verdict)] == [True]
+
+
+def test_an_allocation_without_an_address_list_counts_by_start_and_end() -> None:
+    bare = make.allocation("a", held=("10.0.0.5", "10.0.0.6"), status={"addresses": []})
+    assert not update(pool((7, 10)), pool((1, 10)), bare).allowed
+
+
+def test_a_promise_that_is_not_written_yet_keeps_its_range_in_the_pool() -> None:
+    waiting = make.allocation("late")
+    promise = make.listed(make.promise(waiting, "10.0.0.5", "10.0.0.6"))
+    old = pool((1, 10), status={"assignments": [promise]})
+    assert not update(pool((7, 10)), old, waiting).allowed
+    assert update(pool((5, 10)), old, waiting).allowed
+
+
+def test_a_promise_that_is_settled_keeps_nothing() -> None:
+    moved_on = make.allocation("edited")
+    promise = make.listed(make.promise(moved_on, "10.0.0.5", "10.0.0.6", version="1"))
+    old = pool((1, 10), status={"assignments": [promise]})
+    assert update(pool((7, 10)), old, moved_on).allowed
+
+
+def test_a_new_cidr_must_contain_the_old_one() -> None:
+    old, new = make.pool(cidr="10.0.0.0/24"), make.pool(cidr="10.0.0.0/25")
+    assert causes(update(new, old)) == [
+        (
+            "spec.cidr",
+            (
+                'new CIDR "10.0.0.0/25" does not contain the previous CIDR "10.0.0.0/24"; shrinking'
+                " a pool may orphan existing allocations"
+            ),
+        )
+    ]
+    assert update(make.pool(cidr="10.0.0.0/23"), old).allowed
+    assert update(make.pool(cidr="10.0.0.9/24"), old).allowed, "host bits change nothing"
+
+
+def test_a_shrunk_cidr_names_who_would_be_left_out() -> None:
+    old, new = make.pool(cidr="10.0.0.0/24"), make.pool(cidr="10.0.0.0/30")
+    fields = [cause.field for cause in update(new, old, HELD).causes]
+    assert fields == ["spec.cidr", "spec.cidr"]
+
+
+def test_reserved_may_not_grow_over_allocations() -> None:
+    old, new = pool(), pool(reserved=["10.0.0.0/30", "10.0.0.4/30"])
+    [(field, message)] = causes(update(new, old, HELD))
+    assert field == "spec.reserved[1]"
+    assert message == (
+        'cannot reserve "10.0.0.4/30": IPAllocation "a" has address 10.0.0.5 in it. Migrate or'
+        " delete affected allocations first"
+    )
+    assert update(pool(reserved=["10.0.0.0/30", "10.0.0.8/30"]), old, HELD).allowed
+
+
+def test_what_was_left_out_before_does_not_stop_other_edits() -> None:
+    old, new = pool((7, 10)), pool((7, 20))
+    assert update(new, old, HELD).allowed
+    reserved = pool(reserved=["10.0.0.4/30"])
+    assert update(pool(reserved=["10.0.0.4/30", "10.0.0.8/30"]), reserved, HELD).allowed
+
+
+def test_an_old_spec_that_was_broken_might_have_covered_anything() -> None:
+    broken = make.pool(cidr="10.0.0.0/24", tenant=ranges((9, 5)))
+    assert update(pool((1, 10)), broken, HELD).allowed
+    assert not update(pool((7, 10)), broken, HELD).allowed
+    assert not update(pool((7, 10)), None, HELD).allowed
+
+
+def test_a_broken_new_spec_is_refused_for_that_alone() -> None:
+    verdict = update(make.pool(cidr="10.0.0.0/24", tenant=ranges((9, 5))), pool((1, 10)), HELD)
+    assert [message for _, message in causes(verdict)] == [
+        "ranges[0] start 10.0.0.9 is after end 10.0.0.5"
+    ]
+
+
+def test_very_many_offenders_are_counted() -> None:
+    many = [
+        make.allocation(f"a{n:03}", held=(f"10.0.0.{n}", f"10.0.0.{n}"))
+        for n in range(MOST_CAUSES + 20)
+    ]
+    found = update(pool((200, 210)), pool(), *many).causes
+    assert len(found) == MOST_CAUSES + 1
+    assert found[-1].message == "and 20 more allocations would be left out"
+
+
+def test_whether_an_edit_lets_go_of_addresses_is_known_without_allocations() -> None:
+    for before, after, lost in (
+        (pool((1, 10)), pool((1, 11)), False),
+        (pool((1, 10)), pool((2, 11)), True),
+        (pool(), pool(reserved=["10.0.0.0/30"]), True),
+        (None, pool(), True),
+    ):
+        assert networkpool.loses(after, before, LIMIT) is lost
+
+
+# -- delete ------------------------------------------------------------------------------------
+
+
+def test_a_pool_with_an_allocated_range_cannot_be_deleted() -> None:
+    verdict = networkpool.deleted(pool(), make.view(HELD))
+    assert verdict.sentence() == (
+        'cannot delete NetworkPool "lab": IPAllocation "a" in namespace "butler-system" is still'
+        " in phase Allocated"
+    )
+
+
+def test_a_pool_with_an_open_promise_cannot_be_deleted() -> None:
+    waiting = make.allocation("late")
+    promise = make.listed(make.promise(waiting, "10.0.0.5", "10.0.0.6"))
+    old = pool(status={"assignments": [promise]})
+    assert "was promised 10.0.0.5" in networkpool.deleted(old, make.view(waiting)).sentence()
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        make.allocation("p", phase="Pending"),
+        make.allocation("f", phase="Failed"),
+        make.allocation("r", phase="Released", held=("10.0.0.5", "10.0.0.5")),
+        make.allocation("o", of="other", held=("10.0.0.5", "10.0.0.5")),
+    ],
+    ids=lambda left: str(left.metadata.name),
+)
+def test_requests_that_hold_nothing_do_not_block_deletion(left: Any) -> None:
+    assert networkpool.deleted(pool(), make.view(left)).allowed

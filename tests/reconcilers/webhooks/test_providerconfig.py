@@ -1,0 +1,120 @@
+"""The rules on ProviderConfigs."""
+
+from typing import Any
+
+import pytest
+
+from controller.meta import Key
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.webhooks import providerconfig
+from reconcilers.webhooks.verdict import Verdict
+from tests.reconcilers import make
+
+CREDENTIALS = {"credentialsRef": {"name": "secret"}}
+
+
+def cloud(provider: str, settings: dict[str, Any] | None, **network: Any) -> ProviderConfig:
+    spec: dict[str, Any] = {"provider": provider, "network": {"mode": "cloud"} | network}
+    if settings is not None:
+        spec[provider] = settings
+    return make.provider(spec=spec | CREDENTIALS)
+
+
+def fields(new: ProviderConfig) -> list[str]:
+    return [cause.field for cause in providerconfig.judged(new).causes]
+
+
+@pytest.mark.parametrize("provider", ["azure", "aws", "gcp"])
+def test_a_cloud_needs_its_settings(provider: str) -> None:
+    assert fields(cloud(provider, None)) == [f"spec.{provider}"]
+
+
+@pytest.mark.parametrize(
+    ("provider", "settings", "missing"),
+    [
+        (
+            "azure",
+            {"subscriptionID": "", "resourceGroup": ""},
+            ["subscriptionID", "resourceGroup"],
+        ),
+        ("aws", {"region": ""}, ["region"]),
+        ("gcp", {"projectID": "p", "region": ""}, ["region"]),
+        ("gcp", {"projectID": "p", "region": "r"}, []),
+    ],
+)
+def test_a_cloud_needs_its_identifiers(
+    provider: str, settings: dict[str, str], missing: list[str]
+) -> None:
+    assert fields(cloud(provider, settings)) == [f"spec.{provider}.{name}" for name in missing]
+
+
+@pytest.mark.parametrize("provider", ["harvester", "nutanix", "proxmox"])
+def test_the_others_go_without_settings(provider: str) -> None:
+    assert fields(make.provider("lab", spec={"provider": provider} | CREDENTIALS)) == []
+
+
+def test_all_but_local_need_credentials() -> None:
+    assert fields(make.provider("lab", spec={"provider": "nutanix"})) == ["spec.credentialsRef"]
+    assert fields(make.provider("lab", spec={"provider": "local"})) == []
+
+
+def test_a_team_scope_needs_its_team() -> None:
+    assert fields(make.provider("lab", spec={"scope": {"type": "team"}})) == ["spec.scope.teamRef"]
+    team = {"type": "team", "teamRef": {"name": "a"}}
+    assert fields(make.provider("lab", spec={"scope": team})) == []
+
+
+def test_ipam_needs_a_pool() -> None:
+    verdict = providerconfig.judged(make.provider())
+    assert verdict.sentence() == (
+        'spec.network.poolRefs: at least one poolRef is required when network mode is "ipam"'
+    )
+
+
+def test_ipam_is_not_for_clouds() -> None:
+    new = cloud("aws", {"region": "r"}, mode="ipam", poolRefs=[{"name": "lab"}])
+    verdict = providerconfig.judged(new)
+    assert verdict.sentence() == (
+        "spec.network.mode: IPAM mode is not supported for cloud providers"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizing", "field"),
+    [
+        ({"allocationMode": "elastic", "initialPoolSize": 5}, "initialPoolSize"),
+        ({"allocationMode": "static", "defaultPoolSize": 5}, "defaultPoolSize"),
+        ({"allocationMode": "static", "initialPoolSize": 5, "defaultPoolSize": 4}, None),
+    ],
+)
+def test_a_size_that_was_asked_for_must_be_within_the_quota(
+    sizing: dict[str, Any], field: str | None
+) -> None:
+    new = make.provider("lab", load_balancer=sizing, quota={"maxLoadBalancerIPs": 4})
+    assert fields(new) == ([f"spec.network.loadBalancer.{field}"] if field else [])
+
+
+def test_a_default_above_the_quota_is_a_warning() -> None:
+    verdict = providerconfig.judged(make.provider("lab", quota={"maxLoadBalancerIPs": 4}))
+    assert verdict.allowed
+    assert verdict.warnings == (
+        (
+            "spec.network.loadBalancer.defaultPoolSize: the default of 8 is above the quota;"
+            " tenants get 4"
+        ),
+    )
+
+
+def test_a_quota_without_room_to_grow_is_a_warning() -> None:
+    sizing = {"allocationMode": "elastic", "initialPoolSize": 3, "growthIncrement": 2}
+    new = make.provider("lab", load_balancer=sizing, quota={"maxLoadBalancerIPs": 4})
+    [warning] = providerconfig.judged(new).warnings
+    assert "tenants never grow: 3 + 2 is above the quota of 4" in warning
+
+
+def test_one_that_clusters_refer_to_cannot_be_deleted() -> None:
+    verdict = providerconfig.deleted(make.provider("lab", name="p"), [Key("team", "a")])
+    assert verdict.sentence() == (
+        'cannot delete ProviderConfig "p": TenantCluster team/a still references it'
+    )
+    assert providerconfig.deleted(make.provider("lab"), []) == Verdict()

@@ -1,0 +1,113 @@
+"""The rules on TenantClusters."""
+
+from typing import Any
+
+import pytest
+
+from controller.meta import Key
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.webhooks import tenantcluster
+from reconcilers.webhooks.tenantcluster import Provision
+from reconcilers.webhooks.verdict import Verdict
+from tests.reconcilers import make
+
+IPAM = make.provider("lab", name="onprem", quota={"maxLoadBalancerIPs": 4})
+CLOUD = make.provider(name="cloud", spec={"network": {"mode": "cloud"}})
+
+
+def provision(config: ProviderConfig) -> Provision:
+    return Provision(config.metadata.key, config)
+
+
+def judged(networking: dict[str, Any], config: ProviderConfig = CLOUD, *pools: Any) -> Verdict:
+    cluster = make.tenant(spec={"networking": networking})
+    return tenantcluster.judged(cluster, provision(config), pools)
+
+
+def by_hand(start: str, end: str) -> dict[str, Any]:
+    return {"loadBalancerPool": {"start": start, "end": end}}
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "what"),
+    [
+        ("10.0.0.9", "10.0.0.3", "start is after end"),
+        ("10.0.0.9", "x", '"x" is not an IP address'),
+        ("", "10.0.0.3", '"" is not an IP address'),
+        ("10.0.0.9", "fd00::1", "use one family"),
+    ],
+)
+def test_a_load_balancer_pool_that_is_none_is_refused(start: str, end: str, what: str) -> None:
+    [cause] = judged(by_hand(start, end)).causes
+    assert cause.field == "spec.networking.loadBalancerPool"
+    assert what in cause.message
+
+
+def test_a_load_balancer_pool_within_a_network_pool_is_a_warning() -> None:
+    verdict = judged(
+        by_hand("10.40.0.8", "10.40.0.15"), CLOUD, make.pool(), make.pool("x", "10.9.0.0/24")
+    )
+    assert verdict.allowed
+    [warning] = verdict.warnings
+    assert "10.40.0.8/29 shares addresses with NetworkPool butler-system/lab" in warning
+
+
+def test_a_load_balancer_pool_under_ipam_is_a_warning() -> None:
+    [warning] = judged(by_hand("10.40.0.8", "10.40.0.15"), IPAM).warnings
+    assert "ignored, as ProviderConfig butler-system/onprem uses IPAM" in warning
+
+
+def test_a_size_above_the_quota_is_a_warning_as_it_is_cut() -> None:
+    verdict = judged({"lbPoolSize": 5}, IPAM)
+    assert verdict.allowed
+    assert verdict.warnings == (
+        (
+            "spec.networking.lbPoolSize: 5 is above the quota of ProviderConfig"
+            " butler-system/onprem; the cluster gets 4"
+        ),
+    )
+    assert judged({"lbPoolSize": 4}, IPAM) == Verdict()
+
+
+def test_a_size_without_ipam_is_a_warning() -> None:
+    assert "does not use IPAM" in judged({"lbPoolSize": 5}, CLOUD).warnings[0]
+
+
+def test_a_provider_that_does_not_exist_is_a_warning() -> None:
+    nowhere = Provision(Key("butler-system", "nowhere"), None)
+    verdict = tenantcluster.judged(make.tenant(), nowhere, ())
+    assert verdict.allowed
+    assert "ProviderConfig butler-system/nowhere does not exist" in verdict.warnings[0]
+    assert tenantcluster.judged(make.tenant(), Provision(None, None), ()) == Verdict()
+
+
+@pytest.mark.parametrize(
+    ("status", "allocations"),
+    [
+        ({"lbAllocationRef": {"name": "team-a-lb"}}, []),
+        ({"ipAllocationRef": {"name": "team-a-lb"}}, []),
+        ({}, [Key("butler-system", "team-a-lb")]),
+    ],
+)
+def test_the_provider_cannot_be_changed_once_addresses_were_given(
+    status: dict[str, Any], allocations: list[Key]
+) -> None:
+    old = make.tenant(status=status)
+    verdict = tenantcluster.moved(old, (provision(IPAM), provision(CLOUD)), allocations)
+    [cause] = verdict.causes
+    assert cause.field == "spec.providerConfigRef"
+    assert cause.message == (
+        "cannot change from ProviderConfig butler-system/onprem to butler-system/cloud while the"
+        " cluster has addresses of its pools: IPAllocation team-a-lb"
+    )
+
+
+def test_the_provider_can_be_changed_before() -> None:
+    both = (provision(IPAM), provision(CLOUD))
+    assert tenantcluster.moved(make.tenant(), both, []).allowed
+
+
+def test_the_same_provider_may_be_named_otherwise() -> None:
+    old = make.tenant(status={"lbAllocationRef": {"name": "x"}})
+    assert tenantcluster.moved(old, (provision(IPAM), provision(IPAM)), []).allowed
+    assert tenantcluster.moved(None, (provision(IPAM), provision(CLOUD)), []).allowed
