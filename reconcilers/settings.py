@@ -110,6 +110,20 @@ class ProviderSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class OrphanSettings:
+    """How allocations whose TenantCluster is gone are looked for."""
+
+    resync: float = 60.0
+    """Between two looks for orphans."""
+    most: int = 10
+    """More orphans of a pool in a minute stop their collection, if they are above the share too."""
+    percent: int = 10
+    """The share of a pool's allocations, in percent, that may be collected in a minute."""
+    batch: int = 256
+    """Allocations that one look adopts, or repairs the labels of."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All of them, and where the defaults live."""
 
@@ -121,3 +135,4 @@ class Settings:
     allocation: AllocationSettings = AllocationSettings()
     tenant: TenantSettings = TenantSettings()
     provider: ProviderSettings = ProviderSettings()
+    orphans: OrphanSettings = OrphanSettings()

@@ -32,6 +32,7 @@ from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.networkpool.neighbours import neighbours
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import POOL_INDEX, pool_index
+from reconcilers.orphans.collector import OrphanCollector
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.asking import Asking
@@ -88,6 +89,7 @@ def assemble(
     _ipallocations(manager, informers, tenants, recorder, clock, settings)
     _tenantclusters(manager, informers, tenants, recorder, clock, settings)
     _providerconfigs(manager, informers, recorder, clock, settings)
+    _orphans(manager, informers, recorder, clock, settings)
     return tenants
 
 
@@ -249,3 +251,24 @@ def _providerconfigs(
         ],
         concurrency=1,
     )
+
+
+def _orphans(
+    manager: Manager, informers: Informers, recorder: Recorder, clock: Clock, settings: Settings
+) -> None:
+    collector = OrphanCollector(
+        manager.client,
+        pools=informers.pools.cache,
+        allocations=informers.allocations.cache,
+        clusters=informers.clusters.cache,
+        recorder=recorder,
+        clock=clock,
+        settings=settings.orphans,
+    )
+
+    async def run() -> None:
+        for informer in (informers.pools, informers.allocations, informers.clusters):
+            await informer.wait_synced()
+        await collector.run()
+
+    manager.add_service("orphans", run)

@@ -33,6 +33,7 @@ from reconcilers.ipallocation.gate import Gate, Holding, LetGo
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import POOL_INDEX, pool_index
+from reconcilers.orphans.collector import OrphanCollector
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.asking import Asking
@@ -132,6 +133,15 @@ class Replica:
             recorder=recorder,
             clock=clock,
             settings=settings,
+        )
+        self.orphans = OrphanCollector(
+            self.client,
+            pools=pools,
+            allocations=allocations,
+            clusters=clusters,
+            recorder=recorder,
+            clock=clock,
+            settings=settings.orphans,
         )
         self.tenant_gate = TenantGate(
             self.client, clusters, self.tenants, recorder, clock, settings.tenant

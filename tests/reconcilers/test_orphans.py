@@ -1,0 +1,313 @@
+"""Allocations whose cluster is gone go too; those whose cluster is still to come do not."""
+
+from typing import Any
+
+import pytest
+
+from controller.errors import Forbidden, NotFound, ServerFailure
+from reconcilers.api import names
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+from tests.reconcilers.platform import Platform
+
+OWNER = "uid-team-a"
+STAMPED = {names.ANNOTATION_TENANT_UID: OWNER}
+LABELS = {
+    names.LABEL_POOL: "lab",
+    names.LABEL_TEAM: "team",
+    names.LABEL_TENANT: "a",
+    names.LABEL_TYPE: "loadbalancer",
+    names.LABEL_MANAGED_BY: "butler",
+}
+
+
+def _orphan(name: str = "lb", number: int = 0, **more: Any) -> Any:
+    """Return an allocation of the cluster team/a, which was there once."""
+    if more.get("phase", "Allocated") == "Allocated":
+        more["held"] = (f"10.40.0.{number}", f"10.40.0.{number}")
+    return make.allocation(name, **({"annotations": STAMPED, "labels": LABELS} | more))
+
+
+def _lab(*allocations: Any, owner: Any = None) -> Lab:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    if owner is not None:
+        lab.server.add("tenantclusters", owner)
+    for one in allocations:
+        lab.server.add("ipallocations", one)
+    lab.server.requests.clear()
+    return lab
+
+
+def _going(lab: Lab) -> list[str]:
+    found = [obj["metadata"] for obj in lab.server.all("ipallocations")]
+    return [meta["name"] for meta in found if "deletionTimestamp" in meta]
+
+
+@pytest.mark.parametrize("phase", ["Allocated", "Pending", "Failed"])
+async def test_an_allocation_whose_cluster_is_gone_is_deleted_in_whatever_phase(
+    phase: str,
+) -> None:
+    lab = _lab(_orphan(phase=phase))
+    await lab.orphans.sweep()
+    assert _going(lab) == ["lb"]
+    told = "Garbage collected IPAllocation lb (TenantCluster team/a no longer exists)"
+    assert lab.heard.events == [("Normal", "OrphanedAllocationGC", told)]
+    assert lab.heard.related == ["lb"]
+
+
+async def test_a_cluster_of_the_same_name_but_another_uid_is_no_owner() -> None:
+    lab = _lab(_orphan(), owner=make.tenant(uid="uid-of-another"))
+    await lab.orphans.sweep()
+    assert _going(lab) == ["lb"]
+
+
+async def test_an_owner_that_is_there_costs_no_request() -> None:
+    lab = _lab(_orphan(), owner=make.tenant())
+    await lab.orphans.sweep()
+    assert _going(lab) == []
+    assert lab.server.requests == []
+
+
+async def test_the_cache_nominates_and_a_live_read_decides() -> None:
+    lab = _lab(_orphan())
+    lab.hold("tenantclusters")
+    lab.server.add("tenantclusters", make.tenant())
+    await lab.orphans.sweep()
+    assert lab.server.count(verb="get", plural="tenantclusters") == 1
+    assert _going(lab) == []
+
+
+async def test_a_new_owner_that_the_cache_has_not_seen_yet_saves_nobody() -> None:
+    lab = _lab(_orphan(), owner=make.tenant())
+    lab.server.vanish("tenantclusters", "a", namespace="team")
+    lab.hold("tenantclusters")
+    lab.server.add("tenantclusters", make.tenant(uid="uid-of-another"))
+    await lab.orphans.sweep()
+    assert _going(lab) == ["lb"]
+
+
+async def test_an_allocation_that_changed_meanwhile_is_judged_anew() -> None:
+    lab = _lab(_orphan())
+    lab.hold("ipallocations")
+    lab.server.edit("ipallocations", "lb", {"metadata": {"annotations": {"x": "y"}}})
+    await lab.orphans.sweep()
+    assert _going(lab) == []
+    lab.flow()
+    await lab.orphans.sweep()
+    assert _going(lab) == ["lb"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotFound(404, "", "404 page not found"),
+        Forbidden(403, "Forbidden", "no"),
+        ServerFailure(500, "InternalError", "no"),
+    ],
+    ids=["the kind is not served", "may not be read", "no good answer"],
+)
+async def test_not_knowing_deletes_nothing(error: Any) -> None:
+    lab = _lab(_orphan("one"), _orphan("two", 1))
+    lab.server.fail(error, times=9, plural="tenantclusters")
+    await lab.orphans.sweep()
+    assert _going(lab) == []
+
+
+async def test_a_kind_that_is_being_taken_away_deletes_nothing() -> None:
+    lab = _lab(_orphan())
+    lab.server.served = tuple(k for k in lab.server.served if k != "tenantclusters")
+    missing = NotFound(404, "NotFound", "tenantclusters 'a' not found")
+    lab.server.fail(missing, times=9, plural="tenantclusters")
+    await lab.orphans.sweep()
+    assert _going(lab) == []
+
+
+async def test_an_owner_that_cannot_be_decoded_is_there() -> None:
+    lab = _lab(_orphan())
+    odd = {"metadata": {"name": "a", "namespace": "team"}, "spec": {"workers": "many"}}
+    lab.hold("tenantclusters")
+    lab.server.add("tenantclusters", odd)
+    await lab.orphans.sweep()
+    assert _going(lab) == []
+
+
+async def test_an_owner_never_seen_gets_a_condition_and_not_a_deletion() -> None:
+    lab = _lab(_orphan(annotations={}))
+    for _ in range(3):
+        await lab.orphans.sweep()
+    assert _going(lab) == []
+    found = lab.condition("ipallocations", "lb", "OwnerFound")
+    assert (found["status"], found["reason"]) == ("False", "TenantClusterNeverSeen")
+    assert found["message"].startswith("TenantCluster team/a was never seen")
+    assert len(lab.server.requests) == 1, "said once is enough"
+    assert lab.see("ipallocations", "lb")["phase"] == "Allocated"
+
+
+async def test_an_owner_is_adopted_once_when_it_is_first_seen() -> None:
+    lab = _lab(_orphan(annotations={}))
+    await lab.orphans.sweep()
+    lab.server.add("tenantclusters", make.tenant())
+    await lab.orphans.sweep()
+    meta = lab.server.see("ipallocations", "lb")["metadata"]
+    assert meta["annotations"] == STAMPED
+    assert lab.condition("ipallocations", "lb", "OwnerFound")["status"] == "True"
+    lab.server.requests.clear()
+    await lab.orphans.sweep()
+    assert lab.server.requests == []
+    lab.server.vanish("tenantclusters", "a", namespace="team")
+    await lab.orphans.sweep()
+    assert _going(lab) == ["lb"]
+
+
+async def test_the_uid_that_is_adopted_is_read_live() -> None:
+    lab = _lab(_orphan(annotations={}), owner=make.tenant())
+    lab.hold("tenantclusters")
+    lab.server.vanish("tenantclusters", "a", namespace="team")
+    lab.server.add("tenantclusters", make.tenant(uid="uid-of-the-next"))
+    await lab.orphans.sweep()
+    meta = lab.server.see("ipallocations", "lb")["metadata"]
+    assert meta["annotations"] == {names.ANNOTATION_TENANT_UID: "uid-of-the-next"}
+
+
+async def test_a_cluster_that_is_being_deleted_adopts_nothing() -> None:
+    gone = make.tenant(deletionTimestamp="2026-01-01T00:00:00Z")
+    lab = _lab(_orphan(annotations={}), owner=gone)
+    await lab.orphans.sweep()
+    assert "annotations" not in lab.server.see("ipallocations", "lb")["metadata"]
+
+
+async def test_labels_are_repaired_from_the_spec() -> None:
+    wrong = {names.LABEL_TENANT: "somebody-else", "theirs": "stays"}
+    lab = _lab(_orphan(labels=wrong), owner=make.tenant())
+    await lab.orphans.sweep()
+    assert lab.server.see("ipallocations", "lb")["metadata"]["labels"] == LABELS | {
+        "theirs": "stays"
+    }
+    lab.server.requests.clear()
+    await lab.orphans.sweep()
+    assert lab.server.requests == []
+
+
+async def test_the_role_label_and_another_tools_mark_are_left_alone() -> None:
+    kept = {names.LABEL_MANAGED_BY: "Helm", names.LABEL_ROLE: "growth"}
+    lab = _lab(_orphan(labels=kept), owner=make.tenant())
+    await lab.orphans.sweep()
+    assert lab.server.see("ipallocations", "lb")["metadata"]["labels"] == LABELS | kept
+
+
+async def test_long_names_are_shortened_with_a_hash_in_labels() -> None:
+    long = "c" * 70
+    lab = _lab(_orphan(labels={}, tenant=f"team/{long}"), owner=make.tenant(long, uid=OWNER))
+    await lab.orphans.sweep()
+    label = lab.server.see("ipallocations", "lb")["metadata"]["labels"][names.LABEL_TENANT]
+    assert len(label) == 63
+    assert label == names.label_value(long)
+
+
+async def test_labels_never_decide_who_is_an_orphan() -> None:
+    misleading = LABELS | {names.LABEL_TENANT: "b"}
+    lab = _lab(_orphan(labels=misleading), owner=make.tenant())
+    await lab.orphans.sweep()
+    assert _going(lab) == []
+
+
+async def test_one_that_is_about_to_be_served_is_not_touched() -> None:
+    fresh = _orphan("fresh", phase=None, labels={}, held=None)
+    promised = _orphan("promised", phase="Pending", labels={})
+    lab = _lab(fresh, promised, owner=make.tenant())
+    version = lab.server.see("ipallocations", "promised")["metadata"]["resourceVersion"]
+    uid = lab.server.see("ipallocations", "promised")["metadata"]["uid"]
+    entry = make.listed(make.promise(promised, "10.40.0.0", "10.40.0.7", version=version))
+    lab.server.edit("networkpools", "lab", {"status": {"assignments": [entry | {"uid": uid}]}})
+    await lab.orphans.sweep()
+    assert lab.server.requests == []
+
+
+async def test_a_sweep_repairs_a_batch_and_the_next_ones_the_rest() -> None:
+    orphans = [_orphan(f"a{n:03}", labels={}, phase="Failed") for n in range(300)]
+    lab = _lab(*orphans, owner=make.tenant())
+    await lab.orphans.sweep()
+    assert lab.server.count(verb="patch") == 256
+    await lab.orphans.sweep()
+    assert lab.server.count(verb="patch") == 300
+
+
+@pytest.mark.parametrize(
+    ("orphans", "others", "collected"),
+    [(10, 0, 10), (11, 0, 0), (11, 100, 11), (12, 100, 0), (20, 180, 20), (21, 180, 0)],
+)
+async def test_more_than_ten_and_a_tenth_of_a_pool_at_once_are_not_collected(
+    orphans: int, others: int, collected: int
+) -> None:
+    lost = [_orphan(f"lost{n:03}", phase="Failed") for n in range(orphans)]
+    kept = [_orphan(f"kept{n:03}", phase="Failed", tenant="team/b") for n in range(others)]
+    lab = _lab(*lost, *kept, owner=make.tenant("b", uid=OWNER))
+    await lab.orphans.sweep()
+    assert len(_going(lab)) == collected
+    stands = lab.condition("networkpools", "lab", "OrphanCollectionSuspended")
+    assert bool(stands) == (collected == 0)
+
+
+async def test_a_collection_that_stands_still_says_so_once_and_goes_on_by_itself() -> None:
+    lab = _lab(*(_orphan(f"a{n:03}", phase="Failed") for n in range(11)))
+    for _ in range(3):
+        await lab.orphans.sweep()
+        await lab.clock.advance(60)
+    stands = lab.condition("networkpools", "lab", "OrphanCollectionSuspended")
+    assert (stands["status"], stands["reason"]) == ("True", "TooManyOrphans")
+    assert stands["message"].startswith(
+        "11 of 11 IPAllocations seem to have lost their TenantCluster, more than 10 in a minute"
+    )
+    assert [r.verb for r in lab.server.requests] == ["patch"]
+    assert lab.heard.reasons == ["OrphanCollectionSuspended"]
+    lab.server.vanish("ipallocations", "a000")
+    await lab.orphans.sweep()
+    stands = lab.condition("networkpools", "lab", "OrphanCollectionSuspended")
+    assert stands["status"] == "False"
+    assert len(_going(lab)) == 10
+
+
+async def test_orphans_that_come_one_after_another_count_together() -> None:
+    lab = _lab(*(_orphan(f"a{n:03}", phase="Failed") for n in range(10)))
+    await lab.orphans.sweep()
+    assert len(_going(lab)) == 10
+    await lab.clock.advance(30)
+    lab.server.add("ipallocations", _orphan("late", phase="Failed"))
+    await lab.orphans.sweep()
+    assert len(_going(lab)) == 10
+    await lab.clock.advance(31)
+    await lab.orphans.sweep()
+    assert "late" in _going(lab)
+
+
+async def test_one_pools_trouble_is_not_anothers() -> None:
+    lost = [_orphan(f"a{n:03}", phase="Failed") for n in range(11)]
+    lab = _lab(*lost, _orphan("alone", of="other", phase="Failed"))
+    await lab.orphans.sweep()
+    assert _going(lab) == ["alone"], "its pool does not even exist"
+
+
+async def test_the_conditions_of_a_pool_survive_each_others_writers() -> None:
+    lab = _lab(*(_orphan(f"a{n:03}", phase="Failed") for n in range(11)))
+    await lab.pool()
+    await lab.orphans.sweep()
+    await lab.pool()
+    assert lab.condition("networkpools", "lab", "Ready")["status"] == "True"
+    found = lab.condition("networkpools", "lab", "OrphanCollectionSuspended")
+    assert found["status"] == "True"
+
+
+async def test_a_cluster_that_was_forced_away_gives_its_addresses_back_within_a_minute() -> None:
+    platform = Platform()
+    platform.server.add("networkpools", make.pool())
+    platform.server.add("providerconfigs", make.provider("lab"))
+    platform.tenant("a")
+    async with platform.running():
+        platform.server.add("tenantclusters", make.tenant())
+        await platform.clock.advance(5)
+        assert platform.phase("ipallocations", "team-a-lb") == "Allocated"
+        platform.server.vanish("tenantclusters", "a", namespace="team")
+        await platform.clock.advance(62)
+        assert platform.server.all("ipallocations") == []
+        assert platform.server.see("networkpools", "lab")["status"]["availableIPs"] == 256
