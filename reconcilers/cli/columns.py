@@ -46,9 +46,8 @@ def _line(row: Sequence[Cell], widths: Sequence[int]) -> str:
         parts.append((text, cell.colour))
     if parts:
         parts[-1] = (parts[-1][0].rstrip(), parts[-1][1])
-    return (
-        GAP.join(click.style(text, fg=colour) if colour else text for text, colour in parts) + "\n"
-    )
+    line = GAP.join(click.style(text, fg=colour) if colour else text for text, colour in parts)
+    return line.rstrip() + "\n"
 
 
 def bar(used: int, total: int) -> Cell:

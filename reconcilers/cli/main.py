@@ -44,6 +44,11 @@ COMMANDS: Mapping[str, Command] = {
     "plan": Command(
         "reconcilers.cli.plan", "plan", "Show what manifests would be allocated; no cluster."
     ),
+    "pools": Command("reconcilers.cli.pools", "pools", "Show how full every pool is."),
+    "map": Command("reconcilers.cli.map", "draw", "Draw a pool's address space."),
+    "whois": Command("reconcilers.cli.whois", "whois", "Show who holds an address."),
+    "tenants": Command("reconcilers.cli.tenants", "tenants", "Show what every tenant holds."),
+    "check": Command("reconcilers.cli.check", "check", "Look for what is wrong; mend it."),
     "crds": Command("reconcilers.cli.crds", "crds", "Print the CustomResourceDefinitions."),
 }
 

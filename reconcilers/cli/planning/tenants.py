@@ -1,13 +1,13 @@
 """TenantClusters ask for addresses, and they and ProviderConfigs say how they stand."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from controller.conditions import rfc3339
 from controller.meta import Key
-from reconcilers.api import names
 from reconcilers.api.ipallocation import FAILED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
@@ -18,7 +18,7 @@ from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.providerconfig import judgement
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster import network
-from reconcilers.tenantcluster.drafts import Drafts, Standing, Wanted
+from reconcilers.tenantcluster.drafts import Drafts, Standing, Wanted, groups
 from reconcilers.tenantcluster.poolchoice import PoolChoice
 from reconcilers.tenantcluster.provider import chosen
 from reconcilers.tenantcluster.status import Verdict, not_ready, patch, ready
@@ -38,6 +38,7 @@ class Tenants:
     ledger: Ledger
     settings: Settings
     platform_default: Key | None = None
+    _shared: Drafts | None = None
 
     def provider_of(self, tenant: TenantCluster) -> ProviderConfig | None:
         """Return the ProviderConfig that counts for `tenant`."""
@@ -59,8 +60,10 @@ class Tenants:
 
     def _drafts(self) -> Drafts:
         ledger, limit = self.ledger, self.settings.pool.max_addresses
-        choice = PoolChoice(ledger.pools.cache, ledger.allocations.cache, limit)
-        return Drafts(ledger.allocations.cache, choice)
+        if self._shared is None:
+            choice = PoolChoice(ledger.pools.cache, ledger.allocations.cache, limit)
+            self._shared = Drafts(ledger.allocations.cache, choice)
+        return self._shared
 
     def _wanted(self, tenant: TenantCluster, provider: ProviderConfig) -> list[Wanted]:
         backfill = self.settings.tenant.backfill_nodes
@@ -69,30 +72,41 @@ class Tenants:
     def ask(self) -> Iterator[IPAllocation]:
         """Create the allocations that clusters lack, one by one; yield each."""
         for tenant, provider in list(self._served()):
-            for wanted in self._wanted(tenant, provider):
-                created = self._ask(tenant, provider, wanted)
-                if created is not None:
-                    yield created
+            since = self._make_way(tenant, provider)
+            wanted = self._wanted(tenant, provider)
+            for group in groups(tenant, [one for one in wanted if one.existing is None]):
+                yield from self._create(tenant, provider, group, since)
 
-    def _ask(
-        self, tenant: TenantCluster, provider: ProviderConfig, wanted: Wanted
-    ) -> IPAllocation | None:
-        drafts, allocations = self._drafts(), self.ledger.allocations
-        existing, since = wanted.existing, None
-        if existing is not None:
-            failed = existing.status.phase == FAILED and not existing.metadata.terminating
-            if not failed or not drafts.moves_on(tenant, provider, wanted, existing):
-                return None
-            since = existing.requested_at.isoformat()
-            allocations.delete(existing)
-        draft = drafts.draft(tenant, provider, wanted)
-        if draft is None:
-            return None
-        if since is not None:
-            draft.body["metadata"]["annotations"][names.ANNOTATION_REQUESTED_AT] = since
-        created = allocations.create(draft.namespace, draft.body)
-        self.ledger.asked_by[created.metadata.key] = tenant.metadata.key
-        return created
+    def _make_way(self, tenant: TenantCluster, provider: ProviderConfig) -> dict[str, str]:
+        """Delete failed requests that move to another pool; return since when they were made."""
+        since = {}
+        for wanted in self._wanted(tenant, provider):
+            existing = wanted.existing
+            if existing is None or existing.metadata.terminating:
+                continue
+            failed = existing.status.phase == FAILED
+            if failed and self._drafts().moves_on(tenant, provider, wanted.count, existing):
+                since[wanted.kind] = existing.requested_at.isoformat()
+                self.ledger.allocations.delete(existing)
+        return since
+
+    def _create(
+        self,
+        tenant: TenantCluster,
+        provider: ProviderConfig,
+        group: Sequence[Wanted],
+        since: Mapping[str, str],
+    ) -> Iterator[IPAllocation]:
+        with ExitStack() as kept:
+            drafts = self._drafts().together(tenant, provider, group, kept)
+            if isinstance(drafts, Wanted):
+                return
+            for wanted, draft in zip(group, drafts, strict=True):
+                moved = since.get(wanted.kind)
+                asked = draft.asked_since(moved) if moved else draft
+                created = self.ledger.allocations.create(draft.namespace, asked.body)
+                self.ledger.asked_by[created.metadata.key] = tenant.metadata.key
+                yield created
 
     def standings(self, tenant: TenantCluster, provider: ProviderConfig) -> list[Standing]:
         """Return how the cluster's allocations stand."""

@@ -1,0 +1,121 @@
+"""`butler-ipam map`: a picture of a pool's address space."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.cli.options import option
+from reconcilers.cli.problems import Problem, say
+from reconcilers.cli.survey import drawing
+from reconcilers.cli.survey.extents import Extent, Picture, picture
+from reconcilers.cli.survey.forms import Form, document, named, output_option, scope, scope_options
+from reconcilers.cli.survey.objects import Objects, sorted_by_key, survey
+
+
+@click.command(name="map")
+@click.argument("names", metavar="[POOL]...", nargs=-1)
+@scope_options
+@output_option("table", "json", "yaml", "name")
+@option(
+    "--svg",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    help="Write the picture of one pool as SVG; - for standard output.",
+)
+@option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    help="Write one self-contained page with all of them; - for standard output.",
+)
+def draw(
+    names: tuple[str, ...], output: Form, svg: Path | None, html: Path | None, **values: Any
+) -> None:
+    """Show a picture of the pools' address space: who holds what, and the gaps.
+
+    POOL is a name, or namespace/name; all pools if none is named. The list under each picture has
+    every stretch of the pool in order, free ones included.
+    """
+    if svg and html:
+        raise click.UsageError("--svg and --html make two different pictures: give one of them")
+    objects = survey(scope(values))
+    pictures = _pictures(objects, names)
+    if svg is not None:
+        _write(svg, _svg(pictures))
+    elif html is not None:
+        from reconcilers.cli.survey.page import page
+
+        _write(html, page(pictures, objects))
+    else:
+        click.echo(_rendered(pictures, output), nl=False)
+
+
+def _pictures(objects: Objects, wanted: Sequence[str]) -> list[Picture]:
+    found: list[NetworkPool] = [objects.pool_named(name) for name in wanted]
+    of_pool = objects.by_pool()
+    pictures = [
+        picture(pool, of_pool[pool.metadata.key]) for pool in found or sorted_by_key(objects.pools)
+    ]
+    if not pictures:
+        raise Problem("there is no NetworkPool to draw")
+    return pictures
+
+
+def _svg(pictures: Sequence[Picture]) -> str:
+    from reconcilers.cli.survey.svg import svg
+
+    if len(pictures) > 1:
+        raise Problem("--svg draws one pool: name it, or use --html for all of them")
+    if pictures[0].fault:
+        raise Problem(f"{pictures[0].pool.metadata.key} cannot be drawn: {pictures[0].fault}")
+    return svg(pictures[0])
+
+
+def _write(where: Path, text: str) -> None:
+    if str(where) == "-":
+        click.echo(text, nl=False)
+        return
+    try:
+        where.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Problem(f"{where} cannot be written: {error.strerror}") from error
+    say("note", f"written to {where}")
+
+
+def _rendered(pictures: Sequence[Picture], form: Form) -> str:
+    if form == "name":
+        return named("networkpool", (one.pool.metadata.name for one in pictures))
+    if form in {"json", "yaml"}:
+        return document("PoolMapList", map(_item, pictures), form)
+    return "\n".join(drawing.whole(one) for one in pictures)
+
+
+def _item(one: Picture) -> dict[str, Any]:
+    return {
+        "namespace": one.pool.metadata.namespace,
+        "name": one.pool.metadata.name,
+        "cidr": one.pool.spec.cidr,
+        "fault": one.fault,
+        "addresses": {state.value: count for state, count in one.addresses().items()},
+        "extents": list(_extents(one.extents)),
+    }
+
+
+def _extents(extents: Sequence[Extent]) -> Iterator[dict[str, Any]]:
+    for extent in extents:
+        yield {
+            "start": extent.range.start_text,
+            "end": extent.range.end_text,
+            "size": extent.range.size,
+            "state": extent.state.value,
+            "note": extent.note,
+            "holders": [
+                {
+                    "allocation": str(holder.allocation),
+                    "tenant": str(holder.tenant),
+                    "type": holder.type,
+                }
+                for holder in extent.holders
+            ],
+        }

@@ -1,0 +1,267 @@
+"""What is wrong among a cluster's objects, as findings that people review and programs read.
+
+Errors break a promise: two allocations hold one address, a range lies where the pool may not hand
+out, an allocation's owner is gone. Warnings are what controllers mend by themselves, or what is
+allowed and yet likely to be a slip.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from controller.meta import Key, Object
+from controller.resource import Resource
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.cli.survey.extents import Extent, Picture, State, picture
+from reconcilers.cli.survey.objects import Objects, sorted_by_key
+from reconcilers.cli.survey.usage import usage
+from reconcilers.tenantcluster.membership import is_foreign
+
+Severity = Literal["error", "warning"]
+Action = Literal["none", "delete", "label"]
+
+OVERLAP = "Overlap"
+OUT_OF_RANGE = "OutOfRange"
+ORPHAN = "Orphan"
+UNKNOWN_POOL = "UnknownPool"
+INVALID_POOL = "InvalidPool"
+UNREADABLE = "Unreadable"
+STATUS_DRIFT = "StatusDrift"
+LABEL_DRIFT = "LabelDrift"
+NO_FINALIZER = "NoFinalizer"
+STUCK = "StuckRelease"
+POOLS_OVERLAP = "PoolsOverlap"
+TENANT_DRIFT = "TenantDrift"
+
+STUCK_AFTER = timedelta(minutes=10)
+"""As long as a tenant's teardown may take before it is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The object that a finding is about, and at which version it was seen."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    resourceVersion: str = ""
+
+    @classmethod
+    def of(cls, resource: Resource[Any], obj: Object) -> "Subject":
+        """Return the subject that an object is."""
+        meta = obj.metadata
+        return cls(resource.kind, meta.namespace, meta.name, meta.uid, meta.resourceVersion)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong.
+
+    Args:
+        kind: a CamelCase word that does not change between versions.
+        severity: error or warning.
+        subject: the object.
+        sentence: what is wrong, with whom, and what becomes of it.
+        action: what `--repair` does about it: whoever reviews the report may set it to `none`, or
+            to `delete` where the sentence says so.
+        choices: the actions that make sense.
+        labels: those that the action `label` writes.
+    """
+
+    kind: str
+    severity: Severity
+    subject: Subject
+    sentence: str
+    action: Action = "none"
+    choices: tuple[Action, ...] = ("none",)
+    labels: Mapping[str, str] | None = None
+
+
+def audit(objects: Objects, now: datetime) -> list[Finding]:
+    """Return everything that is wrong, gravest first, then by kind and name.
+
+    Args:
+        objects: the cluster's.
+        now: to judge how long something has been going on.
+    """
+    found = [
+        *_unreadable(objects),
+        *_pools(objects),
+        *(finding for one in objects.allocations.values() for finding in _one(one, objects, now)),
+    ]
+    order = {"error": 0, "warning": 1}
+    return sorted(
+        found,
+        key=lambda f: (order[f.severity], f.kind, f.subject.namespace, f.subject.name, f.sentence),
+    )
+
+
+def _unreadable(objects: Objects) -> Iterator[Finding]:
+    for (kind, key), reason in objects.unreadable.items():
+        sentence = f"cannot be read: {reason}; its pool hands out nothing until it is mended"
+        yield Finding(UNREADABLE, "error", Subject(kind, key.namespace, key.name), sentence)
+
+
+def _pools(objects: Objects) -> Iterator[Finding]:
+    of_pool = objects.by_pool()
+    pools = sorted_by_key(objects.pools)
+    pictures = [picture(pool, of_pool[pool.metadata.key]) for pool in pools]
+    for one in pictures:
+        if one.fault:
+            subject = Subject.of(NETWORK_POOL, one.pool)
+            yield Finding(INVALID_POOL, "error", subject, f"hands out nothing: {one.fault}")
+            continue
+        yield from _overlaps(one, objects)
+        yield from _strays(one, objects)
+        yield from _status(one.pool, of_pool[one.pool.metadata.key])
+    yield from _pools_among_each_other([one for one in pictures if not one.fault])
+
+
+def _overlaps(one: Picture, objects: Objects) -> Iterator[Finding]:
+    """Yield a finding for every pair of allocations that hold an address both."""
+    shared: dict[tuple[Key, Key], list[Extent]] = {}
+    for extent in one.extents:
+        keys = [holder.allocation for holder in extent.holders]
+        for at, first in enumerate(keys):
+            for second in keys[at + 1 :]:
+                shared.setdefault((first, second), []).append(extent)
+    for (first, second), extents in shared.items():
+        older, younger = sorted(
+            (objects.allocations[first], objects.allocations[second]), key=_age
+        )
+        where = ", ".join(extent.range.text for extent in extents)
+        sentence = (
+            f"holds {where}, which IPAllocation {older.metadata.key} has held for longer; both"
+            " tenants may use these addresses: delete this one (action delete) once its tenant"
+            " can do without"
+        )
+        subject = Subject.of(IP_ALLOCATION, younger)
+        yield Finding(OVERLAP, "error", subject, sentence, choices=("none", "delete"))
+
+
+def _age(one: IPAllocation) -> tuple[str, str]:
+    since = one.status.allocatedAt or one.metadata.creationTimestamp
+    return (since.isoformat() if since else "", one.metadata.name)
+
+
+def _strays(one: Picture, objects: Objects) -> Iterator[Finding]:
+    outside: dict[Key, list[Extent]] = {}
+    for extent in one.extents:
+        if extent.state is State.STRAY:
+            outside.setdefault(extent.holders[0].allocation, []).append(extent)
+    for key, extents in outside.items():
+        where = ", ".join(extent.range.text for extent in extents)
+        sentence = (
+            f"holds {where}, which NetworkPool {one.pool.metadata.key} may not hand out"
+            " (reserved, or outside its ranges); ranges are never taken away: widen the pool, or"
+            " delete this allocation (action delete)"
+        )
+        subject = Subject.of(IP_ALLOCATION, objects.allocations[key])
+        yield Finding(OUT_OF_RANGE, "error", subject, sentence, choices=("none", "delete"))
+
+
+def _status(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterator[Finding]:
+    """Yield a finding if a pool's status does not say what the allocations say."""
+    status = pool.status
+    if status.observedGeneration != pool.metadata.generation:
+        return  # it has not been looked at yet, and says so
+    capacity = usage(pool, allocations).capacity
+    pairs = {
+        "totalIPs": (status.totalIPs, capacity.total),
+        "allocatedIPs": (status.allocatedIPs, capacity.allocated),
+        "availableIPs": (status.availableIPs, capacity.available),
+        "largestFreeBlock": (status.largestFreeBlock, capacity.largest_free),
+    }
+    wrong = [
+        f"{field} is {said}, not {true}" for field, (said, true) in pairs.items() if said != true
+    ]
+    if wrong:
+        sentence = f"its status drifted: {'; '.join(wrong)}; a running controller mends that"
+        yield Finding(STATUS_DRIFT, "warning", Subject.of(NETWORK_POOL, pool), sentence)
+
+
+def _pools_among_each_other(pictures: Sequence[Picture]) -> Iterator[Finding]:
+    spaces = sorted(
+        ((one.pool, ranges.layout(one.pool.spec, 1 << 130).cidr) for one in pictures),
+        key=lambda pair: (pair[1].family, pair[1].first, pair[1].last),
+    )
+    for at, (pool, cidr) in enumerate(spaces):
+        for other, theirs in spaces[at + 1 :]:
+            if theirs.family != cidr.family or theirs.first > cidr.last:
+                break
+            sentence = (
+                f"shares addresses with NetworkPool {pool.metadata.key} ({cidr.text}): well for"
+                " separate sites, a slip otherwise"
+            )
+            yield Finding(POOLS_OVERLAP, "warning", Subject.of(NETWORK_POOL, other), sentence)
+
+
+def _one(one: IPAllocation, objects: Objects, now: datetime) -> Iterator[Finding]:
+    subject = Subject.of(IP_ALLOCATION, one)
+    if (
+        one.pool_key not in objects.pools
+        and ("NetworkPool", one.pool_key) not in objects.unreadable
+    ):
+        sentence = f"names NetworkPool {one.pool_key}, which does not exist; it waits"
+        yield Finding(UNKNOWN_POOL, "error", subject, sentence)
+    yield from _owner(one, subject, objects)
+    held = ranges.held(one)
+    if held is not None and names.FINALIZER_ALLOCATION not in one.metadata.finalizers:
+        sentence = (
+            f"holds {held.text} without our finalizer: if it is deleted, its range is handed out"
+            " again before the tenant let go; a running controller adds the finalizer"
+        )
+        yield Finding(NO_FINALIZER, "warning", subject, sentence)
+    wrong = {
+        label: value
+        for label, value in wanted_labels(one).items()
+        if one.metadata.labels.get(label) != value
+    }
+    if wrong:
+        sentence = f"its labels do not say what its spec says: {', '.join(sorted(wrong))}"
+        yield Finding(LABEL_DRIFT, "warning", subject, sentence, "label", ("none", "label"), wrong)
+    since = one.metadata.deletionTimestamp
+    if since is not None and now - since > STUCK_AFTER:
+        minutes = int((now - since).total_seconds() // 60)
+        sentence = f"has been deleted for {minutes} minutes and is not gone: its tenant holds on"
+        yield Finding(STUCK, "warning", subject, sentence)
+
+
+def _owner(one: IPAllocation, subject: Subject, objects: Objects) -> Iterator[Finding]:
+    """Yield a finding if the cluster that an allocation served is gone.
+
+    One that was never stamped with an owner's uid may have been made before its cluster.
+    """
+    key = one.spec.tenantClusterRef.key
+    stamped = one.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
+    if ("TenantCluster", key) in objects.unreadable or stamped is None or not objects.owners_known:
+        return
+    cluster = objects.clusters.get(key)
+    if cluster is not None and not is_foreign(one, cluster):
+        return
+    what = "is gone" if cluster is None else f"is another one now (uid {cluster.metadata.uid})"
+    sentence = f"TenantCluster {key}, whom it served (uid {stamped}), {what}"
+    yield Finding(ORPHAN, "error", subject, sentence, "delete", ("none", "delete"))
+
+
+def wanted_labels(one: IPAllocation) -> dict[str, str]:
+    """Return the labels that an allocation's spec makes: for people and selectors only."""
+    tenant = one.spec.tenantClusterRef
+    return {
+        names.LABEL_POOL: names.label_value(one.spec.poolRef.name),
+        names.LABEL_TEAM: names.label_value(tenant.namespace),
+        names.LABEL_TENANT: names.label_value(tenant.name),
+        names.LABEL_TYPE: one.spec.type,
+    }
+
+
+def worst(findings: Iterable[Finding]) -> Severity | None:
+    """Return the gravest severity among findings; None if there are none."""
+    found = {one.severity for one in findings}
+    return "error" if "error" in found else "warning" if found else None

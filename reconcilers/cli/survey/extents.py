@@ -1,0 +1,238 @@
+"""A pool's whole space as one ordered list: what is held, by whom, and the gaps between.
+
+One sweep over the ends of all ranges. Stretches that lie next to each other and say the same are
+one. What lies outside the pool's CIDR and is held all the same is listed too.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+
+from allocator import AddressRange, Family, InvalidPool
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.networkpool.protocol import settle
+from reconcilers.networkpool.view import View
+
+ALL_SIZES = 1 << 130
+"""A picture shows pools of any size: the limit is the controllers' affair."""
+
+
+class State(Enum):
+    """What can be said of an address. The first that holds is shown."""
+
+    OVERLAP = "overlap"
+    """Several allocations hold it."""
+    STRAY = "stray"
+    """Held, though the pool may not hand it out."""
+    RELEASING = "releasing"
+    """Held, and being given back."""
+    ALLOCATED = "allocated"
+    """Held by one allocation."""
+    PROMISED = "promised"
+    """Chosen for an allocation, and not yet written to it."""
+    RESERVED = "reserved"
+    """Never handed out: the spec says so."""
+    FREE = "free"
+    """Can be handed out now."""
+    OUTSIDE = "outside"
+    """In the CIDR, and in none of the ranges that tenants draw from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a stretch.
+
+    Args:
+        allocation: the IPAllocation.
+        tenant: whom it serves.
+        type: nodes or loadbalancer.
+        promised: whether it is only chosen for it.
+        releasing: whether it is being given back.
+    """
+
+    allocation: Key
+    tenant: Key
+    type: str
+    promised: bool = False
+    releasing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A stretch of addresses of which the same can be said.
+
+    Args:
+        range: the addresses.
+        state: what they are.
+        holders: who holds them; several if ranges overlap.
+        note: the description of a reserved range.
+    """
+
+    range: AddressRange
+    state: State
+    holders: tuple[Holder, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A pool's space.
+
+    Args:
+        pool: whose.
+        extents: ascending, without gaps inside the CIDR.
+        fault: why the spec makes no sense, if it does not; then there are no extents.
+    """
+
+    pool: NetworkPool
+    extents: tuple[Extent, ...]
+    fault: str = ""
+
+    def addresses(self) -> Counter[State]:
+        """Return how many addresses are in each state."""
+        found: Counter[State] = Counter()
+        for extent in self.extents:
+            found[extent.state] += extent.range.size
+        return found
+
+    def at(self, address: str) -> Extent | None:
+        """Return the stretch that holds an address."""
+        return next((one for one in self.extents if one.range.contains(address)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """Something that is said of a range."""
+
+    first: int
+    last: int
+    says: Holder | str
+    """A holder, `range` for what tenants draw from, or `reserved:` and its description."""
+
+
+def picture(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Picture:
+    """Return a pool's space.
+
+    Args:
+        pool: the pool.
+        allocations: those that name it.
+    """
+    try:
+        layout = ranges.layout(pool.spec, ALL_SIZES)
+    except InvalidPool as invalid:
+        return Picture(pool, (), "; ".join(invalid.messages))
+    layers = [_Layer(one.first, one.last, "range") for one in layout.ranges]
+    layers += [
+        _Layer(parsed.first, parsed.last, f"reserved:{written.description}")
+        for written, parsed in zip(pool.spec.reserved, layout.reserved, strict=True)
+    ]
+    layers += [
+        _Layer(held.first, held.last, holder)
+        for holder, held in holders(pool, allocations)
+        if held.family == layout.family
+    ]
+    return Picture(pool, tuple(_sweep(layers, layout.cidr)))
+
+
+def holders(
+    pool: NetworkPool, allocations: Sequence[IPAllocation]
+) -> Iterator[tuple[Holder, AddressRange]]:
+    """Yield who holds what of a pool: by status, and by promises that are still open."""
+    for one in allocations:
+        held = ranges.held(one)
+        if held is not None:
+            yield _holder(one), held
+    found = {one.metadata.name: one for one in allocations}
+    view = View(0, tuple(allocations), found.get)
+    for promise in settle(pool, view).open:
+        promised = ranges.promised(promise)
+        allocation = view.current(promise.name, promise.uid)
+        if promised is None or allocation is None or ranges.held(allocation) is not None:
+            continue
+        yield _holder(allocation, promised=True), promised
+
+
+def _holder(allocation: IPAllocation, *, promised: bool = False) -> Holder:
+    return Holder(
+        allocation.metadata.key,
+        allocation.spec.tenantClusterRef.key,
+        allocation.spec.type,
+        promised,
+        allocation.releasing,
+    )
+
+
+def _sweep(layers: Iterable[_Layer], cidr: AddressRange) -> Iterator[Extent]:
+    """Yield the stretches between the ends of all layers, equal neighbours joined."""
+    starts: dict[int, list[_Layer]] = {}
+    ends: dict[int, list[_Layer]] = {}
+    cuts = {cidr.first, cidr.last + 1}
+    for layer in layers:
+        starts.setdefault(layer.first, []).append(layer)
+        ends.setdefault(layer.last + 1, []).append(layer)
+        cuts |= {layer.first, layer.last + 1}
+    active: dict[int, _Layer] = {}
+    pending: Extent | None = None
+    ordered = sorted(cuts)
+    for first, beyond in pairwise(ordered):
+        for layer in ends.get(first, ()):
+            active.pop(id(layer), None)
+        for layer in starts.get(first, ()):
+            active[id(layer)] = layer
+        inside = cidr.first <= first <= cidr.last
+        if not inside and not active:
+            continue
+        extent = _judged(AddressRange(first, beyond - 1, cidr.family), active.values())
+        if pending is not None and _joins(pending, extent):
+            pending = _joined(pending, extent)
+            continue
+        if pending is not None:
+            yield pending
+        pending = extent
+    if pending is not None:
+        yield pending
+
+
+def _judged(where: AddressRange, layers: Iterable[_Layer]) -> Extent:
+    """Return what is to be said of a stretch."""
+    held: dict[Key, Holder] = {}
+    said: list[str] = []
+    for layer in layers:
+        if isinstance(layer.says, Holder):
+            held[layer.says.allocation] = layer.says
+        else:
+            said.append(layer.says)
+    notes = [text.partition(":")[2] for text in said if text.startswith("reserved:")]
+    who = tuple(sorted(held.values(), key=lambda holder: holder.allocation))
+    return Extent(where, _state(who, said), who, "; ".join(filter(None, notes)))
+
+
+def _state(held: Sequence[Holder], said: Sequence[str]) -> State:
+    reserved = any(text.startswith("reserved:") for text in said)
+    if len(held) > 1:
+        return State.OVERLAP
+    if held:
+        if reserved or "range" not in said:
+            return State.STRAY
+        if held[0].releasing:
+            return State.RELEASING
+        return State.PROMISED if held[0].promised else State.ALLOCATED
+    if reserved:
+        return State.RESERVED
+    return State.FREE if "range" in said else State.OUTSIDE
+
+
+def _joins(one: Extent, other: Extent) -> bool:
+    same = (one.state, one.holders, one.note) == (other.state, other.holders, other.note)
+    return same and one.range.last + 1 == other.range.first
+
+
+def _joined(one: Extent, other: Extent) -> Extent:
+    family: Family = one.range.family
+    whole = AddressRange(one.range.first, other.range.last, family)
+    return Extent(whole, one.state, one.holders, one.note)

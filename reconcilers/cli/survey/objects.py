@@ -1,0 +1,254 @@
+"""The objects that questions are asked about: all of a cluster, or what files hold of one."""
+
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import click
+
+from controller.errors import ApiError, ConfigurationError, ControllerError, Forbidden, NotFound
+from controller.meta import Key, Object
+from controller.resource import Resource
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.cli.problems import Problem, say
+from reconcilers.cli.reading.manifests import Manifest, Manifests, read
+from reconcilers.cli.reading.place import Findings
+
+T = TypeVar("T", bound=Object)
+
+PROGRESS_AFTER = 1.0
+"""Seconds; what takes longer says that it is still at it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where to look.
+
+    Args:
+        kubeconfig: a file; None looks where kubectl looks.
+        context: one in the kubeconfig; None takes its current one.
+        namespace: only this one; empty for all.
+        files: read these instead of a cluster.
+    """
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    namespace: str = ""
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Everything of ours that there is.
+
+    Args:
+        pools: by namespace and name.
+        allocations: the same.
+        clusters: the same; of all namespaces, as allocations refer across them.
+        providers: the same.
+        unreadable: objects that could not be decoded, by kind and key, with the reason.
+        live: whether they were read from a cluster.
+        owners_known: whether all clusters were read, so that one that is missing is gone.
+    """
+
+    pools: Mapping[Key, NetworkPool]
+    allocations: Mapping[Key, IPAllocation]
+    clusters: Mapping[Key, TenantCluster]
+    providers: Mapping[Key, ProviderConfig]
+    unreadable: Mapping[tuple[str, Key], str] = field(default_factory=dict)
+    live: bool = True
+    owners_known: bool = True
+
+    def of_pool(self, pool: Key) -> list[IPAllocation]:
+        """Return the allocations that name a pool."""
+        return [one for one in self.allocations.values() if one.pool_key == pool]
+
+    def by_pool(self) -> dict[Key, list[IPAllocation]]:
+        """Return the allocations, by the pool that they name."""
+        found: dict[Key, list[IPAllocation]] = {key: [] for key in self.pools}
+        for one in self.allocations.values():
+            found.setdefault(one.pool_key, []).append(one)
+        return found
+
+    def pool_named(self, name: str) -> NetworkPool:
+        """Return the pool of a name, which may be `namespace/name`.
+
+        Raises:
+            Problem: there is none, or there are several.
+        """
+        found = [pool for key, pool in self.pools.items() if name in {key.name, f"{key}"}]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            keys = ", ".join(sorted(str(pool.metadata.key) for pool in found))
+            raise Problem(f"several NetworkPools are named {name!r}: {keys}; say which with -n")
+        known = ", ".join(sorted(str(key) for key in self.pools)) or "none"
+        raise Problem(f"there is no NetworkPool {name!r}; there are: {known}")
+
+
+def survey(scope: Scope) -> Objects:
+    """Return the objects of a scope.
+
+    Raises:
+        Problem: the cluster or the files cannot be read.
+    """
+    if scope.files:
+        return _of_files(scope)
+    try:
+        return anyio.run(_of_cluster, scope)
+    except (ConfigurationError, ControllerError) as error:
+        raise Problem(_why_not(error, scope)) from error
+
+
+@asynccontextmanager
+async def connected(scope: Scope) -> AsyncIterator[Any]:
+    """Give a client for the cluster of a scope.
+
+    Raises:
+        ConfigurationError: there is none, or it cannot be reached as it is described.
+    """
+    from controller.client import Client
+    from controller.config import connect
+
+    transport = await connect(scope.kubeconfig, scope.context, user_agent="butler-ipam")
+    try:
+        yield Client(transport, field_manager="butler-ipam")
+    finally:
+        with anyio.CancelScope(shield=True):
+            await transport.aclose()
+
+
+async def _of_cluster(scope: Scope) -> Objects:
+    async with connected(scope) as client:
+        return await read_objects(client, scope.namespace)
+
+
+async def read_objects(client: Any, namespace: str = "") -> Objects:
+    """Read all objects of ours over a client, and tell of it if that takes long.
+
+    Args:
+        client: a `controller.client.Client`.
+        namespace: of the pools, allocations and providers; empty for all. Their clusters may live
+            anywhere.
+
+    Raises:
+        ControllerError: the cluster did not answer, or refused.
+    """
+    failed: ControllerError | None = None
+    found: Objects | None = None
+    async with anyio.create_task_group() as group:
+        group.start_soon(_tell_progress)
+        try:
+            found = await _listed(client, namespace)
+        except ControllerError as error:  # told as itself, not as one of a group
+            failed = error
+        group.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
+    assert found is not None
+    return found
+
+
+async def _listed(client: Any, namespace: str) -> Objects:
+    unreadable: dict[tuple[str, Key], str] = {}
+
+    async def listed(resource: Resource[T], within: str = namespace) -> dict[Key, T]:
+        page = await client.list(resource, namespace=within)
+        for key, reason in page.unreadable.items():
+            unreadable[resource.kind, key] = reason
+        return {item.metadata.key: item for item in page.items}
+
+    # Clusters last: whoever owns an allocation was there before it, so none looks like an orphan
+    # only because its owner was created while we read.
+    allocations = await listed(IP_ALLOCATION)
+    pools = await listed(NETWORK_POOL)
+    providers = await listed(PROVIDER_CONFIG)
+    owners_known = True
+    try:
+        clusters = await listed(TENANT_CLUSTER, "")
+    except Forbidden:
+        if not namespace:
+            raise
+        owners_known = False
+        clusters = await listed(TENANT_CLUSTER)
+    return Objects(pools, allocations, clusters, providers, unreadable, owners_known=owners_known)
+
+
+async def _tell_progress() -> None:
+    """Say every second that reading goes on; on a terminal only, and gone when it ends."""
+    if not sys.stderr.isatty():
+        return
+    seconds = 0
+    try:
+        while True:
+            await anyio.sleep(PROGRESS_AFTER)
+            seconds += 1
+            click.echo(f"\rreading the cluster's objects ... {seconds} s", err=True, nl=False)
+    finally:
+        if seconds:
+            click.echo("\r\033[K", err=True, nl=False)
+
+
+def _of_files(scope: Scope) -> Objects:
+    findings = Findings()
+    manifests = read(
+        scope.files,
+        namespace=scope.namespace or names.DEFAULT_NAMESPACE,
+        now=datetime.now(UTC),
+        findings=findings,
+    )
+    for finding in findings:
+        if finding.severity != "note":  # what was passed over is no surprise in a whole cluster
+            say(finding.severity, finding.sentence)
+    if not manifests.every():
+        raise Problem(f"nothing of ours was found in {', '.join(scope.files)}")
+    return _of_manifests(manifests, scope.namespace)
+
+
+def _of_manifests(manifests: Manifests, namespace: str) -> Objects:
+    def keyed(found: Sequence[Manifest[T]]) -> dict[Key, T]:
+        return {
+            one.key: one.object for one in found if not namespace or one.key.namespace == namespace
+        }
+
+    unreadable = dict.fromkeys(manifests.refused, "it is wrong, see above")
+    return Objects(
+        keyed(manifests.pools),
+        keyed(manifests.allocations),
+        {one.key: one.object for one in manifests.tenants},
+        keyed(manifests.providers),
+        unreadable,
+        live=False,
+        owners_known=bool(manifests.tenants),
+    )
+
+
+def _why_not(error: Exception, scope: Scope) -> str:
+    if isinstance(error, Forbidden) and not scope.namespace:
+        return f"{error}; name a namespace that you may read with -n"
+    if isinstance(error, NotFound):
+        return f"{error}; are the CRDs installed? `butler-ipam crds | kubectl apply -f -`"
+    if isinstance(error, ApiError):
+        return f"the API server refused to be read: {error}"
+    return str(error)
+
+
+def sorted_by_key(found: Mapping[Key, T] | Iterable[T]) -> list[T]:
+    """Return objects by namespace and name."""
+    every = found.values() if isinstance(found, Mapping) else found
+    return sorted(every, key=lambda obj: obj.metadata.key)

@@ -1,0 +1,147 @@
+"""`check --repair` on a server: what was reviewed is mended, what has moved on is left alone."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from controller.client import Client
+from controller.errors import NotFound
+from controller.meta import Key, Version
+from reconcilers.api import names
+from reconcilers.api.crd import crds
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.cli.local.objects import make_namespaces
+from reconcilers.cli.local.servers import ApiServer, api_server
+from tests.reconcilers.cli.commands import call
+
+HOME = names.DEFAULT_NAMESPACE
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    async with api_server("management", crds()) as started:
+        await make_namespaces(started.transport, [HOME])
+        await Client(started.transport).create(
+            NETWORK_POOL, HOME, {"metadata": {"name": "lab"}, "spec": {"cidr": "10.40.0.0/24"}}
+        )
+        yield started
+
+
+@pytest.fixture
+def kubeconfig(server: ApiServer, tmp_path: Path) -> str:
+    path = tmp_path / "kubeconfig"
+    path.write_text(server.kubeconfig)
+    return f"--kubeconfig={path}"
+
+
+async def allocate(server: ApiServer, name: str, **metadata: Any) -> None:
+    await Client(server.transport).create(
+        IP_ALLOCATION,
+        HOME,
+        {
+            "metadata": {"name": name, **metadata},
+            "spec": {
+                "poolRef": {"name": "lab"},
+                "tenantClusterRef": {"namespace": "team", "name": "gone"},
+                "type": "nodes",
+                "count": 2,
+            },
+        },
+    )
+
+
+async def reviewed(kubeconfig: str, place: Path) -> dict[str, dict[str, Any]]:
+    """Make a report and return its findings by kind and name; the file is at `place`."""
+    made = await call("check", kubeconfig, "-o", "json")
+    await anyio.Path(place).write_bytes(made.stdout)
+    report = json.loads(made.stdout)
+    return {f"{f['kind']} {f['subject']['name']}": f for f in report["findings"]}
+
+
+async def exists(server: ApiServer, name: str) -> bool:
+    try:
+        await Client(server.transport).get(IP_ALLOCATION, Key(HOME, name))
+    except NotFound:
+        return False
+    return True
+
+
+async def test_a_reviewed_report_is_carried_out(
+    server: ApiServer, kubeconfig: str, tmp_path: Path
+) -> None:
+    await allocate(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
+    report = tmp_path / "report.json"
+    assert set(await reviewed(kubeconfig, report)) == {"Orphan left", "LabelDrift left"}
+    done = await call("check", kubeconfig, "--repair", str(report))
+    told = done.stderr.decode()
+    assert "IPAllocation butler-system/left: deleted" in told
+    assert not await exists(server, "left")
+    again = await call("check", kubeconfig)
+    assert (again.returncode, again.stdout.decode()) == (0, "nothing is wrong\n")
+
+
+async def test_what_reviewers_set_to_none_is_left_alone(
+    server: ApiServer, kubeconfig: str, tmp_path: Path
+) -> None:
+    await allocate(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
+    report = tmp_path / "report.json"
+    await reviewed(kubeconfig, report)
+    report.write_text(report.read_text().replace('"action": "delete"', '"action": "none"'))
+    done = await call("check", kubeconfig, "--repair", str(report))
+    assert done.returncode == 0
+    found = await Client(server.transport).get(IP_ALLOCATION, Key(HOME, "left"))
+    assert found.metadata.labels[names.LABEL_TENANT] == "gone"
+
+
+async def test_an_object_that_changed_since_the_review_is_left_alone(
+    server: ApiServer, kubeconfig: str, tmp_path: Path
+) -> None:
+    await allocate(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
+    report = tmp_path / "report.json"
+    await reviewed(kubeconfig, report)
+    client = Client(server.transport)
+    found = await client.get(IP_ALLOCATION, Key(HOME, "left"))
+    note = {"metadata": {"annotations": {"note": "do not touch"}}}
+    await client.patch(IP_ALLOCATION, Version.of(found), note)
+    done = await call("check", kubeconfig, "--repair", str(report))
+    assert done.returncode == 1
+    assert "changed since the report was made" in done.stderr.decode()
+    assert await exists(server, "left")
+
+
+async def test_a_report_cannot_ask_for_what_a_finding_does_not_offer(
+    server: ApiServer, kubeconfig: str, tmp_path: Path
+) -> None:
+    await allocate(server, "fine")
+    report = tmp_path / "report.json"
+    assert set(await reviewed(kubeconfig, report)) == {"LabelDrift fine"}
+    report.write_text(report.read_text().replace('"action": "label"', '"action": "delete"'))
+    done = await call("check", kubeconfig, "--repair", str(report))
+    assert done.returncode == 1
+    assert "delete is no way to mend LabelDrift" in done.stderr.decode()
+    assert await exists(server, "fine")
+
+
+async def test_questions_are_answered_by_a_cluster(server: ApiServer, kubeconfig: str) -> None:
+    await allocate(server, "waits")
+    pools = await call("pools", kubeconfig, "-o", "json")
+    [one] = json.loads(pools.stdout)["items"]
+    assert (one["total"], one["allocated"], one["waiting"]) == (256, 0, 1)
+    asked = await call("whois", kubeconfig, "10.40.0.1")
+    assert "butler-system/lab  free" in asked.stdout.decode()
+    assert (await call("tenants", kubeconfig)).stdout.decode() == "no TenantClusters were found\n"
+
+
+async def test_a_cluster_without_the_kinds_says_how_to_get_them(tmp_path: Path) -> None:
+    async with api_server("bare", []) as bare:
+        path = tmp_path / "kubeconfig"
+        path.write_text(bare.kubeconfig)
+        done = await call("pools", f"--kubeconfig={path}")
+    assert done.returncode == 1
+    assert (
+        "are the CRDs installed? `butler-ipam crds | kubectl apply -f -`" in done.stderr.decode()
+    )
