@@ -73,7 +73,7 @@ class Manager:
         """Live requests; objects in the answers enter the caches of this manager."""
         self._transport = transport
         self._clock = clock or SystemClock()
-        self._http = Serving(self.options, self.metrics, self._clock)
+        self._http = Serving(self.options, self.metrics, self._clock, transport)
         self._informers: dict[str, tuple[Informer[Any], object]] = {}
         self._jobs: dict[str, ControllerJob] = {}
         self._services: dict[str, tuple[Job, bool]] = {}
@@ -228,7 +228,7 @@ class Manager:
     async def _work(self) -> None:
         jobs = self._jobs.values()
         async with (
-            running(self._service_tasks(leader_only=True)),
+            running([*self._service_tasks(leader_only=True), *self._http.leader_tasks()]),
             running([job.run for job in jobs]),
         ):
             await self._stopping.wait()

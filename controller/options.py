@@ -2,6 +2,7 @@
 
 import socket
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from controller.errors import ConfigurationError
@@ -12,6 +13,41 @@ from controller.meta import Key
 def identity() -> str:
     """Return a name for this process that no other has: host and a random UUID."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
+@dataclass(frozen=True, slots=True)
+class SelfSigned:
+    """A webhook certificate of our own making, for clusters without cert-manager.
+
+    Args:
+        namespace: of the Service and the Secret.
+        service: the Service in front of the webhook server; the certificate is for its names.
+        secret: where the replicas share the certificate and the authority behind it.
+        validating: names of the ValidatingWebhookConfigurations whose caBundle is kept right.
+        mutating: names of the MutatingWebhookConfigurations, likewise.
+        names: further DNS names and addresses of the certificate; webhooks that are configured
+            with a URL of one of these hosts get the caBundle too.
+
+    Raises:
+        ValueError: the namespace, the service or the secret has no name.
+    """
+
+    namespace: str
+    service: str
+    secret: str
+    validating: Sequence[str] = ()
+    mutating: Sequence[str] = ()
+    names: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if not self.namespace or not self.service or not self.secret:
+            raise ValueError("a webhook certificate needs a namespace, a service and a secret")
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """What the certificate is for; the API server asks for the first."""
+        within = f"{self.service}.{self.namespace}"
+        return (f"{within}.svc", f"{within}.svc.cluster.local", within, self.service, *self.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +65,8 @@ class ManagerOptions:
         metrics_bind: where /metrics is served: `:8080`, `127.0.0.1:0`; empty or `0` for nowhere.
         health_bind: where /healthz and /readyz are served; likewise.
         webhook_bind: where webhooks are served, over HTTPS; likewise.
-        webhook_cert_dir: the folder with tls.crt and tls.key for them.
+        webhook_cert_dir: the folder with tls.crt and tls.key for them, from cert-manager say.
+        webhook_self_signed: how to make a certificate where there is no such folder.
         grace_seconds: how long running reconciliations may take to end when stopping.
     """
 
@@ -44,6 +81,7 @@ class ManagerOptions:
     health_bind: str = ""
     webhook_bind: str = ""
     webhook_cert_dir: str = ""
+    webhook_self_signed: SelfSigned | None = None
     grace_seconds: float = 30.0
 
     def lease_settings(self) -> LeaseSettings:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,14 @@ from controller.certificates import CertificateFiles, Holder
 from controller.clock import Clock
 from controller.errors import ConfigurationError
 from controller.health import PING, Check
-from controller.jobs import running
+from controller.jobs import Task, keep_up, running
 from controller.metrics import Metrics
 from controller.options import ManagerOptions
 from controller.probes import health_page, metrics_page
 from controller.server import parse_bind, serve
+from controller.transport import Transport
+from controller.webhooks.injection import Injector
+from controller.webhooks.selfsigned import SharedCertificate
 from controller.webhooks.server import WebhookServer
 from controller.webhooks.webhook import Webhook
 
@@ -35,9 +39,12 @@ class Serving:
         options: where to listen.
         metrics: what is told, and where it is counted.
         clock: for deadlines and pauses.
+        transport: the API server, where certificates of our own are shared.
     """
 
-    def __init__(self, options: ManagerOptions, metrics: Metrics, clock: Clock) -> None:
+    def __init__(
+        self, options: ManagerOptions, metrics: Metrics, clock: Clock, transport: Transport
+    ) -> None:
         self.ports = Ports()
         """Filled while running."""
         self.checks: list[Check] = []
@@ -45,7 +52,9 @@ class Serving:
         self._options = options
         self._metrics = metrics
         self._clock = clock
+        self._transport = transport
         self._webhooks: list[Webhook[Any]] = []
+        self._injector: Injector | None = None
 
     def add(self, webhook: Webhook[Any]) -> None:
         """Serve one more webhook.
@@ -94,13 +103,37 @@ class Serving:
         if bind is None or not self._webhooks:
             yield
             return
-        if not self._options.webhook_cert_dir:
-            raise ConfigurationError("webhooks need a folder with tls.crt and tls.key")
         holder = Holder("webhook", self._metrics.certificates)
-        files = CertificateFiles(Path(self._options.webhook_cert_dir), holder, self._clock)
-        files.start()
+        upkeep = self._certificate(holder)
         self.checks.append(holder.check())
         server = WebhookServer(bind, holder, self._clock, self._metrics.webhooks)
-        async with server.serving(self._webhooks) as port, running([files.run]):
+        async with server.serving(self._webhooks) as port, running([upkeep]):
             self.ports.webhooks = port
             yield
+
+    def leader_tasks(self) -> list[Task]:
+        """Return what only the leader does for webhooks."""
+        return [] if self._injector is None else [self._kept_up("webhook-ca", self._injector.run)]
+
+    def _certificate(self, holder: Holder) -> Task:
+        """Return what keeps the certificate of webhooks right.
+
+        Raises:
+            ConfigurationError: there is none, and none can be made.
+        """
+        if self._options.webhook_cert_dir:
+            files = CertificateFiles(Path(self._options.webhook_cert_dir), holder, self._clock)
+            files.start()
+            return files.run
+        settings = self._options.webhook_self_signed
+        if settings is None:
+            raise ConfigurationError(
+                "webhooks need a certificate: name a folder with tls.crt and tls.key, or the"
+                " Service for which to make one"
+            )
+        shared = SharedCertificate(self._transport, self._clock, settings, holder)
+        self._injector = Injector(self._transport, self._clock, settings, shared)
+        return self._kept_up("webhook-certificate", shared.run)
+
+    def _kept_up(self, name: str, run: Task) -> Task:
+        return partial(keep_up, name, run, self._clock, self._metrics.service_restarts)

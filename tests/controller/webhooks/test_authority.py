@@ -1,0 +1,140 @@
+"""Certificates of our own making: valid for the API server, renewed in time, without a gap."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.x509.verification import PolicyBuilder, Store
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.webhooks.authority import (
+    AUTHORITY_LIFETIME,
+    AUTHORITY_RENEWAL,
+    PROPAGATION,
+    SERVING_LIFETIME,
+    SLACK,
+    Material,
+    next_look,
+    renewed,
+)
+from tests.clock import START
+
+NAMES = ("hook.system.svc", "hook.system.svc.cluster.local", "127.0.0.1")
+DAY = timedelta(days=1)
+
+
+def trusted(bundle: bytes, material: Material, now: datetime) -> bool:
+    """Whether somebody who trusts `bundle` would accept what is served."""
+    store = Store(x509.load_pem_x509_certificates(bundle))
+    verifier = PolicyBuilder().store(store).time(now).build_server_verifier(x509.DNSName(NAMES[0]))
+    try:
+        verifier.verify(x509.load_pem_x509_certificate(material.certificate), [])
+    except x509.verification.VerificationError:
+        return False
+    return True
+
+
+def ends(certificate: bytes) -> datetime:
+    return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+
+
+def test_what_is_made_is_trusted_by_its_own_bundle_under_its_names() -> None:
+    made = renewed(None, NAMES, START)
+    assert trusted(made.bundle, made, START)
+    held = x509.load_pem_x509_certificate(made.certificate).extensions.get_extension_for_class(
+        x509.SubjectAlternativeName
+    )
+    assert tuple(held.value.get_values_for_type(x509.DNSName)) == NAMES[:2]
+    assert [str(one) for one in held.value.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
+
+
+def test_nothing_changes_while_nothing_is_due() -> None:
+    made = renewed(None, NAMES, START)
+    assert renewed(made, NAMES, START + timedelta(days=200)) is made
+
+
+def test_a_serving_certificate_is_renewed_when_a_third_of_its_life_is_left() -> None:
+    made = renewed(None, NAMES, START)
+    due = START + timedelta(seconds=next_look(made, START))
+    assert renewed(made, NAMES, due - DAY) is made
+    again = renewed(made, NAMES, due)
+    assert again.bundle == made.bundle
+    assert ends(again.certificate) - due == SERVING_LIFETIME
+    assert trusted(made.bundle, again, due)
+
+
+def test_other_names_need_another_certificate_of_the_same_authority() -> None:
+    made = renewed(None, NAMES, START)
+    again = renewed(made, (*NAMES, "more.example.com"), START)
+    assert again.bundle == made.bundle
+    assert again.certificate != made.certificate
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"bundle": b""},
+        {"bundle": b"nonsense"},
+        {"authority_key": b""},
+        {"certificate": b"nonsense"},
+        {"key": b""},
+    ],
+)
+def test_what_cannot_be_read_is_made_anew(broken: dict[str, bytes]) -> None:
+    made = replace(renewed(None, NAMES, START), **broken)
+    again = renewed(made, NAMES, START)
+    assert again.bundle != made.bundle
+    assert trusted(again.bundle, again, START)
+
+
+def test_a_key_of_another_authority_or_certificate_is_noticed() -> None:
+    made, other = renewed(None, NAMES, START), renewed(None, NAMES, START)
+    for mixed in (
+        replace(made, authority_key=other.authority_key),
+        replace(made, key=other.key),
+        replace(made, certificate=other.certificate, key=other.key),
+    ):
+        again = renewed(mixed, NAMES, START)
+        assert again != mixed
+        assert trusted(again.bundle, again, START)
+        assert renewed(again, NAMES, START) is again
+
+
+def test_a_new_authority_is_trusted_an_hour_before_it_signs() -> None:
+    late = START + AUTHORITY_LIFETIME - AUTHORITY_RENEWAL
+    old = renewed(None, NAMES, START)
+    served = renewed(old, NAMES, late - 30 * DAY)
+    announced = renewed(served, NAMES, late)
+    assert announced.certificate == served.certificate
+    assert announced.bundle.endswith(served.bundle)
+    assert announced.bundle != served.bundle
+    assert renewed(announced, NAMES, late + PROPAGATION / 2) is announced
+    after = late + PROPAGATION + SLACK
+    assert next_look(announced, late) <= (after - late).total_seconds()
+    switched = renewed(announced, NAMES, after)
+    assert switched.bundle == announced.bundle
+    assert switched.certificate != announced.certificate
+    assert trusted(announced.bundle, switched, after)
+
+
+@settings(max_examples=15)
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=40))
+def test_whenever_somebody_looks_the_bundle_of_before_trusts_what_is_served_now(
+    pauses: list[int],
+) -> None:
+    now = START
+    material = renewed(None, NAMES, now)
+    for days in pauses:
+        # Looked at when it asks for it, as the service does, or days later after an outage.
+        until = now + days * DAY
+        while (due := now + timedelta(seconds=next_look(material, now))) < until:
+            before, now = material, due
+            material = renewed(material, NAMES, now)
+            assert trusted(before.bundle, material, now)
+            assert trusted(material.bundle, before, now)
+        now = until
+        material = renewed(material, NAMES, now)
+        assert trusted(material.bundle, material, now)
+        assert len(x509.load_pem_x509_certificates(material.bundle)) <= 2

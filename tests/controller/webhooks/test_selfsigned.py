@@ -1,0 +1,222 @@
+"""A certificate shared through a Secret, and the bundle that API servers are told."""
+
+from base64 import b64decode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from controller.certificates import Holder
+from controller.errors import Forbidden
+from controller.health import Failing
+from controller.metrics import Metrics
+from controller.options import SelfSigned
+from controller.webhooks.authority import SERVING_LIFETIME, renewed
+from controller.webhooks.injection import Injector
+from controller.webhooks.kinds import secret_data
+from controller.webhooks.selfsigned import SharedCertificate
+from tests.clock import START, VirtualClock
+from tests.controller.world_store import Connection, Store
+
+SECRET = "/api/v1/namespaces/system/secrets/hook-cert"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+CONFIGURATION = f"{ADMISSION}/validatingwebhookconfigurations/rules"
+MUTATING = f"{ADMISSION}/mutatingwebhookconfigurations/defaults"
+SETTINGS = SelfSigned(
+    namespace="system",
+    service="hook",
+    secret="hook-cert",
+    validating=("rules",),
+    mutating=("defaults",),
+)
+
+
+class Replica:
+    """One process: its certificate, its connection, and an injector."""
+
+    def __init__(self, store: Store, clock: VirtualClock) -> None:
+        self.way = Connection(store)
+        self.holder = Holder("webhook", Metrics().certificates)
+        self.shared = SharedCertificate(self.way, clock, SETTINGS, self.holder)
+        self.injector = Injector(self.way, clock, SETTINGS, self.shared)
+
+    @property
+    def problem(self) -> Failing | None:
+        """What its readiness check says."""
+        return self.holder.check().ask()
+
+
+class World:
+    """A store, a clock, and two replicas of which the first leads."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.store = Store()
+        self.replicas = [Replica(self.store, self.clock) for _ in range(2)]
+
+    def secret(self, key: str) -> bytes:
+        return b64decode(self.store.objects[SECRET]["data"][key])
+
+    def put_secret(self, made: datetime) -> None:
+        data = secret_data(renewed(None, SETTINGS.all_names, made))
+        body = {"metadata": {"name": "hook-cert", "namespace": "system"}, "data": data}
+        self.store.put(SECRET, body)
+
+    def put_configuration(self, path: str = CONFIGURATION) -> None:
+        ours = {"service": {"namespace": "system", "name": "hook", "path": "/judge"}}
+        theirs = {"service": {"namespace": "system", "name": "other"}, "caBundle": "b3RoZXI="}
+        webhooks = [
+            {"name": "a.example.com", "clientConfig": ours, "sideEffects": "None"},
+            {"name": "b.example.com", "clientConfig": theirs},
+        ]
+        name = path.rpartition("/")[2]
+        self.store.put(path, {"metadata": {"name": name}, "webhooks": webhooks})
+
+    def webhooks(self, path: str = CONFIGURATION) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.store.objects[path]["webhooks"]
+        return found
+
+    def bundle(self, path: str = CONFIGURATION) -> bytes:
+        return b64decode(self.webhooks(path)[0]["clientConfig"].get("caBundle", ""))
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[None]:
+    async with anyio.create_task_group() as group:
+        for replica in world.replicas:
+            group.start_soon(replica.shared.run)
+        group.start_soon(world.replicas[0].injector.run)
+        await world.clock.advance(0)
+        yield
+        group.cancel_scope.cancel()
+
+
+async def test_replicas_make_one_certificate_and_share_it() -> None:
+    world = World()
+    async with running(world):
+        await world.clock.advance(5)
+        assert world.store.objects[SECRET]["type"] == "kubernetes.io/tls"
+        assert [replica.problem for replica in world.replicas] == [None, None]
+        bundles = {replica.shared.bundle for replica in world.replicas}
+        assert bundles == {world.secret("ca.crt")}
+
+
+async def test_a_certificate_that_is_there_is_taken_and_not_written_again() -> None:
+    world = World()
+    world.put_secret(START)
+    revision = world.store.revision
+    async with running(world):
+        await world.clock.advance(3600)
+        assert [replica.problem for replica in world.replicas] == [None, None]
+    assert world.store.revision == revision
+
+
+async def test_a_certificate_is_renewed_before_it_ends_under_the_same_authority() -> None:
+    world = World()
+    world.put_secret(START - SERVING_LIFETIME * 2 / 3 + timedelta(minutes=10))
+    async with running(world):
+        before = {key: world.secret(key) for key in ("ca.crt", "tls.crt")}
+        await world.clock.advance(540)
+        assert world.secret("tls.crt") == before["tls.crt"]
+        await world.clock.advance(120)
+        assert world.secret("tls.crt") != before["tls.crt"]
+        assert world.secret("ca.crt") == before["ca.crt"]
+        assert [replica.problem for replica in world.replicas] == [None, None]
+
+
+async def test_a_secret_that_is_deleted_is_made_again_and_the_bundle_follows() -> None:
+    world = World()
+    world.put_configuration()
+    async with running(world):
+        await world.clock.advance(5)
+        before = world.bundle()
+        world.store.remove(SECRET)
+        await world.clock.advance(5)
+        assert world.bundle() == world.secret("ca.crt") != before
+        assert {replica.shared.bundle for replica in world.replicas} == {world.bundle()}
+
+
+async def test_a_secret_that_makes_no_sense_is_replaced() -> None:
+    world = World()
+    body = {"metadata": {"name": "hook-cert", "namespace": "system"}, "data": {"tls.crt": "?"}}
+    world.store.put(SECRET, body)
+    async with running(world):
+        await world.clock.advance(5)
+        assert b"BEGIN CERTIFICATE" in world.secret("tls.crt")
+        assert [replica.problem for replica in world.replicas] == [None, None]
+
+
+async def test_the_bundle_goes_to_webhooks_that_call_us_and_to_no_others() -> None:
+    world = World()
+    for path in (CONFIGURATION, MUTATING):
+        world.put_configuration(path)
+    async with running(world):
+        await world.clock.advance(5)
+        for path in (CONFIGURATION, MUTATING):
+            assert world.bundle(path) == world.secret("ca.crt")
+            ours, theirs = world.webhooks(path)
+            assert theirs["clientConfig"]["caBundle"] == "b3RoZXI="
+            assert ours["sideEffects"] == "None"
+        revision = world.store.revision
+        await world.clock.advance(3600)
+        assert world.store.revision == revision
+
+
+async def test_a_bundle_that_somebody_removes_is_back_at_once() -> None:
+    world = World()
+    async with running(world):
+        await world.clock.advance(5)
+        world.put_configuration()
+        await world.clock.advance(0)
+        assert world.bundle() == world.secret("ca.crt")
+        world.put_configuration()
+        await world.clock.advance(0)
+        assert world.bundle() == world.secret("ca.crt")
+
+
+async def test_a_missing_role_shows_in_readiness_and_heals_without_a_restart() -> None:
+    world = World()
+    leader = world.replicas[0]
+    world.replicas = [leader]
+    leader.way.forbidden["secrets"] = Forbidden(403, "Forbidden", "secrets is forbidden")
+    async with running(world):
+        await world.clock.advance(10)
+        assert leader.problem is not None
+        assert "secrets is forbidden" in leader.problem.why
+        leader.way.forbidden.clear()
+        await world.clock.advance(120)
+        assert leader.problem is None
+
+
+async def test_a_server_that_refuses_the_secret_is_asked_again() -> None:
+    world = World()
+    leader = world.replicas[0]
+    world.replicas = [leader]
+    leader.way.refused["POST"] = Forbidden(403, "Forbidden", "cannot create secrets")
+    async with running(world):
+        await world.clock.advance(10)
+        assert leader.problem is not None
+        assert "cannot create secrets" in leader.problem.why
+        leader.way.refused.clear()
+        await world.clock.advance(10)
+        assert leader.problem is None
+
+
+async def test_a_configuration_that_may_not_be_written_is_tried_again() -> None:
+    world = World()
+    world.put_configuration()
+    world.replicas[0].way.refused["PATCH"] = Forbidden(403, "Forbidden", "no")
+    async with running(world):
+        await world.clock.advance(10)
+        assert world.bundle() == b""
+        world.replicas[0].way.refused.clear()
+        await world.clock.advance(5)
+        assert world.bundle() == world.secret("ca.crt")
+
+
+def test_a_certificate_for_nobody_cannot_be_asked_for() -> None:
+    with pytest.raises(ValueError, match="needs a namespace"):
+        SelfSigned(namespace="", service="hook", secret="x")
