@@ -100,10 +100,12 @@ async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
     change, noticed = _reader(call)
     for attempt in range(_TRIES):
         stored = api.current(call)
-        decoded = Decoded(change(call.resource.load(stored)))
+        before = call.resource.load(stored)
+        decoded = Decoded(change(before))
         pinned = _is_pinned(decoded.body, stored)
         decoded.complaints += noticed
-        shown = _fit_patched(call.resource, decoded)
+        owners = before["metadata"].get("managedFields")
+        shown = _fit_patched(call.resource, decoded, owners)
         _judge_patched(call, decoded, options, shown)
         check_names(call, decoded.body)
         live = call.resource.load(stored)
@@ -146,8 +148,13 @@ def _object(value: Any) -> dict[str, Any]:
     return value
 
 
-def _fit_patched(resource: Resource, decoded: Decoded) -> bytes:
+def _fit_patched(resource: Resource, decoded: Decoded, owners: object = None) -> bytes:
     """Decode the patched object as its kind; a misfit is the patch's fault.
+
+    Args:
+        resource: its kind.
+        decoded: the object.
+        owners: its managedFields before the patch.
 
     Returns:
         The object as it was before decoding, which is what refusals quote.
@@ -156,7 +163,7 @@ def _fit_patched(resource: Resource, decoded: Decoded) -> bytes:
     # Decoding changes the body; a refusal quotes it as it was.
     before = msgspec.json.encode(body)
     try:
-        unknown = _decode_patched(resource, body)
+        unknown = _decode_patched(resource, body, owners)
     except (TypedError, MalformedObject, MalformedMetadata) as error:
         shown = _shown(resource, msgspec.json.decode(before))
         raise invalid_object("", "", "", [invalid("patch", shown, str(error))]) from None
@@ -164,8 +171,11 @@ def _fit_patched(resource: Resource, decoded: Decoded) -> bytes:
     return before
 
 
-def _decode_patched(resource: Resource, body: dict[str, Any]) -> list[str]:
+def _decode_patched(resource: Resource, body: dict[str, Any], owners: object) -> list[str]:
     """Decode a patched object, in place; return the paths of unknown fields.
+
+    Entries of managedFields that the patch left alone were decoded when they were stored; they are
+    most of an object, so they are spared.
 
     Raises:
         TypedError: it is of another kind now, or does not fit its own.
@@ -180,7 +190,15 @@ def _decode_patched(resource: Resource, body: dict[str, Any]) -> list[str]:
         raise TypedError(fault)
     if body.get("metadata") is None:
         body["metadata"] = {}
-    return resource.rules.decode(body)
+    meta = body["metadata"]
+    spared = owners is not None and isinstance(meta, dict) and meta.get("managedFields") is owners
+    if not spared:
+        return resource.rules.decode(body)
+    del meta["managedFields"]
+    try:
+        return resource.rules.decode(body)
+    finally:
+        body["metadata"]["managedFields"] = owners
 
 
 def _judge_patched(call: Call, decoded: Decoded, options: WriteOptions, before: bytes) -> None:
