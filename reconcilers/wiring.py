@@ -10,6 +10,8 @@ ProviderConfig   itself, the pools it names, and the clusters that refer to it
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import anyio
+
 from controller.clock import Clock
 from controller.events import Recorder
 from controller.informer import Informer
@@ -28,7 +30,9 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.gauges import Gauges
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
+from reconcilers.metrics import IpamMetrics
 from reconcilers.networkpool.neighbours import neighbours
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import POOL_INDEX, pool_index
@@ -85,16 +89,23 @@ def assemble(
     )
     manager.add_service("events", recorder.run, leader_only=False)
     tenants = Tenants(manager.client, settings.tenant, clock, open_tenant)
-    _networkpools(manager, informers, recorder, clock, settings)
+    metrics = IpamMetrics(manager.metrics.registry)
+    _networkpools(manager, informers, recorder, clock, settings, metrics)
     _ipallocations(manager, informers, tenants, recorder, clock, settings)
     _tenantclusters(manager, informers, tenants, recorder, clock, settings)
     _providerconfigs(manager, informers, recorder, clock, settings)
-    _orphans(manager, informers, recorder, clock, settings)
+    _orphans(manager, informers, recorder, clock, settings, metrics)
+    _gauges(manager, informers, clock)
     return tenants
 
 
 def _networkpools(
-    manager: Manager, informers: Informers, recorder: Recorder, clock: Clock, settings: Settings
+    manager: Manager,
+    informers: Informers,
+    recorder: Recorder,
+    clock: Clock,
+    settings: Settings,
+    metrics: IpamMetrics,
 ) -> None:
     reconciler = NetworkPoolReconciler(
         manager.client,
@@ -103,6 +114,7 @@ def _networkpools(
         recorder,
         clock,
         settings.pool,
+        metrics=metrics,
     )
     pools = informers.pools.cache
 
@@ -254,7 +266,12 @@ def _providerconfigs(
 
 
 def _orphans(
-    manager: Manager, informers: Informers, recorder: Recorder, clock: Clock, settings: Settings
+    manager: Manager,
+    informers: Informers,
+    recorder: Recorder,
+    clock: Clock,
+    settings: Settings,
+    metrics: IpamMetrics,
 ) -> None:
     collector = OrphanCollector(
         manager.client,
@@ -264,6 +281,7 @@ def _orphans(
         recorder=recorder,
         clock=clock,
         settings=settings.orphans,
+        collected=metrics.collected,
     )
 
     async def run() -> None:
@@ -272,3 +290,21 @@ def _orphans(
         await collector.run()
 
     manager.add_service("orphans", run)
+
+
+def _gauges(manager: Manager, informers: Informers, clock: Clock) -> None:
+    leading = anyio.Event()
+
+    async def lead() -> None:
+        leading.set()
+
+    manager.metrics.registry.register(
+        Gauges(
+            informers.pools.cache,
+            informers.allocations.cache,
+            informers.providers.cache,
+            clock,
+            leading.is_set,
+        )
+    )
+    manager.add_service("gauges", lead)

@@ -20,6 +20,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.metrics import IpamMetrics
 from reconcilers.networkpool import departure, status
 from reconcilers.networkpool.alarms import Alarms
 from reconcilers.networkpool.courier import RETRY, Courier, identity
@@ -37,7 +38,7 @@ ATTEMPTS = 5
 class NetworkPoolReconciler:
     """Hands out the ranges of pools, and says in their status what they hold."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it reads and whom it tells; wiring.py is the one caller
         self,
         client: Client,
         pools: Cache[NetworkPool],
@@ -45,6 +46,8 @@ class NetworkPoolReconciler:
         recorder: Recorder,
         clock: Clock,
         settings: PoolSettings,
+        *,
+        metrics: IpamMetrics | None = None,
     ) -> None:
         self._client = client
         self._pools = pools
@@ -52,7 +55,8 @@ class NetworkPoolReconciler:
         self._settings = settings
         self._reader = Reader(allocations, client, clock, settings.cache_patience)
         self._writer = AllocationWriter(client, settings.width)
-        self._reporter = Reporter(recorder, clock)
+        self._metrics = metrics or IpamMetrics()
+        self._reporter = Reporter(recorder, clock, self._metrics)
         self._alarms = Alarms(recorder, clock, settings.event_interval)
         self._couriers: dict[Key, Courier] = {}
 
@@ -64,6 +68,7 @@ class NetworkPoolReconciler:
                 self._couriers.pop(key, None)
                 self._reader.forget(key)
                 self._alarms.forget(key)
+                self._metrics.forget(key)
                 return SETTLED
             try:
                 return await self._pass(pool)

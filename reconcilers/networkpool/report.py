@@ -15,9 +15,12 @@ import structlog
 from controller.clock import Clock
 from controller.eventkind import NOTE_BYTES, shortened
 from controller.events import EventType, Recorder
+from controller.meta import Key
+from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.metrics import IpamMetrics
 from reconcilers.networkpool.budget import Budget
 from reconcilers.networkpool.protocol import Refusal
 from reconcilers.networkpool.view import Unreadable
@@ -46,8 +49,10 @@ class _News:
 class Reporter:
     """Turns what became of the writes into events and log lines."""
 
-    def __init__(self, recorder: Recorder, clock: Clock) -> None:
+    def __init__(self, recorder: Recorder, clock: Clock, metrics: IpamMetrics) -> None:
         self._recorder = recorder
+        self._clock = clock
+        self._metrics = metrics
         self._budget = Budget(clock, FEW_PER_MINUTE)
 
     def served(
@@ -66,6 +71,7 @@ class Reporter:
             refused: the writes that say so, in the same order: the allocations that turned
                 Failed, and those that cannot even be told.
         """
+        self._count(pool.metadata.key, granted, refused)
         self._tell(
             pool,
             "Warning",
@@ -78,6 +84,21 @@ class Reporter:
         self._tell(
             pool, "Normal", "IPsAllocated", f"Allocated {total} IPs for", list(_grants(answers))
         )
+
+    def _count(self, pool: Key, granted: Sequence[Written], refused: Sequence[Written]) -> None:
+        self._metrics.pool(pool)
+        now = self._clock.now()
+        for one in granted:
+            # One that held its range before, and lost its phase only, waited for nothing.
+            if one.fate is Fate.WRITTEN and ranges.held(one.allocation) is None:
+                waited = (now - one.allocation.requested_at).total_seconds()
+                self._metrics.served(pool, one.allocation.spec.type, waited)
+        for one in refused:
+            if one.fate is Fate.WRITTEN:
+                self._metrics.failed(pool)
+        for one in (*granted, *refused):
+            if one.fate is Fate.REFUSED:
+                self._metrics.write_refused(pool)
 
     def _tell(
         self, pool: NetworkPool, kind: EventType, reason: str, opening: str, news: Sequence[_News]

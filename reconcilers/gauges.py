@@ -1,0 +1,177 @@
+"""How pools, allocations and providers stand, read from the caches at each scrape.
+
+No number is kept, so none can be stale, and an object's series go with the object. Only a replica
+that leads shows them: sums over replicas would count everything twice.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from controller.cache import Cache
+from controller.clock import Clock
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import RELEASED, IPAllocation
+from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus
+from reconcilers.api.providerconfig import ProviderConfig
+
+POOL_GAUGES: tuple[tuple[str, str, Callable[[NetworkPoolStatus], int]], ...] = (
+    ("total_ips", "Allocatable addresses.", lambda s: s.totalIPs),
+    ("allocated_ips", "Addresses held by or promised to allocations.", lambda s: s.allocatedIPs),
+    ("available_ips", "Free addresses.", lambda s: s.availableIPs),
+    ("allocation_count", "Allocations that hold a range.", lambda s: s.allocationCount),
+    (
+        "fragmentation_percent",
+        "0: the free space is one block; near 100: many small ones.",
+        lambda s: s.fragmentationPercent or 0,
+    ),
+    ("largest_free_block", "Addresses in the largest free block.", lambda s: s.largestFreeBlock),
+    ("open_assignments", "Promised ranges not known to be written.", lambda s: len(s.assignments)),
+)
+POOL = ["pool", "namespace"]
+PROVIDER = ["provider_config", "namespace"]
+
+
+@dataclass(slots=True)
+class Queue:
+    """How many of a pool's allocations wait for something, and for how long the oldest has."""
+
+    count: int = 0
+    oldest: float = 0.0
+
+    def add(self, since: datetime | None, now: datetime) -> None:
+        """Count one that waits since then."""
+        self.count += 1
+        if since is not None:
+            self.oldest = max(self.oldest, (now - since).total_seconds())
+
+
+class Gauges(Collector):
+    """Shows them while `leading` says so.
+
+    Args:
+        pools: of which the status is shown.
+        allocations: of which is shown how many wait, and for how long.
+        providers: of which the status is shown.
+        clock: for ages.
+        leading: whether this replica is the one to ask.
+    """
+
+    def __init__(
+        self,
+        pools: Cache[NetworkPool],
+        allocations: Cache[IPAllocation],
+        providers: Cache[ProviderConfig],
+        clock: Clock,
+        leading: Callable[[], bool],
+    ) -> None:
+        self._pools = pools
+        self._allocations = allocations
+        self._providers = providers
+        self._clock = clock
+        self._leading = leading
+
+    @override
+    def describe(self) -> Iterable[Metric]:
+        return ()  # what there is depends on the caches; nothing to check when registered
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        if not self._leading():
+            return
+        yield from self._of_pools()
+        yield from self._of_allocations()
+        yield from self._of_providers()
+
+    def _of_pools(self) -> Iterator[Metric]:
+        pools = sorted(self._pools, key=lambda pool: pool.metadata.key)
+        for name, what, value in POOL_GAUGES:
+            gauge = GaugeMetricFamily(f"butler_network_pool_{name}", what, labels=POOL)
+            for pool in pools:
+                meta = pool.metadata
+                gauge.add_metric([meta.name, meta.namespace], value(pool.status))
+            yield gauge
+
+    def _of_allocations(self) -> Iterator[Metric]:
+        waiting = {pool.metadata.key: Queue() for pool in self._pools}
+        releasing = {pool.metadata.key: Queue() for pool in self._pools}
+        now = self._clock.now()
+        for allocation in self._allocations:
+            if _waits(allocation):
+                queue = waiting.setdefault(allocation.pool_key, Queue())
+                queue.add(allocation.requested_at, now)
+            elif allocation.releasing:
+                queue = releasing.setdefault(allocation.pool_key, Queue())
+                queue.add(_marked_at(allocation), now)
+        yield from _queues(
+            waiting, "waiting_allocations", "oldest_waiting_seconds", "wait for a range"
+        )
+        yield from _queues(
+            releasing,
+            "releasing_allocations",
+            "oldest_release_seconds",
+            "wait for their tenant to let go of a range",
+        )
+
+    def _of_providers(self) -> Iterator[Metric]:
+        ready = GaugeMetricFamily(
+            "butler_provider_config_ready", "Whether its credentials are valid.", labels=PROVIDER
+        )
+        available = GaugeMetricFamily(
+            "butler_provider_config_available_ips", "Free addresses in its pools.", labels=PROVIDER
+        )
+        tenants = GaugeMetricFamily(
+            "butler_provider_config_estimated_tenants",
+            "How many more tenants its pools suffice for.",
+            labels=PROVIDER,
+        )
+        for config in sorted(self._providers, key=lambda one: one.metadata.key):
+            labels = [config.metadata.name, config.metadata.namespace]
+            ready.add_metric(labels, float(config.status.ready or False))
+            if config.status.capacity is not None:
+                available.add_metric(labels, config.status.capacity.availableIPs)
+                tenants.add_metric(labels, config.status.capacity.estimatedTenants)
+        yield from (ready, available, tenants)
+
+
+def _waits(allocation: IPAllocation) -> bool:
+    return (
+        not allocation.metadata.terminating
+        and allocation.status.phase != RELEASED
+        and ranges.held(allocation) is None
+    )
+
+
+def _marked_at(allocation: IPAllocation) -> datetime | None:
+    """Return since when its range is given back; None if the mark does not tell."""
+    if allocation.metadata.deletionTimestamp is not None:
+        return allocation.metadata.deletionTimestamp
+    text = allocation.metadata.annotations.get(names.ANNOTATION_RELEASING, "")
+    try:
+        marked = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return marked if marked.tzinfo else None
+
+
+def _queues(
+    queues: dict[Key, Queue], count_name: str, oldest_name: str, what: str
+) -> Iterator[Metric]:
+    count = GaugeMetricFamily(
+        f"butler_network_pool_{count_name}", f"Allocations that {what}.", labels=POOL
+    )
+    oldest = GaugeMetricFamily(
+        f"butler_network_pool_{oldest_name}",
+        f"For how long the oldest of those that {what} has; 0 if there is none.",
+        labels=POOL,
+    )
+    for pool, queue in sorted(queues.items()):
+        count.add_metric([pool.name, pool.namespace], queue.count)
+        oldest.add_metric([pool.name, pool.namespace], queue.oldest)
+    yield from (count, oldest)

@@ -1,0 +1,95 @@
+"""What happened to allocations, counted for Prometheus as it happens.
+
+How things stand is not kept here: gauges.py reads it from the caches whenever somebody looks, so
+that it can be neither stale nor left behind. Labels are names of pools, of which there are few;
+a pool's series go when the pool goes.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from controller.meta import Key
+from reconcilers.api import names
+
+SUCCESS = "success"
+FAILED = "failed"
+LATENCY_SECONDS = (
+    *(0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0),
+    *(300.0, 900.0, 3600.0, 14400.0, 86400.0),
+)
+
+
+class IpamMetrics:
+    """The counters and histograms of one manager.
+
+    Args:
+        registry: where they are registered; a new one by default.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        registry = registry or CollectorRegistry()
+        self._processed = Counter(
+            "butler_ip_allocation_processed_total",
+            "Allocations that a pool gave a range to (success) or had to refuse (failed).",
+            ["pool", "namespace", "result"],
+            registry=registry,
+        )
+        self._refused_writes = Counter(
+            "butler_ip_allocation_refused_writes_total",
+            "Status writes of allocations that the API server refused for good.",
+            ["pool", "namespace"],
+            registry=registry,
+        )
+        self._collected = Counter(
+            "butler_ip_allocation_orphans_collected_total",
+            "Allocations deleted because their TenantCluster is gone.",
+            ["pool", "namespace"],
+            registry=registry,
+        )
+        self._latency = Histogram(
+            "butler_ip_allocation_seconds",
+            "From the request for a range to the range, by what the addresses are for.",
+            ["type"],
+            buckets=LATENCY_SECONDS,
+            registry=registry,
+        )
+        for kind in (names.TYPE_NODES, names.TYPE_LOADBALANCER):
+            self._latency.labels(kind)
+        self._pools: set[Key] = set()
+
+    def pool(self, pool: Key) -> None:
+        """Begin the series of a pool at 0, so that a first failure is seen as a rise."""
+        if pool not in self._pools:
+            self._pools.add(pool)
+            for result in (SUCCESS, FAILED):
+                self._processed.labels(pool.name, pool.namespace, result)
+            self._refused_writes.labels(pool.name, pool.namespace)
+            self._collected.labels(pool.name, pool.namespace)
+
+    def served(self, pool: Key, kind: str, seconds: float) -> None:
+        """Count an allocation that got its range `seconds` after it was asked for."""
+        self._processed.labels(pool.name, pool.namespace, SUCCESS).inc()
+        known = kind if kind == names.TYPE_NODES else names.TYPE_LOADBALANCER
+        self._latency.labels(known).observe(max(0.0, seconds))
+
+    def failed(self, pool: Key) -> None:
+        """Count an allocation that was told that it gets nothing now."""
+        self._processed.labels(pool.name, pool.namespace, FAILED).inc()
+
+    def write_refused(self, pool: Key) -> None:
+        """Count a status write that was refused for good."""
+        self._refused_writes.labels(pool.name, pool.namespace).inc()
+
+    def collected(self, pool: Key) -> None:
+        """Count an orphan; one of a pool that does not exist is only logged."""
+        if pool in self._pools:
+            self._collected.labels(pool.name, pool.namespace).inc()
+
+    def forget(self, pool: Key) -> None:
+        """Remove the series of a pool that is gone."""
+        if pool not in self._pools:
+            return
+        self._pools.remove(pool)
+        for result in (SUCCESS, FAILED):
+            self._processed.remove(pool.name, pool.namespace, result)
+        for counter in (self._refused_writes, self._collected):
+            counter.remove(pool.name, pool.namespace)

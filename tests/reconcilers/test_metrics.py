@@ -1,0 +1,198 @@
+"""What Prometheus is told: how things stand at each scrape, what happened, and nothing stale."""
+
+from functools import partial
+
+from controller.errors import Invalid
+from controller.manager import Manager
+from reconcilers.api import names
+from reconcilers.gauges import Gauges
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+from tests.reconcilers.platform import Platform
+
+LAB = {"pool": "lab", "namespace": make.NAMESPACE}
+
+
+def _value(manager: Manager, name: str, **labels: str) -> float | None:
+    return manager.metrics.registry.get_sample_value(name, labels)
+
+
+def _series_of(manager: Manager, pool: str) -> set[str]:
+    return {
+        sample.name
+        for family in manager.metrics.registry.collect()
+        for sample in family.samples
+        if sample.labels.get("pool") == pool
+    }
+
+
+def _platform() -> Platform:
+    platform = Platform()
+    platform.server.add("networkpools", make.pool())
+    return platform
+
+
+async def test_the_gauges_of_a_pool_are_its_status() -> None:
+    platform = _platform()
+    async with platform.running() as manager:
+        platform.server.add("ipallocations", make.allocation("a", size=56))
+        await platform.clock.advance(1)
+        shown = {
+            name: _value(manager, f"butler_network_pool_{name}", **LAB)
+            for name in (
+                "total_ips",
+                "allocated_ips",
+                "available_ips",
+                "allocation_count",
+                "fragmentation_percent",
+                "largest_free_block",
+            )
+        }
+    assert shown == {
+        "total_ips": 256,
+        "allocated_ips": 56,
+        "available_ips": 200,
+        "allocation_count": 1,
+        "fragmentation_percent": 0,
+        "largest_free_block": 200,
+    }
+
+
+async def test_successes_and_failures_are_counted_once_each() -> None:
+    platform = _platform()
+    async with platform.running() as manager:
+        await platform.clock.advance(1)
+        counter = "butler_ip_allocation_processed_total"
+        assert _value(manager, counter, result="failed", **LAB) == 0, "there from the start"
+        platform.server.add("ipallocations", make.allocation("a"))
+        platform.server.add("ipallocations", make.allocation("too-big", size=999))
+        await platform.clock.advance(120)
+        assert _value(manager, counter, result="success", **LAB) == 1
+        assert _value(manager, counter, result="failed", **LAB) == 1
+
+
+async def test_a_write_refused_for_good_is_counted() -> None:
+    platform = _platform()
+    refused = Invalid(422, "Invalid", "odd")
+    platform.server.fail(refused, verb="patch", name="a", subresource="status")
+    async with platform.running() as manager:
+        platform.server.add("ipallocations", make.allocation("a"))
+        await platform.clock.advance(1)
+        assert _value(manager, "butler_ip_allocation_refused_writes_total", **LAB) == 1
+
+
+async def test_the_time_from_request_to_range_is_measured() -> None:
+    platform = _platform()
+    async with platform.running() as manager:
+        platform.server.add("ipallocations", make.allocation("a", age=40))
+        await platform.clock.advance(1)
+        family = "butler_ip_allocation_seconds"
+        assert _value(manager, f"{family}_count", type="loadbalancer") == 1
+        total = _value(manager, f"{family}_sum", type="loadbalancer")
+        assert total is not None
+        assert 40 <= total < 41
+        assert _value(manager, f"{family}_count", type="nodes") == 0
+
+
+async def test_those_that_wait_are_counted_with_the_age_of_the_oldest() -> None:
+    platform = _platform()
+    async with platform.running() as manager:
+        for name, age in (("old", 100), ("new", 10)):
+            platform.server.add("ipallocations", make.allocation(name, size=999, age=age))
+        await platform.clock.advance(5)
+        assert _value(manager, "butler_network_pool_waiting_allocations", **LAB) == 2
+        oldest = _value(manager, "butler_network_pool_oldest_waiting_seconds", **LAB)
+        assert oldest is not None
+        assert 105 <= oldest < 106
+        for name in ("old", "new"):
+            platform.server.vanish("ipallocations", name)
+        await platform.clock.advance(1)
+        assert _value(manager, "butler_network_pool_waiting_allocations", **LAB) == 0
+        assert _value(manager, "butler_network_pool_oldest_waiting_seconds", **LAB) == 0
+
+
+async def test_those_that_are_given_back_are_counted_with_the_age_of_the_oldest() -> None:
+    platform = _platform()
+    tenant = platform.tenant("a")
+    platform.server.add("tenantclusters", make.tenant())
+    platform.server.add(
+        "ipallocations", make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7"))
+    )
+    marked = {names.ANNOTATION_RELEASING: "2025-12-31T23:59:00+00:00"}
+    held = ("10.40.0.8", "10.40.0.9")
+    platform.server.add(
+        "ipallocations", make.allocation("shrinking", tenant="x/y", held=held, annotations=marked)
+    )
+    status = {"loadBalancer": {"ingress": [{"ip": "10.40.0.3"}]}}
+    service = {
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"type": "LoadBalancer"},
+    }
+    tenant.add("services", service | {"status": status})
+    async with platform.running() as manager:
+        platform.server.delete("ipallocations", "team-a-lb")
+        await platform.clock.advance(30)
+        assert _value(manager, "butler_network_pool_releasing_allocations", **LAB) == 2
+        oldest = _value(manager, "butler_network_pool_oldest_release_seconds", **LAB)
+        assert oldest is not None
+        assert 90 <= oldest < 91
+
+
+async def test_orphans_that_were_collected_are_counted() -> None:
+    platform = _platform()
+    stamped = {names.ANNOTATION_TENANT_UID: "gone"}
+    async with platform.running() as manager:
+        platform.server.add("ipallocations", make.allocation("a", annotations=stamped))
+        await platform.clock.advance(62)
+        assert _value(manager, "butler_ip_allocation_orphans_collected_total", **LAB) == 1
+
+
+async def test_a_pools_series_go_with_the_pool() -> None:
+    platform = _platform()
+    platform.server.add("networkpools", make.pool("other", cidr="10.50.0.0/24"))
+    async with platform.running() as manager:
+        platform.server.add("ipallocations", make.allocation("a"))
+        await platform.clock.advance(1)
+        assert len(_series_of(manager, "lab")) > 8
+        for plural, name in (("ipallocations", "a"), ("networkpools", "lab")):
+            platform.server.vanish(plural, name)
+        await platform.clock.advance(1)
+        assert _series_of(manager, "lab") == set()
+        assert _series_of(manager, "other")
+
+
+async def test_a_providers_gauges_are_its_status_and_go_with_it() -> None:
+    platform = _platform()
+    platform.server.add("providerconfigs", make.provider("lab"))
+    config = {"provider_config": "default", "namespace": make.NAMESPACE}
+    async with platform.running() as manager:
+        await platform.clock.advance(1)
+        assert _value(manager, "butler_provider_config_ready", **config) == 1
+        assert _value(manager, "butler_provider_config_available_ips", **config) == 256
+        assert _value(manager, "butler_provider_config_estimated_tenants", **config) == 19
+        platform.server.vanish("providerconfigs", "default")
+        await platform.clock.advance(1)
+        assert _value(manager, "butler_provider_config_ready", **config) is None
+
+
+async def test_a_scrape_costs_no_request() -> None:
+    platform = _platform()
+    async with platform.running() as manager:
+        await platform.clock.advance(5)
+        platform.server.requests.clear()
+        assert b"butler_network_pool_total_ips{" in manager.metrics.exposition()
+        assert platform.server.requests == []
+
+
+def test_a_replica_that_does_not_lead_shows_no_gauges() -> None:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    for leads in (False, True):
+        gauges = Gauges(
+            lab.caches["networkpools"],
+            lab.caches["ipallocations"],
+            lab.caches["providerconfigs"],
+            lab.clock,
+            partial(bool, leads),
+        )
+        assert bool(list(gauges.collect())) == leads
