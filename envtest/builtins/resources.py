@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from typing import Any
 
+from envtest.builtins.autoscaling import AutoscalerRules, to_v1, to_v2
 from envtest.builtins.core import KeyedRules, LeaseRules, NamespaceRules, SecretRules
 from envtest.builtins.definitions import DefinitionRules
 from envtest.builtins.events import EventRules, to_core, to_new
@@ -33,11 +34,17 @@ _SPECIAL: dict[tuple[str, str], type[BuiltinRules]] = {
     ("apps", "Deployment"): WorkloadRules,
     ("apps", "ReplicaSet"): WorkloadRules,
     ("apps", "StatefulSet"): WorkloadRules,
+    ("autoscaling", "HorizontalPodAutoscaler"): AutoscalerRules,
     ("batch", "CronJob"): WorkloadRules,
     ("batch", "Job"): WorkloadRules,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): DefinitionRules,
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): WebhookRules,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): WebhookRules,
+}
+# How a version that is not stored as itself reads, and is stored.
+_FACES = {
+    ("events.k8s.io", "v1", "Event"): (to_new, to_core),
+    ("autoscaling", "v1", "HorizontalPodAutoscaler"): (to_v1, to_v2),
 }
 
 
@@ -77,6 +84,7 @@ def _resource(  # the parts of one discovery entry
         rules = chosen(group, version, kind, has_status="status" in subresources)
     rules.scoped(namespaced=entry["namespaced"])
     is_new_event = (group, kind) == ("events.k8s.io", "Event")
+    to_version, to_storage = _FACES.get((group, version, kind), (None, None))
     place = f"{group}/{plural}" if group and not is_new_event else plural
     return Resource(
         group=group,
@@ -92,6 +100,6 @@ def _resource(  # the parts of one discovery entry
         short_names=tuple(entry.get("shortNames", ())),
         categories=tuple(entry.get("categories", ())),
         place=place,
-        to_version=to_new if is_new_event else None,
-        to_storage=to_core if is_new_event else None,
+        to_version=to_version,
+        to_storage=to_storage,
     )
