@@ -8,7 +8,7 @@ without being built.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
@@ -21,6 +21,25 @@ T = TypeVar("T", bound=Object)
 
 # What decoding raises on bytes that do not fit; brackets nested without end are the second.
 _UNFIT = (ValueError, RecursionError)
+
+
+class Misfit(str):
+    """Why an object does not fit its type; a plain reason to whoever only tells it.
+
+    Args:
+        reason: the decoder's words.
+        outline: the object as the resource's outline type, if it fits that.
+    """
+
+    __slots__ = ("outline",)
+
+    def __new__(cls, reason: str, outline: Object | None = None) -> Self:
+        """Return `reason` with `outline` attached."""
+        made = super().__new__(cls, reason)
+        made.outline = outline
+        return made
+
+    outline: Object | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +221,8 @@ def decode_page(resource: Resource[T], data: bytes) -> Page[T]:
         try:
             items.append(_decode(resource.type, raw))
         except _UNFIT as error:
-            unreadable[_key_of(raw) or Key("", f"item {number}")] = str(error)
+            where = _key_of(raw) or Key("", f"item {number}")
+            unreadable[where] = _misfit(resource, raw, error)
     return Page(tuple(items), revision, unreadable, listed.metadata.continuation or "")
 
 
@@ -240,7 +260,17 @@ def _object_event(
         event = kind(_decode(resource.type, raw))
         return event if event.revision else Unknown("an object without resourceVersion")
     except _UNFIT as error:
-        return _unreadable(raw, str(error), deleted=kind is Deleted)
+        return _unreadable(raw, _misfit(resource, raw, error), deleted=kind is Deleted)
+
+
+def _misfit(resource: Resource[T], raw: msgspec.Raw, error: Exception) -> Misfit:
+    """Return why an object does not fit, with what can be told of it all the same."""
+    if resource.outline is None:
+        return Misfit(str(error))
+    try:
+        return Misfit(str(error), _decode(resource.outline, raw))
+    except _UNFIT:
+        return Misfit(str(error))
 
 
 def _unreadable(raw: msgspec.Raw, reason: str, *, deleted: bool) -> Unreadable | Unknown:

@@ -7,6 +7,7 @@ from urllib.parse import quote
 from controller.meta import Key, Object
 
 T = TypeVar("T", bound=Object)
+OutlineType = type[Object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class Resource(Generic[T]):
         type: what objects are decoded to: a frozen dataclass or msgspec.Struct whose fields
             carry the API's names.
         namespaced: whether its objects live in namespaces.
+        outline: a type with fewer fields, for objects that do not fit `type`: what they concern
+            may still be told. None if it would be of no use.
     """
 
     group: str
@@ -29,6 +32,7 @@ class Resource(Generic[T]):
     plural: str
     type: type[T]
     namespaced: bool = True
+    outline: OutlineType | None = None
 
     @property
     def api_version(self) -> str:

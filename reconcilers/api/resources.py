@@ -7,13 +7,36 @@ from typing import Any
 from controller.meta import ObjectMeta
 from controller.resource import Resource
 from reconcilers.api import names
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import IPAllocation, PoolReference
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
 
+
+@dataclass(frozen=True, slots=True)
+class OutlineSpec:
+    """The part of an IPAllocation's spec that says which pool it concerns."""
+
+    poolRef: PoolReference
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationOutline:
+    """An IPAllocation that cannot be read otherwise: nobody knows what it holds, but of whom."""
+
+    metadata: ObjectMeta
+    spec: OutlineSpec
+
+
 NETWORK_POOL = Resource(names.GROUP, names.VERSION, "NetworkPool", "networkpools", NetworkPool)
-IP_ALLOCATION = Resource(names.GROUP, names.VERSION, "IPAllocation", "ipallocations", IPAllocation)
+IP_ALLOCATION = Resource(
+    names.GROUP,
+    names.VERSION,
+    "IPAllocation",
+    "ipallocations",
+    IPAllocation,
+    outline=AllocationOutline,
+)
 TENANT_CLUSTER = Resource(
     names.GROUP, names.VERSION, "TenantCluster", "tenantclusters", TenantCluster
 )
@@ -112,6 +135,7 @@ class ServiceSpec:
     loadBalancerClass: str | None = None
     loadBalancerIP: str = ""
     ipFamilies: tuple[str, ...] = ()
+    ipFamilyPolicy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,16 @@
 """Which allocations there are, and how far the reader of them has read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.codec import Page
+from controller.codec import Misfit, Page
 from controller.meta import Key
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.api.resources import IP_ALLOCATION, AllocationOutline
 
 POOL_INDEX = "spec.poolRef.name"
 
@@ -58,7 +58,7 @@ class Behind(Exception):
 
 
 class Unreadable(Exception):
-    """Some allocations cannot be decoded, so nobody knows what they hold."""
+    """Some allocations of the pool cannot be decoded, so nobody knows what they hold."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__(f"IPAllocations that cannot be read: {', '.join(names)}")
@@ -66,6 +66,24 @@ class Unreadable(Exception):
 
 
 _LOOK_AGAIN = 0.1
+
+
+def hidden(unreadable: Mapping[Key, str], pool: Key) -> tuple[str, ...]:
+    """Return the names of those among unreadable allocations that may be the pool's, sorted.
+
+    One of which not even the pool can be read may be anybody's in its namespace; one of which not
+    even the namespace can be read may be anybody's.
+    """
+    return tuple(
+        sorted(key.name for key, why in unreadable.items() if _may_concern(key, why, pool))
+    )
+
+
+def _may_concern(key: Key, why: str, pool: Key) -> bool:
+    outline = why.outline if isinstance(why, Misfit) else None
+    if isinstance(outline, AllocationOutline):
+        return pool == (key.namespace, outline.spec.poolRef.name)
+    return key.namespace in {"", pool.namespace}
 
 
 class Reader:
@@ -100,8 +118,8 @@ class Reader:
             ControllerError: the list failed.
         """
         page = await self._client.list(IP_ALLOCATION, namespace=pool.namespace)
-        if page.unreadable:
-            raise Unreadable(tuple(sorted(key.name for key in page.unreadable)))
+        if names := hidden(page.unreadable, pool):
+            raise Unreadable(names)
         return of_page(page, pool)
 
     async def at_least(self, pool: NetworkPool, revision: int) -> View:
@@ -109,13 +127,12 @@ class Reader:
 
         Raises:
             Behind: the cache may still get there.
-            Unreadable: some allocations of the namespace cannot be decoded.
+            Unreadable: some allocations that may be the pool's cannot be decoded.
             ControllerError: the list failed.
         """
         key = pool.metadata.key
-        hidden = [k.name for k in self._cache.unreadable if k.namespace == key.namespace]
-        if hidden:
-            raise Unreadable(tuple(sorted(hidden)))
+        if names := hidden(self._cache.unreadable, key):
+            raise Unreadable(names)
         if self._cache.position >= revision:
             self._behind_since.pop(key, None)
             return self.cached(key)

@@ -1,8 +1,10 @@
 """Bytes to typed values."""
 
 import json
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from controller.codec import (
     Bookmark,
     Deleted,
     Failure,
+    Misfit,
     Modified,
     Unknown,
     Unreadable,
@@ -22,7 +25,7 @@ from controller.codec import (
     encode,
 )
 from controller.errors import Expired, MalformedAnswer, ServerFailure
-from controller.meta import Key
+from controller.meta import Key, ObjectMeta
 from controller.statuses import decode_status
 from controller.watch import LineSplitter
 from tests.controller.world_objects import WIDGETS, bookmark, error, line, widget, wire
@@ -88,6 +91,41 @@ def test_one_unreadable_item_does_not_cost_the_others() -> None:
     page = decode_page(WIDGETS, data)
     assert page.items == (widget("a", 1), widget("c", 3))
     assert set(page.unreadable) == {Key("default", "b"), Key("", "item 2")}
+
+
+@dataclass(frozen=True)
+class _OutlineSpec:
+    colour: str
+
+
+@dataclass(frozen=True)
+class _Outline:
+    metadata: ObjectMeta
+    spec: _OutlineSpec
+
+
+OUTLINED = replace(WIDGETS, outline=_Outline)
+
+
+def _outlines(spec: object) -> list[_Outline | None]:
+    """Return what an event and a list make of a widget with this spec."""
+    odd = wire(widget("a", 7)) | {"spec": spec}
+    event = decode_event(OUTLINED, line("MODIFIED", odd))
+    data = json.dumps({"metadata": {"resourceVersion": "9"}, "items": [odd]}).encode()
+    page = decode_page(OUTLINED, data)
+    assert isinstance(event, Unreadable)
+    reasons = [event.reason, *page.unreadable.values()]
+    return [cast("_Outline | None", cast("Misfit", reason).outline) for reason in reasons]
+
+
+def test_what_does_not_fit_is_still_told_in_outline() -> None:
+    for outline in _outlines({"size": "large", "colour": "red"}):
+        assert outline is not None
+        assert (outline.metadata.name, outline.spec.colour) == ("a", "red")
+
+
+def test_what_fits_no_outline_has_a_reason_only() -> None:
+    assert _outlines({"size": "large"}) == [None, None]
 
 
 def test_an_empty_list_may_be_null() -> None:

@@ -1,0 +1,88 @@
+"""An allocation that cannot be decoded may hold any range of its pool, and of no other."""
+
+from typing import Any
+
+import pytest
+
+from controller.codec import Misfit
+from controller.meta import Key
+from reconcilers.networkpool.view import hidden
+from tests.reconcilers import make
+from tests.reconcilers.platform import Platform
+
+
+def _odd(spec: Any, name: str = "odd") -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": make.NAMESPACE}, "spec": spec}
+
+
+NAMES_LAB = {"poolRef": {"name": "lab"}, "count": "many"}
+NAMES_NOBODY = {"poolRef": 5, "count": "many"}
+
+
+def _platform() -> Platform:
+    platform = Platform()
+    platform.server.add("networkpools", make.pool())
+    platform.server.add("networkpools", make.pool("other", cidr="10.50.0.0/24"))
+    platform.server.add("networkpools", make.pool("far", cidr="10.60.0.0/24", namespace="far"))
+    return platform
+
+
+async def _served(platform: Platform) -> dict[str, bool]:
+    """Return which pools serve a request that comes now."""
+    wanted = {"lab": make.NAMESPACE, "other": make.NAMESPACE, "far": "far"}
+    for pool, namespace in wanted.items():
+        asks = make.allocation(f"asks-{pool}", of=pool, namespace=namespace)
+        platform.server.add("ipallocations", asks)
+    await platform.clock.advance(1)
+    return {
+        pool: platform.phase("ipallocations", f"asks-{pool}", namespace) == "Allocated"
+        for pool, namespace in wanted.items()
+    }
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["in the list", "in the watch"])
+@pytest.mark.parametrize(
+    ("spec", "served"),
+    [
+        (NAMES_LAB, {"lab": False, "other": True, "far": True}),
+        (NAMES_NOBODY, {"lab": False, "other": False, "far": True}),
+    ],
+    ids=["it names its pool", "its pool cannot be read"],
+)
+async def test_an_unreadable_allocation_stops_the_pools_that_it_may_concern(
+    spec: Any, served: dict[str, bool], early: bool
+) -> None:
+    platform = _platform()
+    if early:
+        platform.server.add("ipallocations", _odd(spec))
+    async with platform.running():
+        platform.server.add("ipallocations", _odd(spec))
+        await platform.clock.advance(1)
+        assert await _served(platform) == served
+        conditions = platform.server.see("networkpools", "lab")["status"]["conditions"]
+        ready = next(c for c in conditions if c["type"] == "Ready")
+        assert (ready["reason"], "odd" in ready["message"]) == ("UnreadableAllocation", True)
+
+
+async def test_a_repaired_allocation_lets_its_pool_go_on() -> None:
+    platform = _platform()
+    platform.server.add("ipallocations", _odd(NAMES_LAB))
+    async with platform.running():
+        assert not (await _served(platform))["lab"]
+        platform.server.vanish("ipallocations", "odd")
+        await platform.clock.advance(61)
+        assert platform.phase("ipallocations", "asks-lab") == "Allocated"
+
+
+async def test_a_new_pool_is_not_fenced_past_an_allocation_that_may_be_its_own() -> None:
+    platform = Platform()
+    platform.server.add("networkpools", make.pool(status={"allocationsRevision": ""}))
+    platform.server.add("ipallocations", _odd(NAMES_LAB))
+    async with platform.running():
+        await platform.clock.advance(5)
+        status = platform.server.see("networkpools", "lab")["status"]
+        assert not status.get("allocationsRevision")
+
+
+def test_one_without_even_a_namespace_may_be_anybodys() -> None:
+    assert hidden({Key("", "item 2"): Misfit("no metadata")}, make.key("lab")) == ("item 2",)
