@@ -4,7 +4,7 @@ import os
 import secrets
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -28,8 +28,10 @@ from envtest.controllers.namespaces import NamespaceController
 from envtest.front.app import Front
 from envtest.front.connections import Deadlines, Watchers
 from envtest.kubeconfig import kubeconfig, write_private
+from envtest.mishaps import Mishaps
 from envtest.server.api import Api
 from envtest.server.call import User
+from envtest.server.clock import ServerClock
 from envtest.server.definitions import Definitions
 from envtest.server.openapi import OpenApi
 from envtest.server.registry import Registry
@@ -59,6 +61,8 @@ class EmbeddedServer:
         self.url = ""
         # The watches that are open now.
         self.watchers = Watchers()
+        self.clock = ServerClock()
+        self.mishaps = Mishaps(api.store, self.clock)
         self._kept = data / "users.csv" if data else None
         self._users: dict[str, str] = {}
         if self._kept is not None and self._kept.exists():
@@ -138,7 +142,14 @@ async def serve(  # every setting is named at the call
     server.authenticator.others.append(accounts.known)
     openapi = OpenApi(api.registry)
     front = Front(
-        api, server.authenticator, authorizer, reviews, accounts, openapi, deadlines or Deadlines()
+        api,
+        server.authenticator,
+        authorizer,
+        reviews,
+        accounts,
+        openapi,
+        deadlines or Deadlines(),
+        server.clock,
     )
     server.watchers = front.watchers
     runner = web.ServerRunner(
@@ -157,15 +168,21 @@ async def serve(  # every setting is named at the call
                 tasks = await stack.enter_async_context(anyio.create_task_group())
                 stack.callback(tasks.cancel_scope.cancel)
                 if namespace_controller:
-                    tasks.start_soon(NamespaceController(api).run)
+                    tasks.start_soon(_ruled, server.clock, NamespaceController(api).run)
                 if garbage_collector:
-                    tasks.start_soon(GarbageCollector(api).run)
+                    tasks.start_soon(_ruled, server.clock, GarbageCollector(api).run)
             yield server
     finally:
         with anyio.CancelScope(shield=True):
             await runner.cleanup()
             await webhooks.close()
         api.store.close()
+
+
+async def _ruled(clock: ServerClock, run: Callable[[], Awaitable[None]]) -> None:
+    """Run a controller by the server's clock."""
+    clock.rule()
+    await run()
 
 
 async def _listen(runner: web.ServerRunner, host: str, port: int, authority: Authority) -> int:

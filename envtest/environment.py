@@ -11,6 +11,7 @@ from envtest.access.tokens import token_line
 from envtest.binaries import real_control_plane
 from envtest.embedded import ADMIN, EmbeddedServer, serve
 from envtest.existing import ExistingControlPlane
+from envtest.mishaps import Mishaps
 from envtest.plane import ControlPlane as Plane
 from envtest.server.call import User
 from envtest.settings import read_settings
@@ -24,6 +25,11 @@ class EmbeddedControlPlane(Plane):
     def __init__(self, server: EmbeddedServer) -> None:
         super().__init__(server.url)
         self.server = server
+
+    @property
+    def mishaps(self) -> Mishaps:
+        """Return what tests can do to this server: stale lists, compaction, a wrong clock."""
+        return self.server.mishaps
 
     @override
     def kubeconfig(self, user: str = ADMIN) -> str:

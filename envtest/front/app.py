@@ -23,6 +23,7 @@ from envtest.kinds.catalogue import resources
 from envtest.server.api import Api
 from envtest.server.bodies import media_type
 from envtest.server.call import Call, User
+from envtest.server.clock import ServerClock
 from envtest.server.failures import StatusError, internal
 from envtest.server.forms import Form, negotiate
 from envtest.server.openapi import OpenApi
@@ -48,6 +49,7 @@ class Front:
     accounts: AccountTokens
     openapi: OpenApi
     deadlines: Deadlines
+    clock: ServerClock
     watchers: Watchers = field(default_factory=Watchers)
 
     def server(self) -> Connections:
@@ -57,6 +59,7 @@ class Front:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; every refusal is a Status."""
         warnings: list[str] = []
+        self.clock.rule()
         try:
             return await self._answer(request, warnings)
         except StatusError as error:

@@ -1,7 +1,6 @@
 """The rules of custom resources: a structural schema, and metadata as ObjectMeta has it."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from typing_extensions import override
@@ -12,7 +11,7 @@ from envtest.schema.errors import FieldError, invalid
 from envtest.schema.names import subdomain_errors
 from envtest.schema.objectmeta import coerce
 from envtest.schema.tables import table_cells, table_columns
-from envtest.server import objectmeta
+from envtest.server import clock, objectmeta
 from envtest.server.objectmeta import Body
 from envtest.server.rules import Cells, Column, Rules, keep_only
 
@@ -141,4 +140,4 @@ class CustomRules(Rules):
 
     @override
     def cells(self, body: Body) -> Cells:
-        return table_cells(self._columns, body, datetime.now(UTC))
+        return table_cells(self._columns, body, clock.now())

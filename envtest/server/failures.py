@@ -33,13 +33,15 @@ class StatusError(Exception):
         self.reason = reason
         self.details = details
         self.headers = dict(headers or {})
+        # Of the Status itself; an expired page has its continue token here.
+        self.metadata: dict[str, str] = {}
 
     def body(self) -> dict[str, Any]:
         """Return the Status object; fields without a value are left out."""
         body: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
         }

@@ -7,12 +7,12 @@ BeforeCreate and BeforeUpdate.
 import secrets
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from envtest.schema.errors import FieldError, forbidden, invalid, required
 from envtest.schema.names import label_errors, qualified_name_errors
 from envtest.schema.objectmeta import check_annotations, check_labels, check_owners
+from envtest.server import clock
 
 Body = dict[str, Any]
 NameRule = Callable[[str], list[str]]
@@ -32,7 +32,7 @@ _IMMUTABLE = (
 
 def timestamp() -> str:
     """Return the present moment as metadata carries it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def path_segment_errors(name: str) -> list[str]:

@@ -98,8 +98,10 @@ def select(api: Api, call: Call, options: ListOptions) -> Selected:
         check_not_future(api, options.revision)
         if options.match == "Exact":
             revision = options.revision
+        else:
+            revision = api.store.present(table, options.revision)
     if revision < table.log.floor:
-        raise _too_old(options, revision, table.log.floor)
+        raise _too_old(options, revision, table.log.floor, after)
     prefix = f"{call.info.namespace}/" if resource.namespaced and call.info.namespace else ""
     matches = selector(resource, options)
     items: list[Stored] = []
@@ -114,9 +116,10 @@ def select(api: Api, call: Call, options: ListOptions) -> Selected:
     return Selected(items, revision)
 
 
-def _too_old(options: ListOptions, revision: int, floor: int) -> StatusError:
+def _too_old(options: ListOptions, revision: int, floor: int, after: str) -> StatusError:
+    """Return the refusal; that of a page brings a token for going on with what there is now."""
     if options.token:
-        return expired(
+        refusal = expired(
             "The provided continue parameter is too old to display a consistent list result. "
             "You can start a new list without the continue parameter, or use the continue token "
             "in this response to retrieve the remainder of the results. Continuing with the "
@@ -124,6 +127,8 @@ def _too_old(options: ListOptions, revision: int, floor: int) -> StatusError:
             "modified, or deleted between the time the first chunk was returned and now may show "
             "up in the list."
         )
+        refusal.metadata = {"continue": _token(-1, after)}
+        return refusal
     return expired(f"The resourceVersion for the provided list is too old. ({revision} < {floor})")
 
 

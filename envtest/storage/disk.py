@@ -3,69 +3,165 @@
 Every write is committed before the server answers. `synchronous=NORMAL` means that the bytes are
 in the operating system's hands: a killed process loses nothing, a power cut may lose the last
 moments. FULL would cost a disk flush per write, which a test server need not pay.
+
+The file holds versions of objects, as etcd does: every state and every deletion since the last
+compaction, and of what is older the state that was current then. So watches go on over a restart.
 """
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS objects (
-    place TEXT NOT NULL, key TEXT NOT NULL, revision INTEGER NOT NULL, body BLOB NOT NULL,
-    PRIMARY KEY (place, key)
+CREATE TABLE IF NOT EXISTS versions (
+    place TEXT NOT NULL, key TEXT NOT NULL, revision INTEGER NOT NULL,
+    deleted INTEGER NOT NULL, at REAL NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (place, key, revision)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS floors (place TEXT PRIMARY KEY, revision INTEGER) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-INSERT OR IGNORE INTO facts VALUES ('revision', 1);
+INSERT OR IGNORE INTO facts VALUES ('revision', 1), ('compacted', 1);
 """
+# Files of the first format held current objects only.
+_ADOPT = """
+BEGIN IMMEDIATE;
+INSERT INTO versions SELECT place, key, revision, 0, 0, body FROM objects;
+UPDATE facts SET value = (SELECT value FROM facts WHERE name = 'revision')
+    WHERE name = 'compacted';
+DROP TABLE objects;
+COMMIT;
+"""
+_INSERT = "INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?)"
+_LOAD = "SELECT place, key, revision, deleted, at, body FROM versions ORDER BY revision"
+_FORGET = "DELETE FROM versions WHERE place = ? AND key = ? AND revision = ?"
+_SET = "UPDATE facts SET value = ? WHERE name = ?"
+_REMEDY = "give another folder, or restore this one from a copy"
+
+_check = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class DiskError(Exception):
     """The data folder cannot be used; the message says why and what to do."""
 
 
+class Version(NamedTuple):
+    """One state of one object, or its deletion.
+
+    Attributes:
+        place: the table.
+        key: in the table.
+        revision: at which it came.
+        deleted: whether this is the end of the object; the body is then its last state.
+        at: when, in seconds since the epoch.
+        body: JSON.
+    """
+
+    place: str
+    key: str
+    revision: int
+    deleted: bool
+    at: float
+    body: bytes
+
+
 class Disk:
-    """The file that survives: current objects and the highest revision ever given out."""
+    """The file that survives: versions of objects and the highest revision ever given out."""
 
     def __init__(self, folder: Path) -> None:
-        path = folder / "objects.sqlite"
-        try:
+        self._path = folder / "objects.sqlite"
+        with self._explained():
             folder.mkdir(parents=True, exist_ok=True)
-            self._database = _opened(path)
-        except sqlite3.OperationalError as error:
-            raise DiskError(
-                f"{path} cannot be opened ({error}); is another server using this folder?"
-            ) from error
-        except (sqlite3.DatabaseError, OSError) as error:
-            raise DiskError(f"{path} cannot be used: {error}; give another folder") from error
+            if not self._path.exists():
+                _create(self._path)
+            elif not self._path.stat().st_size:
+                raise DiskError(f"{self._path} is empty: it was cut short; {_REMEDY}")
+            self._database = _opened(self._path)
 
     def revision(self) -> int:
         """Return the highest revision that was ever acknowledged."""
-        row = self._database.execute("SELECT value FROM facts WHERE name = 'revision'").fetchone()
-        return int(row[0])
+        return self._fact("revision")
 
-    def load(self) -> Iterator[tuple[str, str, int, bytes]]:
-        """Yield (place, key, revision, body) of every object, in key order."""
-        yield from self._database.execute(
-            "SELECT place, key, revision, body FROM objects ORDER BY place, key"
-        )
+    def compacted(self) -> int:
+        """Return the revision up to which the history of everything is forgotten."""
+        return self._fact("compacted")
 
-    def write(self, place: str, key: str, revision: int, body: bytes | None) -> None:
-        """Keep an object, or forget it when body is None; durable on return."""
+    def floors(self) -> dict[str, int]:
+        """Return the revisions up to which the histories of single tables are forgotten."""
+        with self._explained():
+            return dict(self._database.execute("SELECT place, revision FROM floors"))
+
+    def load(self) -> Iterator[Version]:
+        """Yield all versions, in the order in which they came.
+
+        Raises:
+            DiskError: the file is damaged.
+        """
+        with self._explained():
+            for row in self._database.execute(_LOAD):
+                version = Version._make(row)
+                _check(version.body)
+                yield version
+
+    def write(self, version: Version) -> None:
+        """Keep a version; durable on return."""
         cursor = self._database.cursor()
         cursor.execute("BEGIN IMMEDIATE")
-        if body is None:
-            cursor.execute("DELETE FROM objects WHERE place = ? AND key = ?", (place, key))
-        else:
-            cursor.execute(
-                "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", (place, key, revision, body)
-            )
-        cursor.execute("UPDATE facts SET value = ? WHERE name = 'revision'", (revision,))
+        cursor.execute(_INSERT, version)
+        cursor.execute(_SET, (version.revision, "revision"))
         cursor.execute("COMMIT")
+
+    def forget(self, place: str, floor: int, gone: Iterable[tuple[str, int]]) -> None:
+        """Drop versions of a table, by key and revision; its history begins after `floor`."""
+        cursor = self._database.cursor()
+        cursor.execute("BEGIN IMMEDIATE")
+        cursor.executemany(_FORGET, ((place, *one) for one in gone))
+        cursor.execute("INSERT OR REPLACE INTO floors VALUES (?, ?)", (place, floor))
+        cursor.execute("COMMIT")
+
+    def compact(self, revision: int) -> None:
+        """Note that the histories of all tables, known or not, begin after a revision."""
+        self._database.execute(_SET, (revision, "compacted"))
 
     def close(self) -> None:
         """Release the file."""
         self._database.close()
+
+    def _fact(self, name: str) -> int:
+        with self._explained():
+            found = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,))
+            return int(found.fetchone()[0])
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say in a sentence why the file cannot be used.
+
+        Raises:
+            DiskError: it cannot.
+        """
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise DiskError(
+                f"{self._path} cannot be opened ({error}); is another server using this folder?"
+            ) from error
+        except (sqlite3.DatabaseError, msgspec.DecodeError) as error:
+            raise DiskError(f"{self._path} is damaged ({error}); {_REMEDY}") from error
+        except OSError as error:
+            raise DiskError(
+                f"{self._path} cannot be used: {error}; give another folder"
+            ) from error
+
+
+def _create(path: Path) -> None:
+    """Make the file, whole or not at all: so one that is empty is known to be damaged."""
+    new = path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    _opened(new).close()
+    new.replace(path)
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -76,6 +172,12 @@ def _opened(path: Path) -> sqlite3.Connection:
         database.execute("PRAGMA locking_mode=EXCLUSIVE")
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=NORMAL")
+        # Damage is told now, in a sentence, and not by the request that meets it.
+        fault = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if fault != "ok":
+            raise sqlite3.DatabaseError(fault)
         database.executescript(_SCHEMA)
+        if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'objects'").fetchone():
+            database.executescript(_ADOPT)
         stack.pop_all()
     return database

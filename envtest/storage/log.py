@@ -4,7 +4,6 @@ Watches read it by position, so a slow watcher costs the server nothing but its 
 who falls behind the oldest entry must start over, as with a real watch cache.
 """
 
-import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -36,6 +35,7 @@ class Event:
     revision: int
     current: Stored
     previous: Stored | None
+    # When it happened, in seconds since the epoch: history is aged across restarts, too.
     at: float
     # How the event looks on the wire, by the form that was asked for; filled by the first watcher.
     frames: dict[object, bytes] = field(default_factory=dict)
@@ -54,12 +54,17 @@ class EventLog:
         # Set when the kind is served no more: watches end.
         self.closed = False
 
-    def append(self, event: Event) -> None:
-        """Add the newest event and wake every watcher."""
+    def append(self, event: Event) -> Sequence[Event]:
+        """Add the newest event and wake every watcher; return the events that had to go."""
         self._events.append(event)
         self._revisions.append(event.revision)
-        self._trim(event.at)
         self._ring()
+        return self._trim(event.at)
+
+    def restore(self, event: Event) -> None:
+        """Add an event of the past, in order."""
+        self._events.append(event)
+        self._revisions.append(event.revision)
 
     def close(self) -> None:
         """End every watch once it has read what is there."""
@@ -93,26 +98,25 @@ class EventLog:
         """Return every kept event above a revision."""
         return self._events[bisect_right(self._revisions, revision) :]
 
-    def compact(self, revision: int) -> None:
-        """Forget everything up to a revision."""
-        self._drop(bisect_right(self._revisions, revision))
+    def compact(self, revision: int) -> Sequence[Event]:
+        """Forget everything up to a revision; return the events that went."""
+        gone = self._drop(bisect_right(self._revisions, revision))
         self.floor = max(self.floor, revision)
+        return gone
 
-    def _trim(self, now: float) -> None:
+    def _trim(self, now: float) -> Sequence[Event]:
         """Drop what is too old or too much; a quarter at a time, so that it stays cheap."""
         if len(self._events) > KEPT_EVENTS:
-            self._drop(KEPT_EVENTS // 4)
-        elif now - self._events[0].at > KEPT_SECONDS + 60:
-            self._drop(sum(now - event.at > KEPT_SECONDS for event in self._events))
+            return self._drop(KEPT_EVENTS // 4)
+        if now - self._events[0].at > KEPT_SECONDS + 60:
+            return self._drop(sum(now - event.at > KEPT_SECONDS for event in self._events))
+        return ()
 
-    def _drop(self, count: int) -> None:
+    def _drop(self, count: int) -> Sequence[Event]:
+        gone = self._events[:count]
         if count:
             self.floor = self._revisions[count - 1]
             self._first += count
             del self._events[:count]
             del self._revisions[:count]
-
-
-def now() -> float:
-    """Return the clock that history is aged by."""
-    return time.monotonic()
+        return gone

@@ -4,15 +4,16 @@ Everything here is synchronous: between a check and the write that relies on it 
 which is what makes preconditions hold without locks.
 """
 
+import time
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import anyio
 import msgspec
 
-from envtest.storage.disk import Disk
-from envtest.storage.log import Event, EventLog, EventType, Stored, now
+from envtest.storage.disk import Disk, Version
+from envtest.storage.log import Event, EventLog, EventType, Stored
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -62,6 +63,21 @@ class Table:
         self.changes += 1
         return previous
 
+    def restore(self, version: Version) -> None:
+        """Play a version of the past, in order; `sort` has to follow the last one."""
+        stored = Stored(version.key, version.revision, version.body)
+        previous = self._objects.pop(version.key, None)
+        if not version.deleted:
+            self._objects[version.key] = stored
+        if version.revision > self.log.floor:
+            kind: EventType = "ADDED" if previous is None else "MODIFIED"
+            kind = "DELETED" if version.deleted else kind
+            self.log.restore(Event(kind, version.revision, stored, previous, version.at))
+
+    def sort(self) -> None:
+        """Bring keys in order after a restoration."""
+        self._order = sorted(self._objects)
+
     def pop(self, key: str) -> Stored:
         """Remove an object without an event."""
         del self._order[bisect_left(self._order, key)]
@@ -72,28 +88,46 @@ class Table:
 class Store:
     """All tables, the revision they share, and the disk behind them."""
 
-    def __init__(self, disk: Disk | None = None) -> None:
+    def __init__(self, disk: Disk | None = None, clock: Callable[[], float] = time.time) -> None:
+        """Take up what the disk holds.
+
+        Args:
+            disk: what survives; nothing if there is none.
+            clock: seconds since the epoch, by which history is aged.
+        """
         self._disk = disk
+        self._clock = clock
         self._tables: dict[str, Table] = {}
+        # Where the history of a table begins that has none yet.
+        self._floors = disk.floors() if disk else {}
+        self._compacted = disk.compacted() if disk else 1
         self.revision = disk.revision() if disk else 1
+        # How far lists that may be stale lag behind, in revisions; only tests set it.
+        self.lag = 0
         # Told of every change, in order, before the writer gets its answer.
         self.listeners: list[Callable[[str, Event], None]] = []
         self._bell: anyio.Event | None = None
         if disk:
-            for place, key, revision, body in disk.load():
-                self.table(place).put(Stored(key, revision, body))
+            for version in disk.load():
+                self.table(version.place).restore(version)
+            for table in self._tables.values():
+                table.sort()
 
     def table(self, place: str) -> Table:
         """Return the table of a place such as `lab.example.com/widgets`, made on first use."""
         found = self._tables.get(place)
         if found is None:
-            found = self._tables[place] = Table(place, self.revision)
+            floor = max(self._floors.get(place, 0), self._compacted)
+            found = self._tables[place] = Table(place, floor)
         return found
 
     def drop(self, place: str) -> None:
         """Forget an empty table and its history; its watches end."""
         table = self._tables.pop(place, None)
         if table is not None:
+            # Its watches still read what is in the log.
+            self._forget(place, self.revision, table.log.after(0))
+            self._floors[place] = self.revision
             table.log.close()
 
     def close_watches(self) -> None:
@@ -102,35 +136,54 @@ class Store:
             table.log.close()
 
     def settle(self) -> None:
-        """Declare all history up to now compacted, as after a start."""
+        """Declare the making of a new server no part of its history."""
+        if self._compacted == 1:
+            self.compact(self.revision)
+
+    def compact(self, revision: int) -> None:
+        """Forget all history up to a revision."""
         for table in self._tables.values():
-            table.log.compact(self.revision)
+            gone = table.log.compact(revision)
+            self._forget(table.place, table.log.floor, gone)
+        self._compacted = max(self._compacted, revision)
+        if self._disk:
+            self._disk.compact(self._compacted)
+
+    def present(self, table: Table, at_least: int) -> int:
+        """Return the revision that a list is served from which may be stale.
+
+        Args:
+            table: that is listed.
+            at_least: what the client has seen; 0 if it does not mind.
+        """
+        return max(at_least, table.log.floor, self.revision - self.lag)
 
     def write(self, place: str, key: str, body: dict[str, Any]) -> Stored:
         """Store an object under a new revision; sets its resourceVersion."""
-        revision = self.revision + 1
-        body["metadata"]["resourceVersion"] = str(revision)
-        stored = Stored(key, revision, _encode(body))
-        if self._disk:
-            self._disk.write(place, key, revision, stored.body)
-        self.revision = revision
+        stored, at = self._keep(place, key, body, deleted=False)
         table = self.table(place)
         previous = table.put(stored)
-        self._tell(table, "ADDED" if previous is None else "MODIFIED", stored, previous)
+        self._tell(table, "ADDED" if previous is None else "MODIFIED", stored, previous, at)
         return stored
 
     def delete(self, place: str, key: str, body: dict[str, Any]) -> Stored:
         """Remove an object; `body` is its last state, which the event carries."""
-        revision = self.revision + 1
-        body["metadata"]["resourceVersion"] = str(revision)
-        last = Stored(key, revision, _encode(body))
-        if self._disk:
-            self._disk.write(place, key, revision, None)
-        self.revision = revision
+        last, at = self._keep(place, key, body, deleted=True)
         table = self.table(place)
-        previous = table.pop(key)
-        self._tell(table, "DELETED", last, previous)
+        self._tell(table, "DELETED", last, table.pop(key), at)
         return last
+
+    def _keep(
+        self, place: str, key: str, body: dict[str, Any], *, deleted: bool
+    ) -> tuple[Stored, float]:
+        """Give out a revision and make the object durable under it."""
+        revision, at = self.revision + 1, self._clock()
+        body["metadata"]["resourceVersion"] = str(revision)
+        stored = Stored(key, revision, _encode(body))
+        if self._disk:
+            self._disk.write(Version(place, key, revision, deleted, at, stored.body))
+        self.revision = revision
+        return stored, at
 
     def bell(self) -> anyio.Event:
         """Return what the next change of anything rings."""
@@ -147,14 +200,24 @@ class Store:
         if self._disk:
             self._disk.close()
 
-    def _tell(
-        self, table: Table, kind: EventType, current: Stored, previous: Stored | None
+    def _tell(  # one change, seen from all sides
+        self, table: Table, kind: EventType, current: Stored, previous: Stored | None, at: float
     ) -> None:
         """Log a change and let listeners know."""
-        event = Event(kind, current.revision, current, previous, now())
-        table.log.append(event)
+        event = Event(kind, current.revision, current, previous, at)
+        gone = table.log.append(event)
+        if gone:
+            self._forget(table.place, table.log.floor, gone)
         for listener in self.listeners:
             listener(table.place, event)
         bell, self._bell = self._bell, None
         if bell is not None:
             bell.set()
+
+    def _forget(self, place: str, floor: int, gone: Sequence[Event]) -> None:
+        """Drop from disk what only these events needed: what they replaced, and deletions."""
+        if not self._disk:
+            return
+        replaced = [(e.current.key, e.previous.revision) for e in gone if e.previous is not None]
+        ended = [(e.current.key, e.revision) for e in gone if e.type == "DELETED"]
+        self._disk.forget(place, floor, replaced + ended)
