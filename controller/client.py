@@ -49,7 +49,13 @@ class Client:
     ) -> None:
         self._transport = transport
         self._on_answer = on_answer
+        self.field_manager = field_manager
+        """The name under which the server notes our writes; empty if the transport has it."""
         self._manager = {"fieldManager": field_manager} if field_manager else {}
+
+    def named(self, field_manager: str) -> "Client":
+        """Return a client that is like this one and writes under another name."""
+        return Client(self._transport, on_answer=self._on_answer, field_manager=field_manager)
 
     async def get(self, resource: Resource[T], key: Key) -> T:
         """Read one object as it is now."""
@@ -168,7 +174,7 @@ class Client:
         data = await self._transport.request("DELETE", path, body=encode(options))
         return self._answer(resource, data) if _remains(decode_json(data)) else None
 
-    async def apply(
+    async def apply(  # noqa: PLR0913 - which object, what of it, and under which conditions
         self,
         resource: Resource[T],
         key: Key,
@@ -177,6 +183,7 @@ class Client:
         manager: str,
         force: bool = False,
         version: str = "",
+        uid: str = "",
     ) -> T:
         """Apply `body` server-side: the fields in it are ours, and those we left out no longer.
 
@@ -187,13 +194,13 @@ class Client:
             manager: the field manager.
             force: take fields that others own, instead of a Conflict.
             version: resourceVersion that the object must still have; empty for any.
+            uid: uid that it must have, so that one that has gone is not created; empty for any.
 
         Raises:
             Conflict: another manager owns a field, or the version has passed.
         """
-        pins = {"name": key.name} | ({"namespace": key.namespace} if key.namespace else {})
-        if version:
-            pins["resourceVersion"] = version
+        wanted = {"namespace": key.namespace, "resourceVersion": version, "uid": uid}
+        pins = {"name": key.name} | {name: value for name, value in wanted.items() if value}
         data = await self._transport.request(
             "PATCH",
             resource.path(key),

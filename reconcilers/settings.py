@@ -25,6 +25,8 @@ class PoolSettings:
     """How long an assignment that another replica made stays unchanged before we complete it."""
     cache_patience: float = 1.0
     """How long to wait for the cache to reach allocationsRevision before listing."""
+    foreign_silence: float = 120.0
+    """How long another controller must not have written our statuses before ranges go out."""
     event_interval: float = 600.0
     """Between two events about one pool entering, or leaving, one tier of utilization."""
     max_addresses: int = 1_048_576
@@ -79,6 +81,8 @@ class TenantSettings:
     """The most growth allocations of one tenant that wait for a range, or for a first user."""
     shrink_after: float = 600.0
     """How long a growth allocation is out of use, and how old it is, before it is given back."""
+    service_watches: int = 200
+    """The most tenants whose Services are watched at once; the others are read at each look."""
     load_balancer_class: str = ""
     """The spec.loadBalancerClass of Services that MetalLB in tenants serves; empty for none."""
     platform_service: str = "traefik/traefik"

@@ -3,7 +3,8 @@
 NetworkPool      itself, the IPAllocations that name it, and pools that overlap with it
 IPAllocation     itself, its pool where that appears, goes, or turns ready, and while it is given
                  back its TenantCluster, whose status tells what was written into the tenant
-TenantCluster    itself, its IPAllocations, its ProviderConfig, and pools while it waits
+TenantCluster    itself, its IPAllocations, its ProviderConfig, pools while it waits, and the
+                 Services of elastic tenants
 ProviderConfig   itself, the pools it names, and the clusters that refer to it
 """
 
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 import anyio
 
+from controller.client import Client
 from controller.clock import Clock
 from controller.events import Recorder
 from controller.informer import Informer
@@ -19,6 +21,7 @@ from controller.manager import Manager, Watch
 from controller.mapping import to_self
 from controller.meta import Key
 from controller.predicates import generation_changed
+from controller.triggers import ClusterWatch
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -31,6 +34,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.gauges import Gauges
+from reconcilers.ipallocation.gate import Gate
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.metrics import IpamMetrics
 from reconcilers.networkpool.neighbours import neighbours
@@ -39,16 +43,13 @@ from reconcilers.networkpool.view import POOL_INDEX, pool_index
 from reconcilers.orphans.collector import OrphanCollector
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.settings import Settings
-from reconcilers.tenantcluster.asking import Asking
+from reconcilers.tenantcluster.assembly import tenant_side
 from reconcilers.tenantcluster.gate import TenantGate
 from reconcilers.tenantcluster.kubeconfigs import OpenTransport
 from reconcilers.tenantcluster.membership import TENANT_INDEX, tenant_index
-from reconcilers.tenantcluster.poolchoice import PoolChoice
-from reconcilers.tenantcluster.projecting import Projector
-from reconcilers.tenantcluster.provider import Providers
-from reconcilers.tenantcluster.reconciler import TenantClusterReconciler
-from reconcilers.tenantcluster.teardown import Teardown
+from reconcilers.tenantcluster.services import matters
 from reconcilers.tenantcluster.tenants import Tenants
+from reconcilers.tenantcluster.world import World
 from reconcilers.waking import has_more_room, refers_to, serves_differently, waits_for_room
 
 
@@ -85,18 +86,34 @@ def assemble(
         providers=manager.informer(PROVIDER_CONFIG),
     )
     recorder = Recorder(
-        manager.client, clock, names.COMPONENT, dropped=manager.metrics.events_dropped
+        _client(manager), clock, names.COMPONENT, dropped=manager.metrics.events_dropped
     )
     manager.add_service("events", recorder.run, leader_only=False)
-    tenants = Tenants(manager.client, settings.tenant, clock, open_tenant)
+    tenants = Tenants(_client(manager), settings.tenant, clock, open_tenant)
+    gate = TenantGate(
+        _client(manager), informers.clusters.cache, tenants, recorder, clock, settings.tenant
+    )
     metrics = IpamMetrics(manager.metrics.registry)
     _networkpools(manager, informers, recorder, clock, settings, metrics)
-    _ipallocations(manager, informers, tenants, recorder, clock, settings)
-    _tenantclusters(manager, informers, tenants, recorder, clock, settings)
+    _ipallocations(manager, informers, gate, clock, settings)
+    _tenantclusters(
+        manager,
+        informers,
+        tenants=tenants,
+        gate=gate,
+        recorder=recorder,
+        clock=clock,
+        settings=settings,
+    )
     _providerconfigs(manager, informers, recorder, clock, settings)
     _orphans(manager, informers, recorder, clock, settings, metrics)
     _gauges(manager, informers, clock)
     return tenants
+
+
+def _client(manager: Manager) -> Client:
+    """Return the manager's client under the name by which we know our own writes again."""
+    return manager.client.named(names.FIELD_MANAGER)
 
 
 def _networkpools(
@@ -108,7 +125,7 @@ def _networkpools(
     metrics: IpamMetrics,
 ) -> None:
     reconciler = NetworkPoolReconciler(
-        manager.client,
+        _client(manager),
         informers.pools.cache,
         informers.allocations.cache,
         recorder,
@@ -134,18 +151,10 @@ def _networkpools(
 
 
 def _ipallocations(
-    manager: Manager,
-    informers: Informers,
-    tenants: Tenants,
-    recorder: Recorder,
-    clock: Clock,
-    settings: Settings,
+    manager: Manager, informers: Informers, gate: Gate, clock: Clock, settings: Settings
 ) -> None:
-    gate = TenantGate(
-        manager.client, informers.clusters.cache, tenants, recorder, clock, settings.tenant
-    )
     reconciler = IPAllocationReconciler(
-        manager.client,
+        _client(manager),
         informers.allocations.cache,
         informers.pools.cache,
         gate,
@@ -175,29 +184,33 @@ def _ipallocations(
     )
 
 
-def _tenantclusters(
+def _tenantclusters(  # noqa: PLR0913 - what it hands on
     manager: Manager,
     informers: Informers,
+    *,
     tenants: Tenants,
+    gate: Gate,
     recorder: Recorder,
     clock: Clock,
     settings: Settings,
 ) -> None:
-    client, allocations = manager.client, informers.allocations.cache
     clusters = informers.clusters.cache
-    choice = PoolChoice(informers.pools.cache, allocations, settings.pool.max_addresses)
-    reconciler = TenantClusterReconciler(
-        client,
+    world = World(
+        informers.pools.cache,
+        informers.allocations.cache,
         clusters,
-        providers=Providers(client, informers.providers.cache, clock, settings.namespace),
-        asking=Asking(client, allocations, choice),
-        projector=Projector(client, allocations, tenants, settings.tenant),
-        teardown=Teardown(client, allocations),
+        informers.providers.cache,
+    )
+    side = tenant_side(
+        _client(manager),
+        world,
         tenants=tenants,
+        gate=gate,
         recorder=recorder,
         clock=clock,
-        settings=settings.tenant,
+        settings=settings,
     )
+    manager.add_service("tenant-services", side.services.watches.run)
 
     def waiting(_: NetworkPool) -> Iterable[Key]:
         return [cluster.metadata.key for cluster in clusters if waits_for_room(cluster)]
@@ -211,13 +224,14 @@ def _tenantclusters(
 
     manager.controller(
         "tenantcluster",
-        reconciler.reconcile,
+        side.reconciler.reconcile,
         watches=[
             Watch(informers.clusters, to_self),
             Watch(informers.allocations, lambda a: [a.spec.tenantClusterRef.key]),
             # By spec: capacity in their status moves with every range that is handed out.
             Watch(informers.providers, users, generation_changed),
             Watch(informers.pools, waiting, has_more_room),
+            ClusterWatch(side.services.kind, lambda cluster, _: [cluster], matters),
         ],
         concurrency=settings.concurrency,
     )
@@ -228,7 +242,7 @@ def _providerconfigs(
 ) -> None:
     configs = informers.providers.cache
     reconciler = ProviderConfigReconciler(
-        manager.client,
+        _client(manager),
         configs,
         pools=informers.pools.cache,
         clusters=informers.clusters.cache,
@@ -274,7 +288,7 @@ def _orphans(
     metrics: IpamMetrics,
 ) -> None:
     collector = OrphanCollector(
-        manager.client,
+        _client(manager),
         pools=informers.pools.cache,
         allocations=informers.allocations.cache,
         clusters=informers.clusters.cache,

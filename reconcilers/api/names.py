@@ -31,7 +31,11 @@ ANNOTATION_REQUESTED_AT = _own("requested-at")
 ANNOTATION_RELEASING = _own("releasing")
 ANNOTATION_RELEASE_ANYWAY = _own("release-anyway")
 ANNOTATION_PROJECTION_BASIS = _own("projection-basis")
+ANNOTATION_PROJECTION_SEEN = _own("projection-seen")
 ANNOTATION_PROJECTION_BEGUN = _own("projection-begun")
+ANNOTATION_IDLE_SINCE = _own("idle-since")
+ANNOTATION_GROWN_IN_VAIN = _own("grown-in-vain")
+ANNOTATION_MOVING = _own("moving-requests")
 
 FINALIZER_POOL = _own("networkpool")
 FINALIZER_ALLOCATION = _own("ipallocation")
@@ -39,6 +43,8 @@ FINALIZER_TENANT = _own("tenantcluster-ipam")
 FINALIZER_PROVIDER = _own("providerconfig")
 
 ALLOCATED_BY = "networkpool-controller"
+FIELD_MANAGER = "butler-ipam"
+INFRASTRUCTURE_FIELD_MANAGER = "butler-controller/infra-allocation"
 TENANT_FIELD_MANAGER = "butler-controller/ipam"
 COMPONENT = "butler-controller"
 

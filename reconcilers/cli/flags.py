@@ -30,6 +30,7 @@ PLAIN: Mapping[tuple[str, str], str] = {
     ("tenant", "growth_when_exhausted"): "--growth-when-exhausted",
     ("tenant", "growth_in_flight"): "--growth-in-flight",
     ("tenant", "shrink_after"): "--shrink-after",
+    ("tenant", "service_watches"): "--max-tenant-watches",
     ("tenant", "load_balancer_class"): "--load-balancer-class",
     ("tenant", "platform_service"): "--platform-service",
     ("tenant", "metallb_namespace"): "--metallb-namespace",

@@ -23,10 +23,12 @@ class Holding:
     Args:
         why: what is waited for.
         answered: whether the tenant said so; else it could not be asked.
+        in_use: whether a Service there shows an address of it.
     """
 
     why: str
     answered: bool = True
+    in_use: bool = False
 
 
 class Gate(Protocol):

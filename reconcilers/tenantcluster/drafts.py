@@ -4,7 +4,8 @@ Decisions only, from caches: asking.py carries them out on the management cluste
 line shows them without one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,19 +64,47 @@ class Draft:
     """An allocation that is not created yet.
 
     Args:
-        namespace: where it will live: with its pool.
-        pool: the pool it was found room in.
+        pool: the pool it was found room in; it will live in the same namespace.
+        count: how many addresses it asks for.
         body: what to create.
     """
 
-    namespace: str
-    pool: str
+    pool: NetworkPool
+    count: int
     body: dict[str, Any]
 
     @property
     def name(self) -> str:
         """Its name."""
         return str(self.body["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+        return self.pool.metadata.namespace
+
+    def asked_since(self, moment: str) -> "Draft":
+        """Return the same, for a request that was first made at `moment`, in RFC 3339."""
+        meta = self.body["metadata"]
+        annotations = meta["annotations"] | {names.ANNOTATION_REQUESTED_AT: moment}
+        body = self.body | {"metadata": meta | {"annotations": annotations}}
+        return Draft(self.pool, self.count, body)
+
+
+def _draft(
+    tenant: TenantCluster, name: str, pool: NetworkPool, kind: str, count: int, role: str
+) -> Draft:
+    body = membership.request(tenant, kind, name, pool.metadata.name, count, role)
+    return Draft(pool, count, body)
+
+
+def groups(tenant: TenantCluster, missing: Sequence[Wanted]) -> list[list[Wanted]]:
+    """Return which of the allocations that a cluster lacks are asked for together or not at all.
+
+    All of them until it is Ready: one that held load-balancer addresses while it waits for node
+    addresses would keep them from others, and two such clusters could wait for each other forever.
+    """
+    return [[one] for one in missing] if tenant.is_ready else [list(missing)]
 
 
 class Drafts:
@@ -112,27 +141,57 @@ class Drafts:
         pool = self._choice.first_fit(provider, wanted.count)
         if pool is None:
             return None
-        namespace = provider.metadata.namespace
+        namespace, role = provider.metadata.namespace, names.ROLE_INITIAL
         name = membership.free_name(tenant, wanted.kind, self._allocations, namespace)
-        body = membership.request(
-            tenant, wanted.kind, name, pool.metadata.name, wanted.count(pool)
-        )
-        return Draft(namespace, pool.metadata.name, body)
+        return _draft(tenant, name, pool, wanted.kind, wanted.count(pool), role)
+
+    def together(
+        self,
+        tenant: TenantCluster,
+        provider: ProviderConfig,
+        group: Sequence[Wanted],
+        kept: ExitStack,
+    ) -> list[Draft] | Wanted:
+        """Return the allocations to create for all of `group`; else the one that finds no room.
+
+        What is found is kept from other choices until `kept` is closed.
+        """
+        drafts = []
+        for wanted in group:
+            draft = self.draft(tenant, provider, wanted)
+            if draft is None:
+                return wanted
+            kept.enter_context(self._choice.reserved(draft.pool, draft.count))
+            drafts.append(draft)
+        return drafts
+
+    def growth(self, tenant: TenantCluster, provider: ProviderConfig) -> Draft | None:
+        """Return one more growth allocation, in the first pool that fits; None if none does."""
+        increment = provider.spec.networking.sizing.growthIncrement
+        pool = self._choice.first_fit(provider, lambda _: increment)
+        if pool is None:
+            return None
+        name = membership.free_growth_name(tenant, self._allocations, provider.metadata.namespace)
+        kind, role = names.TYPE_LOADBALANCER, names.ROLE_GROWTH
+        return _draft(tenant, name, pool, kind, increment, role)
 
     def moves_on(
         self,
         tenant: TenantCluster,
         provider: ProviderConfig,
-        wanted: Wanted,
+        count: Callable[[NetworkPool], int],
         failed: IPAllocation,
     ) -> bool:
         """Return whether a failed request is better deleted and asked again of another pool.
 
         Only one that we made, that is not pinned and holds nothing; and only if another pool
-        fits it now. Otherwise it stays and keeps its place in the queue.
+        fits it now, and its own is not about to serve it. Otherwise it stays and keeps its place
+        in the queue.
         """
         ours = failed.metadata.annotations.get(names.ANNOTATION_TENANT_UID) == tenant.metadata.uid
         if not ours or failed.spec.pinnedRange is not None or ranges.held(failed) is not None:
             return False
-        pool = self._choice.first_fit(provider, wanted.count)
+        if self._choice.will_serve(failed):
+            return False
+        pool = self._choice.first_fit(provider, count)
         return pool is not None and pool.metadata.name != failed.spec.poolRef.name

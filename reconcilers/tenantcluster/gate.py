@@ -18,10 +18,11 @@ from reconcilers.api.resources import SERVICE, TENANT_CLUSTER, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.gate import Gate, Holding, LetGo
 from reconcilers.settings import TenantSettings
+from reconcilers.tenantcluster.elastic.inventory import addresses, is_ours
 from reconcilers.tenantcluster.kubeconfigs import NoWayIn
 from reconcilers.tenantcluster.membership import is_foreign
 from reconcilers.tenantcluster.metallb import MetalLB, Unavailable, basis_of
-from reconcilers.tenantcluster.tenants import Tenants
+from reconcilers.tenantcluster.tenants import FIRST_PAUSE, LONGEST_PAUSE, Tenants
 
 _log = structlog.get_logger(__name__)
 
@@ -56,6 +57,8 @@ class TenantGate(Gate):
         # Since when each deleted cluster's tenant has not answered, by its uid. Lost with
         # the process, which begins the grace anew: rather too long than too short.
         self._silent_since: dict[str, float] = {}
+        # How often a deleted cluster's Secret was read, and when it may be again, by its uid.
+        self._secret_reads: dict[str, tuple[int, float]] = {}
 
     @override
     async def ask(self, allocation: IPAllocation, mark: int) -> LetGo | Holding:
@@ -90,11 +93,8 @@ class TenantGate(Gate):
     ) -> LetGo | Holding:
         if names.ANNOTATION_PROJECTION_BEGUN not in tenant.metadata.annotations:
             return LetGo("nothing was ever projected into the tenant")
-        try:
-            await self._tenants.kubeconfig(tenant)
-        except NoWayIn as none:
-            if none.absent:
-                return LetGo("the tenant's kubeconfig Secret is gone")
+        if await self._secret_is_gone(tenant):
+            return LetGo("the tenant's kubeconfig Secret is gone")
         answer = await self._look(tenant, allocation, mark)
         if isinstance(answer, LetGo) or answer.answered:
             # Only failed attempts count: a tenant that answers, and holds on, is believed.
@@ -114,6 +114,22 @@ class TenantGate(Gate):
         )
         return LetGo(f"the tenant did not answer for {waited:.0f} s")
 
+    async def _secret_is_gone(self, tenant: TenantCluster) -> bool:
+        """Return whether a live read shows no kubeconfig; asked less often the longer it is."""
+        uid, now = tenant.metadata.uid, self._clock.monotonic()
+        times, due = self._secret_reads.get(uid, (0, now))
+        if now < due:
+            return False
+        try:
+            await self._tenants.kubeconfig(tenant)
+        except NoWayIn as none:
+            if none.absent:
+                self._secret_reads.pop(uid, None)
+                return True
+        pause = min(FIRST_PAUSE * 2 ** min(times, 10), LONGEST_PAUSE)
+        self._secret_reads[uid] = (times + 1, now + pause)
+        return False
+
     async def _look(
         self, tenant: TenantCluster, allocation: IPAllocation, mark: int
     ) -> LetGo | Holding:
@@ -128,30 +144,27 @@ class TenantGate(Gate):
             return Holding(f"the tenant cannot be asked: {none.message}", answered=False)
 
     async def _inspect(self, client: Client, given: AddressRange, mark: int) -> LetGo | Holding:
+        """Look at the pool, and after it at the Services: who had an address may still show it."""
         try:
             pool = await MetalLB(client, self._settings.metallb_namespace).pool()
         except Unavailable as missing:
             return LetGo(missing.message)
-        if pool is not None:
-            if basis_of(pool) < mark:
-                return Holding("the tenant's MetalLB pool was not written since the deletion")
-            if any(_touches(entry, given) for entry in pool.spec.addresses):
-                return Holding("the tenant's MetalLB pool still has the range")
         user = await self._user(client, given.contains)
         if user is not None:
-            return Holding(f"Service {user.metadata.key} still shows an address of the range")
+            shown = f"Service {user.metadata.key} still shows an address of the range"
+            return Holding(shown, in_use=True)
+        if pool is not None and basis_of(pool) < mark:
+            return Holding("the tenant's MetalLB pool was not written since the deletion")
+        if pool is not None and any(_touches(entry, given) for entry in pool.spec.addresses):
+            return Holding("the tenant's MetalLB pool still has the range")
         return LetGo("the tenant's MetalLB pool and Services are free of it")
 
     async def _user(self, client: Client, ours: Callable[[AddressRange], bool]) -> Service | None:
         page = await client.list(SERVICE)
         if page.unreadable:
             raise MalformedAnswer(f"Services that cannot be read: {sorted(page.unreadable)}")
-        for service in page.items:
-            for ingress in service.status.loadBalancer.ingress:
-                found = ranges.parsed(ingress.ip, ingress.ip) if ingress.ip else None
-                if found is not None and ours(found):
-                    return service
-        return None
+        known = (s for s in page.items if is_ours(s, self._settings.load_balancer_class))
+        return next((s for s in known if any(map(ours, addresses(s)))), None)
 
 
 def _touches(entry: str, given: AddressRange) -> bool:

@@ -6,6 +6,7 @@ written for people and repaired, the role label excepted, whose absence is read 
 
 import re
 from collections.abc import Iterable
+from itertools import count
 from typing import Any
 
 from controller.cache import Cache
@@ -50,9 +51,8 @@ def role(allocation: IPAllocation, tenant: TenantCluster) -> str:
     labelled = allocation.metadata.labels.get(names.LABEL_ROLE)
     if labelled in {names.ROLE_INITIAL, names.ROLE_GROWTH}:
         return labelled
-    numbered = re.fullmatch(
-        re.escape(base_name(tenant, names.TYPE_LOADBALANCER)) + r"-\d+", allocation.metadata.name
-    )
+    base = re.escape(base_name(tenant, names.TYPE_LOADBALANCER))
+    numbered = re.fullmatch(rf"{base}-\d+", allocation.metadata.name)
     grown = numbered is not None and allocation.spec.pinnedRange is None
     return names.ROLE_GROWTH if grown else names.ROLE_INITIAL
 
@@ -101,9 +101,31 @@ def free_name(
     holder = taken_by.get(Key(namespace, plain))
     if holder is None:
         return plain
-    served = (holder.spec.tenantClusterRef.key, holder.spec.type)
-    ours = served == (tenant.metadata.key, kind) and not is_foreign(holder, tenant)
-    return plain if ours else hashed_name(tenant, kind)
+    return plain if _is_own(holder, tenant, kind) else hashed_name(tenant, kind)
+
+
+def free_growth_name(tenant: TenantCluster, taken_by: Cache[IPAllocation], namespace: str) -> str:
+    """Return the name of the tenant's next growth allocation: that of the lowest free index.
+
+    The index that somebody else's allocation has taken is used with the hashed name. A number
+    that counts allocations would collide as soon as one in the middle has gone.
+    """
+    bases = [name(tenant, names.TYPE_LOADBALANCER) for name in (base_name, hashed_name)]
+    for index in count(1):
+        for base in bases:
+            tail = f"-{index}"
+            name = names.shortened(base, names.NAME_MAX - len(tail)) + tail
+            holder = taken_by.get(Key(namespace, name))
+            if holder is None:
+                return name
+            if _is_own(holder, tenant, names.TYPE_LOADBALANCER):
+                break
+    raise AssertionError("unreachable: the count of names does not end")
+
+
+def _is_own(allocation: IPAllocation, tenant: TenantCluster, kind: str) -> bool:
+    served = (allocation.spec.tenantClusterRef.key, allocation.spec.type)
+    return served == (tenant.metadata.key, kind) and not is_foreign(allocation, tenant)
 
 
 def labels(tenant: TenantCluster, pool: str, kind: str, role_name: str) -> dict[str, str]:
@@ -118,12 +140,39 @@ def labels(tenant: TenantCluster, pool: str, kind: str, role_name: str) -> dict[
     }
 
 
-def request(tenant: TenantCluster, kind: str, name: str, pool: str, count: int) -> dict[str, Any]:
+def repairs(allocation: IPAllocation, tenant: TenantCluster) -> dict[str, Any]:
+    """Return the merge patch that mends what an allocation's metadata says of its tenant.
+
+    Labels are for people, so they are put right; the role is inferred where none is told, once,
+    and then stays. An allocation that nobody stamped is stamped with its tenant's uid. Empty if
+    all is as it should be.
+    """
+    meta = allocation.metadata
+    should = labels(tenant, allocation.spec.poolRef.name, allocation.spec.type, "")
+    if allocation.spec.type == names.TYPE_LOADBALANCER:
+        should[names.LABEL_ROLE] = role(allocation, tenant)
+    else:
+        should[names.LABEL_ROLE] = meta.labels.get(names.LABEL_ROLE) or names.ROLE_INITIAL
+    wrong = {name: value for name, value in should.items() if meta.labels.get(name) != value}
+    change: dict[str, Any] = {"labels": wrong} if wrong else {}
+    if names.ANNOTATION_TENANT_UID not in meta.annotations:
+        change["annotations"] = {names.ANNOTATION_TENANT_UID: tenant.metadata.uid}
+    return {"metadata": change} if change else {}
+
+
+def request(
+    tenant: TenantCluster,
+    kind: str,
+    name: str,
+    pool: str,
+    size: int,
+    role_name: str = names.ROLE_INITIAL,
+) -> dict[str, Any]:
     """Return the body of a new allocation, finalizer included, so that it need not be added."""
     return {
         "metadata": {
             "name": name,
-            "labels": labels(tenant, pool, kind, names.ROLE_INITIAL),
+            "labels": labels(tenant, pool, kind, role_name),
             "annotations": {names.ANNOTATION_TENANT_UID: tenant.metadata.uid},
             "finalizers": [names.FINALIZER_ALLOCATION],
         },
@@ -131,6 +180,6 @@ def request(tenant: TenantCluster, kind: str, name: str, pool: str, count: int) 
             "poolRef": {"name": pool},
             "tenantClusterRef": tenant.reference(),
             "type": kind,
-            "count": count,
+            "count": size,
         },
     }

@@ -3,6 +3,13 @@
 The tenant's IPAddressPool carries the position of the cache that it was computed from, as an
 annotation. A projection reads the pool live, gives up if that basis is newer than its own, and
 writes with the pool's resourceVersion: so an older view can never undo a newer one.
+
+A pool that is not there carries no basis, and nothing can be made to fail on its absence. So it is
+created in a form without effect, with an address of documentation (RFC 5737) and assigned to
+nobody; then the ranges are confirmed live; then they are filled in, with that pool's version as
+precondition. Whoever froze before creating it creates something harmless, and confirms later than
+anybody gave a range back; whoever froze after it conflicts, as nobody gives a range back while a
+pool is there that was not written since.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,6 +25,8 @@ from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, L2_ADVERTISEMENT, IPAddressPool
 
 POOL_NAME = "default-pool"
+NO_ADDRESS = "192.0.2.0-192.0.2.0"
+"""What a pool holds that holds nothing yet; MetalLB refuses one without addresses."""
 ADVERTISEMENT_NAME = "default"
 BEHIND = "Behind"
 """The reason when somebody else has just written: look again soon."""
@@ -77,9 +86,14 @@ def _order(entry: tuple[Any, str, Any]) -> tuple[str, str]:
 
 
 def basis_of(pool: IPAddressPool) -> int:
-    """Return the position that the pool's content was computed from; 0 if it does not say."""
-    text = pool.metadata.annotations.get(names.ANNOTATION_PROJECTION_BASIS, "")
-    return int(text) if text.isdecimal() else 0
+    """Return the position that the pool's content was computed from; 0 if it does not say.
+
+    For a pool of others, the position of the last reader that made sure nobody writes it any more.
+    """
+    carried = pool.metadata.annotations
+    marks = (names.ANNOTATION_PROJECTION_BASIS, names.ANNOTATION_PROJECTION_SEEN)
+    texts = (carried.get(name, "") for name in marks)
+    return max(int(text) if text.isdecimal() else 0 for text in texts)
 
 
 class MetalLB:
@@ -119,8 +133,8 @@ class MetalLB:
 
         Args:
             wanted: from the cache.
-            confirm: reads the same live from the management cluster. Asked before a pool is
-                created: one that is not there carries no basis that an old view could fail on.
+            confirm: reads the same live from the management cluster. Asked after a pool was
+                created, and before it is given its ranges.
 
         Raises:
             Unavailable: MetalLB is missing, or a newer view has written.
@@ -128,46 +142,69 @@ class MetalLB:
             ControllerError: the tenant did not answer.
         """
         live = await self.pool()
-        if live is None:
-            if wanted.entries:
-                await self._create(wanted, await confirm())
+        if live is None and not wanted.entries:
             return
+        if live is None:
+            live = await self._create(wanted)
         if basis_of(live) > wanted.basis:
             raise Unavailable(BEHIND, "another replica has written a newer state of the pool")
         if not wanted.entries:
-            await self._withdraw(live)
+            await self._withdraw(live, wanted)
             return
-        if (
+        if is_empty(live):
+            await self._fill(live, wanted, await confirm())
+        elif self._differs(live, wanted):
+            await self._overwrite(live, wanted)
+        await self._advertise(wanted)
+
+    @staticmethod
+    def _differs(live: IPAddressPool, wanted: Projection) -> bool:
+        return (
             live.spec.addresses != wanted.entries
             or basis_of(live) < wanted.needed
             or not is_ours(live)
-        ):
-            await self._client.apply(
-                IP_ADDRESS_POOL,
-                self._pool,
-                _pool_body(wanted),
-                manager=names.TENANT_FIELD_MANAGER,
-                force=True,
-                version=live.metadata.resourceVersion,
-            )
-        await self._advertise(wanted)
+        )
 
-    async def _create(self, wanted: Projection, confirmed: Projection) -> None:
-        """Create the pool, on the cache's basis.
+    async def _overwrite(self, live: IPAddressPool, wanted: Projection) -> None:
+        """Write what `wanted` says over the pool as it was read, and over it alone.
 
-        Not on that of a live read, which may be newer: an older basis claims less.
+        Raises:
+            Conflict: the pool changed since it was read, or is gone.
+            ControllerError: the tenant did not answer.
         """
-        if confirmed.entries != wanted.entries:
-            raise Unavailable(BEHIND, "the cache does not show the tenant's ranges as they are")
-        body = _pool_body(wanted)
+        await self._client.apply(
+            IP_ADDRESS_POOL,
+            self._pool,
+            _pool_body(wanted),
+            manager=names.TENANT_FIELD_MANAGER,
+            force=True,
+            version=live.metadata.resourceVersion,
+            uid=live.metadata.uid,
+        )
+
+    async def _create(self, wanted: Projection) -> IPAddressPool:
+        """Create the pool in a form without effect, on the cache's basis."""
+        body = _pool_body(Projection((NO_ADDRESS,), wanted.basis))
         body["metadata"]["name"] = POOL_NAME
-        await self._client.create(
+        body["spec"]["autoAssign"] = False
+        return await self._client.create(
             IP_ADDRESS_POOL,
             self._pool.namespace,
             body,
             field_manager=names.TENANT_FIELD_MANAGER,
         )
-        await self._advertise(wanted)
+
+    async def _fill(self, empty: IPAddressPool, wanted: Projection, confirmed: Projection) -> None:
+        """Give a pool without effect its ranges, if what was read live after it says the same.
+
+        The basis is the cache's, not that of the live read, which may be newer: an older one
+        claims less.
+        """
+        if confirmed.entries != wanted.entries:
+            raise Unavailable(BEHIND, "the cache does not show the tenant's ranges as they are")
+        spec = {"addresses": list(wanted.entries), "autoAssign": None}
+        patch = {"metadata": {"annotations": _basis(wanted)}, "spec": spec}
+        await self._client.patch(IP_ADDRESS_POOL, Version.of(empty), patch)
 
     async def _advertise(self, wanted: Projection) -> None:
         """Make sure that somebody announces the pool; what names it already stays as it is."""
@@ -188,8 +225,12 @@ class MetalLB:
             force=True,
         )
 
-    async def _withdraw(self, pool: IPAddressPool) -> None:
-        """Delete what we made: MetalLB refuses a pool without addresses."""
+    async def _withdraw(self, pool: IPAddressPool, wanted: Projection) -> None:
+        """Delete what we made: MetalLB refuses a pool without addresses.
+
+        A pool of others that we were about to take over stays as it is; but its version moves on,
+        so that nobody who read it before writes a range into it that is given back.
+        """
         try:
             advertisement = await self._client.get(L2_ADVERTISEMENT, self._advertisement)
         except NotFound:
@@ -198,6 +239,23 @@ class MetalLB:
             await self._client.delete(L2_ADVERTISEMENT, Version.of(advertisement))
         if is_ours(pool):
             await self._client.delete(IP_ADDRESS_POOL, Version.of(pool))
+        elif basis_of(pool) < wanted.needed:
+            seen = {names.ANNOTATION_PROJECTION_SEEN: str(wanted.basis)}
+            patch = {"metadata": {"annotations": seen}}
+            await self._client.patch(IP_ADDRESS_POOL, Version.of(pool), patch)
+
+    async def reset(self, live: IPAddressPool, wanted: Projection) -> None:
+        """Write what `wanted` says over a pool that was written in another history.
+
+        Raises:
+            Conflict: the pool changed since it was read, or is gone.
+            ControllerError: the tenant did not answer.
+        """
+        if not wanted.entries:
+            await self._withdraw(live, wanted)
+            return
+        await self._overwrite(live, wanted)
+        await self._advertise(wanted)
 
 
 _LABELS = {names.LABEL_MANAGED_BY: names.MANAGED_BY}
@@ -209,6 +267,11 @@ def is_ours(obj: Object) -> bool:
     Our own annotation says so. The label is for people, and other tools overwrite it.
     """
     return names.ANNOTATION_PROJECTION_BASIS in obj.metadata.annotations
+
+
+def is_empty(pool: IPAddressPool) -> bool:
+    """Return whether a pool of ours still has the form without effect."""
+    return is_ours(pool) and pool.spec.addresses == (NO_ADDRESS,)
 
 
 def _basis(wanted: Projection) -> dict[str, str]:

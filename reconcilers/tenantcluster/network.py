@@ -35,7 +35,9 @@ def finding(standings: Sequence[Standing]) -> Finding:
     """Return the NetworkReady condition, given how the tenant's allocations stand."""
     for standing in standings:
         if standing.exhausted:
-            return network(False, "PoolExhausted", "all configured pools are exhausted")
+            nodes = standing.kind == names.TYPE_NODES
+            whom = ": no room for the node IPs of one more cluster" if nodes else ""
+            return network(False, "PoolExhausted", f"all configured pools are exhausted{whom}")
     for standing in standings:
         if not standing.served:
             return _waiting(standing)

@@ -6,6 +6,7 @@ import structlog
 
 from controller.cache import Cache
 from controller.client import Client
+from controller.clock import Clock
 from controller.conditions import rfc3339
 from controller.errors import Conflict, ControllerError, NotFound
 from controller.meta import Version
@@ -22,12 +23,17 @@ from reconcilers.tenantcluster.metallb import (
     MetalLB,
     Projection,
     Unavailable,
+    basis_of,
     projection,
 )
 from reconcilers.tenantcluster.status import load_balancer
-from reconcilers.tenantcluster.tenants import UNAUTHORIZED, Tenants
+from reconcilers.tenantcluster.tenants import LONGEST_PAUSE, UNAUTHORIZED, Tenants
 
 _log = structlog.get_logger(__name__)
+
+
+HISTORY_PATIENCE = 5.0
+"""For how many seconds a tenant's pool is ahead of us before somebody asks why."""
 
 
 class _ManagementTrouble(Exception):
@@ -46,12 +52,16 @@ class Projector:
         client: Client,
         allocations: Cache[IPAllocation],
         tenants: Tenants,
+        clock: Clock,
         settings: TenantSettings,
     ) -> None:
         self._client = client
+        self._clock = clock
         self._allocations = allocations
         self._tenants = tenants
         self._settings = settings
+        # Tenants whose pool is ahead of us: when that is looked into, and after what pause again.
+        self._behind: dict[str, tuple[float, float]] = {}
 
     def wanted(self, tenant: TenantCluster) -> Projection:
         """Return what the tenant should hold, as the cache sees it."""
@@ -87,9 +97,10 @@ class Projector:
         Only what the management cluster fails to answer is raised: a tenant that does not answer
         is the tenant's own trouble, told in its condition.
         """
-        wanted = self.wanted(tenant)
+        wanted, uid = self.wanted(tenant), tenant.metadata.uid
         try:
             await self._write(tenant, wanted)
+            self._behind.pop(uid, None)
         except NoWayIn as none:
             tell = _log.debug if none.absent else _log.warning
             tell("cannot get tenant client, skipping", error=none.message)
@@ -103,6 +114,52 @@ class Projector:
         if not wanted.entries:
             return load_balancer(True, "Ready", "the tenant has no load-balancer IPs")
         return load_balancer(True, "Ready", f"MetalLB holds {', '.join(wanted.entries)}")
+
+    async def recover(self, tenant: TenantCluster) -> None:
+        """Write over a tenant's pool whose basis is of a history that the cluster has lost.
+
+        A management cluster that was restored from a backup counts from where the backup was
+        made, and would wait for ever to reach what its tenants were told later. That it is another
+        history is believed of a LIST alone that is below the basis; it is asked for after the pool
+        has been ahead of us for a while, ever less often. What is written is what that LIST says.
+
+        Raises:
+            ControllerError: the management cluster did not answer.
+        """
+        uid, now = tenant.metadata.uid, self._clock.monotonic()
+        due, pause = self._behind.setdefault(uid, (now + HISTORY_PATIENCE, HISTORY_PATIENCE))
+        if now < due:
+            return
+        pause = min(2 * pause, LONGEST_PAUSE)
+        self._behind[uid] = (now + pause, pause)
+        page = await self._client.list(IP_ALLOCATION)
+        key = tenant.metadata.key
+        mine = [
+            one
+            for one in page.items
+            if one.spec.tenantClusterRef.key == key and not is_foreign(one, tenant)
+        ]
+        wanted = self.wanted(tenant)
+        confirmed = projection(mine, wanted.basis)
+        if page.unreadable or confirmed.entries != wanted.entries:
+            return
+        try:
+            async with self._tenants.inside(tenant) as client:
+                metallb = MetalLB(client, self._settings.metallb_namespace)
+                live = await metallb.pool()
+                if live is None or basis_of(live) <= page.revision:
+                    return
+                _log.warning(
+                    "the tenant's MetalLB pool is of a history that is lost; writing it anew",
+                    tenant=str(key),
+                    basis=basis_of(live),
+                    revision=page.revision,
+                    before=list(live.spec.addresses),
+                    after=list(wanted.entries),
+                )
+                await metallb.reset(live, wanted)
+        except (NoWayIn, Unavailable, Conflict) as error:
+            _log.info("cannot write the tenant's MetalLB pool anew", error=str(error))
 
     async def _write(self, tenant: TenantCluster, wanted: Projection) -> None:
         """Enter and write; with rotated credentials, once more with the Secret read again."""

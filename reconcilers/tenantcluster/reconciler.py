@@ -36,6 +36,7 @@ from reconcilers.tenantcluster.asking import Asking
 from reconcilers.tenantcluster.metallb import BEHIND
 from reconcilers.tenantcluster.projecting import Projector
 from reconcilers.tenantcluster.provider import Providers
+from reconcilers.tenantcluster.resizing import Sizing
 from reconcilers.tenantcluster.status import Verdict, degraded, not_ready, patch, ready
 from reconcilers.tenantcluster.status import network as network_condition
 from reconcilers.tenantcluster.teardown import Teardown
@@ -59,6 +60,7 @@ class TenantClusterReconciler:
         providers: Providers,
         asking: Asking,
         projector: Projector,
+        sizing: Sizing,
         teardown: Teardown,
         tenants: Tenants,
         recorder: Recorder,
@@ -70,6 +72,7 @@ class TenantClusterReconciler:
         self._providers = providers
         self._asking = asking
         self._projector = projector
+        self._sizing = sizing
         self._teardown = teardown
         self._tenants = tenants
         self._recorder = recorder
@@ -80,6 +83,7 @@ class TenantClusterReconciler:
         """Bring one cluster up to date."""
         tenant = self._clusters.get(key)
         if tenant is None:
+            self._sizing.forget(key)
             await self._tenants.leave(key)
             return SETTLED
         try:
@@ -128,7 +132,8 @@ class TenantClusterReconciler:
 
     async def _serve(self, tenant: TenantCluster, provider: ProviderConfig) -> Outcome:
         wanted = self._asking.wanted(tenant, provider, self._settings.backfill_nodes)
-        standings = [await self._asking.ask(tenant, provider, one) for one in wanted]
+        standings = await self._asking.ask(tenant, provider, wanted)
+        tenant = self._clusters.get(tenant.metadata.key) or tenant
         addresses = network.finding(standings)
         refs = network.refs(standings)
         if not addresses.status and not tenant.is_ready:
@@ -137,28 +142,45 @@ class TenantClusterReconciler:
             )
             await self._tell(tenant, verdict)
             return Blocked(addresses.reason, self._settings.requeue_waiting)
-        return await self._install(tenant, addresses, refs)
+        return await self._install(tenant, provider, addresses, refs)
 
     async def _install(
-        self, tenant: TenantCluster, addresses: Finding, refs: dict[str, str | None]
+        self,
+        tenant: TenantCluster,
+        provider: ProviderConfig,
+        addresses: Finding,
+        refs: dict[str, str | None],
     ) -> Outcome:
-        """Project the addresses; a cluster that was Ready stays so through a tenant's troubles."""
+        """Project the addresses; a cluster that was Ready stays so through a tenant's troubles.
+
+        Growth and shrink go first, so that what they change is in what is projected.
+        """
+        care = await self._sizing.care(tenant, provider)
+        tenant = self._clusters.get(tenant.metadata.key) or tenant
         if self._projector.wanted(tenant).entries:
             tenant = await self._projector.begin(tenant, self._clock.now())
         projected = await self._projector.project(tenant)
+        if projected.reason == BEHIND:
+            await self._projector.recover(tenant)
+        self._sizing.projected(tenant, projected.status)
+        left = await self._sizing.conclude(tenant)
         if projected.status or tenant.is_ready:
             phase, overall = READY, ready()
         else:
             absent = projected.reason == "KubeconfigMissing"
             phase = PROVISIONING if absent else INSTALLING
             overall = not_ready(projected.reason, projected.message)
-        await self._tell(tenant, Verdict(phase, (addresses, projected, overall), refs))
+        findings = (addresses, projected, *care.findings, overall)
+        tenant = await self._tell(tenant, Verdict(phase, findings, refs, care.obsolete))
         if projected.reason == BEHIND or self._projector.lags(tenant):
             return Again(SOON)
         for finding in (projected, addresses):
             if not finding.status:
                 return Blocked(finding.reason, self._settings.requeue_not_ready)
-        return Again(self._tier(tenant, self._clock.now()))
+        tier = self._tier(tenant, self._clock.now())
+        if left:
+            tier = min(tier, self._settings.requeue_deleting)
+        return Again(tier if care.due_in is None else min(tier, max(care.due_in, SOON)))
 
     def _tier(self, tenant: TenantCluster, now: datetime) -> float:
         """Return seconds until the next look, longer the longer the cluster has been Ready."""
@@ -191,6 +213,7 @@ class TenantClusterReconciler:
             return SETTLED
         left = await self._teardown.mark(tenant)
         if left == 0 and await self._teardown.finish(tenant):
+            self._sizing.forget(tenant.metadata.key)
             await self._tenants.leave(tenant.metadata.key)
             return SETTLED
         message = f"waiting for {left} IP allocations to be released"

@@ -26,6 +26,7 @@ from controller.errors import (
 )
 from controller.meta import Key
 from controller.transport import Transport
+from reconcilers.api import names
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster.kubeconfigs import (
@@ -141,6 +142,21 @@ class Tenants:
         """
         return await read_kubeconfig(self._management, tenant)
 
+    async def open(self, tenant: TenantCluster) -> Transport:
+        """Return a connection of its own to the tenant, which the caller closes.
+
+        Raises:
+            NoWayIn: there is no kubeconfig, or none that may be used.
+            ControllerError: the management cluster did not answer.
+        """
+        return self._transport(await self.kubeconfig(tenant))
+
+    def _transport(self, kubeconfig: bytes) -> Transport:
+        try:
+            return self._open(kubeconfig)
+        except ConfigurationError as refused:
+            raise NoWayIn("KubeconfigRefused", str(refused)) from refused
+
     async def _enter(self, tenant: TenantCluster) -> _Way:
         key = tenant.metadata.key
         self._respect_silence(key)
@@ -153,11 +169,9 @@ class Tenants:
         known = self._ways.get(key)
         if known is not None:
             return known  # another pass was quicker
-        try:
-            transport = self._open(kubeconfig)
-        except ConfigurationError as refused:
-            raise NoWayIn("KubeconfigRefused", str(refused)) from refused
-        way = _Way(key, tenant.metadata.uid, transport, Client(transport))
+        transport = self._transport(kubeconfig)
+        client = Client(transport, field_manager=names.TENANT_FIELD_MANAGER)
+        way = _Way(key, tenant.metadata.uid, transport, client)
         self._ways[key] = way
         return way
 

@@ -36,15 +36,11 @@ from reconcilers.networkpool.view import POOL_INDEX, pool_index
 from reconcilers.orphans.collector import OrphanCollector
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.settings import Settings
-from reconcilers.tenantcluster.asking import Asking
+from reconcilers.tenantcluster.assembly import tenant_side
 from reconcilers.tenantcluster.gate import TenantGate
 from reconcilers.tenantcluster.membership import TENANT_INDEX, tenant_index
-from reconcilers.tenantcluster.poolchoice import PoolChoice
-from reconcilers.tenantcluster.projecting import Projector
-from reconcilers.tenantcluster.provider import Providers
-from reconcilers.tenantcluster.reconciler import TenantClusterReconciler
-from reconcilers.tenantcluster.teardown import Teardown
 from reconcilers.tenantcluster.tenants import Tenants
+from reconcilers.tenantcluster.world import World
 from tests.clock import VirtualClock
 from tests.reconcilers.make import NAMESPACE
 from tests.reconcilers.server import Happening, Json, Server
@@ -146,19 +142,17 @@ class Replica:
         self.tenant_gate = TenantGate(
             self.client, clusters, self.tenants, recorder, clock, settings.tenant
         )
-        self.choice = PoolChoice(pools, allocations, settings.pool.max_addresses)
-        self.clusters = TenantClusterReconciler(
+        world = World(pools, allocations, clusters, providers)
+        side = tenant_side(
             self.client,
-            clusters,
-            providers=Providers(self.client, providers, clock, settings.namespace),
-            asking=Asking(self.client, allocations, self.choice),
-            projector=Projector(self.client, allocations, self.tenants, settings.tenant),
-            teardown=Teardown(self.client, allocations),
+            world,
             tenants=self.tenants,
+            gate=self.gate,
             recorder=recorder,
             clock=clock,
-            settings=settings.tenant,
+            settings=settings,
         )
+        self.clusters, self.choice, self.services = side.reconciler, side.choice, side.services
 
     def hold(self, *plurals: str) -> None:
         """Keep the events of these kinds back."""

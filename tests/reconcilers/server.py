@@ -232,6 +232,8 @@ class Server(Transport):
             raise NotFound(404, "", "404 page not found")
         key = (request.plural, request.namespace, request.name)
         creates = request.verb == "post" or (apply and key not in self.objects)
+        if apply and creates and body["metadata"].get("uid"):
+            raise Conflict(409, "Conflict", f"{key[0]} {key[2]!r}: no existing object was found")
         actions: dict[str, Callable[[], Json]] = {
             "list": lambda: self._list(request),
             "get": lambda: self._existing(key),

@@ -1,0 +1,119 @@
+"""How many allocations to add, and by which names: decisions, carried out by caring.py.
+
+n = ceil((addresses waited for - unused supply in flight) / growthIncrement), at most as many as
+may be in flight, each against the quota, which counts every load-balancer allocation that is not
+gone yet, waiting and leaving ones included.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from allocator import AllocatorError
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.tenantcluster import membership
+from reconcilers.tenantcluster.elastic.inventory import Inventory
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """What is on its way to Services, or waits for them.
+
+    Args:
+        addresses: in growth allocations that wait for a range, or in their ranges, unused.
+        allocations: how many growth allocations those are.
+        held: addresses in all load-balancer allocations that are not gone yet.
+    """
+
+    addresses: int
+    allocations: int
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What to do about Services that wait.
+
+    Args:
+        number: how many allocations to add now.
+        over_quota: whether the quota keeps back others that are needed.
+    """
+
+    number: int
+    over_quota: bool = False
+
+
+Sizer = Callable[[IPAllocation], int]
+
+
+def size_of(allocation: IPAllocation, otherwise: int) -> int:
+    """Return how many addresses an allocation holds, or asks for; else `otherwise`."""
+    held = ranges.held(allocation)
+    if held is not None:
+        return held.size
+    try:
+        pinned = ranges.pinned(allocation)
+    except AllocatorError:
+        pinned = None
+    return pinned.size if pinned is not None else allocation.spec.count or otherwise
+
+
+def supply(
+    members: Sequence[IPAllocation],
+    tenant: TenantCluster,
+    found: Inventory,
+    *,
+    in_place: bool,
+    size: Sizer,
+) -> Supply:
+    """Return what the tenant has, and has coming.
+
+    Args:
+        members: the tenant's allocations.
+        tenant: the tenant.
+        found: what its Services show.
+        in_place: whether MetalLB has had the first range for as long as a Service waits: then what
+            is unused of it is of no use to those who wait, or they would have it.
+        size: how many addresses an allocation is about.
+    """
+    addresses = allocations = total = 0
+    for one in members:
+        if one.spec.type != names.TYPE_LOADBALANCER:
+            continue
+        total += size(one)
+        if one.releasing or (in_place and not is_growth(one, tenant)):
+            continue
+        held = ranges.held(one)
+        unused = size(one) if held is None else held.size - found.in_use(held)
+        addresses += unused
+        allocations += is_growth(one, tenant) and (held is None or unused == held.size)
+    return Supply(addresses, allocations, total)
+
+
+def is_growth(allocation: IPAllocation, tenant: TenantCluster) -> bool:
+    """Return whether an allocation was added by growth, and may go again: pinned ones never."""
+    return (
+        allocation.spec.type == names.TYPE_LOADBALANCER
+        and allocation.spec.pinnedRange is None
+        and membership.role(allocation, tenant) == names.ROLE_GROWTH
+    )
+
+
+def decide(wanted: int, have: Supply, increment: int, quota: int | None, in_flight: int) -> Growth:
+    """Return how many allocations to add.
+
+    Args:
+        wanted: addresses that Services have waited for long enough.
+        have: what is there and on its way.
+        increment: addresses in one growth allocation.
+        quota: the most load-balancer addresses the tenant may hold; None for no limit.
+        in_flight: the most growth allocations that may be in flight.
+    """
+    missing = max(0, wanted - have.addresses)
+    needed = min(-(-missing // increment), max(0, in_flight - have.allocations))
+    if quota is None:
+        return Growth(needed)
+    allowed = max(0, (quota - have.held) // increment)
+    return Growth(min(needed, allowed), over_quota=allowed < needed)
