@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from controller.jobs import cancel_when
-from controller.leases import Elector
+from controller.leases import Elector, LeaderLost
 
 Won = Callable[[anyio.Event], Awaitable[bool]]
 """Wait until we lead, or until the given event: whether we lead."""
@@ -54,3 +54,12 @@ async def contested(elector: Elector, report: Callable[[float], None]) -> AsyncI
         report(0)
         with anyio.CancelScope(shield=True):
             await elector.release()
+
+
+def essence(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the one failure in nested groups, or the loss of the lease among several."""
+    lost = group.subgroup(LeaderLost)
+    found: Exception = lost or group
+    while isinstance(found, ExceptionGroup) and len(found.exceptions) == 1:
+        found = found.exceptions[0]
+    return found

@@ -1,10 +1,15 @@
 """Where an API server is, and how to be let in."""
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from typing_extensions import override
+
+RequestObserver = Callable[[str, str, float], None]
+"""Told of a request: its method, the HTTP status of its answer (`<error>` if none came), and the
+seconds until the answer began."""
 
 
 class Credentials(Protocol):

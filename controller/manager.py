@@ -24,7 +24,8 @@ import anyio
 
 from controller.client import Client
 from controller.clock import Clock, SystemClock
-from controller.election import Won, contested, unopposed
+from controller.clusters import Clusters, ClusterSettings, OpenCluster
+from controller.election import Won, contested, essence, unopposed
 from controller.health import PING, Check
 from controller.indexes import IndexFunction
 from controller.informer import Informer
@@ -37,8 +38,8 @@ from controller.probes import informer_check
 from controller.resource import Resource
 from controller.runner import Controller, Reconcile
 from controller.serving import Serving
-from controller.transport import Transport
-from controller.triggers import Watch
+from controller.transport import HttpTransport, Transport
+from controller.triggers import Trigger, Watch
 from controller.webhooks.webhook import Webhook
 from controller.workqueue import WorkQueue
 
@@ -69,6 +70,8 @@ class Manager:
         self.options = options or ManagerOptions()
         self.metrics = Metrics()
         """The series of this manager, on a registry of its own."""
+        if isinstance(transport, HttpTransport):
+            transport.observe = self.metrics.requests(transport.server)
         self.client = Client(transport, on_answer=self._answered)
         """Live requests; objects in the answers enter the caches of this manager."""
         self._transport = transport
@@ -115,7 +118,7 @@ class Manager:
         name: str,
         reconcile: Reconcile,
         *,
-        watches: Sequence[Watch[Any]],
+        watches: Sequence[Trigger],
         concurrency: int = 1,
     ) -> Controller:
         """Add a controller; the kind of its first watch is the one its log lines name.
@@ -136,7 +139,7 @@ class Manager:
             queue=WorkQueue(self._clock, observer=observer),
             concurrency=concurrency,
             metrics=self.metrics.controller(name, concurrency),
-            kind=watches[0].informer.resource,
+            kind=watches[0].resource,
         )
         observer.watch(controller.queue.statistics)
         self._jobs[name] = ControllerJob(controller, watches)
@@ -186,6 +189,30 @@ class Manager:
         """Where webhooks listen while running; None if they do not."""
         return self._http.ports.webhooks
 
+    def clusters(
+        self,
+        open_cluster: OpenCluster,
+        settings: ClusterSettings | None = None,
+        *,
+        name: str = "clusters",
+        leader_only: bool = True,
+    ) -> Clusters:
+        """Return caches of other clusters, kept by this manager as long as it runs.
+
+        Args:
+            open_cluster: opens a way into one.
+            settings: how many, and for how long.
+            name: of the service that keeps them, for logs and metrics.
+            leader_only: close them all while not leading; those who wait need not watch.
+
+        Raises:
+            ValueError: the name is taken.
+            RuntimeError: the manager runs already.
+        """
+        clusters = Clusters(open_cluster, self._clock, settings)
+        self.add_service(name, clusters.run, leader_only=leader_only)
+        return clusters
+
     async def wait_serving(self) -> None:
         """Return once `run` listens on its ports and its informers have begun."""
         await self._serving.wait()
@@ -207,7 +234,7 @@ class Manager:
         try:
             await self._run()
         except ExceptionGroup as group:
-            cause = _essence(group)
+            cause = essence(group)
             if cause is group:
                 raise
             raise cause from group
@@ -265,12 +292,3 @@ class Manager:
     def _only_before_start(self) -> None:
         if self._started:
             raise RuntimeError("the manager runs already: add everything first, and run it once")
-
-
-def _essence(group: ExceptionGroup[Exception]) -> Exception:
-    """Return the one failure in nested groups, or the loss of the lease among several."""
-    lost = group.subgroup(LeaderLost)
-    found: Exception = lost or group
-    while isinstance(found, ExceptionGroup) and len(found.exceptions) == 1:
-        found = found.exceptions[0]
-    return found

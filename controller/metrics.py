@@ -5,10 +5,20 @@ unchanged. Each manager has a registry of its own: a global one would mix manage
 and tests. Series exist from the start at 0, so that a first failure is seen as a rise.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
 from prometheus_client.exposition import generate_latest
 
+from controller.endpoint import RequestObserver
 from controller.queuemetrics import QueueMetrics, QueueSeries
+from controller.requestmetrics import RequestSeries
 from controller.servingmetrics import CertificateSeries, WebhookSeries
 
 RECONCILE_SECONDS = (
@@ -56,10 +66,14 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
         self._queues = QueueSeries(self.registry)
+        self._requests = RequestSeries(self.registry)
         self.webhooks = WebhookSeries(self.registry)
         """The series of webhooks."""
         self.certificates = CertificateSeries(self.registry)
         """How reading serving certificates went."""
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
         self._reconciling()
         self.leader_status = Gauge(
             "leader_election_master_status",
@@ -89,6 +103,14 @@ class Metrics:
     def queue(self, name: str) -> QueueMetrics:
         """Return an observer for the queue of the controller called `name`."""
         return self._queues.queue(name)
+
+    def requests(self, server: str) -> RequestObserver:
+        """Return what counts requests to an API server.
+
+        Args:
+            server: its URL; the host in it is the label `host`.
+        """
+        return self._requests.observer(server)
 
     def exposition(self) -> bytes:
         """Return everything in Prometheus' text format."""

@@ -63,6 +63,9 @@ class ManagerOptions:
         renew_deadline: seconds after which we stop if we could not renew.
         retry_period: seconds between attempts.
         metrics_bind: where /metrics is served: `:8080`, `127.0.0.1:0`; empty or `0` for nowhere.
+        metrics_secure: serve them over HTTPS, to those whom the API server lets get /metrics.
+        metrics_cert_dir: the folder with tls.crt and tls.key for that; empty makes a certificate
+            that nobody can verify, as controller-runtime does.
         health_bind: where /healthz and /readyz are served; likewise.
         webhook_bind: where webhooks are served, over HTTPS; likewise.
         webhook_cert_dir: the folder with tls.crt and tls.key for them, from cert-manager say.
@@ -78,6 +81,8 @@ class ManagerOptions:
     renew_deadline: float = 10.0
     retry_period: float = 2.0
     metrics_bind: str = ""
+    metrics_secure: bool = False
+    metrics_cert_dir: str = ""
     health_bind: str = ""
     webhook_bind: str = ""
     webhook_cert_dir: str = ""

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from controller.accessreviews import AccessReviewer
 from controller.health import Check, Failing, asked, report
 from controller.informer import Informer
 from controller.metrics import Metrics
-from controller.server import Answer, Page, Query
+from controller.server import Answer, Guard, Page, Query
 from controller.sources import SourceError
 
 
@@ -14,6 +15,16 @@ def metrics_page(metrics: Metrics) -> Page:
     """Return the page that Prometheus reads."""
     content_type = "text/plain; version=0.0.4; charset=utf-8"
     return lambda _tail, _query: Answer(metrics.exposition(), content_type=content_type)
+
+
+def scrapers_only(reviewer: AccessReviewer) -> Guard:
+    """Return the guard that lets those in whom the API server lets get the page."""
+
+    async def guard(method: str, path: str, authorization: str) -> Answer | None:
+        refusal = await reviewer.refusal(method, path, authorization)
+        return None if refusal is None else Answer(refusal.message.encode(), refusal.status)
+
+    return guard
 
 
 def health_page(name: str, checks: Callable[[], Iterable[Check]]) -> Page:

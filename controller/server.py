@@ -56,18 +56,36 @@ def parse_bind(text: str, flag: str) -> Bind | None:
     return Bind(host.strip("[]"), int(port))
 
 
+Guard = Callable[[str, str, str], Awaitable[Answer | None]]
+"""From method, path and Authorization header to a refusal; None if the page may be shown."""
+
+
 @asynccontextmanager
-async def serve(bind: Bind, pages: Mapping[str, Page], what: str) -> AsyncIterator[int]:
-    """Serve `pages` (by path) inside the context, which gives the port.
+async def serve(
+    bind: Bind,
+    pages: Mapping[str, Page],
+    what: str,
+    *,
+    tls: ssl.SSLContext | None = None,
+    guard: Guard | None = None,
+) -> AsyncIterator[int]:
+    """Serve pages inside the context, which gives the port.
+
+    Args:
+        bind: where.
+        pages: by path; what follows the path is theirs to read.
+        what: for the error.
+        tls: None for plain HTTP.
+        guard: asked before each page; None shows them to everybody.
 
     Raises:
         ConfigurationError: the address cannot be listened on.
     """
     app = web.Application()
     for path, page in pages.items():
-        app.router.add_get(path, _handler(page))
-        app.router.add_get(path + "/{tail:.+}", _handler(page))
-    async with listening(app, bind, what) as port:
+        app.router.add_get(path, _handler(page, guard))
+        app.router.add_get(path + "/{tail:.+}", _handler(page, guard))
+    async with listening(app, bind, what, tls=tls) as port:
         yield port
 
 
@@ -102,11 +120,19 @@ async def listening(
             await runner.cleanup()
 
 
-def _handler(page: Page) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _handler(page: Page, guard: Guard | None) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
-        query = {name: request.query.getall(name) for name in request.query}
-        answer = page(request.match_info.get("tail", ""), query)
+        answer = await _refusal(request, guard)
+        if answer is None:
+            query = {name: request.query.getall(name) for name in request.query}
+            answer = page(request.match_info.get("tail", ""), query)
         headers = {"Content-Type": answer.content_type, "X-Content-Type-Options": "nosniff"}
         return web.Response(body=answer.body, status=answer.status, headers=headers)
 
     return handle
+
+
+async def _refusal(request: web.Request, guard: Guard | None) -> Answer | None:
+    if guard is None:
+        return None
+    return await guard(request.method, request.path, request.headers.get("Authorization", ""))

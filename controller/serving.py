@@ -1,5 +1,6 @@
 """What a manager listens on: the pages for probes and metrics first, webhooks after them."""
 
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from controller.accessreviews import AccessReviewer
 from controller.certificates import CertificateFiles, Holder
 from controller.clock import Clock
 from controller.errors import ConfigurationError
@@ -14,13 +16,24 @@ from controller.health import PING, Check
 from controller.jobs import Task, keep_up, running
 from controller.metrics import Metrics
 from controller.options import ManagerOptions
-from controller.probes import health_page, metrics_page
-from controller.server import parse_bind, serve
+from controller.probes import health_page, metrics_page, scrapers_only
+from controller.server import Guard, parse_bind, serve
 from controller.transport import Transport
 from controller.webhooks.injection import Injector
-from controller.webhooks.selfsigned import SharedCertificate
+from controller.webhooks.selfsigned import OwnCertificate, SharedCertificate
 from controller.webhooks.server import WebhookServer
 from controller.webhooks.webhook import Webhook
+
+METRICS_NAMES = ("localhost", "127.0.0.1")
+"""What a certificate is for that nobody can verify anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Security:
+    """How pages are protected; by nothing, unless told."""
+
+    tls: ssl.SSLContext | None = None
+    guard: Guard | None = None
 
 
 @dataclass(slots=True)
@@ -81,7 +94,8 @@ class Serving:
         async with AsyncExitStack() as stack:
             if metrics:
                 pages = {"/metrics": metrics_page(self._metrics)}
-                served = serve(metrics, pages, "metrics")
+                how = await stack.enter_async_context(self._security())
+                served = serve(metrics, pages, "metrics", tls=how.tls, guard=how.guard)
                 self.ports.metrics = await stack.enter_async_context(served)
             if health:
                 pages = {
@@ -91,6 +105,23 @@ class Serving:
                 served = serve(health, pages, "probes")
                 self.ports.health = await stack.enter_async_context(served)
             yield
+
+    @asynccontextmanager
+    async def _security(self) -> AsyncIterator["_Security"]:
+        """Give how /metrics is protected, its certificate kept right inside the context."""
+        if not self._options.metrics_secure:
+            yield _Security()
+            return
+        holder = Holder("metrics", self._metrics.certificates)
+        if self._options.metrics_cert_dir:
+            files = CertificateFiles(Path(self._options.metrics_cert_dir), holder, self._clock)
+            files.start()
+            upkeep = files.run
+        else:
+            upkeep = OwnCertificate(holder, self._clock, METRICS_NAMES).run
+        reviewer = AccessReviewer(self._transport, self._clock)
+        async with running([upkeep]):
+            yield _Security(holder.listening, scrapers_only(reviewer))
 
     @asynccontextmanager
     async def webhooks(self) -> AsyncIterator[None]:

@@ -10,6 +10,7 @@ reads ~/.netrc. Watches here have a pool of their own, without a limit.
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from time import perf_counter
 from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import urlencode
@@ -19,7 +20,7 @@ import anyio
 from typing_extensions import override
 from yarl import URL
 
-from controller.endpoint import Endpoint
+from controller.endpoint import Endpoint, RequestObserver
 from controller.errors import ControllerError, MalformedAnswer, NoAnswer, Unauthorized
 from controller.statuses import refusal
 
@@ -95,6 +96,8 @@ class HttpTransport(Transport):
         max_bytes: int = MAX_BYTES,
         max_seconds: float | None = None,
     ) -> None:
+        self.observe: RequestObserver | None = None
+        """Told of each request; a manager counts them."""
         self._endpoint = endpoint
         self._max_bytes = max_bytes
         self._max_seconds = max_seconds
@@ -208,14 +211,21 @@ class HttpTransport(Transport):
         headers = dict(arguments["headers"])
         if authorization := await endpoint.credentials.authorization():
             headers["Authorization"] = authorization
-        return await session.request(
-            method,
-            url,
-            allow_redirects=False,  # an API server never redirects; a token must not follow one
-            proxy=endpoint.proxy or None,
-            server_hostname=endpoint.server_name or None,
-            **{**arguments, "headers": headers},
-        )
+        code, begun = "<error>", perf_counter()
+        try:
+            response = await session.request(
+                method,
+                url,
+                allow_redirects=False,  # an API server never does; a token must not follow one
+                proxy=endpoint.proxy or None,
+                server_hostname=endpoint.server_name or None,
+                **{**arguments, "headers": headers},
+            )
+            code = str(response.status)
+        finally:
+            if self.observe is not None:
+                self.observe(method, code, perf_counter() - begun)
+        return response
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         parts: list[bytes] = []

@@ -6,7 +6,7 @@ that of several replicas one succeeds and the others take what it wrote. Every r
 (one watch, no polling) and shows what it holds to new connections.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -26,6 +26,30 @@ from controller.webhooks.kinds import SECRETS, TLS_TYPE, Secret, secret_data
 RETRY_SECONDS = 5.0
 
 log = structlog.get_logger(__name__)
+
+
+class OwnCertificate:
+    """A certificate that one process makes for itself and shares with nobody.
+
+    Args:
+        holder: shows it.
+        clock: for the pauses, and the times in certificates.
+        names: what it is for.
+    """
+
+    def __init__(self, holder: Holder, clock: Clock, names: Sequence[str]) -> None:
+        self._holder = holder
+        self._clock = clock
+        self._names = names
+
+    async def run(self) -> None:
+        """Make it, and again before it ends, until cancelled."""
+        material = None
+        while True:
+            now = self._clock.now()
+            material = renewed(material, self._names, now)
+            self._holder.show(material.certificate, material.key)
+            await self._clock.sleep(next_look(material, now))
 
 
 class SharedCertificate:

@@ -90,3 +90,23 @@ def test_a_new_controllers_series_are_all_there_at_nought() -> None:
         ) in text
     for name in ("adds_total", "retries_total", "queue_duration_seconds_count"):
         assert f'workqueue_{name}{{controller="pools",name="pools"}} 0.0' in text
+
+
+def test_requests_are_counted_under_client_gos_names() -> None:
+    registry = CollectorRegistry()
+    observe = Metrics(registry).requests("https://10.0.0.1:6443")
+    observe("GET", "200", 0.02)
+    observe("GET", "<error>", 3)
+    labels = {"method": "GET", "host": "10.0.0.1:6443"}
+    for code in ("200", "<error>"):
+        name = "rest_client_requests_total"
+        assert registry.get_sample_value(name, {"code": code, **labels}) == 1
+    seconds = "rest_client_request_duration_seconds"
+    spent = registry.get_sample_value(f"{seconds}_sum", {"verb": "GET", "host": "10.0.0.1:6443"})
+    assert spent == 3.02
+
+
+def test_the_process_tells_of_itself() -> None:
+    text = Metrics().exposition().decode()
+    for name in ("process_resident_memory_bytes", "process_open_fds", "process_cpu_seconds_total"):
+        assert f"\n{name} " in text

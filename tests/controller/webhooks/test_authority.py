@@ -119,7 +119,7 @@ def test_a_new_authority_is_trusted_an_hour_before_it_signs() -> None:
     assert trusted(announced.bundle, switched, after)
 
 
-@settings(max_examples=15)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=40))
 def test_whenever_somebody_looks_the_bundle_of_before_trusts_what_is_served_now(
     pauses: list[int],

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.webhooks.diff import difference
@@ -26,6 +26,7 @@ def canonical(document: Any) -> str:
     return json.dumps(document, sort_keys=True)
 
 
+@settings(deadline=None)
 @given(OBJECTS, OBJECTS)
 def test_a_patch_turns_one_document_into_the_other(
     before: dict[str, Any], after: dict[str, Any]
@@ -34,6 +35,7 @@ def test_a_patch_turns_one_document_into_the_other(
     assert canonical(patched) == canonical(after)
 
 
+@settings(deadline=None)
 @given(DOCUMENTS)
 def test_there_is_no_patch_between_a_document_and_itself(document: Any) -> None:
     assert list(difference(document, document)) == []

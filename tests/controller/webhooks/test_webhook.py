@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.errors import Cause
@@ -122,6 +122,7 @@ async def test_what_is_no_question_is_refused_with_400(body: bytes) -> None:
     assert (told["allowed"], told["status"]["code"]) == (False, 400)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 async def test_no_body_whatsoever_breaks_a_webhook(body: bytes) -> None:
     told = await response(Webhook("/judge", allow, Widget), body)

@@ -1,0 +1,69 @@
+"""/metrics over HTTPS, for those whom the API server lets get it."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import yaml
+
+from controller import Manager, ManagerOptions, connect
+from envtest.plane import ControlPlane as Plane
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+OPTIONS = ManagerOptions(metrics_bind="127.0.0.1:0", metrics_secure=True)
+
+
+async def let_read_metrics(admin: httpx.AsyncClient, account: str) -> None:
+    role: dict[str, Any] = {
+        "metadata": {"name": "metrics-reader"},
+        "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+    }
+    binding = {
+        "metadata": {"name": "metrics-reader"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "metrics-reader",
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "default"}],
+    }
+    for kind, body in (("clusterroles", role), ("clusterrolebindings", binding)):
+        created = await admin.post(f"{RBAC}/{kind}", json=body)
+        assert created.status_code == 201, created.text
+
+
+async def token(admin: httpx.AsyncClient, account: str) -> str:
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    await admin.post(accounts, json={"metadata": {"name": account}})
+    made = await admin.post(f"{accounts}/{account}/token", json={"spec": {}})
+    assert made.status_code == 201, made.text
+    return str(made.json()["status"]["token"])
+
+
+async def test_metrics_are_shown_to_whom_rbac_lets_get_them(
+    plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    allowed, other = await token(admin, "scraper"), await token(admin, "other")
+    await let_read_metrics(admin, "scraper")
+    config = plane.write_kubeconfig(tmp_path / "kubeconfig")
+    transport = await connect(config)
+    manager = Manager(transport, options=OPTIONS)
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        await manager.wait_serving()
+        url = f"https://127.0.0.1:{manager.metrics_port}/metrics"
+        async with httpx.AsyncClient(verify=False) as client:
+            codes = [
+                (await client.get(url, headers={"Authorization": f"Bearer {one}"})).status_code
+                for one in (allowed, other, "nonsense")
+            ]
+            codes.append((await client.get(url)).status_code)
+            headers = {"Authorization": f"Bearer {allowed}"}
+            text = (await client.get(url, headers=headers)).text
+        manager.stop()
+    await transport.aclose()
+    host = yaml.safe_load(config.read_text())["clusters"][0]["cluster"]["server"]
+    assert codes == [200, 403, 401, 401]
+    counted = f'host="{host.partition("://")[2]}",method="POST"'
+    assert f'rest_client_requests_total{{code="201",{counted}}}' in text

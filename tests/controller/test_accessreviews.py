@@ -1,0 +1,161 @@
+"""Who may read /metrics: what is asked of the API server, how often, and what follows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from typing_extensions import override
+
+from controller.accessreviews import REMEMBERED, AccessReviewer, Refusal
+from controller.errors import NoAnswer
+from controller.transport import NO_QUERY
+from tests.clock import VirtualClock
+from tests.controller.world_store import Connection, Store
+
+SCRAPER = {"username": "scraper", "uid": "1", "groups": ["g"], "extra": {"scopes": ["a", "b"]}}
+
+
+class Cluster(Connection):
+    """Knows tokens and their users, and which users may get which paths."""
+
+    def __init__(self) -> None:
+        super().__init__(Store())
+        self.tokens: dict[str, Any] = {"good": SCRAPER}
+        self.rights = {("scraper", "get", "/metrics")}
+        self.asked: list[str] = []
+        self.spec: dict[str, Any] = {}
+        self.down = False
+
+    @override
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] = NO_QUERY,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout: float | None = 30.0,
+    ) -> bytes:
+        if self.down:
+            raise NoAnswer("POST: connection refused")
+        review = msgspec.json.decode(body or b"{}")
+        assert path.endswith(review["kind"].lower() + "s")
+        self.asked.append(review["kind"])
+        spec = self.spec = review["spec"]
+        if review["kind"] == "TokenReview":
+            user = self.tokens.get(spec["token"])
+            return msgspec.json.encode(
+                {"status": {"authenticated": user is not None, "user": user or {}}}
+            )
+        wanted = spec["nonResourceAttributes"]
+        right = (spec["user"], wanted["verb"], wanted["path"])
+        return msgspec.json.encode({"status": {"allowed": right in self.rights}})
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.cluster = Cluster()
+        self.reviewer = AccessReviewer(self.cluster, self.clock)
+
+    async def refusal(self, authorization: str = "Bearer good") -> Refusal | None:
+        return await self.reviewer.refusal("GET", "/metrics", authorization)
+
+    async def code(self, authorization: str = "Bearer good") -> int:
+        refusal = await self.refusal(authorization)
+        return 200 if refusal is None else refusal.status
+
+
+async def test_a_user_with_the_right_may_read_and_all_it_is_known_by_is_judged() -> None:
+    world = World()
+    assert await world.code() == 200
+    assert world.cluster.spec == {
+        "user": "scraper",
+        "uid": "1",
+        "groups": ["g"],
+        "extra": {"scopes": ["a", "b"]},
+        "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+    }
+
+
+@pytest.mark.parametrize("header", ["", "Basic Z29vZA==", "Bearer", "Bearer ", "good"])
+async def test_without_a_bearer_token_nobody_is_asked(header: str) -> None:
+    world = World()
+    assert await world.code(header) == 401
+    assert world.cluster.asked == []
+
+
+async def test_a_token_that_is_not_genuine_is_401_and_not_remembered() -> None:
+    world = World()
+    assert await world.code("Bearer new") == 401
+    world.cluster.tokens["new"] = SCRAPER
+    assert await world.code("Bearer new") == 200
+
+
+async def test_a_user_without_the_right_is_403_by_name() -> None:
+    world = World()
+    world.cluster.tokens["bob"] = {"username": "bob"}
+    refusal = await world.refusal("bearer bob")
+    assert refusal == Refusal(403, "Authorization denied for user bob")
+
+
+async def test_answers_are_remembered_for_a_short_time() -> None:
+    world = World()
+    for _ in range(10):
+        assert await world.code() == 200
+    assert world.cluster.asked == ["TokenReview", "SubjectAccessReview"]
+    await world.clock.advance(60)
+    await world.code()
+    assert world.cluster.asked[2:] == ["TokenReview"]
+    world.cluster.rights.clear()
+    await world.clock.advance(239)
+    assert await world.code() == 200
+    await world.clock.advance(1)
+    assert await world.code() == 403
+
+
+async def test_a_refusal_is_remembered_shorter() -> None:
+    world = World()
+    rights, world.cluster.rights = world.cluster.rights, set()
+    assert await world.code() == 403
+    world.cluster.rights = rights
+    await world.clock.advance(29)
+    assert await world.code() == 403
+    await world.clock.advance(1)
+    assert await world.code() == 200
+
+
+async def test_an_api_server_that_does_not_answer_lets_nobody_in() -> None:
+    world = World()
+    world.cluster.down = True
+    assert await world.code() == 500
+    world.cluster.down = False
+    assert await world.code() == 200
+
+
+async def test_how_much_is_remembered_is_bounded() -> None:
+    world = World()
+    for number in range(REMEMBERED + 10):
+        world.cluster.tokens[f"t{number}"] = SCRAPER
+        await world.code(f"Bearer t{number}")
+    asked = len(world.cluster.asked)
+    await world.code("Bearer t0")
+    await world.code(f"Bearer t{REMEMBERED + 9}")
+    assert len(world.cluster.asked) == asked + 1
+
+
+async def test_scrapers_at_once_are_all_answered() -> None:
+    world = World()
+    codes: list[int] = []
+
+    async def scrape() -> None:
+        codes.append(await world.code())
+
+    async with anyio.create_task_group() as group:
+        for _ in range(5):
+            group.start_soon(scrape)
+    assert codes == [200] * 5
