@@ -8,6 +8,8 @@ from typing import Any
 from controller.conditions import Condition, set_condition, to_json
 
 READY = "Ready"
+FOREIGN_MANAGER = "ForeignManager"
+"""Of pools: another controller writes the statuses that are ours, so nothing is handed out."""
 
 
 @dataclass(frozen=True, slots=True)

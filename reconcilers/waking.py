@@ -5,7 +5,7 @@ from controller.conditions import is_true
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.conditions import READY
+from reconcilers.conditions import FOREIGN_MANAGER, READY
 from reconcilers.tenantcluster.status import NETWORK_READY
 
 
@@ -29,10 +29,12 @@ def serves_differently(change: Change[NetworkPool]) -> bool:
     return _serves(change.old) != _serves(change.new)
 
 
-def _serves(pool: NetworkPool | None) -> tuple[bool, bool, bool]:
+def _serves(pool: NetworkPool | None) -> tuple[bool, ...]:
     if pool is None:
-        return (False, False, False)
-    return (True, pool.metadata.terminating, is_true(pool.status.conditions, READY))
+        return ()
+    conditions = pool.status.conditions
+    states = (is_true(conditions, kind) for kind in (READY, FOREIGN_MANAGER))
+    return (pool.metadata.terminating, *states)
 
 
 def has_more_room(change: Change[NetworkPool]) -> bool:

@@ -7,21 +7,24 @@ from typing import Annotated
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from controller.meta import Key, ObjectMeta
+from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.fields import (
+    FORBIDDEN,
     MODEL,
-    Address,
     Conditions,
     Int32,
     Int64,
     NonEmpty,
+    PinnedAddress,
     PositiveInt32,
+    Rule,
     in_order,
     model,
     rules,
     words,
 )
+from reconcilers.api.writers import TracedMeta
 
 PENDING = "Pending"
 ALLOCATED = "Allocated"
@@ -56,9 +59,9 @@ class TenantReference:
 class PinnedRange:
     """Exactly these addresses, instead of best fit."""
 
-    startAddress: Address
+    startAddress: PinnedAddress
     """First address."""
-    endAddress: Address
+    endAddress: PinnedAddress
     """Last address."""
 
 
@@ -106,19 +109,19 @@ class IPAllocationStatus:
     """Which controller chose it."""
 
 
+IMMUTABLE = Rule(
+    "self == oldSelf",
+    "spec cannot be changed: delete the IPAllocation, ask again",
+    reason=FORBIDDEN,
+)
+
+
 @dataclass(frozen=True, slots=True, config=MODEL)
 class IPAllocation:
     """A request for contiguous addresses from a NetworkPool, and its answer."""
 
-    metadata: ObjectMeta
-    spec: Annotated[
-        IPAllocationSpec,
-        Field(
-            json_schema_extra=rules(
-                ("self == oldSelf", "spec cannot be changed: delete the IPAllocation, ask again")
-            )
-        ),
-    ]
+    metadata: TracedMeta
+    spec: Annotated[IPAllocationSpec, Field(json_schema_extra=rules(IMMUTABLE))]
     """The request."""
     status: IPAllocationStatus = field(default_factory=IPAllocationStatus)
     """The answer."""

@@ -6,41 +6,90 @@ from typing import Annotated
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from controller.meta import ObjectMeta
 from reconcilers.api import names
 from reconcilers.api.fields import (
+    FORBIDDEN,
     MODEL,
     Address,
     AddressText,
-    Cidr,
     Conditions,
     Int32,
     Int64,
     NonEmpty,
+    OptionalAddressText,
     Percent,
     PositiveInt32,
+    Rule,
+    cidr,
     in_order,
+    is_ipv4,
     model,
+    number,
     words,
 )
+from reconcilers.api.writers import TracedMeta
 
 DEFAULT_NODES = 5
 DEFAULT_LOADBALANCER = 8
 MAX_RANGES = 16
+MAX_RESERVED = 1024
 MAX_ASSIGNMENTS = 512
 
 _SPAN = model(in_order("start", "end"))
-_TENANT_ALLOCATION = model(
-    ("has(self.start) == has(self.end)", "start and end go together: give both or none"),
-    in_order("start", "end"),
+_COMPARABLE = f"self.ranges.all(r, {is_ipv4('r.start')} && {is_ipv4('r.end')})"
+# Each range overlaps one range only: itself.
+SORTED = Rule(
+    f"!has(self.ranges) || !{_COMPARABLE}"
+    f" || (self.ranges.map(r, {number('r.start')}).isSorted()"
+    " && self.ranges.all(a, self.ranges.exists_one(b,"
+    f" {number('b.start')} <= {number('a.end')} && {number('a.start')} <= {number('b.end')})))",
+    "ranges must be sorted by start IP and non-overlapping",
+    ".ranges",
 )
+TOGETHER = Rule("has(self.start) == has(self.end)", "start and end go together: give both or none")
+_TENANT_ALLOCATION = model(
+    TOGETHER,
+    in_order("start", "end"),
+    SORTED,
+)
+GROWS = Rule(
+    "!isCIDR(self) || !isCIDR(oldSelf) || cidr(self).containsCIDR(oldSelf)",
+    "a new CIDR must contain the previous one; shrinking a pool may orphan existing allocations",
+    reason=FORBIDDEN,
+)
+RESERVED_INSIDE = Rule(
+    "!isCIDR(self.cidr) || !has(self.reserved) || self.reserved.all(r,"
+    " !isCIDR(r.cidr) || cidr(self.cidr).containsCIDR(r.cidr))",
+    "reserved CIDRs must lie within the pool CIDR",
+    ".reserved",
+)
+RANGES_INSIDE = Rule(
+    "!isCIDR(self.cidr) || !has(self.tenantAllocation) || !has(self.tenantAllocation.ranges)"
+    " || self.tenantAllocation.ranges.all(r, !isIP(r.start) || !isIP(r.end)"
+    " || (cidr(self.cidr).containsIP(r.start) && cidr(self.cidr).containsIP(r.end)))",
+    "ranges must lie within the pool CIDR",
+    ".tenantAllocation.ranges",
+)
+ENDS_INSIDE = Rule(
+    "!isCIDR(self.cidr) || !has(self.tenantAllocation)"
+    " || (has(self.tenantAllocation.ranges) && size(self.tenantAllocation.ranges) > 0)"
+    " || !has(self.tenantAllocation.start) || !has(self.tenantAllocation.end)"
+    " || !isIP(self.tenantAllocation.start) || !isIP(self.tenantAllocation.end)"
+    " || (cidr(self.cidr).containsIP(self.tenantAllocation.start)"
+    " && cidr(self.cidr).containsIP(self.tenantAllocation.end))",
+    "start and end must lie within the pool CIDR",
+    ".tenantAllocation",
+)
+# That a reservation does not straddle a range's end takes arithmetic that CEL makes unreadable:
+# the webhook refuses it, and without webhooks the pool's controller does, by a condition.
+_POOL = model(RESERVED_INSIDE, RANGES_INSIDE, ENDS_INSIDE)
 
 
 @dataclass(frozen=True, slots=True, config=MODEL)
 class ReservedRange:
     """Addresses that are never handed out."""
 
-    cidr: Cidr
+    cidr: Annotated[str, cidr()]
     """Reserved range in CIDR notation; lies within the pool's CIDR."""
     description: str = ""
     """Why it is reserved, for people."""
@@ -70,9 +119,9 @@ class TenantDefaults:
 class TenantAllocation:
     """Which part of the CIDR tenants draw from, and how much by default."""
 
-    start: AddressText | None = None
+    start: OptionalAddressText | None = None
     """First allocatable address. Deprecated: use ranges."""
-    end: AddressText | None = None
+    end: OptionalAddressText | None = None
     """Last allocatable address. Deprecated: use ranges."""
     ranges: Annotated[tuple[AddressSpan, ...], Field(max_length=MAX_RANGES)] = ()
     """Allocatable stretches, sorted and disjoint. Takes precedence over start and end."""
@@ -80,13 +129,13 @@ class TenantAllocation:
     """Sizes of allocations that name none."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=_POOL)
 class NetworkPoolSpec:
     """What the administrator declares."""
 
-    cidr: Cidr
+    cidr: Annotated[str, cidr(GROWS)]
     """The block this pool owns."""
-    reserved: tuple[ReservedRange, ...] = ()
+    reserved: Annotated[tuple[ReservedRange, ...], Field(max_length=MAX_RESERVED)] = ()
     """Ranges within the block that are never handed out."""
     tenantAllocation: TenantAllocation | None = None
     """Restricts tenants to part of the block; the whole block if absent."""
@@ -222,7 +271,7 @@ class NetworkPoolStatus:
 class NetworkPool:
     """A block of IP addresses available to tenant clusters."""
 
-    metadata: ObjectMeta
+    metadata: TracedMeta
     spec: NetworkPoolSpec
     """What the administrator declares."""
     status: NetworkPoolStatus = field(default_factory=NetworkPoolStatus)

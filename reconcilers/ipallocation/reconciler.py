@@ -26,7 +26,8 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, RELEASED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
-from reconcilers.conditions import READY, Finding, rendered, with_findings
+from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
+from reconcilers.ipallocation.activity import PoolActivity
 from reconcilers.ipallocation.gate import Gate, Holding
 from reconcilers.settings import AllocationSettings
 
@@ -54,12 +55,14 @@ class IPAllocationReconciler:
         # Since when each uid was seen to wait; creationTimestamp has whole seconds only.
         self._waiting_since: dict[str, float] = {}
         self._marks: dict[Key, tuple[str, int]] = {}
+        self._activity = PoolActivity(allocations, clock, settings)
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one allocation up to date."""
         allocation = self._allocations.get(key)
         if allocation is None:
             self._marks.pop(key, None)
+            self._activity.tidy(self._pools)
             return SETTLED
         if allocation.status.phase not in {None, PENDING}:
             self._waiting_since.pop(allocation.metadata.uid, None)
@@ -106,7 +109,7 @@ class IPAllocationReconciler:
                 return Again(self._settings.requeue_pending)
             left = self._patience(allocation, pool) - self._waited(allocation)
             if left > 0:
-                return Again(left)
+                return Again(min(left, self._settings.pending_after))
         if not says(allocation, PENDING, reason):
             await self._write(allocation, pending_status(allocation, reason, self._clock.now()))
         return Blocked(reason.reason, self._settings.requeue_pending)
@@ -116,12 +119,13 @@ class IPAllocationReconciler:
         return now - self._waiting_since.setdefault(allocation.metadata.uid, now)
 
     def _patience(self, allocation: IPAllocation, pool: NetworkPool | None) -> float:
-        """Return how long a wait needs no telling: longer where the pool has room, in a burst."""
+        """Return how long a wait needs no telling: longer in a burst that there is room for."""
         if pool is None or allocation.spec.pinnedRange is not None:
             return self._settings.pending_after
         wanted = allocation.spec.count or pool.spec.default_count(allocation.spec.type)
         fits = pool.status.largestFreeBlock >= wanted
-        return self._settings.pending_in_burst if fits else self._settings.pending_after
+        busy = self._activity.busy(pool)
+        return self._settings.pending_in_burst if fits and busy else self._settings.pending_after
 
     async def _leave(self, allocation: IPAllocation) -> Outcome:
         """Give the range back: once the tenant let go, Released, then the finalizer goes."""
@@ -173,6 +177,9 @@ def waiting_for(allocation: IPAllocation, pool: NetworkPool | None) -> Finding:
         return Finding(READY, False, "PoolNotFound", f"NetworkPool {where} does not exist")
     if pool.metadata.terminating:
         return Finding(READY, False, "PoolNotReady", f"NetworkPool {where} is being deleted")
+    if is_true(pool.status.conditions, FOREIGN_MANAGER):
+        message = f"NetworkPool {where} is not ready: {FOREIGN_MANAGER}"
+        return Finding(READY, False, "PoolNotReady", message)
     ready = find(pool.status.conditions, READY)
     if ready is not None and not is_true(pool.status.conditions, READY):
         return Finding(

@@ -25,6 +25,7 @@ from reconcilers.networkpool import departure, status
 from reconcilers.networkpool.alarms import Alarms
 from reconcilers.networkpool.courier import RETRY, Courier, identity
 from reconcilers.networkpool.fence import raise_fence
+from reconcilers.networkpool.foreign import Intruder, intruder
 from reconcilers.networkpool.neighbours import neighbours
 from reconcilers.networkpool.protocol import Decision, decide, memory, settle
 from reconcilers.networkpool.report import Reporter
@@ -100,8 +101,28 @@ class NetworkPoolReconciler:
             geometry = ranges.layout(pool.spec, self._settings.max_addresses)
         except InvalidPool as invalid:
             return await self._refuse(pool, invalid.messages)
+        other = self._intruder(pool)
+        if other is not None:
+            return await self._step_back(pool, other)
         pool, view = await self._remembered(pool)
         return await self._serve(pool, view, geometry)
+
+    def _intruder(self, pool: NetworkPool) -> Intruder | None:
+        """Return the other controller that writes the pool's statuses, if there is one."""
+        seen = self._reader.cached(pool.metadata.key).of_pool
+        silence = self._settings.foreign_silence
+        return intruder(pool, seen, self._client.field_manager, self._clock.now(), silence)
+
+    async def _step_back(self, pool: NetworkPool, other: Intruder) -> Outcome:
+        """Hand out nothing until the other controller has been silent for a while; say so."""
+        now = self._clock.now()
+        wanted = status.intruded(pool, other, now)
+        if status.differs(pool.status, wanted):
+            written = await self._client.patch(
+                NETWORK_POOL, Version.of(pool), {"status": wanted}, subresource="status"
+            )
+            self._reporter.intruded(pool, written)
+        return Blocked("ForeignManager", other.silent_in(now, self._settings.foreign_silence))
 
     async def _adopt(self, pool: NetworkPool) -> NetworkPool:
         finalizers = [*pool.metadata.finalizers, names.FINALIZER_POOL]
@@ -152,6 +173,7 @@ class NetworkPoolReconciler:
             NETWORK_POOL, Version.of(pool), {"status": wanted}, subresource="status"
         )
         self._alarms.wrote(pool, written)
+        self._reporter.intruded(pool, written)
         return written
 
     def _courier(self, pool: NetworkPool) -> Courier:

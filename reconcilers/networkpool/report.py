@@ -13,6 +13,7 @@ from itertools import accumulate
 import structlog
 
 from controller.clock import Clock
+from controller.conditions import find, is_true
 from controller.eventkind import NOTE_BYTES, shortened
 from controller.events import EventType, Recorder
 from controller.meta import Key
@@ -20,6 +21,7 @@ from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.conditions import FOREIGN_MANAGER
 from reconcilers.metrics import IpamMetrics
 from reconcilers.networkpool.budget import Budget
 from reconcilers.networkpool.protocol import Refusal
@@ -118,6 +120,20 @@ class Reporter:
                 action=ALLOCATE,
                 related=(IP_ALLOCATION, one.allocation),
             )
+
+    def intruded(self, before: NetworkPool, after: NetworkPool) -> None:
+        """Report that a foreign controller was noticed, or has fallen silent."""
+        found = find(after.status.conditions, FOREIGN_MANAGER)
+        if found is None or is_true(before.status.conditions, FOREIGN_MANAGER) == (
+            found.status == "True"
+        ):
+            return
+        kind: EventType = "Warning" if found.status == "True" else "Normal"
+        if kind == "Warning" or find(before.status.conditions, FOREIGN_MANAGER) is not None:
+            self._recorder.record(
+                NETWORK_POOL, after, kind, found.reason, found.message, action=ALLOCATE
+            )
+            _log.warning("foreign manager", reason=found.reason, message=found.message)
 
     def unreadable(self, pool: NetworkPool, unreadable: Unreadable) -> None:
         """Report that nothing is handed out, because what some allocations hold is unknown."""

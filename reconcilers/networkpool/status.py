@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import Any
 
 from allocator import Capacity
-from controller.conditions import remove_condition
+from controller.conditions import find, remove_condition
 from reconcilers import ranges
 from reconcilers.api.fields import INT32_MAX
 from reconcilers.api.ipallocation import ALLOCATED
 from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolStatus
-from reconcilers.conditions import READY, Finding, rendered, with_findings
-from reconcilers.networkpool import soundness
+from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
+from reconcilers.networkpool import foreign, soundness
 from reconcilers.networkpool.neighbours import Neighbour
 from reconcilers.networkpool.protocol import Decision
 from reconcilers.networkpool.view import View
@@ -98,9 +98,10 @@ def served(
     """Return the whole status of a pool whose spec is sound."""
     found = summary(view, decision)
     amiss = soundness.findings(pool, view, decision, neighbours)
+    alone = [foreign.gone()] if find(pool.status.conditions, FOREIGN_MANAGER) else []
     conditions = with_findings(
         remove_condition(pool.status.conditions, STALLED),
-        [found.ready(), *found.tiers(), *amiss],
+        [found.ready(), *found.tiers(), *amiss, *alone],
         pool.metadata.generation,
         now,
     )
@@ -131,6 +132,11 @@ def blind(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
     """Return the status of a pool that cannot know what is taken."""
     message = f"nothing is handed out until they are repaired or deleted: {why}"
     return _conditions_only(pool, [Finding(READY, False, "UnreadableAllocation", message)], now)
+
+
+def intruded(pool: NetworkPool, other: foreign.Intruder, now: datetime) -> dict[str, Any]:
+    """Return the status of a pool that leaves the field to another controller."""
+    return _conditions_only(pool, other.findings(pool), now)
 
 
 def deleting(pool: NetworkPool, blockers: int, now: datetime) -> dict[str, Any]:

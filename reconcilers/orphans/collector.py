@@ -14,7 +14,7 @@ import structlog
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.conditions import find
+from controller.conditions import find, is_true
 from controller.errors import Conflict, ControllerError, NotFound
 from controller.events import Recorder
 from controller.meta import Key, Version
@@ -23,7 +23,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.conditions import Finding, rendered, with_findings
+from reconcilers.conditions import FOREIGN_MANAGER, Finding, rendered, with_findings
 from reconcilers.orphans import labels
 from reconcilers.orphans.census import Standing, at_rest, by_pool, stamp, standing
 from reconcilers.orphans.owners import Owners
@@ -83,6 +83,8 @@ class OrphanCollector:
         owners = Owners(self._client)
         repairs = self._settings.batch
         for pool, found in by_pool(self._allocations).items():
+            if self._left_to_others(pool):
+                continue
             try:
                 repairs -= await self._repair(self._pools.get(pool), found, owners, repairs)
                 await self._collect(pool, found, owners)
@@ -90,6 +92,11 @@ class OrphanCollector:
                 continue  # the caches are behind what happened; the next sweep sees it
             except ControllerError as error:
                 _log.warning("orphans not looked for", pool=str(pool), error=str(error))
+
+    def _left_to_others(self, where: Key) -> bool:
+        """Whether another controller looks after the pool's allocations just now."""
+        pool = self._pools.get(where)
+        return pool is not None and is_true(pool.status.conditions, FOREIGN_MANAGER)
 
     async def _collect(self, where: Key, found: Sequence[IPAllocation], owners: Owners) -> None:
         pool = self._pools.get(where)

@@ -216,3 +216,62 @@ async def test_one_that_went_meanwhile_is_no_error() -> None:
     assert await lab.allocation("a") == Again(0.7)
     lab.flow()
     assert await lab.allocation("a") == SETTLED
+
+
+_ROOMY = {"largestFreeBlock": 256, "availableIPs": 256}
+
+
+async def _shows_pending(lab: Lab, name: str, seconds: float) -> bool:
+    """Look as often as the outcomes ask for `seconds`; return whether it shows Pending then."""
+    until = lab.clock.monotonic() + seconds
+    while lab.clock.monotonic() < until:
+        outcome = await lab.allocation(name)
+        if isinstance(outcome, Blocked):
+            break
+        assert isinstance(outcome, Again)
+        await lab.clock.advance(min(outcome.after, until - lab.clock.monotonic()))
+    return lab.see("ipallocations", name).get("phase") == "Pending"
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        _serving(),
+        _serving(**_ROOMY),
+        make.pool(status=_ROOMY | {"conditions": READY, "allocationsRevision": ""}),
+        make.pool(status={"conditions": [READY[0] | {"type": "ForeignManager"}]}),
+        None,
+    ],
+    ids=["full", "stuck though there is room", "without memory", "foreign manager", "missing"],
+)
+async def test_whatever_it_waits_for_shows_within_a_second(pool: Any) -> None:
+    lab = _lab(make.allocation("a"), pool=pool)
+    assert await _shows_pending(lab, "a", 1.0)
+
+
+async def test_in_a_burst_those_whose_turn_comes_are_left_alone() -> None:
+    busy = make.allocation("busy")
+    lab = _lab(make.allocation("a"), busy, pool=_serving(**_ROOMY))
+    version = lab.server.see("ipallocations", "busy")["metadata"]["resourceVersion"]
+    uid = lab.server.see("ipallocations", "busy")["metadata"]["uid"]
+    await lab.allocation("a")
+    entry = make.listed(make.promise(busy, "10.40.0.0", "10.40.0.7", version=version))
+    lab.server.edit("networkpools", "lab", {"status": {"assignments": [entry | {"uid": uid}]}})
+    assert not await _shows_pending(lab, "a", 4.0)
+    assert await _shows_pending(lab, "a", 2.0), "but not for ever"
+
+
+async def test_a_burst_that_stands_still_is_no_burst() -> None:
+    lab = _lab(make.allocation("a"), pool=_serving(**_ROOMY))
+    await lab.allocation("a")
+    lab.server.edit("networkpools", "lab", {"status": {"allocatedIPs": 1}})
+    assert not await _shows_pending(lab, "a", 0.7)
+    assert await _shows_pending(lab, "a", 1.0)
+
+
+async def test_a_pool_left_to_another_controller_is_named_as_the_reason() -> None:
+    foreign = make.pool(status={"conditions": [*READY, READY[0] | {"type": "ForeignManager"}]})
+    lab = _lab(make.allocation("a"), pool=foreign)
+    assert await lab.allocation("a") == Blocked("PoolNotReady", 15.0)
+    ready = lab.condition("ipallocations", "a", "Ready")
+    assert ready["message"] == "NetworkPool butler-system/lab is not ready: ForeignManager"

@@ -1,0 +1,168 @@
+"""While another controller writes our statuses, a pool hands out nothing and says so."""
+
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from controller.conditions import rfc3339
+from controller.events import Recorder
+from controller.outcome import Again, Blocked
+from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+from tests.reconcilers.platform import Platform
+from tests.reconcilers.server import Json
+
+OURS = "butler-ipam"
+
+
+def _lab() -> Lab:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.pools = NetworkPoolReconciler(
+        lab.client.named(OURS),
+        lab.caches["networkpools"],
+        lab.caches["ipallocations"],
+        cast("Recorder", lab.heard),
+        lab.clock,
+        lab.settings.pool,
+    )
+    return lab
+
+
+def _wrote(manager: str, at: str, subresource: str = "status") -> Json:
+    entry = {"manager": manager, "subresource": subresource, "time": at, "operation": "Update"}
+    return {"metadata": {"managedFields": [entry | {"fieldsV1": {"f:status": {}}}]}}
+
+
+def _now(lab: Any, ago: float = 0.0) -> str:
+    return rfc3339(lab.clock.now() - timedelta(seconds=ago))
+
+
+async def test_a_pool_that_another_controller_writes_hands_out_nothing_and_says_so() -> None:
+    lab = _lab()
+    lab.server.add("ipallocations", make.allocation("a"))
+    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    assert await lab.pool() == Blocked("ForeignManager", 120.0)
+    assert lab.see("ipallocations", "a").get("phase") is None
+    found = lab.condition("networkpools", "lab", "ForeignManager")
+    assert (found["status"], found["reason"]) == ("True", "StatusWrittenByOthers")
+    message = (
+        "manager writes the status of this NetworkPool: nothing is handed out while another"
+        " controller does that; scale it to zero"
+    )
+    assert found["message"] == message
+    assert lab.condition("networkpools", "lab", "Ready")["reason"] == "ForeignManager"
+    assert lab.heard.events == [("Warning", "StatusWrittenByOthers", message)]
+
+
+async def test_writes_to_a_pools_allocations_count_too() -> None:
+    lab = _lab()
+    lab.server.add("ipallocations", make.allocation("held", held=("10.40.0.0", "10.40.0.7")))
+    lab.server.add("ipallocations", make.allocation("a"))
+    lab.server.edit("ipallocations", "held", _wrote("manager", _now(lab)))
+    assert await lab.pool() == Blocked("ForeignManager", 120.0)
+    told = lab.condition("networkpools", "lab", "ForeignManager")["message"]
+    assert told.startswith("manager writes the status of its IPAllocations:")
+
+
+async def test_once_the_other_one_is_silent_the_pool_goes_on_and_says_so() -> None:
+    lab = _lab()
+    lab.server.add("ipallocations", make.allocation("a"))
+    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    outcome = await lab.pool()
+    assert isinstance(outcome, Blocked)
+    assert outcome.after is not None
+    await lab.clock.advance(outcome.after)
+    assert await lab.pool() == Again(5.0)
+    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+    assert lab.condition("networkpools", "lab", "ForeignManager")["status"] == "False"
+    assert lab.condition("networkpools", "lab", "Ready")["status"] == "True"
+    assert lab.heard.reasons == ["StatusWrittenByOthers", "NoForeignManager", "IPsAllocated"]
+
+
+async def test_a_controller_that_writes_ready_again_and_again_is_not_fought() -> None:
+    lab = _lab()
+    for _ in range(10):
+        theirs = _wrote("manager", _now(lab)) | {"status": {"assignments": None}}
+        lab.server.edit("networkpools", "lab", theirs)
+        ready: Json = lab.condition("networkpools", "lab", "Ready")
+        if ready:
+            others = [c for c in lab.see("networkpools", "lab")["conditions"] if c != ready]
+            back = [*others, ready | {"status": "True", "reason": "Ready", "message": "ours"}]
+            lab.server.edit("networkpools", "lab", {"status": {"conditions": back}})
+        await lab.pool()
+        await lab.clock.advance(5)
+    assert lab.server.count(verb="patch", plural="networkpools") == 1
+
+
+async def test_a_wiped_memory_is_fenced_before_the_pool_goes_on() -> None:
+    lab = _lab()
+    lab.server.add("ipallocations", make.allocation("a"))
+    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    lab.server.edit("networkpools", "lab", {"status": {"allocationsRevision": None}})
+    await lab.pool()
+    assert "allocationsRevision" not in lab.see("networkpools", "lab")
+    await lab.clock.advance(120)
+    await lab.pool()
+    assert lab.see("networkpools", "lab")["allocationsRevision"] != "0"
+    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+
+
+@pytest.mark.parametrize(
+    ("manager", "subresource", "ago", "why"),
+    [
+        (OURS, "status", 0.0, "ourselves"),
+        ("kubectl-edit", "status", 0.0, "a person"),
+        ("kubectl", "status", 0.0, "a person"),
+        ("butler-controller/infra-allocation", "status", 0.0, "other fields of the status"),
+        ("argocd", "", 0.0, "not the status"),
+        ("manager", "status", 121.0, "long ago: adopting a running installation"),
+    ],
+)
+async def test_who_is_no_foreign_controller(
+    manager: str, subresource: str, ago: float, why: str
+) -> None:
+    lab = _lab()
+    lab.server.add("ipallocations", make.allocation("a"))
+    lab.server.edit("networkpools", "lab", _wrote(manager, _now(lab, ago), subresource))
+    await lab.pool()
+    assert lab.see("ipallocations", "a")["phase"] == "Allocated", why
+    assert lab.condition("networkpools", "lab", "ForeignManager") == {}
+
+
+async def test_a_garbled_time_is_no_write() -> None:
+    lab = _lab()
+    lab.server.edit("networkpools", "lab", _wrote("manager", "yesterday"))
+    assert await lab.pool() == Again(60.0)
+
+
+async def test_nothing_is_collected_meanwhile() -> None:
+    lab = _lab()
+    stamped = {"butler.butlerlabs.dev/tenant-uid": "gone"}
+    held = ("10.40.0.0", "10.40.0.7")
+    lab.server.add("ipallocations", make.allocation("a", held=held, annotations=stamped))
+    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    await lab.pool()
+    lab.server.requests.clear()
+    await lab.orphans.sweep()
+    assert lab.server.requests == []
+
+
+async def test_those_who_wait_learn_of_it_and_are_served_when_it_is_over() -> None:
+    platform = Platform()
+    platform.server.add("networkpools", make.pool())
+    async with platform.running():
+        platform.server.edit("networkpools", "lab", _wrote("manager", _now(platform)))
+        platform.server.add("ipallocations", make.allocation("a"))
+        await platform.clock.advance(1)
+        status = platform.server.see("ipallocations", "a")["status"]
+        assert status["phase"] == "Pending"
+        assert status["conditions"][0]["reason"] == "PoolNotReady"
+        platform.server.requests.clear()
+        await platform.clock.advance(100)
+        written = [r for r in platform.server.requests if r.verb in {"patch", "post"}]
+        assert [r for r in written if r.plural == "networkpools"] == []
+        await platform.clock.advance(21)
+        assert platform.phase("ipallocations", "a") == "Allocated"
