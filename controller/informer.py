@@ -17,6 +17,7 @@ from controller.reflector import SILENCE_SECONDS, Reflector
 from controller.resource import Resource
 from controller.sources import Scope
 from controller.transport import Transport
+from controller.watchview import WatchObserver
 
 T = TypeVar("T", bound=Object)
 Handler = Callable[[Change[T]], None]
@@ -52,6 +53,8 @@ class Informer(Generic[T]):
         deadline_seconds: how long the watch may be silent before it counts as dead.
         longest_pause: seconds at which pauses after failures stop growing.
         randomness: for jitter.
+        streams: ask for lists as beginnings of watches, until the server shows that it cannot.
+        observer: told how it goes, for metrics.
     """
 
     def __init__(  # noqa: PLR0913 - what to watch, where, and how to find it again
@@ -67,6 +70,8 @@ class Informer(Generic[T]):
         deadline_seconds: float = SILENCE_SECONDS,
         longest_pause: float = LONGEST_SECONDS,
         randomness: random.Random | None = None,
+        streams: bool = False,
+        observer: WatchObserver | None = None,
     ) -> None:
         self.resource = resource
         self._clock = clock
@@ -81,6 +86,9 @@ class Informer(Generic[T]):
             silence_seconds=deadline_seconds,
             longest_pause=longest_pause,
             randomness=randomness,
+            streams=streams,
+            observer=observer,
+            listed=self._listed,
         )
         self._synced = anyio.Event()
         self._failure: ControllerError | None = None
@@ -94,6 +102,11 @@ class Informer(Generic[T]):
     def failing_since(self) -> float | None:
         """Since when (monotonic seconds) the kind cannot be seen; None while it can."""
         return self._reflector.failing_since
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long ago a list, an event or a bookmark came last, or the informer was made."""
+        return self._clock.monotonic() - self._reflector.last_heard
 
     def moved(self) -> None:
         """Believe nothing of the history any more: the transport leads to another cluster now.
@@ -129,19 +142,16 @@ class Informer(Generic[T]):
         """Keep the cache current until cancelled, whatever goes wrong."""
         while True:
             try:
-                await self._run_reflector()
+                await self._reflector.run()
             except Exception as error:
                 self._failure = ControllerError(f"watch {self.resource.full_name}: {error!r}")
                 log.exception("the watch loop failed", resource=self.resource.full_name)
             self._reflector.restart()
             await self._clock.sleep(RESTART_SECONDS)
 
-    async def _run_reflector(self) -> None:
-        while True:
-            await self._reflector.step()
-            if self.cache.synced:
-                self._failure = None
-                self._synced.set()
+    def _listed(self) -> None:
+        self._failure = None
+        self._synced.set()
 
     def _admits(self, obj: T) -> bool:
         """Whether an own answer belongs here, as far as we can tell without the server.

@@ -101,9 +101,17 @@ class Manager:
         asked = (namespace, dict(indexes or {}))
         known = self._informers.get(resource.full_name)
         if known is None:
+            observer = self.metrics.informer(resource.full_name)
             made = Informer(
-                resource, self._transport, self._clock, namespace=namespace, indexes=indexes
+                resource,
+                self._transport,
+                self._clock,
+                namespace=namespace,
+                indexes=indexes,
+                streams=self.options.stream_lists,
+                observer=observer,
             )
+            observer.watch(lambda: made.silent_seconds, lambda: len(made.cache))
             self._informers[resource.full_name] = (made, asked)
             return made
         if known[1] != asked:

@@ -17,6 +17,7 @@ from prometheus_client import (
 from prometheus_client.exposition import generate_latest
 
 from controller.endpoint import RequestObserver
+from controller.informermetrics import InformerMetrics, InformerSeries
 from controller.queuemetrics import QueueMetrics, QueueSeries
 from controller.requestmetrics import RequestSeries
 from controller.servingmetrics import CertificateSeries, WebhookSeries
@@ -67,6 +68,7 @@ class Metrics:
         self.registry = registry or CollectorRegistry()
         self._queues = QueueSeries(self.registry)
         self._requests = RequestSeries(self.registry)
+        self._informers = InformerSeries(self.registry)
         self.webhooks = WebhookSeries(self.registry)
         """The series of webhooks."""
         self.certificates = CertificateSeries(self.registry)
@@ -111,6 +113,10 @@ class Metrics:
             server: its URL; the host in it is the label `host`.
         """
         return self._requests.observer(server)
+
+    def informer(self, name: str) -> InformerMetrics:
+        """Return an observer for the informer of the kind called `name`."""
+        return self._informers.informer(name)
 
     def exposition(self) -> bytes:
         """Return everything in Prometheus' text format."""

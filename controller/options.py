@@ -71,6 +71,8 @@ class ManagerOptions:
         webhook_cert_dir: the folder with tls.crt and tls.key for them, from cert-manager say.
         webhook_self_signed: how to make a certificate where there is no such folder.
         grace_seconds: how long running reconciliations may take to end when stopping.
+        stream_lists: ask for lists as beginnings of watches (the WatchList feature, which servers
+            have switched on since 1.34), and in parts only where a server cannot.
     """
 
     leader_elect: bool = False
@@ -88,6 +90,7 @@ class ManagerOptions:
     webhook_cert_dir: str = ""
     webhook_self_signed: SelfSigned | None = None
     grace_seconds: float = 30.0
+    stream_lists: bool = True
 
     def lease_settings(self) -> LeaseSettings:
         """Return the settings of the election.

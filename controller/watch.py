@@ -1,9 +1,10 @@
 """A watch as it comes over the wire: chunks, cut into lines, under a deadline for each read."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 from controller.clock import Clock
-from controller.errors import MalformedAnswer, NoAnswer
+from controller.errors import MalformedAnswer
+from controller.watchview import SilentWatch
 
 MAX_LINE = 32 * 1024 * 1024
 """Bytes of the longest event that is accepted; etcd refuses objects above 1.5 MiB."""
@@ -43,7 +44,7 @@ class LineSplitter:
 
 
 async def read_lines(
-    chunks: AsyncIterator[bytes], clock: Clock, deadline_seconds: float
+    chunks: AsyncIterator[bytes], clock: Clock, patience: Callable[[], float]
 ) -> AsyncGenerator[list[bytes], None]:
     """Yield the lines of a watch, as many at a time as arrived together.
 
@@ -53,20 +54,22 @@ async def read_lines(
     Args:
         chunks: the body of the answer.
         clock: measures the silence.
-        deadline_seconds: how long nothing may arrive. HTTP/1.1 has no ping, so a connection that
-            died without a word shows only by the bookmarks that are missing.
+        patience: for how many seconds from now nothing may arrive. HTTP/1.1 has no ping, so a
+            connection that died without a word shows only by the bookmarks that are missing.
 
     Raises:
-        NoAnswer: the silence was too long, or the connection broke.
+        SilentWatch: the silence was too long.
+        NoAnswer: the connection broke.
         MalformedAnswer: a line is longer than allowed.
     """
     splitter = LineSplitter()
     while True:
         chunk: bytes | None = None
-        with clock.move_on_after(deadline_seconds) as silence:
+        seconds = patience()
+        with clock.move_on_after(seconds) as silence:
             chunk = await anext(chunks, None)
         if silence.cancelled_caught:
-            raise NoAnswer(f"the watch was silent for {deadline_seconds:g} s")
+            raise SilentWatch(f"the watch was silent for {seconds:g} s")
         if chunk is None:
             return
         if lines := splitter.feed(chunk):

@@ -14,7 +14,7 @@ import msgspec
 from anyio.lowlevel import checkpoint
 from typing_extensions import override
 
-from controller.errors import AlreadyExists, Conflict, NotFound
+from controller.errors import AlreadyExists, Conflict, Invalid, NotFound
 from controller.transport import NO_QUERY, Transport
 
 
@@ -135,6 +135,7 @@ class Connection(Transport):
         self, path: str, *, query: Mapping[str, str] = NO_QUERY
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         self._refuse("WATCH", path)
+        refuse_initial_events(query)
         yield self._events(path, int(query["resourceVersion"]))
 
     async def _events(self, path: str, since: int) -> AsyncIterator[bytes]:
@@ -150,6 +151,13 @@ class Connection(Transport):
     @override
     async def aclose(self) -> None:
         """Nothing to close."""
+
+
+def refuse_initial_events(query: Mapping[str, str]) -> None:
+    """Refuse a list as the beginning of a watch, as servers without that feature do."""
+    if "sendInitialEvents" in query:
+        message = "sendInitialEvents: Forbidden: forbidden unless WatchList is enabled"
+        raise Invalid(422, "Invalid", message)
 
 
 def _within(path: str, collection: str) -> bool:

@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from controller import Change
+from controller.streamed import STREAM_SECONDS
 from envtest.faults import (
     ClosedAtOnce,
     DroppedEvents,
@@ -14,6 +15,9 @@ from envtest.faults import (
     LateRequest,
     Match,
     Pause,
+    Refusal,
+    StopAfter,
+    SwallowedBookmarks,
     expired,
     expired_event,
     half_open,
@@ -61,8 +65,17 @@ async def test_a_watch_that_died_without_a_word_is_replaced_without_a_list() -> 
                 await here.clock.deadlines.wait(1)
                 await here.create("b")
                 assert seen.names == ["a"]
-                await here.clock.advance(SILENCE)
+                await here.clock.advance(SILENCE - 1)
+                assert seen.restarts() == {}
+                age = seen.metric("controller_watch_last_event_age_seconds")
+                assert age == pytest.approx(SILENCE - 1)
+                await here.clock.advance(1)
                 await seen.wait(2)
+                heard = seen.metric("controller_watch_last_event_age_seconds")
+                assert heard is not None
+                assert heard < 1
+                assert seen.restarts() == {"idle": 1}
+                assert seen.metric("controller_lists_total") == 1
 
         assert seen.names == ["a", "b"]
         assert len(here.asked("list")) == 1
@@ -163,3 +176,92 @@ async def test_events_lost_with_their_connection_are_not_lost(end: End, told: st
             await here.create("b")
             await seen.wait(3)
         assert [short(change) for change in seen.changes] == ["- a initial", told, "- b"]
+
+
+async def test_a_streamed_list_without_its_end_is_given_up_for_a_list_and_never_tried_again() -> (
+    None
+):
+    async with world() as here:
+        await here.create("a")
+        eaten = SwallowedBookmarks(initial_end_only=True)
+        with here.proxy.inject(eaten, WATCH):
+            async with anyio.create_task_group() as group:
+                watcher = Observed(here, streams=True)
+                group.start_soon(watcher.informer.run)
+                await here.clock.deadlines.wait(1)
+                await here.proxy.calls.wait(1)
+                await here.clock.advance(STREAM_SECONDS - 1)
+                assert not watcher.informer.cache.synced
+                assert here.asked("list") == []
+                await here.clock.advance(1)
+                await watcher.informer.wait_synced()
+                assert watcher.names == ["a"]
+                assert here.revisions("list") == ["0"]
+
+                # Not again, either, when everything has to be asked for anew.
+                with here.proxy.inject(expired_event(), FIRST_WATCH):
+                    await here.create("b")
+                    await here.clock.advance(SILENCE)
+                    await watcher.wait(2)
+                    await here.proxy.calls.wait(2, lambda call: call.verb == "list")
+                group.cancel_scope.cancel()
+        streamed = [call for call in here.asked("watch") if "sendInitialEvents" in call.query]
+        assert len(streamed) == 1
+
+
+async def test_a_streamed_list_goes_on_as_the_watch_without_another_request() -> None:
+    async with world() as here:
+        await here.create("a")
+        async with observed(here, streams=True) as seen:
+            await here.create("b")
+            await seen.wait(2)
+        assert [short(change) for change in seen.changes] == ["- a initial", "- b"]
+        assert here.asked("list") == []
+        (only,) = here.asked("watch")
+        assert only.query["sendInitialEvents"] == "true"
+        assert only.query["resourceVersionMatch"] == "NotOlderThan"
+        assert only.query["resourceVersion"] == ""
+
+
+@pytest.mark.parametrize("end", [End.RESET, End.CLOSED])
+async def test_a_streamed_list_cut_midway_is_no_position_to_come_back_to(end: End) -> None:
+    async with world() as here:
+        made = [await here.create(name) for name in ("c", "b", "a")]  # revisions descend by name
+        numbers = {one.metadata.resourceVersion for one in made}
+        with here.proxy.inject(StopAfter(2, end), FIRST_WATCH) as cut:
+            async with observed(here, streams=True) as seen:
+                await cut.struck.wait()
+                assert seen.names == ["a", "b", "c"]
+                assert [change.initial for change in seen.changes] == [True] * 3
+        first, second = here.revisions("watch")
+        assert first == second == ""
+        assert numbers.isdisjoint({first, second})
+
+
+async def test_a_server_without_streamed_lists_is_asked_for_lists() -> None:
+    async with world() as here:
+        await here.create("a")
+        message = "sendInitialEvents: Forbidden: forbidden unless WatchList is enabled"
+        refused = Refusal(422, "Invalid", message)
+        with here.proxy.inject(refused, FIRST_WATCH):
+            async with observed(here, streams=True) as seen:
+                assert seen.names == ["a"]
+                assert here.clock.pauses[:] == []
+        assert here.revisions("list") == ["0"]
+
+
+async def test_a_streamed_list_tells_what_has_gone_in_a_gap() -> None:
+    async with world() as here:
+        gone = await here.create("gone")
+        stays = await here.create("stays")
+        with here.proxy.inject(half_open(3), FIRST_WATCH):
+            async with observed(here, streams=True) as seen:
+                await here.delete(gone)
+                late = Match(verb="watch", resource="gauges", times=1)
+                with here.proxy.inject(expired(), late):
+                    await here.clock.advance(SILENCE)
+                    await seen.wait(3)
+        assert short(seen.changes[-1]) == "gone - unknown"
+        assert seen.informer.cache.get(stays.metadata.key) == stays
+        assert here.asked("list") == []
+        assert seen.restarts() == {"idle": 1, "expired": 1}

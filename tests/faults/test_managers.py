@@ -161,7 +161,8 @@ class Parent:
     """A reconciler that gives its gauge one child, of a name that the server chooses."""
 
     def __init__(self, here: World) -> None:
-        self.manager = Manager(here.transport, clock=here.clock)
+        options = ManagerOptions(stream_lists=False)  # only the watch shall lag, not the list
+        self.manager = Manager(here.transport, clock=here.clock, options=options)
         self.gauges = self.manager.informer(GAUGES)
         self.passes: Record[int] = Record()
         watch = Watch(self.gauges, to_self)

@@ -10,7 +10,18 @@ import anyio
 from anyio.lowlevel import checkpoint
 from typing_extensions import override
 
-from controller import Change, Client, Informer, ObjectMeta, Resource, Transport, Version, connect
+from controller import (
+    Change,
+    Client,
+    Informer,
+    Metrics,
+    ObjectMeta,
+    Resource,
+    Transport,
+    Version,
+    connect,
+)
+from controller.watchview import REASONS
 from envtest import ControlPlane
 from envtest.faults import Call, Match, Proxy, Record
 from envtest.plane import ControlPlane as Plane
@@ -124,13 +135,18 @@ async def transport_to(plane: Plane, user: str = "admin") -> AsyncIterator[Trans
 class Observed:
     """An informer through the proxy, and what its handler was told."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, streams: bool = False) -> None:
+        self.metrics = Metrics()
+        observer = self.metrics.informer("gauges")
         self.informer = Informer(
             GAUGES,
             world.transport,
             world.clock,
             indexes={"uid": lambda one: (one.metadata.uid,)},
+            streams=streams,
+            observer=observer,
         )
+        observer.watch(lambda: self.informer.silent_seconds, lambda: len(self.informer.cache))
         self.changes: list[Change[Gauge]] = []
         self._told = anyio.Event()
         self.informer.add_handler(self._note)
@@ -147,6 +163,18 @@ class Observed:
                 await self._told.wait()
         return self.changes
 
+    def metric(self, name: str, **labels: str) -> float | None:
+        """Return the value of a series of this informer."""
+        return self.metrics.registry.get_sample_value(name, {"resource": "gauges", **labels})
+
+    def restarts(self) -> dict[str, float]:
+        """Return how often the watch began anew, by reason; those that never happened left out."""
+        counted = {
+            reason: self.metric("controller_watch_restarts_total", reason=reason)
+            for reason in REASONS
+        }
+        return {reason: count for reason, count in counted.items() if count}
+
     @property
     def names(self) -> list[str]:
         """The names in the cache, sorted."""
@@ -154,9 +182,9 @@ class Observed:
 
 
 @asynccontextmanager
-async def observed(world: World) -> AsyncIterator[Observed]:
+async def observed(world: World, *, streams: bool = False) -> AsyncIterator[Observed]:
     """Run an informer through the proxy, synced."""
-    watcher = Observed(world)
+    watcher = Observed(world, streams=streams)
     async with anyio.create_task_group() as group:
         group.start_soon(watcher.informer.run)
         with anyio.fail_after(PATIENCE):

@@ -28,6 +28,7 @@ from controller.errors import (
     NotFound,
 )
 from controller.transport import NO_QUERY, Transport
+from tests.controller.world_store import refuse_initial_events
 
 Json = dict[str, Any]
 OURS = "butler.butlerlabs.dev/v1alpha1"
@@ -187,6 +188,7 @@ class Server(Transport):
     async def stream(
         self, path: str, *, query: Mapping[str, str] = NO_QUERY
     ) -> AsyncIterator[AsyncIterator[bytes]]:
+        refuse_initial_events(query)
         request = replace(self._parsed("GET", path), verb="watch")
         self.requests.append(request)
         yield self._follow(request.plural, int(query["resourceVersion"]))
