@@ -176,6 +176,7 @@ def structural_schema(model: type) -> Schema:
     definitions = whole.pop("$defs", {})
     spec = _structural(whole["properties"]["spec"], definitions)
     status = _without_defaults(_structural(whole["properties"]["status"], definitions))
+    rules = {name: whole[name] for name in ("x-kubernetes-validations",) if name in whole}
     return {
         "description": " ".join((model.__doc__ or "").split()),
         "type": "object",
@@ -187,6 +188,7 @@ def structural_schema(model: type) -> Schema:
             "spec": spec,
             "status": status,
         },
+        **rules,
     }
 
 

@@ -5,7 +5,7 @@ server enforces the words, and an object that some other version of the CRD let 
 readable.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import ConfigDict, Field
 
@@ -22,9 +22,6 @@ Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]
 PositiveInt32 = Annotated[int, Field(ge=1, json_schema_extra={"format": "int32"})]
 Percent = Annotated[int, Field(ge=0, le=100, json_schema_extra={"format": "int32"})]
 NonEmpty = Annotated[str, Field(min_length=1)]
-Address = Annotated[str, Field(pattern=IPV4, max_length=15)]
-AddressText = Annotated[str, Field(max_length=45)]
-Cidr = Annotated[str, Field(pattern=IPV4_CIDR)]
 FreeForm = Annotated[
     dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
 ]
@@ -35,37 +32,99 @@ def words(*allowed: str) -> Any:
     return Field(json_schema_extra={"enum": list(allowed)})
 
 
-def rules(*cel: tuple[str, str]) -> dict[str, Any]:
-    """Return the schema extension for CEL rules, each a pair of rule and message."""
-    return {"x-kubernetes-validations": [{"rule": rule, "message": text} for rule, text in cel]}
+class Rule(NamedTuple):
+    """A CEL rule, as the schema carries it.
+
+    Args:
+        text: the rule.
+        message: what is wrong if it does not hold.
+        at: which field of `self` it is about, `.poolRefs` say; empty for `self` as a whole.
+        reason: of the refusal's cause.
+    """
+
+    text: str
+    message: str
+    at: str = ""
+    reason: str = ""
+
+    def rendered(self) -> dict[str, str]:
+        """Return the rule as an entry of x-kubernetes-validations."""
+        entry = {"rule": self.text, "message": self.message}
+        extra = {"fieldPath": self.at, "reason": self.reason}
+        return entry | {name: value for name, value in extra.items() if value}
 
 
-def model(*cel: tuple[str, str]) -> ConfigDict:
+REQUIRED = "FieldValueRequired"
+FORBIDDEN = "FieldValueForbidden"
+
+
+def rules(*cel: Rule) -> dict[str, Any]:
+    """Return the schema extension for CEL rules.
+
+    Each has to be cheap by the API server's estimate, which takes every list and text to be as
+    long as the schema allows: what a rule walks through has maxItems and maxLength.
+    """
+    return {"x-kubernetes-validations": [rule.rendered() for rule in cel]}
+
+
+def model(*cel: Rule) -> ConfigDict:
     """Return the configuration of a model whose schema carries CEL rules."""
     return ConfigDict(use_attribute_docstrings=True, json_schema_extra=rules(*cel))
 
 
-def _number(field: str) -> str:
-    """Return CEL for the numeric value of an IPv4 address; the `ip` library cannot compare."""
+def number(address: str) -> str:
+    """Return CEL for the numeric value of an IPv4 address; the `ip` library cannot compare.
+
+    Args:
+        address: CEL for its text.
+    """
     return " + ".join(
-        f"int(self.{field}.split('.')[{place}]) * {weight}"
+        f"int({address}.split('.')[{place}]) * {weight}"
         for place, weight in enumerate((1 << 24, 1 << 16, 1 << 8, 1))
     )
 
 
-def in_order(first: str, last: str) -> tuple[str, str]:
+def is_ipv4(address: str) -> str:
+    """Return CEL for whether a text has the form that `number` reads."""
+    return address + r".matches('^[0-9]{1,3}(\\.[0-9]{1,3}){3}$')"
+
+
+def in_order(first: str, last: str) -> Rule:
     """Return the rule that the address in `first` is not after the one in `last`.
 
     Texts that are no IPv4 addresses pass: what is wrong with them is said elsewhere.
     """
-    is_ipv4 = r"matches('^[0-9]{1,3}(\\.[0-9]{1,3}){3}$')"
     comparable = f"has(self.{first}) && has(self.{last}) && " + " && ".join(
-        f"self.{field}.{is_ipv4}" for field in (first, last)
+        is_ipv4(f"self.{field}") for field in (first, last)
     )
-    return (
-        f"!({comparable}) || {_number(first)} <= {_number(last)}",
+    return Rule(
+        f"!({comparable}) || {number(f'self.{first}')} <= {number(f'self.{last}')}",
         f"{first} must not be after {last}",
     )
+
+
+IS_ADDRESS = Rule("isIP(self)", "must be an IP address, as in 10.40.0.16")
+IS_ADDRESS_OR_EMPTY = Rule("self == '' || isIP(self)", IS_ADDRESS.message)
+IS_CIDR = Rule("isCIDR(self)", "must be a CIDR, as in 10.40.0.0/24")
+
+ADDRESS_MAX = 45
+"""The longest text of an address: IPv6 with IPv4 at its end."""
+
+Address = Annotated[str, Field(pattern=IPV4, max_length=15)]
+PinnedAddress = Annotated[
+    str, Field(pattern=IPV4, max_length=15, json_schema_extra=rules(IS_ADDRESS))
+]
+AddressText = Annotated[str, Field(max_length=ADDRESS_MAX, json_schema_extra=rules(IS_ADDRESS))]
+OptionalAddressText = Annotated[
+    str, Field(max_length=ADDRESS_MAX, json_schema_extra=rules(IS_ADDRESS_OR_EMPTY))
+]
+CIDR_MAX = 18
+
+
+def cidr(*cel: Rule) -> Any:
+    """Return the marker of a text that is a CIDR, for which these rules hold besides."""
+    extra = rules(IS_CIDR, *cel)
+    return Field(pattern=IPV4_CIDR, max_length=CIDR_MAX, json_schema_extra=extra)
 
 
 _CONDITION_SCHEMA: dict[str, Any] = {

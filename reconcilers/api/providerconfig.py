@@ -9,11 +9,15 @@ from pydantic.dataclasses import dataclass
 
 from controller.meta import ObjectMeta
 from reconcilers.api.fields import (
+    FORBIDDEN,
     MODEL,
+    REQUIRED,
     Conditions,
     Int32,
     NonEmpty,
     PositiveInt32,
+    Rule,
+    model,
     rules,
     words,
 )
@@ -32,7 +36,11 @@ CLOUD = "cloud"
 STATIC = "static"
 ELASTIC = "elastic"
 LOCAL = "local"
-PROVIDERS = ("harvester", "nutanix", "proxmox", "azure", "aws", "gcp", LOCAL)
+CLOUDS = ("azure", "aws", "gcp")
+"""Providers with load balancers of their own."""
+PROVIDERS = ("harvester", "nutanix", "proxmox", *CLOUDS, LOCAL)
+DEFAULT_POOL_SIZE = 8
+DEFAULT_INITIAL_SIZE = 2
 
 
 @dataclass(frozen=True, slots=True, config=MODEL)
@@ -55,7 +63,15 @@ class TeamReference:
     """Name."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+TEAM_NAMED = Rule(
+    "self.type != 'team' || has(self.teamRef)",
+    'teamRef is required when scope type is "team"',
+    ".teamRef",
+    REQUIRED,
+)
+
+
+@dataclass(frozen=True, slots=True, config=model(TEAM_NAMED))
 class Scope:
     """Who may use the provider."""
 
@@ -79,11 +95,11 @@ class PoolPreference:
 class LoadBalancerSizing:
     """How many load-balancer addresses a tenant gets, and when."""
 
-    defaultPoolSize: PositiveInt32 = 8
+    defaultPoolSize: PositiveInt32 = DEFAULT_POOL_SIZE
     """Static mode: addresses for each tenant."""
     allocationMode: Annotated[str, words(STATIC, ELASTIC)] = STATIC
     """static: a fixed number; elastic: grows and shrinks with demand."""
-    initialPoolSize: PositiveInt32 = 2
+    initialPoolSize: PositiveInt32 = DEFAULT_INITIAL_SIZE
     """Elastic mode: addresses to start with."""
     growthIncrement: PositiveInt32 = 2
     """Elastic mode: addresses added at a time."""
@@ -99,7 +115,35 @@ class Quota:
     """Load-balancer addresses; no limit if absent."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+HAS_POOLS = Rule(
+    f"self.mode != '{IPAM}' || (has(self.poolRefs) && size(self.poolRefs) > 0)",
+    'at least one poolRef is required when network mode is "ipam"',
+    ".poolRefs",
+    REQUIRED,
+)
+_QUOTA = "self.quotaPerTenant.maxLoadBalancerIPs"
+_SIZING = "self.loadBalancer"
+
+
+def _within_quota(size: str, default: int) -> str:
+    """Return CEL for whether a size fits the quota.
+
+    One that is the default may be nobody's wish: tenants then get the quota.
+    """
+    return f"({_SIZING}.{size} == {default} || {_SIZING}.{size} <= {_QUOTA})"
+
+
+WITHIN_QUOTA = Rule(
+    f"self.mode != '{IPAM}' || !has(self.quotaPerTenant) || !has({_QUOTA}) || !has({_SIZING})"
+    f" || ({_SIZING}.allocationMode == '{ELASTIC}'"
+    f" ? {_within_quota('initialPoolSize', DEFAULT_INITIAL_SIZE)}"
+    f" : {_within_quota('defaultPoolSize', DEFAULT_POOL_SIZE)})",
+    "the size that tenants begin with must not be above quotaPerTenant.maxLoadBalancerIPs",
+    ".loadBalancer",
+)
+
+
+@dataclass(frozen=True, slots=True, config=model(HAS_POOLS, WITHIN_QUOTA))
 class ProviderNetwork:
     """How clusters of this provider get their addresses."""
 
@@ -211,12 +255,26 @@ class ProviderConfigStatus:
     """What its pools still hold."""
 
 
-_NEEDS_CREDENTIALS = rules(
-    (
-        "self.provider == 'local' || (has(self.credentialsRef) && self.credentialsRef.name != '')",
-        "credentialsRef with a non-empty name is required for all providers except local",
-    )
+NEEDS_CREDENTIALS = Rule(
+    f"self.provider == '{LOCAL}' || (has(self.credentialsRef) && self.credentialsRef.name != '')",
+    "credentialsRef with a non-empty name is required for all providers except local",
 )
+NEEDS_SETTINGS = {
+    cloud: Rule(
+        f"self.provider != '{cloud}' || has(self.{cloud})",
+        f'{cloud} settings are required when provider is "{cloud}"',
+        f".{cloud}",
+        REQUIRED,
+    )
+    for cloud in CLOUDS
+}
+NO_IPAM_IN_CLOUDS = Rule(
+    f"!(self.provider in {list(CLOUDS)}) || !has(self.network) || self.network.mode != '{IPAM}'",
+    "IPAM mode is not supported for cloud providers",
+    ".network.mode",
+    FORBIDDEN,
+)
+_SPEC = rules(NEEDS_CREDENTIALS, *NEEDS_SETTINGS.values(), NO_IPAM_IN_CLOUDS)
 
 
 @dataclass(frozen=True, slots=True, config=MODEL)
@@ -224,7 +282,7 @@ class ProviderConfig:
     """Where clusters are built, and which pools their addresses come from."""
 
     metadata: ObjectMeta
-    spec: Annotated[ProviderConfigSpec, Field(json_schema_extra=_NEEDS_CREDENTIALS)]
+    spec: Annotated[ProviderConfigSpec, Field(json_schema_extra=_SPEC)]
     """Where clusters are built."""
     status: ProviderConfigStatus = field(default_factory=ProviderConfigStatus)
     """Whether it can be used."""

@@ -13,12 +13,17 @@ from pydantic.dataclasses import dataclass
 
 from controller.meta import ObjectMeta
 from reconcilers.api.fields import (
+    ADDRESS_MAX,
+    FORBIDDEN,
     MODEL,
     Conditions,
     Int32,
     Int64,
     NonEmpty,
     PositiveInt32,
+    Rule,
+    in_order,
+    model,
     words,
 )
 from reconcilers.api.tenantaddons import Addons
@@ -58,13 +63,18 @@ class ProviderReference:
     """Namespace; butler-system if absent."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+POOL_OF_ADDRESSES = Rule(
+    "isIP(self.start) && isIP(self.end)", "start and end must be IP addresses, as in 10.40.0.16"
+)
+
+
+@dataclass(frozen=True, slots=True, config=model(POOL_OF_ADDRESSES, in_order("start", "end")))
 class LoadBalancerPool:
     """Addresses for load balancers given by hand."""
 
-    start: str
+    start: Annotated[str, Field(max_length=ADDRESS_MAX)]
     """First address."""
-    end: str
+    end: Annotated[str, Field(max_length=ADDRESS_MAX)]
     """Last address."""
 
 
@@ -200,7 +210,22 @@ class TenantClusterStatus:
     """Written by others."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+_NEW, _OLD = "self.spec.providerConfigRef", "oldSelf.spec.providerConfigRef"
+# Whether a reference that appears, goes, or loses its namespace still means the same one depends
+# on the platform's defaults, so the webhook judges that.
+KEEPS_PROVIDER = Rule(
+    "!has(oldSelf.status)"
+    " || !(has(oldSelf.status.lbAllocationRef) || has(oldSelf.status.ipAllocationRef))"
+    f" || !has({_NEW}) || !has({_OLD}) || ({_NEW}.name == {_OLD}.name"
+    f" && (!has({_NEW}.namespace) || !has({_OLD}.namespace)"
+    f" || {_NEW}.namespace == {_OLD}.namespace))",
+    "providerConfigRef cannot be changed while the cluster has addresses of its pools",
+    ".spec.providerConfigRef",
+    FORBIDDEN,
+)
+
+
+@dataclass(frozen=True, slots=True, config=model(KEEPS_PROVIDER))
 class TenantCluster:
     """A Kubernetes cluster for a team."""
 

@@ -13,6 +13,7 @@ from allocator.addresses import quoted
 from controller.errors import Cause
 from controller.meta import Key
 from reconcilers.api.providerconfig import (
+    CLOUDS,
     ELASTIC,
     IPAM,
     LOCAL,
@@ -22,12 +23,12 @@ from reconcilers.api.providerconfig import (
 )
 from reconcilers.webhooks.verdict import Verdict, bounded, forbidden, invalid, required
 
-CLOUDS: Mapping[str, tuple[str, ...]] = {
+IDENTIFIERS: Mapping[str, tuple[str, ...]] = {
     "azure": ("subscriptionID", "resourceGroup"),
     "aws": ("region",),
     "gcp": ("projectID", "region"),
 }
-"""Providers with load balancers of their own, and the settings that they need."""
+"""What each cloud's settings have to name."""
 
 
 def judged(new: ProviderConfig) -> Verdict:
@@ -70,7 +71,7 @@ def _settings(spec: ProviderConfigSpec) -> Iterator[Cause]:
         what = f"{spec.provider} settings are required when provider is {quoted(spec.provider)}"
         yield required(("spec", spec.provider), what)
         return
-    for name in CLOUDS[spec.provider]:
+    for name in IDENTIFIERS[spec.provider]:
         if not getattr(settings, name):
             what = f"required when provider is {quoted(spec.provider)}"
             yield required(("spec", spec.provider, name), what)

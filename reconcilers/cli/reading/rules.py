@@ -7,29 +7,75 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from reconcilers.api.fields import in_order
+from allocator.addresses import parse_address
+from reconcilers.api.fields import IS_ADDRESS, IS_ADDRESS_OR_EMPTY, IS_CIDR, in_order
+from reconcilers.api.ipallocation import IMMUTABLE
+from reconcilers.api.networkpool import (
+    ENDS_INSIDE,
+    GROWS,
+    RANGES_INSIDE,
+    RESERVED_INSIDE,
+    SORTED,
+    TOGETHER,
+)
+from reconcilers.api.providerconfig import (
+    CLOUDS,
+    DEFAULT_INITIAL_SIZE,
+    DEFAULT_POOL_SIZE,
+    ELASTIC,
+    HAS_POOLS,
+    IPAM,
+    LOCAL,
+    NEEDS_CREDENTIALS,
+    NEEDS_SETTINGS,
+    NO_IPAM_IN_CLOUDS,
+    TEAM_NAMED,
+    WITHIN_QUOTA,
+)
+from reconcilers.api.tenantcluster import KEEPS_PROVIDER, POOL_OF_ADDRESSES
 
 Check = Callable[[Mapping[str, Any]], bool]
 
 _IPV4 = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
 
 
-def holds(rule: str, value: Mapping[str, Any]) -> bool:
+def holds(rule: str, value: Any) -> bool:
     """Return whether the CEL rule holds for an object that is being created.
 
     Args:
         rule: its text in the schema.
-        value: what `self` is; a mapping whose fields have the types that the schema asks for.
+        value: what `self` is; of the type that the schema asks for, without the defaults that an
+            API server would fill in.
 
     Raises:
         KeyError: the rule is not known here.
     """
-    return _CHECKS[rule](value)
+    return rule in LEFT_TO_AUDIT or rule in _ABOUT_CHANGES or _CHECKS[rule](value)
 
 
 def known() -> frozenset[str]:
     """Return the rules that `holds` knows."""
-    return frozenset(_CHECKS)
+    return frozenset(_CHECKS) | LEFT_TO_AUDIT | _ABOUT_CHANGES
+
+
+LEFT_TO_AUDIT = frozenset(
+    rule.text
+    for rule in (
+        IS_ADDRESS,
+        IS_ADDRESS_OR_EMPTY,
+        IS_CIDR,
+        SORTED,
+        RESERVED_INSIDE,
+        RANGES_INSIDE,
+        ENDS_INSIDE,
+        HAS_POOLS,
+    )
+)
+"""Rules that hold for anything here: the audit says the same, naming which entry is at fault, and
+shows what the pool's controller would make of the object."""
+
+_ABOUT_CHANGES = frozenset(rule.text for rule in (GROWS, IMMUTABLE, KEEPS_PROVIDER))
+"""What is read here is new, so these hold."""
 
 
 def _ordered(first: str, last: str) -> Check:
@@ -52,15 +98,40 @@ def _number(address: str) -> int:
 
 def _has_credentials(value: Mapping[str, Any]) -> bool:
     reference = value.get("credentialsRef")
-    return value.get("provider") == "local" or bool(reference and reference.get("name"))
+    return value.get("provider") == LOCAL or bool(reference and reference.get("name"))
+
+
+def _has_settings(cloud: str) -> Check:
+    return lambda value: value.get("provider") != cloud or cloud in value
+
+
+def _no_ipam_in_clouds(value: Mapping[str, Any]) -> bool:
+    return value.get("provider") not in CLOUDS or value.get("network", {}).get("mode") != IPAM
+
+
+def _within_quota(value: Mapping[str, Any]) -> bool:
+    quota = value.get("quotaPerTenant", {}).get("maxLoadBalancerIPs")
+    sizing = value.get("loadBalancer")
+    if value.get("mode") != IPAM or quota is None or sizing is None:
+        return True
+    elastic = sizing.get("allocationMode") == ELASTIC
+    default = DEFAULT_INITIAL_SIZE if elastic else DEFAULT_POOL_SIZE
+    size: int = sizing.get("initialPoolSize" if elastic else "defaultPoolSize", default)
+    return size in {default, min(size, quota)}
+
+
+def _addresses(value: Mapping[str, Any]) -> bool:
+    return all(parse_address(value[end]) is not None for end in ("start", "end"))
 
 
 _CHECKS: Mapping[str, Check] = {
-    in_order("start", "end")[0]: _ordered("start", "end"),
-    in_order("startAddress", "endAddress")[0]: _ordered("startAddress", "endAddress"),
-    "has(self.start) == has(self.end)": lambda value: ("start" in value) == ("end" in value),
-    "self.provider == 'local' || (has(self.credentialsRef) && self.credentialsRef.name != '')": (
-        _has_credentials
-    ),
-    "self == oldSelf": lambda _: True,  # a rule about changes; what is read here is new
+    in_order("start", "end").text: _ordered("start", "end"),
+    in_order("startAddress", "endAddress").text: _ordered("startAddress", "endAddress"),
+    TOGETHER.text: lambda value: ("start" in value) == ("end" in value),
+    NEEDS_CREDENTIALS.text: _has_credentials,
+    **{rule.text: _has_settings(cloud) for cloud, rule in NEEDS_SETTINGS.items()},
+    NO_IPAM_IN_CLOUDS.text: _no_ipam_in_clouds,
+    TEAM_NAMED.text: lambda value: value.get("type") != "team" or "teamRef" in value,
+    WITHIN_QUOTA.text: _within_quota,
+    POOL_OF_ADDRESSES.text: _addresses,
 }

@@ -79,7 +79,8 @@ class _Judge:
         if len(self._faults) == before:
             for rule in schema.get("x-kubernetes-validations", ()):
                 if not rules.holds(rule["rule"], value):
-                    self._faults.append((path, rule["message"]))
+                    at = rule.get("fieldPath", "").split(".")[1:]
+                    self._faults.append(((*path, *at), rule["message"]))
         return value
 
     def _object(self, value: Mapping[str, Any], schema: Mapping[str, Any], path: Path) -> Any:

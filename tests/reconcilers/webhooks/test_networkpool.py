@@ -155,7 +155,8 @@ def test_a_refused_narrowing_names_every_offender_and_its_address() -> None:
             "spec.tenantAllocation",
             (
                 f'cannot narrow tenant allocation ranges: IPAllocation "{name}" has address'
-                f" {address} outside the proposed ranges. Migrate or delete affected allocations first"
+                f" {address} outside the proposed ranges. Migrate or delete affected"
+                " allocations first"
             ),
         )
         for name, address in (("one", "10.0.0.1"), ("two", "10.0.0.11"))
@@ -196,8 +197,8 @@ def test_a_new_cidr_must_contain_the_old_one() -> None:
         (
             "spec.cidr",
             (
-                'new CIDR "10.0.0.0/25" does not contain the previous CIDR "10.0.0.0/24"; shrinking'
-                " a pool may orphan existing allocations"
+                'new CIDR "10.0.0.0/25" does not contain the previous CIDR "10.0.0.0/24"; '
+                "shrinking a pool may orphan existing allocations"
             ),
         )
     ]
