@@ -51,13 +51,7 @@ class Client:
         self._on_answer = on_answer
         self.field_manager = field_manager
         """The name under which the server notes our writes; empty if the transport has it."""
-        self.field_manager = field_manager
-        """The name under which the server notes our writes; empty if the transport has it."""
         self._manager = {"fieldManager": field_manager} if field_manager else {}
-
-    def named(self, field_manager: str) -> "Client":
-        """Return a client that is like this one and writes under another name."""
-        return Client(self._transport, on_answer=self._on_answer, field_manager=field_manager)
 
     def named(self, field_manager: str) -> "Client":
         """Return a client that is like this one and writes under another name."""

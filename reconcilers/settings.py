@@ -27,8 +27,6 @@ class PoolSettings:
     """How long to wait for the cache to reach allocationsRevision before listing."""
     foreign_silence: float = 120.0
     """How long another controller must not have written our statuses before ranges go out."""
-    foreign_silence: float = 120.0
-    """How long another controller must not have written our statuses before ranges go out."""
     event_interval: float = 600.0
     """Between two events about one pool entering, or leaving, one tier of utilization."""
     max_addresses: int = 1_048_576

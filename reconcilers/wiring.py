@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import anyio
 
 from controller.client import Client
-from controller.client import Client
 from controller.clock import Clock
 from controller.events import Recorder
 from controller.informer import Informer
@@ -110,11 +109,6 @@ def assemble(
     _orphans(manager, informers, recorder, clock, settings, metrics)
     _gauges(manager, informers, clock)
     return tenants
-
-
-def _client(manager: Manager) -> Client:
-    """Return the manager's client under the name by which we know our own writes again."""
-    return _client(manager).named(names.FIELD_MANAGER)
 
 
 def _client(manager: Manager) -> Client:

@@ -45,8 +45,6 @@ FINALIZER_PROVIDER = _own("providerconfig")
 ALLOCATED_BY = "networkpool-controller"
 FIELD_MANAGER = "butler-ipam"
 INFRASTRUCTURE_FIELD_MANAGER = "butler-controller/infra-allocation"
-FIELD_MANAGER = "butler-ipam"
-INFRASTRUCTURE_FIELD_MANAGER = "butler-controller/infra-allocation"
 TENANT_FIELD_MANAGER = "butler-controller/ipam"
 COMPONENT = "butler-controller"
 
