@@ -1,12 +1,12 @@
 """Which changes of one kind are worth a look at another: pure functions, for the wiring."""
 
 from controller.cache import Change
-from controller.conditions import is_true
+from controller.conditions import find, is_true
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import FOREIGN_MANAGER, READY
-from reconcilers.tenantcluster.status import NETWORK_READY
+from reconcilers.tenantcluster.status import DEMAND_MET, NETWORK_READY
 
 
 def refers_to(
@@ -21,7 +21,13 @@ def refers_to(
 
 def waits_for_room(cluster: TenantCluster) -> bool:
     """Return whether a cluster could do with more room in a pool, Ready or not."""
-    return not cluster.is_ready or not is_true(cluster.status.conditions, NETWORK_READY)
+    conditions = cluster.status.conditions
+    demand = find(conditions, DEMAND_MET)
+    return (
+        not cluster.is_ready
+        or not is_true(conditions, NETWORK_READY)
+        or (demand is not None and demand.reason == "PoolExhausted")
+    )
 
 
 def serves_differently(change: Change[NetworkPool]) -> bool:

@@ -19,7 +19,8 @@ from tests.reconcilers.server import Server
 class Platform:
     """A management cluster, its tenants, and the manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
         self.clock = VirtualClock()
         self.server = Server(self.clock.now)
         self.tenants: dict[str, Server] = {}
@@ -43,7 +44,7 @@ class Platform:
         """Run a manager while the context lasts."""
         manager = Manager(self.server, clock=self.clock, options=ManagerOptions())
         tenants = assemble(
-            manager, self.clock, Settings(), lambda config: self.tenants[config.decode()]
+            manager, self.clock, self.settings, lambda config: self.tenants[config.decode()]
         )
         async with anyio.create_task_group() as group:
             group.start_soon(manager.run)
