@@ -51,6 +51,7 @@ from reconcilers.tenantcluster.services import matters
 from reconcilers.tenantcluster.tenants import Tenants
 from reconcilers.tenantcluster.world import World
 from reconcilers.waking import has_more_room, refers_to, serves_differently, waits_for_room
+from reconcilers.webhooks.serving import Caches, webhooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,20 @@ def assemble(
     _providerconfigs(manager, informers, recorder, clock, settings)
     _orphans(manager, informers, recorder, clock, settings, metrics)
     _gauges(manager, informers, clock)
+    _webhooks(manager, informers, clock, settings)
     return tenants
+
+
+def _webhooks(manager: Manager, informers: Informers, clock: Clock, settings: Settings) -> None:
+    """Add the webhooks; they are served where the manager's options say so."""
+    caches = Caches(
+        informers.pools.cache,
+        informers.allocations.cache,
+        informers.clusters.cache,
+        informers.providers.cache,
+    )
+    for webhook in webhooks(manager.client, caches, clock, settings):
+        manager.add_webhook(webhook)
 
 
 def _client(manager: Manager) -> Client:

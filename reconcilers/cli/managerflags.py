@@ -5,6 +5,7 @@ Names and defaults are controller-runtime's where it has them.
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from controller import logs
-from controller.options import ManagerOptions
+from controller.options import ManagerOptions, SelfSigned
 from reconcilers.cli.durations import duration
 from reconcilers.cli.flags import switch
 from reconcilers.cli.options import option
@@ -60,8 +61,66 @@ def manager_options(function: F) -> F:
         ),
         _duration("--leader-elect-retry-period", "2s", "Between attempts to take or renew it."),
         _bind("--metrics-bind-address", ":8080", "/metrics is"),
+        switch(
+            "--metrics-secure",
+            default=False,
+            help="Serve /metrics over HTTPS, to those whom the API server lets get it.",
+        ),
+        option(
+            "--metrics-cert-dir",
+            type=click.Path(path_type=Path),
+            help="Folder with tls.crt and tls.key for that; if absent, one is made up.",
+        ),
         _bind("--health-probe-bind-address", ":8081", "/healthz and /readyz are"),
         _duration("--graceful-shutdown-timeout", "30s", "How long running work may take to end."),
+    )
+
+
+def webhook_options(function: F) -> F:
+    """Give a command the options that `webhook_settings` reads."""
+    return _all(
+        function,
+        option(
+            "--webhook-port",
+            type=click.IntRange(0, 65535),
+            default=0,
+            help="Where admission webhooks are served; 0 for nowhere.",
+        ),
+        option(
+            "--webhook-cert-dir",
+            type=click.Path(path_type=Path),
+            help="Folder with tls.crt and tls.key for them; if absent, the controller makes a"
+            " certificate and tells the API server to trust it.",
+        ),
+        option(
+            "--webhook-service-name",
+            default="butler-ipam-webhook",
+            help="Service by which the API server reaches them.",
+        ),
+        option(
+            "--webhook-service-namespace",
+            help="Its namespace, and the Secret's; if absent, that of --namespace.",
+        ),
+        option(
+            "--webhook-secret-name",
+            default="butler-ipam-webhook-certificates",
+            help="Secret in which replicas share a certificate of their own making.",
+        ),
+        option(
+            "--webhook-configuration",
+            "webhook_configurations",
+            multiple=True,
+            default=["butler-ipam"],
+            help="ValidatingWebhookConfiguration that is told whom to trust; may be repeated.",
+        ),
+        option(
+            "--webhook-cert-name",
+            "webhook_cert_names",
+            multiple=True,
+            metavar="NAME",
+            help="Further name or address in that certificate, where webhooks are called by URL;"
+            " may be repeated.",
+        ),
     )
 
 
@@ -100,9 +159,35 @@ def manager_settings(values: Mapping[str, Any], namespace: str) -> ManagerOption
         renew_deadline=values["leader_elect_renew_deadline"],
         retry_period=values["leader_elect_retry_period"],
         metrics_bind=values["metrics_bind_address"],
+        metrics_secure=values["metrics_secure"],
+        metrics_cert_dir=_folder(values["metrics_cert_dir"]),
         health_bind=values["health_probe_bind_address"],
         grace_seconds=values["graceful_shutdown_timeout"],
     )
+
+
+def webhook_settings(
+    options: ManagerOptions, values: Mapping[str, Any], namespace: str
+) -> ManagerOptions:
+    """Return `options` with what `webhook_options` gave; the Service is in `namespace`."""
+    port = values["webhook_port"]
+    self_signed = SelfSigned(
+        namespace=values["webhook_service_namespace"] or namespace,
+        service=values["webhook_service_name"],
+        secret=values["webhook_secret_name"],
+        validating=tuple(values["webhook_configurations"]),
+        names=tuple(values["webhook_cert_names"]),
+    )
+    return replace(
+        options,
+        webhook_bind=f":{port}" if port else "",
+        webhook_cert_dir=_folder(values["webhook_cert_dir"]),
+        webhook_self_signed=self_signed,
+    )
+
+
+def _folder(path: Path | None) -> str:
+    return "" if path is None else str(path)
 
 
 def configure_logs(values: Mapping[str, Any]) -> None:

@@ -21,8 +21,9 @@ from reconcilers.cli.managerflags import (
     log_options,
     manager_options,
     manager_settings,
+    webhook_options,
+    webhook_settings,
 )
-from reconcilers.cli.options import option
 from reconcilers.cli.problems import Problem
 from reconcilers.settings import Settings
 from reconcilers.wiring import assemble
@@ -31,15 +32,10 @@ from reconcilers.wiring import assemble
 @click.command()
 @cluster_options
 @manager_options
-@option(
-    "--webhook-port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    help="Where admission webhooks are served; 0 for nowhere.",
-)
+@webhook_options
 @log_options
 @setting_options
-def run(kubeconfig: Path | None, context: str | None, webhook_port: int, **values: Any) -> None:
+def run(kubeconfig: Path | None, context: str | None, **values: Any) -> None:
     """Run the controllers against a cluster, until SIGTERM or SIGINT.
 
     A second signal ends the process at once. Logs go to stderr. /readyz says what is missing:
@@ -47,12 +43,8 @@ def run(kubeconfig: Path | None, context: str | None, webhook_port: int, **value
     """
     chosen = settings(values)
     configure_logs(values)
-    if webhook_port:
-        raise click.BadParameter(
-            "admission webhooks are not served by this version; leave it at 0",
-            param_hint="--webhook-port",
-        )
     options = manager_settings(values, chosen.namespace)
+    options = webhook_settings(options, values, chosen.namespace)
     try:
         anyio.run(_run, kubeconfig, context, options, chosen)
     except (ConfigurationError, LeaderLost) as problem:

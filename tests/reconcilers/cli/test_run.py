@@ -1,5 +1,6 @@
 """`butler-ipam run`: what it makes of its flags, of clusters, and of signals."""
 
+import itertools
 import signal
 import socket
 from pathlib import Path
@@ -10,17 +11,20 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from controller.errors import Conflict
+from controller.errors import ApiError, Conflict, ServerFailure
 from controller.leasekind import LEASES, Lease
 from controller.meta import Key, Version
+from controller.webhooks.kinds import VALIDATING
 from envtest import ControlPlane
 from reconcilers.api.crd import crds
+from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli.flags import settings, settings_of
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.servers import ApiServer, api_server
 from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.cli.run import run
 from reconcilers.settings import Settings
+from reconcilers.webhooks.serving import path
 from tests.reconcilers.cli.commands import call, started
 
 PORTS_OFF = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
@@ -194,7 +198,60 @@ async def test_a_server_that_does_not_answer_is_waited_for(tmp_path: Path) -> No
     assert "Traceback" not in running.complained
 
 
-async def test_webhooks_are_refused_by_name_until_there_are_any() -> None:
-    answer = await call("run", "--webhook-port=9443")
-    assert answer.returncode == 2
-    assert b"admission webhooks are not served by this version" in answer.stderr
+async def test_webhooks_judge_with_a_certificate_that_the_server_is_told_to_trust(
+    tmp_path: Path,
+) -> None:
+    port, probes = _free_port(), f"127.0.0.1:{_free_port()}"
+    async with api_server("management", crds()) as server:
+        await make_namespaces(server.transport, ["butler-system"])
+        await server.client.create(VALIDATING, "", _registration(port))
+        async with started(
+            "run",
+            kubeconfig(server, tmp_path),
+            *FAST,
+            "--metrics-bind-address=0",
+            f"--health-probe-bind-address={probes}",
+            f"--webhook-port={port}",
+            "--webhook-configuration=rules",
+            "--webhook-cert-name=127.0.0.1",
+        ) as running:
+            await running.until("Wrote the CA bundle")
+            status, told = await _readyz(probes)
+            assert "[+]webhook-certificate ok" in told, status
+            refusal = await _refusal(server)
+            assert 'webhook "pools.example.com" denied' in refusal.message
+            assert [cause.field for cause in refusal.causes] == ["spec.cidr"]
+            assert await running.stop() == 0
+        assert "Traceback" not in running.complained
+
+
+def _registration(port: int) -> dict[str, Any]:
+    """Return a configuration by which pools are judged at a port of this machine."""
+    url = f"https://127.0.0.1:{port}{path(NETWORK_POOL)}"
+    rule = {
+        "apiGroups": [NETWORK_POOL.group],
+        "apiVersions": [NETWORK_POOL.version],
+        "resources": [NETWORK_POOL.plural],
+        "operations": ["CREATE"],
+    }
+    hook = {
+        "name": "pools.example.com",
+        "clientConfig": {"url": url},
+        "rules": [rule],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    return {"metadata": {"name": "rules"}, "webhooks": [hook]}
+
+
+async def _refusal(server: ApiServer) -> ApiError:
+    """Return the refusal of a pool that is too large, once the server has learnt to ask."""
+    for number in itertools.count():
+        body = {"metadata": {"name": f"large-{number}"}, "spec": {"cidr": "10.0.0.0/8"}}
+        try:
+            await server.client.create(NETWORK_POOL, "butler-system", body)
+        except ServerFailure:
+            continue
+        except ApiError as error:
+            return error
+    raise AssertionError("unreachable: counting has no end")
