@@ -69,6 +69,13 @@ class ButlerConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class Team:
+    """A team; read by name if the kind is served, to see whether it exists."""
+
+    metadata: ObjectMeta
+
+
+@dataclass(frozen=True, slots=True)
 class AddressPoolSpec:
     """The part of a MetalLB IPAddressPool that we own."""
 
@@ -152,6 +159,7 @@ SERVICE = Resource("", "v1", "Service", "services", Service)
 BUTLER_CONFIG = Resource(
     names.GROUP, names.VERSION, "ButlerConfig", "butlerconfigs", ButlerConfig, namespaced=False
 )
+TEAM = Resource(names.GROUP, names.VERSION, "Team", "teams", Team, namespaced=False)
 IP_ADDRESS_POOL = Resource(
     "metallb.io", "v1beta1", "IPAddressPool", "ipaddresspools", IPAddressPool
 )

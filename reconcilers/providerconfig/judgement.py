@@ -15,6 +15,7 @@ from reconcilers.api.providerconfig import (
     ProviderNetwork,
 )
 from reconcilers.conditions import READY, Finding
+from reconcilers.webhooks.providerconfig import judged
 
 REQUIRED_KEYS: Mapping[str, tuple[str, ...]] = {
     "harvester": ("kubeconfig",),
@@ -26,6 +27,7 @@ REQUIRED_KEYS: Mapping[str, tuple[str, ...]] = {
     LOCAL: (),
 }
 
+VALIDATION_FAILED = "ValidationFailed"
 CREDENTIALS_VALID = "CredentialsValid"
 POOL_AVAILABLE = "PoolAvailable"
 
@@ -51,7 +53,7 @@ def credentials(config: ProviderConfig, where: str, keys: Iterable[str] | None) 
     Args:
         config: the ProviderConfig.
         where: namespace/name of the Secret.
-        keys: the Secret's keys; None if it does not exist.
+        keys: those keys of the Secret that hold something; None if it does not exist.
     """
     if keys is None:
         return Finding(
@@ -61,7 +63,7 @@ def credentials(config: ProviderConfig, where: str, keys: Iterable[str] | None) 
             f"credentials secret {where} not found",
         )
     present = set(keys)
-    missing = [key for key in REQUIRED_KEYS.get(config.spec.provider, ()) if key not in present]
+    missing = [key for key in required_keys(config) if key not in present]
     if missing:
         return Finding(
             CREDENTIALS_VALID,
@@ -72,20 +74,43 @@ def credentials(config: ProviderConfig, where: str, keys: Iterable[str] | None) 
     return Finding(CREDENTIALS_VALID, True, "Ready", "credentials validated")
 
 
+def required_keys(config: ProviderConfig) -> tuple[str, ...]:
+    """Return the keys that the Secret needs; where one is enough, credentialsRef may name it."""
+    required = REQUIRED_KEYS.get(config.spec.provider, ())
+    reference = config.spec.credentialsRef
+    if len(required) == 1 and reference is not None and reference.key:
+        return (reference.key,)
+    return required
+
+
 def unreadable(where: str) -> Finding:
     """Return the CredentialsValid condition where reading the Secret is not allowed."""
     message = f"credentials secret {where} may not be read: grant get on it"
     return Finding(CREDENTIALS_VALID, False, "CredentialsInvalid", message)
 
 
-def scope(config: ProviderConfig) -> Finding | None:
-    """Return why the scope is wrong, None if it is not."""
+def validity(config: ProviderConfig) -> Finding | None:
+    """Return why the spec contradicts itself, None if it does not.
+
+    The rules are those of the webhook and of the schema, for what was stored without either.
+    """
+    verdict = judged(config)
+    if verdict.allowed:
+        return None
+    return Finding(READY, False, VALIDATION_FAILED, f"validation errors: {verdict.sentence()}")
+
+
+def team(config: ProviderConfig) -> str:
+    """Return the name of the team that the provider is for; empty if it is for everybody."""
     wanted = config.spec.scope
-    if wanted is not None and wanted.type == "team" and wanted.teamRef is None:
-        return Finding(
-            READY, False, "ValidationFailed", "scope.type is 'team' but scope.teamRef is not set"
-        )
-    return None
+    named = wanted.teamRef if wanted is not None and wanted.type == "team" else None
+    return named.name if named is not None else ""
+
+
+def unknown_team(name: str) -> Finding:
+    """Return the Ready condition of a provider for a team that does not exist."""
+    message = f"scope.teamRef: Team {name} does not exist"
+    return Finding(READY, False, VALIDATION_FAILED, message)
 
 
 def pools(config: ProviderConfig, found: Iterable[NetworkPool]) -> tuple[Finding, Capacity] | None:
@@ -97,7 +122,7 @@ def pools(config: ProviderConfig, found: Iterable[NetworkPool]) -> tuple[Finding
         finding = Finding(
             POOL_AVAILABLE,
             False,
-            "ValidationFailed",
+            VALIDATION_FAILED,
             "network.mode is 'ipam' but no poolRefs configured",
         )
         return finding, Capacity()

@@ -21,7 +21,7 @@ from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import LOCAL, ProviderConfig
-from reconcilers.api.resources import PROVIDER_CONFIG, SECRET, TENANT_CLUSTER
+from reconcilers.api.resources import PROVIDER_CONFIG, SECRET, TEAM, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.providerconfig import judgement
@@ -36,6 +36,16 @@ class _Look:
     generation: int
     at: float
     found: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class _Team:
+    """Whether a ProviderConfig's team was there, when, and for how long that is believed."""
+
+    name: str
+    exists: bool
+    at: float
+    fresh: float
 
 
 class ProviderConfigReconciler:
@@ -60,12 +70,14 @@ class ProviderConfigReconciler:
         self._clock = clock
         self._settings = settings
         self._looks: dict[Key, _Look] = {}
+        self._teams: dict[Key, _Team] = {}
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one ProviderConfig up to date."""
         config = self._configs.get(key)
         if config is None:
             self._looks.pop(key, None)
+            self._teams.pop(key, None)
             return SETTLED
         try:
             if config.metadata.terminating:
@@ -78,11 +90,12 @@ class ProviderConfigReconciler:
             await self._tell(config, found)
         except (Conflict, NotFound):
             return Again(1.0)
-        return Again(self._between_looks(found.credentials))
+        return Again(self._between_looks(found.credentials, self._teams.get(key)))
 
-    def _between_looks(self, credentials: Finding) -> float:
+    def _between_looks(self, credentials: Finding, team: _Team | None = None) -> float:
         settings = self._settings.provider
-        return settings.resync if credentials.status else settings.requeue_invalid
+        sound = credentials.status and (team is None or team.exists)
+        return settings.resync if sound else settings.requeue_invalid
 
     async def _finalizers(self, config: ProviderConfig, finalizers: list[str]) -> ProviderConfig:
         return await self._client.patch(
@@ -91,9 +104,9 @@ class ProviderConfigReconciler:
 
     async def _judge(self, config: ProviderConfig) -> Judgement:
         findings: list[Finding] = []
-        scope = judgement.scope(config)
-        if scope is not None:
-            findings.append(scope)
+        wrong = judgement.validity(config) or await self._team(config)
+        if wrong is not None:
+            findings.append(wrong)
         judged = judgement.pools(config, self._pools_of(config))
         if judged is not None:
             findings.append(judged[0])
@@ -134,7 +147,35 @@ class ProviderConfigReconciler:
             return judgement.credentials(config, str(where), None)
         except Forbidden:
             return judgement.unreadable(str(where))
-        return judgement.credentials(config, str(where), secret.data)
+        filled = [key for key, value in secret.data.items() if value]
+        return judgement.credentials(config, str(where), filled)
+
+    async def _team(self, config: ProviderConfig) -> Finding | None:
+        """Return that the provider's team does not exist, if so; asked for as often as its Secret.
+
+        Teams are read if they are served, never required: a 404 without a reason is about the
+        kind, and one that we may not read is as good as there.
+        """
+        name = judgement.team(config)
+        if not name:
+            self._teams.pop(config.metadata.key, None)
+            return None
+        now, known = self._clock.monotonic(), self._teams.get(config.metadata.key)
+        if known is None or known.name != name or now - known.at >= 0.99 * known.fresh:
+            exists = await self._has_team(name)
+            settings = self._settings.provider
+            fresh = settings.resync if exists else settings.requeue_invalid
+            known = self._teams[config.metadata.key] = _Team(name, exists, now, fresh)
+        return None if known.exists else judgement.unknown_team(name)
+
+    async def _has_team(self, name: str) -> bool:
+        try:
+            await self._client.get(TEAM, Key("", name))
+        except NotFound as missing:
+            return missing.reason != "NotFound"
+        except Forbidden:
+            return True
+        return True
 
     async def _tell(self, config: ProviderConfig, found: Judgement) -> None:
         change = self._change(config, found)

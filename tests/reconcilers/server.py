@@ -39,12 +39,15 @@ KINDS = {
     "tenantclusters": (OURS, "TenantCluster"),
     "providerconfigs": (OURS, "ProviderConfig"),
     "butlerconfigs": (OURS, "ButlerConfig"),
+    "teams": (OURS, "Team"),
     "secrets": ("v1", "Secret"),
     "services": ("v1", "Service"),
     "events": ("events.k8s.io/v1", "Event"),
     "ipaddresspools": (METALLB, "IPAddressPool"),
     "l2advertisements": (METALLB, "L2Advertisement"),
 }
+OPTIONAL = {"butlerconfigs", "teams"}
+"""Kinds of the platform that are not served unless a test says so."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ class Server(Transport):
 
     def __init__(self, now: Callable[[], datetime], served: tuple[str, ...] = ()) -> None:
         self._now = now
-        self.served = served or tuple(k for k in KINDS if k != "butlerconfigs")
+        self.served = served or tuple(k for k in KINDS if k not in OPTIONAL)
         self.revision = 100
         self.objects: dict[tuple[str, str, str], Json] = {}
         self.history: list[Happening] = []

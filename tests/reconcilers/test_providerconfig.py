@@ -185,6 +185,115 @@ async def test_team_scope_without_a_team_is_told() -> None:
     assert _told(lab, "Ready")[:2] == ("False", "ValidationFailed")
 
 
+@pytest.mark.parametrize("kind", ["aws", "azure", "gcp"])
+async def test_a_cloud_without_its_settings_is_told(kind: str) -> None:
+    spec = {"provider": kind, "network": {"mode": "cloud"}} | CREDENTIALS
+    lab = _lab(make.provider(spec=spec))
+    _secret(lab, *REQUIRED_KEYS[kind])
+    await lab.provider()
+    status, reason, message = _told(lab, "Ready")
+    assert (status, reason) == ("False", "ValidationFailed")
+    assert f"spec.{kind}: {kind} settings are required" in message
+    assert _told(lab, "CredentialsValid")[0] == "True"
+
+
+async def test_ipam_in_a_cloud_is_told() -> None:
+    spec = {"provider": "aws", "aws": {"region": "eu-1"}} | CREDENTIALS | _ipam("lab")
+    lab = _lab(make.provider(spec=spec), _pool())
+    _secret(lab, *REQUIRED_KEYS["aws"])
+    await lab.provider()
+    assert _told(lab, "Ready") == (
+        "False",
+        "ValidationFailed",
+        "validation errors: spec.network.mode: IPAM mode is not supported for cloud providers",
+    )
+
+
+async def test_a_sound_provider_is_ready_and_a_mended_one_becomes_so() -> None:
+    unsound = make.provider("lab", spec={"provider": "local", "scope": {"type": "team"}})
+    lab = _lab(unsound, _pool())
+    await lab.provider()
+    assert _told(lab, "Ready")[0] == "False"
+    lab.server.edit("providerconfigs", "default", {"spec": {"scope": None}})
+    await lab.provider()
+    assert _told(lab, "Ready") == ("True", "Ready", "the provider can be used")
+
+
+async def test_where_one_key_is_enough_the_reference_may_name_it() -> None:
+    spec: Json = {"provider": "gcp", "gcp": {"projectID": "p", "region": "r"}}
+    spec |= {"credentialsRef": {"name": "creds", "key": "sa.json"}, "network": {"mode": "cloud"}}
+    lab = _lab(make.provider(spec=spec))
+    _secret(lab, "serviceAccountKey")
+    await lab.provider()
+    assert _told(lab, "CredentialsValid")[2] == "secret missing required keys: [sa.json]"
+    _secret(lab, "sa.json")
+    await lab.clock.advance(30)
+    await lab.provider()
+    assert _told(lab, "CredentialsValid")[0] == "True"
+
+
+async def test_a_key_without_a_value_is_missing() -> None:
+    lab = _lab(make.provider(spec={"provider": "aws", "network": {"mode": "cloud"}} | CREDENTIALS))
+    meta = {"name": "creds", "namespace": make.NAMESPACE}
+    data = {"accessKeyID": "eA==", "secretAccessKey": ""}
+    lab.server.add("secrets", {"metadata": meta, "data": data})
+    await lab.provider()
+    assert _told(lab, "CredentialsValid")[2] == "secret missing required keys: [secretAccessKey]"
+
+
+class TestTeams:
+    """A provider for one team needs that team, where teams are known at all."""
+
+    def _of_a_team(self) -> Lab:
+        scope = {"type": "team", "teamRef": {"name": "platform"}}
+        lab = _lab(make.provider("lab", spec={"provider": "local", "scope": scope}), _pool())
+        lab.server.served = (*lab.server.served, "teams")
+        return lab
+
+    async def test_a_team_that_does_not_exist_is_told_and_found_when_it_comes(self) -> None:
+        lab = self._of_a_team()
+        assert await lab.provider() == Again(30.0)
+        told = "scope.teamRef: Team platform does not exist"
+        assert _told(lab, "Ready") == ("False", "ValidationFailed", told)
+        lab.server.add("teams", {"metadata": {"name": "platform"}})
+        await lab.clock.advance(30)
+        assert await lab.provider() == Again(300.0)
+        assert _told(lab, "Ready")[0] == "True"
+
+    async def test_teams_are_not_required_where_they_are_not_served(self) -> None:
+        lab = self._of_a_team()
+        lab.server.served = tuple(k for k in lab.server.served if k != "teams")
+        await lab.provider()
+        assert _told(lab, "Ready")[0] == "True"
+
+    async def test_teams_that_may_not_be_read_are_there(self) -> None:
+        lab = self._of_a_team()
+        lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="teams")
+        await lab.provider()
+        assert _told(lab, "Ready")[0] == "True"
+
+    async def test_at_rest_a_team_costs_one_look_per_resync_and_no_write(self) -> None:
+        lab = self._of_a_team()
+        lab.server.add("teams", {"metadata": {"name": "platform"}})
+        await lab.provider()
+        lab.server.requests.clear()
+        for _ in range(10):
+            await lab.provider()
+        assert lab.server.requests == []
+        await lab.clock.advance(300)
+        await lab.provider()
+        assert [(r.verb, r.plural) for r in lab.server.requests] == [("get", "teams")]
+
+    async def test_a_provider_that_turns_to_another_team_asks_at_once(self) -> None:
+        lab = self._of_a_team()
+        lab.server.add("teams", {"metadata": {"name": "platform"}})
+        await lab.provider()
+        other = {"spec": {"scope": {"teamRef": {"name": "missing"}}}}
+        lab.server.edit("providerconfigs", "default", other)
+        await lab.provider()
+        assert _told(lab, "Ready")[2] == "scope.teamRef: Team missing does not exist"
+
+
 async def test_the_finalizer_holds_while_a_cluster_refers_to_it() -> None:
     lab = _lab(make.provider(finalizers=[]))
     await lab.provider()

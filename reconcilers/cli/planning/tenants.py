@@ -154,9 +154,9 @@ def _provider_patch(
     provider: ProviderConfig, pools: Iterator[NetworkPool], now: datetime
 ) -> dict[str, Any]:
     """Return what a ProviderConfig's status says apart from its credentials."""
-    scope = judgement.scope(provider)
+    wrong = judgement.validity(provider)
     judged = judgement.pools(provider, pools)
-    findings = [finding for finding in (scope, judged and judged[0]) if finding]
+    findings = [finding for finding in (wrong, judged and judged[0]) if finding]
     if not findings:
         return {}
     conditions = with_findings(
