@@ -31,6 +31,7 @@ from envtest.server.paths import Documents
 from envtest.server.rendering import render
 from envtest.server.request import read_request
 from envtest.server.watches import open_watch
+from envtest.wire.query import Query, is_broken
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +70,10 @@ class Front:
             return _refused(internal("Internal error occurred"), warnings)
 
     async def _answer(self, request: web.BaseRequest, warnings: list[str]) -> web.StreamResponse:
-        query: Mapping[str, str] = request.query
+        path, _, parameters = request.raw_path.partition("?")
+        if is_broken(path):
+            return _text(400, b"400 Bad Request")
+        query = Query(parameters)
         info = read_request(request.method, request.path, query)
         user = impersonated(self.authorizer, self._authenticate(request), request.headers)
         decision = self.authorizer.decide(user, attributes(info))
@@ -89,7 +93,7 @@ class Front:
             resource=resource,
             user=user,
             query=query,
-            dry_runs=request.query.getall("dryRun", []),
+            dry_runs=query.all_of("dryRun"),
             agent=request.headers.get("User-Agent", ""),
             content_type=media_type(request.headers.get("Content-Type", "")),
             data=await read_body(request, self.deadlines.body),

@@ -81,6 +81,8 @@ class Connections(web.Server):
         super().__init__(
             self._begin,
             access_log=None,
+            # A body is what was sent, as for Go: nothing small becomes something large here.
+            auto_decompress=False,
             keepalive_timeout=deadlines.idle,
             lingering_time=_LINGERING_SECONDS,
             max_line_size=HEADER_LIMIT,

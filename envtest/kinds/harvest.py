@@ -57,6 +57,7 @@ LEFT_OUT_SUBRESOURCES = (
     "proxy",
     "resize",
 )
+_ALSO = ("DeleteOptions", "ListMeta")
 
 
 def main() -> int:
@@ -111,7 +112,8 @@ def _reachable(found: dict[str, Any], gv: str, entries: list[dict[str, Any]]) ->
         if (gvk["group"], gvk["version"], gvk["kind"]) in kinds
     ]
     # The lists of custom kinds refer to it, even though no built-in list is kept.
-    todo += found.keys() & {"io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"}
+    # DeleteOptions are a body, though of no resource.
+    todo += found.keys() & {f"io.k8s.apimachinery.pkg.apis.meta.v1.{name}" for name in _ALSO}
     kept: dict[str, Any] = {}
     while todo:
         name = todo.pop()

@@ -1,5 +1,6 @@
 """Request bodies: which formats are read, and what becomes of what a kind does not know."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,7 @@ READ = (JSON, YAML, PROTOBUF)
 # The real server's limit for one request.
 BODY_LIMIT = 3 * 1024 * 1024
 
+_PARAMETER = re.compile(r"\s*[!#-'*+\-.0-9A-Z^-~]+=(?:[!#-'*+\-.0-9A-Z^-~]+|\"[^\"]*\")\s*")
 _ENVELOPE = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
 _ENVELOPE += 'Kind string "json:\\"kind,omitempty\\"" }'
 
@@ -40,8 +42,17 @@ class Decoded:
 
 
 def media_type(header: str) -> str:
-    """Return the media type of a Content-Type header without its parameters."""
-    return header.partition(";")[0].strip().lower()
+    """Return the media type of a Content-Type header without its parameters.
+
+    A header whose parameters make no sense names no media type; it is returned as it is.
+    """
+    media, *parameters = header.split(";")
+    if parameters and not parameters[-1].strip():
+        # One semicolon may end the header.
+        parameters.pop()
+    if not all(_PARAMETER.fullmatch(one) for one in parameters):
+        return header
+    return media.strip().lower()
 
 
 def read_object(data: bytes, content_type: str, resource: Resource) -> Decoded:

@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from envtest.kinds.typed import TypedError, decode, named
+from envtest.patching import json_kind
 from envtest.schema import MalformedJSON, strict_json
 from envtest.schema.errors import FieldError, forbidden, not_supported
 from envtest.server import failures, objectmeta
@@ -12,7 +14,7 @@ from envtest.server.api import Api
 from envtest.server.bodies import PROTOBUF, READ, YAML
 from envtest.server.call import Answer, Call, Many, One, Plain
 from envtest.server.failures import StatusError, bad_request, invalid_object
-from envtest.server.options import META_GROUP, dry_run_problems, list_options
+from envtest.server.options import META_GROUP, dry_run_problems, flag, list_options, number
 from envtest.server.reads import select
 from envtest.server.resource import Resource
 from envtest.storage import Stored
@@ -21,6 +23,7 @@ from envtest.wire.yamltext import YamlError, read_yaml
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 _OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+_KIND = "DeleteOptions"
 _POLICIES = ("Background", "Foreground", "Orphan")
 _IMMORTAL = frozenset(("namespaces", name) for name in ("default", "kube-public", "kube-system"))
 _FINALIZERS = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}
@@ -61,12 +64,7 @@ def _options(call: Call) -> Mapping[str, Any]:
         StatusError: 400 or 422 when they make no sense.
     """
     options: dict[str, Any] = {}
-    if call.data.strip():
-        options = _read(call)
-    else:
-        for name in ("propagationPolicy", "gracePeriodSeconds", "orphanDependents"):
-            if name in call.query:
-                options[name] = call.query[name]
+    options = _read(call) if call.data.strip() else _from_query(call.query)
     call.options = {
         name: value
         for name, value in options.items()
@@ -80,7 +78,28 @@ def _options(call: Call) -> Mapping[str, Any]:
     return {**options, "dryRun": dry_runs}
 
 
+def _from_query(query: Mapping[str, str]) -> dict[str, Any]:
+    """Read DeleteOptions from query parameters.
+
+    Raises:
+        StatusError: 400 for a number that is none.
+    """
+    options: dict[str, Any] = {}
+    if "propagationPolicy" in query:
+        options["propagationPolicy"] = query["propagationPolicy"]
+    if "gracePeriodSeconds" in query:
+        options["gracePeriodSeconds"] = number(query, "gracePeriodSeconds")
+    if "orphanDependents" in query:
+        options["orphanDependents"] = flag(query, "orphanDependents")
+    return options
+
+
 def _read(call: Call) -> dict[str, Any]:
+    """Read DeleteOptions from the body.
+
+    Raises:
+        StatusError: 415 for another format, 400 for a text that is no such thing.
+    """
     if call.content_type not in {"", *READ}:
         raise failures.unsupported_media_type(READ)
     try:
@@ -90,7 +109,14 @@ def _read(call: Call) -> dict[str, Any]:
     except (MalformedJSON, YamlError, ProtobufError) as error:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
     if not isinstance(value, dict):
-        raise bad_request("couldn't get version/kind; json parse error: not an object")
+        text = f"json: cannot unmarshal {json_kind(value)} into Go value of type v1.DeleteOptions"
+        raise bad_request(f"couldn't get version/kind; json parse error: {text}")
+    try:
+        decode(value, named(_OPTIONS))
+    except TypedError as error:
+        raise bad_request(str(error)) from None
+    if value.get("kind", _KIND) != _KIND:
+        raise bad_request("decoded object cannot be converted to DeleteOptions")
     return value
 
 
@@ -194,7 +220,7 @@ def _conflict(call: Call, name: str, why: str) -> StatusError:
 def _propagate(body: dict[str, Any], options: Mapping[str, Any]) -> None:
     """Set or take the finalizers by which dependents are waited for or let go."""
     policy = options.get("propagationPolicy")
-    if options.get("orphanDependents") in {True, "true"}:
+    if options.get("orphanDependents"):
         policy = "Orphan"
     if policy is None and options.get("orphanDependents") is None:
         return

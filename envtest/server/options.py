@@ -113,14 +113,14 @@ def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
     options = ListOptions(
         labels=labels,
         fields=fields,
-        limit=max(0, _number(query, "limit")),
+        limit=max(0, number(query, "limit")),
         token=query.get("continue", ""),
         revision=None,
         match=query.get("resourceVersionMatch", ""),
         watch=watch,
         bookmarks=bool(flag(query, "allowWatchBookmarks")),
         initial_events=flag(query, "sendInitialEvents"),
-        timeout=max(0, _number(query, "timeoutSeconds")),
+        timeout=max(0, number(query, "timeoutSeconds")),
     )
     version = query.get("resourceVersion", "")
     problems = _watch_problems(options) if watch else _list_problems(options, version)
@@ -187,7 +187,7 @@ def flag(query: Mapping[str, str], name: str) -> bool | None:
     return query[name].lower() not in {"0", "false"} if name in query else None
 
 
-def _number(query: Mapping[str, str], name: str) -> int:
+def number(query: Mapping[str, str], name: str) -> int:
     """Read an integer; 0 when it is not given."""
     value = query.get(name, "")
     fault = number_fault(value, function="ParseInt") if value else None

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from envtest.schema.gotext import quote
 from envtest.schema.names import label_value_errors, qualified_name_errors
-from envtest.server.failures import bad_request
+from envtest.server.failures import StatusError, bad_request
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!,()<>]|[^\s=!,()<>]+)")
 _OPERATORS = ("in", "notin", "=", "==", "!=", "gt", "lt", ">", "<")
@@ -122,9 +123,17 @@ class _Tokens:
     def identifier(self, expected: str = "identifier") -> str:
         """Consume a word that must be no punctuation."""
         word = self.take()
-        if not word or word in {"=", "==", "!=", "!", ",", "(", ")", "<", ">"}:
-            raise bad_request(f"unable to parse requirement: found '{word}', expected: {expected}")
+        if not _is_identifier(word):
+            raise _unparsed(f"found '{word}', expected: {expected}")
         return word
+
+
+def _is_identifier(word: str) -> bool:
+    return bool(word) and word not in {"=", "==", "!=", "!", ",", "(", ")", "<", ">"}
+
+
+def _unparsed(why: str) -> StatusError:
+    return bad_request(f"unable to parse requirement: {why}")
 
 
 def parse_labels(text: str) -> LabelSelector:
@@ -133,12 +142,17 @@ def parse_labels(text: str) -> LabelSelector:
     Raises:
         StatusError: 400 with the real server's sentence.
     """
-    if not text.strip():
-        return LabelSelector()
     tokens = _Tokens(text)
+    if not tokens.next:
+        return LabelSelector()
+    if tokens.next != "!" and not _is_identifier(tokens.next):
+        among = "!, identifier, or 'end of string'"
+        raise bad_request(f"found '{tokens.next}', expected: {among}")
     found = [_requirement(tokens)]
     while tokens.next == ",":
         tokens.take()
+        if tokens.next != "!" and not _is_identifier(tokens.next):
+            raise bad_request(f"found '{tokens.next}', expected: identifier after ','")
         found.append(_requirement(tokens))
     if tokens.next:
         raise bad_request(f"found '{tokens.next}', expected: ',' or 'end of string'")
@@ -150,47 +164,55 @@ def _requirement(tokens: _Tokens) -> Requirement:
     absent = tokens.next == "!"
     if absent:
         tokens.take()
-    key = tokens.identifier("!, identifier" if not absent else "identifier")
+    key = tokens.identifier()
     _check(f'<nil>: Invalid value: "{key}": ', qualified_name_errors(key))
     if absent or tokens.next in {"", ","}:
         return Requirement(key, "!" if absent else "exists")
     operator = tokens.take()
     if operator not in _OPERATORS:
         among = ", ".join(("in", "notin", "=", "==", "!=", "gt", "lt"))
-        raise bad_request(f"unable to parse requirement: found '{operator}', expected: {among}")
+        raise _unparsed(f"found '{operator}', expected: {among}")
     if operator in {"in", "notin"}:
         values = _value_set(tokens)
     else:
         values = frozenset({"" if tokens.next in {"", ","} else tokens.identifier()})
-    for value in values:
-        _check(f'values[0][{key}]: Invalid value: "{value}": ', label_value_errors(value))
-    if operator in {">", "<", "gt", "lt"} and not all(
-        re.fullmatch(r"[+-]?\d+", v) for v in values
-    ):
-        raise bad_request(
-            "unable to parse requirement: values[0]: Invalid value: must be an integer"
-        )
+    if not values:
+        text = "for 'in', 'notin' operators, values set can't be empty"
+        raise _unparsed(f"values: Invalid value: []: {text}")
+    if operator in {">", "<", "gt", "lt"}:
+        for value in values:
+            if not re.fullmatch(r"[+-]?\d+", value):
+                text = "for 'Gt', 'Lt' operators, the value must be an integer"
+                raise _unparsed(f"values[0]: Invalid value: {quote(value)}: {text}")
+    for at, value in enumerate(sorted(values)):
+        prefix = f"values[{at}][{key}]: Invalid value: {quote(value)}: "
+        _check(prefix, label_value_errors(value))
     return Requirement(key, operator, values)
 
 
 def _value_set(tokens: _Tokens) -> frozenset[str]:
-    """Parse `(a, b)`."""
+    """Parse `(a, b)`; between commas there may be nothing, which is a value, too."""
     if tokens.next != "(":
-        raise bad_request(f"unable to parse requirement: found '{tokens.next}' expected: '('")
+        raise _unparsed(f"found '{tokens.next}' expected: '('")
     tokens.take()
+    if tokens.next == ")":
+        tokens.take()
+        return frozenset()
+    if tokens.next != "," and not _is_identifier(tokens.next):
+        raise _unparsed(f"found '{tokens.next}', expected: ',', ')' or identifier")
     values = set()
     while True:
-        values.add("" if tokens.next in {",", ")"} else tokens.identifier())
+        values.add("" if tokens.next in {",", ")"} else tokens.identifier("',', or identifier"))
         word = tokens.take()
         if word == ")":
             return frozenset(values)
         if word != ",":
-            raise bad_request(f"unable to parse requirement: found '{word}', expected: ',' or ')'")
+            raise _unparsed(f"found '{word}', expected: ',' or ')'")
 
 
 def _check(prefix: str, faults: list[str]) -> None:
     if faults:
-        raise bad_request(f"unable to parse requirement: {prefix}{'; '.join(faults)}")
+        raise _unparsed(f"{prefix}{'; '.join(faults)}")
 
 
 def parse_fields(text: str) -> FieldSelector:

@@ -17,6 +17,8 @@ _WORDS = {
 }
 # Far above what a body within the size limit can hold without aliases.
 _MOST_NODES = 2_000_000
+# The reader goes down a frame or two for each level; Go's own limit is 10,000.
+_DEEPEST = 200
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
@@ -30,6 +32,18 @@ class _Loader(yaml.SafeLoader):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.duplicates: list[str] = []
+        self._depth = 0
+
+    @override
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise yaml.MarkedYAMLError(
+                problem=f"exceeded max depth of {_DEEPEST}", problem_mark=self.get_mark()
+            )
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
     @override
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:

@@ -1,6 +1,7 @@
 """Requests that make no sense get the real server's answer, and the next request is served."""
 
 import asyncio
+import gzip
 import json
 from typing import Any
 
@@ -92,6 +93,83 @@ async def test_numbers_in_queries_are_read_as_go_reads_them(http: httpx.AsyncCli
         answer = await http.get(MAPS, params={"limit": text})
         assert answer.status_code == 400
         assert answer.json()["message"].startswith("strconv.ParseInt: parsing ")
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        (b"[]", "cannot unmarshal array into Go value of type v1.DeleteOptions"),
+        (b"{", "unexpected end of JSON input"),
+        (b'{"gracePeriodSeconds":"x"}', "cannot unmarshal string"),
+        (b'{"preconditions":{"uid":1}}', "cannot unmarshal number"),
+        (b'{"dryRun":"All"}', "cannot unmarshal string"),
+        (b'{"kind":"ConfigMap"}', "cannot be converted to DeleteOptions"),
+    ],
+)
+async def test_options_of_a_deletion_that_make_no_sense_delete_nothing(
+    http: httpx.AsyncClient, data: bytes, part: str
+) -> None:
+    await http.post(MAPS, json={"metadata": {"name": "a"}})
+
+    code, message = await send(http, data, path=f"{MAPS}/a", method="DELETE")
+
+    assert (code, part in message) == (400, True)
+    assert (await http.get(f"{MAPS}/a")).status_code == 200
+    by_query = await http.delete(f"{MAPS}/a", params={"gracePeriodSeconds": "x"})
+    assert by_query.status_code == 400
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset", ";;;", "application/json;a=b;=;"])
+async def test_a_content_type_that_is_none_is_not_guessed(
+    http: httpx.AsyncClient, kind: str
+) -> None:
+    code, _ = await send(http, b'{"metadata":{"name":"a"}}', kind)
+
+    assert code == 415
+
+
+@pytest.mark.parametrize(
+    "kind", [JSON, "application/json; charset=utf-8", 'application/json;a="b";']
+)
+async def test_parameters_of_a_content_type_are_passed_over(
+    http: httpx.AsyncClient, kind: str
+) -> None:
+    answer = await http.post(
+        MAPS, content=b'{"metadata":{"name":"a"}}', headers={"Content-Type": kind}
+    )
+
+    assert answer.status_code == 201
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
+async def test_a_body_is_what_was_sent_whatever_it_is_called(
+    http: httpx.AsyncClient, encoding: str
+) -> None:
+    small = gzip.compress(b'{"metadata":{"name":"a"}}' + b" " * (64 << 20))
+    headers = {"Content-Type": JSON, "Content-Encoding": encoding}
+    packed = await http.post(MAPS, content=small, headers=headers)
+    plain = await http.post(MAPS, content=b'{"metadata":{"name":"a"}}', headers=headers)
+
+    assert (packed.status_code, plain.status_code) == (400, 201)
+    assert "looking for beginning of value" in packed.json()["message"]
+
+
+async def test_percent_signs_without_digits_are_refused_in_paths_and_left_out_of_queries(
+    http: httpx.AsyncClient,
+) -> None:
+    path = await http.get(httpx.URL("/api/v1/x").copy_with(raw_path=b"/api/v1/%zz"))
+    query = b"/api/v1/namespaces?labelSelector=%zz&limit=1&a;b=1&labelSelector=x"
+    listed = await http.get(httpx.URL("/").copy_with(raw_path=query))
+
+    assert (path.status_code, path.text) == (400, "400 Bad Request")
+    assert listed.json()["items"] == []
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "a: {" * 5_000, "- " * 50_000 + "a"])
+async def test_deep_yaml_is_refused_at_once(http: httpx.AsyncClient, text: str) -> None:
+    code, message = await send(http, text.encode(), "application/yaml")
+
+    assert (code, "exceeded max depth" in message) == (400, True)
 
 
 async def test_long_lines_and_many_headers_are_taken(http: httpx.AsyncClient) -> None:

@@ -46,6 +46,25 @@ def test_a_label_selector_matches_as_kubernetes_has_it(text: str, matches: bool)
             "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
         ),
         ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+        ("((", "found '(', expected: !, identifier, or 'end of string'"),
+        ("a,=", "found '=', expected: identifier after ','"),
+        ("a=b c", "found 'c', expected: ',' or 'end of string'"),
+        ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+        ("a in (=", "unable to parse requirement: found '=', expected: ',', ')' or identifier"),
+        (
+            "a in ()",
+            (
+                "unable to parse requirement: values: Invalid value: []: for 'in', 'notin' "
+                "operators, values set can't be empty"
+            ),
+        ),
+        (
+            "a>x",
+            (
+                "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' "
+                "operators, the value must be an integer"
+            ),
+        ),
     ],
 )
 def test_a_label_selector_that_is_none_is_refused(text: str, message: str) -> None:
