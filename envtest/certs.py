@@ -13,6 +13,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from envtest.keys import REMEDY, new_key, pem, read_key, write_private
+from envtest.storage import DiskError
+
 _LIFETIME = datetime.timedelta(days=3650)
 _SLACK = datetime.timedelta(minutes=5)
 
@@ -36,17 +39,15 @@ class KeyPair:
 class Authority:
     """A certificate authority of its own, made anew or read back."""
 
-    def __init__(self, pair: KeyPair) -> None:
-        self.pair = pair
-        self._certificate = x509.load_pem_x509_certificate(pair.certificate)
-        key = serialization.load_pem_private_key(pair.key, password=None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
+    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+        self.pair = _pair(certificate, key)
+        self._certificate = certificate
         self._key = key
 
     @classmethod
     def create(cls) -> Self:
         """Make a new authority."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = new_key()
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "envtest-ca")])
         certificate = (
             _builder(name, name, key)
@@ -57,17 +58,22 @@ class Authority:
             )
             .sign(key, hashes.SHA256())
         )
-        return cls(_pair(certificate, key))
+        return cls(certificate, key)
 
     @classmethod
     def kept_in(cls, folder: Path) -> Self:
-        """Read the authority of a folder, or make one there."""
+        """Read the authority of a folder, or make one there.
+
+        Raises:
+            DiskError: what is there is damaged.
+        """
         certificate, key = folder / "ca.crt", folder / "ca.key"
         if certificate.exists() and key.exists():
-            return cls(KeyPair(certificate.read_bytes(), key.read_bytes()))
+            return cls(*_read_pair(certificate, key))
         made = cls.create()
-        folder.mkdir(parents=True, exist_ok=True)
-        made.pair.write(folder, "ca")
+        # The certificate last: both are there, or an authority is made anew.
+        write_private(key, made.pair.key.decode())
+        write_private(certificate, made.pair.certificate.decode())
         return made
 
     def server(self, *hosts: str) -> KeyPair:
@@ -90,7 +96,7 @@ class Authority:
     def _sign(
         self, subject: x509.Name, usage: x509.ObjectIdentifier, names: list[x509.GeneralName]
     ) -> KeyPair:
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = new_key()
         builder = _builder(subject, self._certificate.subject, key)
         builder = builder.add_extension(
             x509.BasicConstraints(ca=False, path_length=None), critical=True
@@ -102,6 +108,19 @@ class Authority:
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return _pair(builder.sign(self._key, hashes.SHA256()), key)
+
+
+def _read_pair(
+    certificate: Path, key: Path
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    private = read_key(key)
+    try:
+        found = x509.load_pem_x509_certificate(certificate.read_bytes())
+    except (ValueError, OSError) as error:
+        raise DiskError(f"{certificate} holds no certificate ({error}); {REMEDY}") from error
+    if found.public_key() != private.public_key():
+        raise DiskError(f"{certificate} is not the certificate of {key}; {REMEDY}")
+    return found, private
 
 
 def client_tls(authority: bytes, pair: KeyPair | None) -> ssl.SSLContext:
@@ -152,11 +171,4 @@ def _usage(*, is_authority: bool) -> x509.KeyUsage:
 
 
 def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
-    return KeyPair(
-        certificate.public_bytes(serialization.Encoding.PEM),
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        ),
-    )
+    return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), pem(key))

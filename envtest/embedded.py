@@ -19,7 +19,13 @@ from envtest.access.bootstrap import bootstrap
 from envtest.access.escalation import EscalationGuard
 from envtest.access.rbac import Authorizer
 from envtest.access.reviews import Reviews
-from envtest.access.tokens import ADMIN_GROUP, Authenticator, parse_token_file, token_line
+from envtest.access.tokens import (
+    ADMIN_GROUP,
+    Authenticator,
+    TokenFileError,
+    parse_token_file,
+    token_line,
+)
 from envtest.admission import Webhooks
 from envtest.builtins.resources import builtin_resources
 from envtest.certs import Authority
@@ -27,7 +33,8 @@ from envtest.controllers.garbage import GarbageCollector
 from envtest.controllers.namespaces import NamespaceController
 from envtest.front.app import Front
 from envtest.front.connections import Deadlines, Watchers
-from envtest.kubeconfig import kubeconfig, write_private
+from envtest.keys import kept_key, new_key, write_private
+from envtest.kubeconfig import kubeconfig
 from envtest.mishaps import Mishaps
 from envtest.server.api import Api
 from envtest.server.call import User
@@ -66,8 +73,7 @@ class EmbeddedServer:
         self._kept = data / "users.csv" if data else None
         self._users: dict[str, str] = {}
         if self._kept is not None and self._kept.exists():
-            text = self._kept.read_text(encoding="utf-8")
-            for token, user in parse_token_file(text, str(self._kept)).items():
+            for token, user in _read_users(self._kept).items():
                 self._users[user.name] = token
                 authenticator.add(token, user)
 
@@ -132,13 +138,14 @@ async def serve(  # every setting is named at the call
     """
     host, port = parse_address(listen)
     authority = Authority.kept_in(data) if data else Authority.create()
+    key = kept_key(data / "service-accounts.key") if data else new_key()
     server = EmbeddedServer.prepared(data, tokens or {}, authority)
     api = server.api
     authorizer = Authorizer(api.store)
     api.admission = webhooks = Webhooks(api, authorizer)
     api.guards.append(EscalationGuard(authorizer).check)
     reviews = Reviews(server.authenticator, authorizer)
-    accounts = AccountTokens(api, data)
+    accounts = AccountTokens(api, key)
     server.authenticator.others.append(accounts.known)
     openapi = OpenApi(api.registry)
     front = Front(
@@ -177,6 +184,21 @@ async def serve(  # every setting is named at the call
             await runner.cleanup()
             await webhooks.close()
         api.store.close()
+
+
+def _read_users(path: Path) -> dict[str, User]:
+    """Read the users of a data folder.
+
+    Raises:
+        TokenFileError: the file makes no sense.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise TokenFileError(
+            f"{path} is no text ({error}); restore it from a copy, or remove it to have new users"
+        ) from error
+    return parse_token_file(text, str(path))
 
 
 async def _ruled(clock: ServerClock, run: Callable[[], Awaitable[None]]) -> None:

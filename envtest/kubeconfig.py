@@ -1,8 +1,6 @@
 """Kubeconfigs that carry everything in themselves: server, authority and credentials."""
 
 import base64
-import os
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -43,16 +41,6 @@ def kubeconfig(
         "current-context": name,
     }
     return yaml.safe_dump(document, sort_keys=False)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.unlink(missing_ok=True)
-    part.touch(mode=0o600)
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 def _coded(data: bytes) -> str:

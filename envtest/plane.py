@@ -11,7 +11,7 @@ import anyio
 import yaml
 from aiohttp import ClientSession, TCPConnector
 
-from envtest.kubeconfig import write_private
+from envtest.keys import write_private
 from envtest.settings import PlaneError
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -6,7 +6,6 @@ import time
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,7 +19,6 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 
 from envtest.access.bounds import bound_claims, check_bound
 from envtest.access.tokens import Known, TokenRefused
-from envtest.kubeconfig import write_private
 from envtest.schema.errors import invalid
 from envtest.schema.gotext import quote
 from envtest.server.api import Api
@@ -43,9 +41,9 @@ _encode = msgspec.json.Encoder().encode
 class AccountTokens:
     """Makes and checks tokens of one server."""
 
-    def __init__(self, api: Api, folder: Path | None) -> None:
+    def __init__(self, api: Api, key: ec.EllipticCurvePrivateKey) -> None:
         self._api = api
-        self._key = _key(folder)
+        self._key = key
         public = self._key.public_key().public_bytes(
             serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
         )
@@ -183,24 +181,6 @@ def _check_duration(seconds: int) -> None:
 
 def _moment(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _key(folder: Path | None) -> ec.EllipticCurvePrivateKey:
-    """Return the signing key of a data folder, made on first use; a new one without a folder."""
-    path = folder / "service-accounts.key" if folder else None
-    if path is not None and path.exists():
-        found = serialization.load_pem_private_key(path.read_bytes(), password=None)
-        assert isinstance(found, ec.EllipticCurvePrivateKey)
-        return found
-    key = ec.generate_private_key(ec.SECP256R1())
-    if path is not None:
-        pem = key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        write_private(path, pem.decode())
-    return key
 
 
 def _coded(data: bytes) -> str:

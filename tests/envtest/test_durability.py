@@ -1,18 +1,24 @@
 """What was acknowledged is there after a kill -9; revisions never go back."""
 
+import itertools
+import json
+import random
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import anyio
 import httpx
 import pytest
 import yaml
 from anyio.abc import Process
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from envtest import DiskError, TokenFileError, User, serve
 from envtest.storage import Disk, Store
@@ -21,6 +27,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 SERVER = """
 import sys, anyio
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from envtest import serve
 
 async def main():
@@ -65,48 +72,137 @@ async def child(data: Path) -> AsyncIterator[Child]:
                 process.send_signal(signal.SIGKILL)
 
 
-async def write_until_it_breaks(
-    http: httpx.AsyncClient, worker: int, done: set[str], enough: anyio.Event
-) -> None:
-    for number in range(10_000):
-        name = f"w{worker}-{number}"
-        body = {"metadata": {"name": name}, "data": {"n": str(number)}}
-        try:
-            answer = await http.post(MAPS, json=body)
-        except httpx.TransportError:
-            return
-        if answer.status_code == 201:
-            done.add(name)
-        if len(done) >= 200:
+@dataclass
+class Ledger:
+    """What one worker was told about its objects, and what it had asked for when the end came.
+
+    States are the values that objects carry; None is an object that is not there.
+    """
+
+    told: dict[str, str | None] = field(default_factory=dict)
+    asked: dict[str, str | None] = field(default_factory=dict)
+    revision: int = 0
+    answers: int = 0
+
+    def allows(self, name: str, found: str | None) -> bool:
+        """Tell whether an object may be so after the crash."""
+        allowed = {self.told.get(name)}
+        if name in self.asked:
+            allowed.add(self.asked[name])
+        return found in allowed
+
+    async def work(
+        self,
+        http: httpx.AsyncClient,
+        rng: random.Random,
+        prefix: str,
+        answered: Callable[[], None],
+    ) -> None:
+        """Create, change and delete objects until the server is gone."""
+        for number in itertools.count():
+            name, value = f"{prefix}-{rng.randrange(5)}", str(number)
+            there = self.told.get(name) is not None
+            removed = there and rng.random() < 0.3
+            self.asked = {name: None if removed else value}
+            try:
+                answer = await self._send(http, name, value, there=there, removed=removed)
+            except httpx.TransportError:
+                return
+            assert answer.is_success, answer.text
+            meta = answer.json()["metadata"]
+            self.revision = max(self.revision, int(meta.get("resourceVersion") or 0))
+            self.told |= self.asked
+            self.asked = {}
+            self.answers += 1
+            answered()
+
+    async def _send(
+        self, http: httpx.AsyncClient, name: str, value: str, *, there: bool, removed: bool
+    ) -> httpx.Response:
+        if removed:
+            return await http.delete(f"{MAPS}/{name}")
+        body = {"metadata": {"name": name}, "data": {"n": value}}
+        if there:
+            return await http.put(f"{MAPS}/{name}", json=body)
+        return await http.post(MAPS, json=body)
+
+
+async def killed_at_some_point(server: Child, ledgers: dict[str, Ledger], seed: int) -> None:
+    """Put a server under load, and kill it after some number of answers, amid others."""
+    left = itertools.count(random.Random(seed).randint(1, 150), -1)
+    enough = anyio.Event()
+
+    def answered() -> None:
+        if next(left) == 0:
             enough.set()
+
+    async with anyio.create_task_group() as tasks:
+        for prefix, ledger in ledgers.items():
+            rng = random.Random(f"{seed}{prefix}")
+            tasks.start_soon(ledger.work, server.http, rng, prefix, answered)
+        await enough.wait()
+        server.process.send_signal(signal.SIGKILL)
+
+
+async def found_after(server: Child) -> tuple[dict[str, str], int]:
+    """Return the values of all objects, and the revision."""
+    listed = (await server.http.get(MAPS)).json()
+    values = {
+        item["metadata"]["name"]: item["data"]["n"] for item in listed["items"] if "data" in item
+    }
+    return values, int(listed["metadata"]["resourceVersion"])
 
 
 @pytest.mark.slow
-async def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
-    acknowledged: set[str] = set()
-    enough = anyio.Event()
-    async with child(tmp_path) as first, anyio.create_task_group() as tasks:
-        for worker in range(4):
-            tasks.start_soon(write_until_it_breaks, first.http, worker, acknowledged, enough)
-        await enough.wait()
-        before = await first.revision()
-        first.process.send_signal(signal.SIGKILL)
+async def test_nothing_acknowledged_is_lost_however_often_the_server_is_killed(
+    tmp_path: Path,
+) -> None:
+    ledgers = {prefix: Ledger() for prefix in ("one", "two", "three", "four")}
+    highest = 0
+    for seed in range(4):
+        async with child(tmp_path) as server:
+            values, revision = await found_after(server)
+            assert revision >= max(highest, *(ledger.revision for ledger in ledgers.values()))
+            for prefix, ledger in ledgers.items():
+                for number in range(5):
+                    name = f"{prefix}-{number}"
+                    found = values.get(name)
+                    assert ledger.allows(name, found), (seed, name, found, ledger)
+                    ledger.told[name] = found
+                ledger.asked = {}
+            highest = revision
+            await killed_at_some_point(server, ledgers, seed)
+    assert sum(ledger.answers for ledger in ledgers.values()) > 10
 
-    async with child(tmp_path) as second:
-        listed = (await second.http.get(MAPS)).json()
-        after = await second.revision()
 
-    assert acknowledged <= {item["metadata"]["name"] for item in listed["items"]}
-    assert after >= before
+@pytest.mark.slow
+async def test_a_watch_from_before_the_kill_tells_what_happened_since(tmp_path: Path) -> None:
+    async with child(tmp_path) as server:
+        before = await server.revision()
+        for name in ("a", "b"):
+            await server.http.post(MAPS, json={"metadata": {"name": name}})
+        await server.http.delete(f"{MAPS}/a")
+        server.process.send_signal(signal.SIGKILL)
+
+    query = {"watch": "1", "resourceVersion": str(before), "timeoutSeconds": "1"}
+    async with child(tmp_path) as server:
+        text = (await server.http.get(MAPS, params=query)).text
+    events = [json.loads(line) for line in text.splitlines()]
+    assert [(one["type"], one["object"]["metadata"]["name"]) for one in events] == [
+        ("ADDED", "a"),
+        ("ADDED", "b"),
+        ("DELETED", "a"),
+    ]
 
 
 @pytest.mark.slow
 async def test_a_deletion_survives_too_and_raises_the_revision(tmp_path: Path) -> None:
     async with child(tmp_path) as first:
         await first.http.post(MAPS, json={"metadata": {"name": "a"}})
-        await first.http.delete(f"{MAPS}/a")
+        gone = (await first.http.delete(f"{MAPS}/a")).json()
         before = await first.revision()
         first.process.send_signal(signal.SIGKILL)
+        assert gone["kind"] == "Status"
 
     async with child(tmp_path) as second:
         assert (await second.http.get(f"{MAPS}/a")).status_code == 404
@@ -149,11 +245,72 @@ async def test_two_servers_cannot_share_a_folder(tmp_path: Path) -> None:
                 pass
 
 
-def test_a_folder_that_is_no_folder_is_refused_with_a_sentence(tmp_path: Path) -> None:
+def filled(folder: Path) -> bytes:
+    """Store objects in a folder; return what its database consists of."""
+    store = Store(Disk(folder))
+    for number in range(300):
+        name = f"n{number}"
+        store.write("things", name, {"metadata": {"name": name, "labels": {"x": "y" * 200}}})
+    store.close()
+    return (folder / "objects.sqlite").read_bytes()
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_a_database_cut_short_is_told_in_a_sentence(data: st.DataObject) -> None:
+    with TemporaryDirectory() as name:
+        whole = filled(Path(name))
+        size = data.draw(st.integers(0, len(whole) - 1))
+        (Path(name) / "objects.sqlite").write_bytes(whole[:size])
+
+        with pytest.raises(DiskError, match=r"objects\.sqlite .*; give another folder"):
+            Store(Disk(Path(name)))
+
+
+def test_a_database_with_holes_is_told_in_a_sentence(tmp_path: Path) -> None:
+    whole = bytearray(filled(tmp_path))
+    for start in range(4096, len(whole), 4096):
+        whole[start : start + 100] = bytes(100)
+    (tmp_path / "objects.sqlite").write_bytes(whole)
+
+    with pytest.raises(DiskError, match="is damaged"):
+        Store(Disk(tmp_path))
+
+
+def test_a_file_that_is_no_database_is_refused_with_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "objects.sqlite").write_text("this is no database, whatever it is called\n" * 50)
 
     with pytest.raises(DiskError, match="give another folder"):
         Disk(tmp_path)
+
+
+def test_a_folder_that_is_no_folder_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(DiskError, match=r"cannot be used: .*give another folder"):
+        Disk(tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", ["ca.key", "ca.crt", "service-accounts.key", "users.csv"])
+@pytest.mark.parametrize("left", [0.0, 0.5])
+async def test_a_damaged_file_is_named_and_the_folder_let_go(
+    tmp_path: Path, name: str, left: float
+) -> None:
+    async with serve(data=tmp_path) as server:
+        server.credentials("admin")
+    file = tmp_path / name
+    whole = file.read_bytes()
+    damaged = whole[: int(len(whole) * left)]
+    # An empty list of users is one; bytes that are no text are none.
+    file.write_bytes(b"\xff" + damaged if name == "users.csv" else damaged)
+
+    with pytest.raises((DiskError, TokenFileError), match=rf"{name} .*; restore it"):
+        async with serve(data=tmp_path):
+            pass
+
+    file.write_bytes(whole)
+    async with serve(data=tmp_path) as server:
+        assert server.url
 
 
 def test_the_revision_of_a_deletion_is_remembered(tmp_path: Path) -> None:

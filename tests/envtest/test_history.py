@@ -1,0 +1,213 @@
+"""History: what a watch can go on from after a restart, and what is compacted."""
+
+import json
+import sqlite3
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import httpx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envtest import ControlPlane
+from envtest.storage import Disk, Event, Store, Table
+from envtest.storage.log import KEPT_EVENTS, KEPT_SECONDS
+from tests.envtest.conftest import admin_client
+from tests.envtest.samples import PATH, crd, gauge
+
+MERGE = {"Content-Type": "application/merge-patch+json"}
+ACTIONS = st.sampled_from(["write", "write", "delete", "restart", "compact"])
+STEPS = st.lists(st.tuples(ACTIONS, st.sampled_from("abc")), max_size=40)
+
+
+async def watched(http: httpx.AsyncClient, **query: str) -> list[tuple[str, str]]:
+    """Return types and names of what a watch tells until it ends."""
+    params = {"watch": "1", "timeoutSeconds": "1", **query}
+    text = (await http.get(PATH, params=params)).text
+    events: list[Any] = [json.loads(line) for line in text.splitlines()]
+    return [(one["type"], one["object"]["metadata"].get("name", "")) for one in events]
+
+
+async def test_a_watch_goes_on_where_it_was_before_a_restart(tmp_path: Path) -> None:
+    async with ControlPlane.start(data=tmp_path, force_embedded=True) as plane:
+        await plane.install_crds([crd()])
+        async with admin_client(plane) as http:
+            await http.post(PATH, json=gauge("a"))
+            revision = (await http.get(PATH)).json()["metadata"]["resourceVersion"]
+            await http.post(PATH, json=gauge("b", place="here"))
+            await http.patch(f"{PATH}/a", json={"spec": {"count": 5}}, headers=MERGE)
+            await http.patch(f"{PATH}/b", json={"spec": {"place": "there"}}, headers=MERGE)
+            await http.delete(f"{PATH}/a")
+            before = await watched(http, resourceVersion=revision)
+            selected = {"fieldSelector": "spec.place=here", "resourceVersion": revision}
+            chosen = await watched(http, **selected)
+
+    async with (
+        ControlPlane.start(data=tmp_path, force_embedded=True) as plane,
+        admin_client(plane) as http,
+    ):
+        after = await watched(http, resourceVersion=revision)
+        # What was there before the first kept event matters to selections.
+        assert await watched(http, **selected) == chosen == [("ADDED", "b"), ("DELETED", "b")]
+    assert after == before
+    assert after == [("ADDED", "b"), ("MODIFIED", "a"), ("MODIFIED", "b"), ("DELETED", "a")]
+
+
+async def test_pages_and_quiet_kinds_survive_a_restart_too(tmp_path: Path) -> None:
+    async with ControlPlane.start(data=tmp_path, force_embedded=True) as plane:
+        await plane.install_crds([crd()])
+        async with admin_client(plane) as http:
+            quiet = (await http.get(PATH)).json()["metadata"]["resourceVersion"]
+            maps = "/api/v1/namespaces/default/configmaps"
+            for name in "abc":
+                await http.post(maps, json={"metadata": {"name": name}})
+            page = (await http.get(maps, params={"limit": "1"})).json()["metadata"]
+            await http.delete(f"{maps}/b")
+
+    async with (
+        ControlPlane.start(data=tmp_path, force_embedded=True) as plane,
+        admin_client(plane) as http,
+    ):
+        rest = (await http.get(maps, params={"continue": page["continue"]})).json()
+        assert [item["metadata"]["name"] for item in rest["items"]][:2] == ["b", "c"]
+        assert await watched(http, resourceVersion=quiet) == []
+
+
+def told(table: Table, revision: int) -> list[tuple[str, str, int]]:
+    """Return what happened after a revision."""
+    return [(one.type, one.current.key, one.current.revision) for one in table.log.after(revision)]
+
+
+def state(store: Store) -> tuple[Any, ...]:
+    """Return all that a client can find out."""
+    table = store.table("things")
+    present = {key: table.get(key) for key in table.scan()}
+    then = {key: one and one.body for key, one in table.at(table.log.floor).items()}
+    return store.revision, present, told(table, 0), table.log.floor, then
+
+
+@settings(max_examples=30, deadline=None)
+@given(STEPS)
+def test_a_restart_changes_nothing_that_a_client_can_see(steps: list[tuple[str, str]]) -> None:
+    with TemporaryDirectory() as name:
+        store = Store(Disk(Path(name)))
+        for action, key in steps:
+            if action == "write":
+                store.write("things", key, {"metadata": {"name": key}})
+            elif action == "delete" and store.table("things").get(key) is not None:
+                store.delete("things", key, {"metadata": {"name": key}})
+            elif action == "compact":
+                store.compact(store.revision)
+            elif action == "restart":
+                before = state(store)
+                store.close()
+                store = Store(Disk(Path(name)))
+                assert state(store) == before
+        store.compact(store.revision)
+        alive = len(store.table("things"))
+        store.close()
+        disk = Disk(Path(name))
+        assert len(list(disk.load())) == alive
+        disk.close()
+
+
+class Times:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1e9
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def write(store: Store, count: int = 1) -> int:
+    """Write one object several times; return the revision."""
+    for _ in range(count):
+        store.write("things", "a", {"metadata": {"name": "a"}})
+    return store.revision
+
+
+def test_history_is_compacted_after_a_while_on_disk_too(tmp_path: Path) -> None:
+    clock = Times()
+    store = Store(Disk(tmp_path), clock)
+    old = write(store, 3)
+    clock.now += KEPT_SECONDS + 61
+    new = write(store)
+    store.close()
+
+    again = Store(Disk(tmp_path), clock)
+    assert again.table("things").log.floor == old
+    assert told(again.table("things"), 0) == [("MODIFIED", "a", new)]
+    again.close()
+
+
+def test_age_is_counted_across_a_restart(tmp_path: Path) -> None:
+    clock = Times()
+    store = Store(Disk(tmp_path), clock)
+    old = write(store)
+    store.close()
+    clock.now += KEPT_SECONDS + 61
+    store = Store(Disk(tmp_path), clock)
+    write(store)
+
+    assert store.table("things").log.floor == old
+    store.close()
+
+
+def test_a_file_does_not_grow_for_ever(tmp_path: Path) -> None:
+    store = Store(Disk(tmp_path))
+    write(store, 2 * KEPT_EVENTS)
+    store.close()
+
+    disk = Disk(tmp_path)
+    assert len(list(disk.load())) <= KEPT_EVENTS + 1
+    disk.close()
+
+
+def test_a_folder_of_the_first_format_is_taken_over(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "objects.sqlite") as old:
+        old.executescript("""
+            CREATE TABLE objects (place TEXT, key TEXT, revision INTEGER, body BLOB,
+                                  PRIMARY KEY (place, key)) WITHOUT ROWID;
+            CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
+            INSERT INTO facts VALUES ('revision', 9);
+            INSERT INTO objects VALUES ('things', 'a', 7, CAST('{"metadata":{}}' AS BLOB));
+        """)
+    old.close()
+    for _ in range(2):
+        store = Store(Disk(tmp_path))
+        stored = store.table("things").get("a")
+        assert stored is not None
+        assert (store.revision, stored.revision, told(store.table("things"), 0)) == (9, 7, [])
+        assert store.table("things").log.floor == 9
+        store.close()
+
+
+def test_a_dropped_kind_starts_with_a_new_history(tmp_path: Path) -> None:
+    store = Store(Disk(tmp_path))
+    write(store)
+    store.delete("things", "a", {"metadata": {"name": "a"}})
+    dropped = store.revision
+    store.drop("things")
+    for current in (store, None):
+        opened = current or Store(Disk(tmp_path))
+        assert opened.table("things").log.floor == dropped
+        assert told(opened.table("things"), 0) == []
+        opened.close()
+
+
+def test_an_event_of_before_a_restart_knows_what_it_replaced(tmp_path: Path) -> None:
+    store = Store(Disk(tmp_path))
+    first = write(store)
+    store.compact(first)
+    write(store)
+    store.close()
+
+    again = Store(Disk(tmp_path))
+    (event,) = again.table("things").log.after(0)
+    assert isinstance(event, Event)
+    assert event.previous is not None
+    assert event.previous.revision == first
+    again.close()
