@@ -31,6 +31,9 @@ from reconcilers.orphans.suspension import Notice, Pace, limit, too_many
 from reconcilers.settings import OrphanSettings
 
 OWNER_FOUND = "OwnerFound"
+COLLECT = "CollectOrphans"
+FEW = 16
+"""So many allocations that a sweep collects from one pool get an event each."""
 
 _log = structlog.get_logger(__name__)
 
@@ -110,15 +113,40 @@ class OrphanCollector:
             return
         if pool is not None:
             await self._notice.take_down(pool)
-        collected = 0
-        for allocation in nominated:
-            collected += await self._judge(pool, allocation, owners)
+        collected = [a for a in nominated if await self._judge(a, owners)]
         if collected:
-            _log.info("garbage collected orphaned allocations", pool=str(where), count=collected)
+            _log.info(
+                "garbage collected orphaned allocations", pool=str(where), count=len(collected)
+            )
+        if pool is not None:
+            self._tell(pool, collected)
 
-    async def _judge(
-        self, pool: NetworkPool | None, allocation: IPAllocation, owners: Owners
-    ) -> bool:
+    def _tell(self, pool: NetworkPool, collected: Sequence[IPAllocation]) -> None:
+        """Record an event for each of a few, and one for all others."""
+        for allocation in collected[:FEW]:
+            owner = allocation.spec.tenantClusterRef.key
+            self._recorder.record(
+                NETWORK_POOL,
+                pool,
+                "Normal",
+                "OrphanedAllocationGC",
+                f"Garbage collected IPAllocation {allocation.metadata.name}"
+                f" (TenantCluster {owner} no longer exists)",
+                action=COLLECT,
+                related=(IP_ALLOCATION, allocation),
+            )
+        if more := len(collected[FEW:]):
+            self._recorder.record(
+                NETWORK_POOL,
+                pool,
+                "Normal",
+                "OrphanedAllocationGC",
+                f"Garbage collected {more} more IPAllocations"
+                " (their TenantClusters no longer exist)",
+                action=COLLECT,
+            )
+
+    async def _judge(self, allocation: IPAllocation, owners: Owners) -> bool:
         """Delete a nominated allocation if a live read confirms it; return whether it did."""
         owner, name = allocation.spec.tenantClusterRef, allocation.metadata.name
         try:
@@ -138,17 +166,6 @@ class OrphanCollector:
             return False
         self._pace.note(allocation.pool_key)
         self._collected(allocation.pool_key)
-        if pool is not None:
-            self._recorder.record(
-                NETWORK_POOL,
-                pool,
-                "Normal",
-                "OrphanedAllocationGC",
-                f"Garbage collected IPAllocation {name}"
-                f" (TenantCluster {owner.key} no longer exists)",
-                action="CollectOrphans",
-                related=(IP_ALLOCATION, allocation),
-            )
         return True
 
     async def _repair(

@@ -281,6 +281,16 @@ async def test_orphans_that_come_one_after_another_count_together() -> None:
     assert "late" in _going(lab)
 
 
+async def test_the_events_of_many_at_once_are_few() -> None:
+    lost = [_orphan(f"lost{n:03}", phase="Failed") for n in range(20)]
+    kept = [_orphan(f"kept{n:03}", phase="Failed", tenant="team/b") for n in range(180)]
+    lab = _lab(*lost, *kept, owner=make.tenant("b", uid=OWNER))
+    await lab.orphans.sweep()
+    assert len(lab.heard.events) == 17
+    told = "Garbage collected 4 more IPAllocations (their TenantClusters no longer exist)"
+    assert lab.heard.events[-1][2] == told
+
+
 async def test_one_pools_trouble_is_not_anothers() -> None:
     lost = [_orphan(f"a{n:03}", phase="Failed") for n in range(11)]
     lab = _lab(*lost, _orphan("alone", of="other", phase="Failed"))
