@@ -9,6 +9,9 @@ and the count is written every half hour and when it has been quiet for six minu
 not part of what makes events the same; the first one stands. What has to be read each time
 therefore names the other object that it concerns, `related`, which is part of it.
 
+What is no repetition is limited by object (`eventlimits`), so that one that flaps cannot fill the
+API server with its story; what goes beyond is dropped and counted.
+
 Left out on purpose: client-go's eight writers at once. One keeps the order and cannot crowd out
 the work that the events are about.
 """
@@ -45,6 +48,7 @@ from controller.eventkind import (
     event_body,
     series_patch,
 )
+from controller.eventlimits import SpamFilter
 from controller.meta import Object, Version
 from controller.resource import Resource
 
@@ -91,7 +95,7 @@ class Recorder:
         client: for the requests.
         clock: for times and pauses.
         component: who reports, a qualified name such as `butler-controller/ipam`.
-        dropped: counts what is not recorded, by the label `reason`: full, refused.
+        dropped: counts what is not recorded, by the label `reason`: full, limited, refused.
         jitter: numbers in [0, 1) that spread the retries.
     """
 
@@ -112,6 +116,7 @@ class Recorder:
         self._queue: deque[_Happening] = deque()
         self._arrived = anyio.Event()
         self._series: dict[SeriesKey, _Series] = {}
+        self._limits: SpamFilter[Reference] = SpamFilter(clock)
         self._stamp = 0
 
     def record(  # noqa: PLR0913 - the fields of an Event
@@ -198,6 +203,9 @@ class Recorder:
 
     async def _begin(self, happening: _Happening) -> None:
         key = happening.key
+        if not self._limits.admits(key.regarding):
+            self._drop("limited")
+            return
         body = event_body(key, happening.note, self._reporter, happening.at, happening.stamp)
         event = await self._tried(
             lambda: self._client.create(EVENTS, key.regarding.event_namespace, body)

@@ -85,11 +85,11 @@ class Metrics:
         )
         self.events_dropped = Counter(
             "controller_events_dropped_total",
-            "Events that were not recorded, by why: queue full, or refused by the API server.",
+            "Events that were not recorded, by why: queue full, limited by object, or refused.",
             ["reason"],
             registry=self.registry,
         )
-        for reason in ("full", "refused"):
+        for reason in ("full", "limited", "refused"):
             self.events_dropped.labels(reason)
         self.service_restarts = Counter(
             "controller_service_restarts_total",

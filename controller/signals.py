@@ -1,4 +1,7 @@
-"""SIGTERM and SIGINT: the first ends a manager in good order, the second ends the process."""
+"""SIGTERM and SIGINT: the first ends a manager in good order, the second ends the process.
+
+SIGUSR1 ends nothing: it tells what every task and thread is doing.
+"""
 
 import os
 import signal
@@ -6,6 +9,7 @@ import signal
 import anyio
 import structlog
 
+from controller.diagnostics import dump_on_signal
 from controller.manager import Manager
 
 log = structlog.get_logger(__name__)
@@ -15,7 +19,8 @@ async def run_until_signal(manager: Manager) -> None:
     """Run `manager` until it ends, or until a signal asks it to.
 
     After the first SIGTERM or SIGINT running work may finish within the manager's grace period.
-    A second one exits the process at once, with status 1.
+    A second one exits the process at once, with status 1. SIGUSR1 writes all tasks and threads
+    to standard error.
 
     Raises:
         LeaderLost, ConfigurationError: as Manager.run does.
@@ -23,6 +28,7 @@ async def run_until_signal(manager: Manager) -> None:
     failures: list[Exception] = []
     async with anyio.create_task_group() as group:
         group.start_soon(_listen, manager)
+        group.start_soon(dump_on_signal)
         try:
             await manager.run()
         except Exception as error:  # noqa: BLE001 - raised below, outside of the group's wrapping

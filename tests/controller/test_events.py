@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from controller.client import Client
 from controller.errors import AlreadyExists, Forbidden, NoAnswer
 from controller.eventkind import shortened
+from controller.eventlimits import REMEMBERED, SpamFilter
 from controller.events import QUEUE_LENGTH, Recorder
 from controller.meta import ObjectMeta
 from controller.metrics import Metrics
@@ -307,3 +308,40 @@ def test_a_long_note_is_cut_to_what_the_server_accepts(note: str) -> None:
     cut = shortened(note)
     assert 1020 <= len(cut.encode()) <= 1024
     assert note.startswith(cut.removesuffix("…"))
+
+
+async def test_an_object_that_flaps_gets_25_events_and_then_one_every_five_minutes() -> None:
+    world = World()
+    async with running(world):
+        for number in range(30):
+            world.record(reason=f"Reason{number}")
+        world.record("b")
+        await world.clock.advance(0)
+        names = [event["regarding"]["name"] for event in world.events]
+        assert (names.count("a"), names.count("b")) == (25, 1)
+        assert world.dropped("limited") == 5
+        await world.clock.advance(299)
+        world.record(reason="Reason30")
+        await world.clock.advance(1)
+        world.record(reason="Reason31")
+        await world.clock.advance(0)
+        assert [event["reason"] for event in world.events][26:] == ["Reason31"]
+        assert world.dropped("limited") == 6
+
+
+async def test_repetitions_do_not_count_against_the_limit() -> None:
+    world = World()
+    async with running(world):
+        for _ in range(100):
+            world.record()
+        await world.clock.advance(360)
+        world.record(reason="Shrunk")
+        await world.clock.advance(0)
+    assert world.counts() == [100, 1]
+    assert world.dropped("limited") == 0
+
+
+def test_objects_unheard_of_are_forgotten() -> None:
+    limits: SpamFilter[int] = SpamFilter(VirtualClock())
+    assert all(limits.admits(number) for number in range(REMEMBERED + 100))
+    assert len(limits) == REMEMBERED

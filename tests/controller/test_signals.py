@@ -44,7 +44,7 @@ def working() -> Iterator[subprocess.Popen[str]]:
         [sys.executable, "-c", PROGRAM],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     ) as process:
@@ -63,6 +63,27 @@ def test_the_first_signal_lets_work_end(number: signal.Signals) -> None:
         process.send_signal(number)
         rest, _ = process.communicate("\n", timeout=20)
     assert [line for line in rest.splitlines() if line in ("ended", "left")] == ["ended", "left"]
+    assert process.returncode == 0
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no SIGUSR1")
+def test_sigusr1_tells_of_every_task_and_thread_and_stops_nothing() -> None:
+    with working() as process:
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout is not None
+        told = ""
+        while "Dumped tasks and threads" not in told:
+            line = process.stdout.readline()
+            assert line, told
+            told += line
+        process.send_signal(signal.SIGTERM)
+        rest, _ = process.communicate("\n", timeout=20)
+    assert "in Manager.run" in told
+    assert "in Controller._work" in told
+    assert ", in look\n" in told
+    assert "waiting for" in told
+    assert "(most recent call first)" in told
+    assert "ended" in rest
     assert process.returncode == 0
 
 
