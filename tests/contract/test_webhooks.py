@@ -1,4 +1,4 @@
-"""Webhooks end to end: an API server asks them, and trusts a certificate of our own making."""
+"""The webhooks behind an API server: refusals with fields, warnings, and what never waits."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,126 +7,243 @@ from typing import Any
 
 import anyio
 import httpx
-import msgspec
+import pytest
 
-from controller import Manager, ManagerOptions, connect
-from controller.errors import Cause
-from controller.options import SelfSigned
-from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied, Patched, Webhook
+from controller.clock import SystemClock
+from controller.config import connect
+from controller.informer import Informer
+from controller.manager import Manager
+from controller.meta import Key
+from controller.options import ManagerOptions, SelfSigned
+from controller.transport import Transport
 from envtest.plane import ControlPlane as Plane
-from tests.envtest.samples import GROUP, PATH, crd, gauge
+from reconcilers.api import crd, names
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.settings import AllocationSettings, Settings, TenantSettings
+from reconcilers.webhooks.configuration import JUDGED, NAME, SERVICE, configuration
+from reconcilers.webhooks.serving import path
+from reconcilers.wiring import assemble
 
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-SETTINGS = SelfSigned(
-    namespace="default",
-    service="hook",
-    secret="hook-cert",
-    validating=("rules",),
-    mutating=("defaults",),
-    names=("127.0.0.1",),
+HOME = names.DEFAULT_NAMESPACE
+HOST = "127.0.0.1"
+LIMIT = 60.0
+GONE = "gone"
+SETTINGS = Settings(
+    tenant=TenantSettings(requeue_deleting=0.1, requeue_waiting=0.1),
+    allocation=AllocationSettings(requeue_releasing=0.1),
 )
-OPTIONS = ManagerOptions(webhook_bind="127.0.0.1:0", webhook_self_signed=SETTINGS)
+PLURALS = {kind.kind: kind.plural for kind in crd.KINDS}
+# What only the webhook refuses: CEL has no arithmetic for it.
+STRADDLES = {
+    "cidr": "10.9.0.0/24",
+    "reserved": [{"cidr": "10.9.0.0/26"}],
+    "tenantAllocation": {"ranges": [{"start": "10.9.0.0", "end": "10.9.0.31"}]},
+}
+Json = dict[str, Any]
 
 
-class GaugeSpec(msgspec.Struct):
-    count: int = 0
-    place: str = ""
+class Site:
+    """A cluster with our kinds and controllers, as people write to it."""
 
+    def __init__(self, http: httpx.AsyncClient, transport: Transport) -> None:
+        self._http = http
+        self._transport = transport
+        self._changed = anyio.Event()
+        self._watched: dict[str, Informer[Any]] = {
+            kind.kind: Informer(kind, transport, SystemClock())
+            for kind in (IP_ALLOCATION, NETWORK_POOL)
+        }
+        for informer in self._watched.values():
+            informer.add_handler(lambda _: self._changed.set())
 
-class Gauge(msgspec.Struct):
-    spec: GaugeSpec = msgspec.field(default_factory=GaugeSpec)
+    def _path(self, kind: str, name: str = "", namespace: str = HOME) -> str:
+        base = f"/apis/{names.API_VERSION}/namespaces/{namespace}/{PLURALS[kind]}"
+        return f"{base}/{name}" if name else base
 
+    async def create(
+        self, kind: str, name: str, spec: Json, *, namespace: str = HOME, dry: bool = False
+    ) -> httpx.Response:
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": kind,
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        query = {"dryRun": "All"} if dry else {}
+        return await self._http.post(
+            self._path(kind, namespace=namespace), json=body, params=query
+        )
 
-async def judge(request: AdmissionRequest[Gauge]) -> Answer:
-    """Refuse to count down; warn of big numbers."""
-    if request.object is None or request.oldObject is None:
-        return Allowed(["this gauge is new"])
-    if request.object.spec.count < request.oldObject.spec.count:
-        cause = Cause("spec.count", "FieldValueInvalid", "must not fall")
-        return Denied.invalid("a gauge does not count down", cause)
-    return Allowed()
+    async def edit(self, kind: str, name: str, change: Json) -> httpx.Response:
+        headers = {"Content-Type": "application/merge-patch+json"}
+        return await self._http.patch(self._path(kind, name), json=change, headers=headers)
 
+    async def delete(self, kind: str, name: str) -> httpx.Response:
+        return await self._http.delete(self._path(kind, name))
 
-async def place(request: AdmissionRequest[Gauge]) -> Answer:
-    """Give gauges a place."""
-    before = msgspec.json.decode(request.objectBytes)
-    after = {**before, "spec": {"place": "hall", **before.get("spec", {})}}
-    return Patched.between(before, after)
+    async def until(self, kind: str, name: str, phase: str) -> None:
+        """Wait until a watch has shown an object in a phase, or gone."""
+        cache = self._watched[kind].cache
+        with anyio.fail_after(LIMIT):
+            while _phase(cache.get(Key(HOME, name))) != phase:
+                self._changed = anyio.Event()
+                await self._changed.wait()
 
-
-def configuration(kind: str, name: str, url: str, operations: list[str]) -> dict[str, Any]:
-    rule = {"apiGroups": [GROUP], "apiVersions": ["v1"], "resources": ["gauges"]}
-    hook = {
-        "name": f"{name}.{GROUP}",
-        "clientConfig": {"url": url},
-        "rules": [{**rule, "operations": operations}],
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-        "timeoutSeconds": 5,
-    }
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": kind,
-        "metadata": {"name": name},
-        "webhooks": [hook],
-    }
-
-
-@asynccontextmanager
-async def serving(plane: Plane, tmp_path: Path) -> AsyncIterator[Manager]:
-    """Run a manager with both webhooks."""
-    transport = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))
-    manager = Manager(transport, options=OPTIONS)
-    manager.add_webhook(Webhook("/judge", judge, Gauge))
-    manager.add_webhook(Webhook("/place", place, Gauge, mutating=True))
-    try:
+    @asynccontextmanager
+    async def judged(self) -> AsyncIterator[None]:
+        """Run the controllers with their webhooks, which are in force inside the context."""
+        options = ManagerOptions(
+            webhook_bind=f"{HOST}:0",
+            webhook_self_signed=SelfSigned(
+                HOME, SERVICE, "certs", validating=[NAME], names=[HOST]
+            ),
+        )
+        clock = SystemClock()
+        manager = Manager(self._transport, clock=clock, options=options)
+        tenants = assemble(manager, clock, SETTINGS)
         async with anyio.create_task_group() as group:
             group.start_soon(manager.run)
-            await manager.wait_serving()
-            yield manager
+            async with anyio.create_task_group() as watches:
+                for informer in self._watched.values():
+                    watches.start_soon(informer.run)
+                await manager.wait_serving()
+                await self._configure(manager.webhook_port)
+                yield
+                watches.cancel_scope.cancel()
             manager.stop()
-    finally:
-        await transport.aclose()
+        await tenants.aclose()
+
+    async def _configure(self, port: int | None) -> None:
+        def called(webhook: str) -> Json:
+            kind, _ = JUDGED[webhook]
+            return {"url": f"https://{HOST}:{port}{path(kind)}"}
+
+        where = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+        made = await self._http.post(where, json=configuration(called))
+        assert made.status_code == 201, made.text
+        # Nothing tells when a server holds a configuration; each try is a round trip.
+        with anyio.fail_after(LIMIT):
+            in_force = False
+            while not in_force:
+                tried = await self.create("NetworkPool", "try", STRADDLES, dry=True)
+                in_force = tried.status_code == 422
 
 
-async def asked(admin: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Response:
-    """Create `body` once the server knows its webhooks and whom to trust.
-
-    Servers learn of configurations a moment after they were written.
-    """
-    with anyio.fail_after(30):
-        while True:
-            answer = await admin.post(PATH, params={"dryRun": "All"}, json=body)
-            if answer.is_success and answer.json()["spec"].get("place") == "hall":
-                return await admin.post(PATH, json=body)
+def _phase(found: Any) -> str | None:
+    if found is None:
+        return GONE
+    phase: str | None = getattr(found.status, "phase", None)
+    return phase
 
 
-async def test_an_api_server_asks_trusts_and_obeys_our_webhooks(
-    plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
-) -> None:
-    await plane.install_crds([crd()])
-    async with serving(plane, tmp_path) as manager:
-        url = f"https://127.0.0.1:{manager.webhook_port}"
-        for kind, name, path, operations in (
-            ("ValidatingWebhookConfiguration", "rules", "/judge", ["CREATE", "UPDATE"]),
-            ("MutatingWebhookConfiguration", "defaults", "/place", ["CREATE"]),
-        ):
-            body = configuration(kind, name, url + path, operations)
-            created = await admin.post(f"{ADMISSION}/{kind.lower()}s", json=body)
-            assert created.status_code == 201, created.text
+@pytest.fixture
+async def site(plane: Plane, admin: httpx.AsyncClient, tmp_path: Path) -> AsyncIterator[Site]:
+    await plane.install_crds(crd.crds())
+    for namespace in (HOME, "team"):
+        await admin.post("/api/v1/namespaces", json={"metadata": {"name": namespace}})
+    transport = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))
+    yield Site(admin, transport)
+    await transport.aclose()
 
-        created = await asked(admin, gauge("a"))
-        assert (created.status_code, created.json()["spec"]["place"]) == (201, "hall")
-        assert "this gauge is new" in created.headers["Warning"]
 
-        merge = {"Content-Type": "application/merge-patch+json"}
-        raised = await admin.patch(f"{PATH}/a", json={"spec": {"count": 5}}, headers=merge)
-        lowered = await admin.patch(f"{PATH}/a", json={"spec": {"count": 2}}, headers=merge)
-        assert (raised.status_code, lowered.status_code) == (200, 422)
-        status = lowered.json()
-        assert status["message"] == (
-            f'admission webhook "rules.{GROUP}" denied the request: a gauge does not count down'
+def causes(answer: httpx.Response) -> list[tuple[str, str]]:
+    return [(c["field"], c["message"]) for c in answer.json()["details"]["causes"]]
+
+
+def warnings(answer: httpx.Response) -> list[str]:
+    """Return the texts of the Warning headers, without code and agent (RFC 7234, 5.5)."""
+    assert answer.is_success, answer.text
+    return [value.split(" ", 2)[2].strip('"') for value in answer.headers.get_list("warning")]
+
+
+def request(pool: str = "lab", **rest: Any) -> Json:
+    tenant = {"name": "a", "namespace": "team"}
+    return {"poolRef": {"name": pool}, "tenantClusterRef": tenant, "type": "nodes"} | rest
+
+
+def only(start: int, end: int) -> Json:
+    ranges = [{"start": f"10.0.0.{start}", "end": f"10.0.0.{end}"}]
+    return {"spec": {"tenantAllocation": {"ranges": ranges}}}
+
+
+async def test_writes_are_judged_before_they_are_stored(site: Site) -> None:
+    async with site.judged():
+        refused = await site.create("NetworkPool", "bad", STRADDLES)
+        assert refused.status_code == 422
+        assert refused.json()["message"].startswith(
+            'admission webhook "vnetworkpool.kb.io" denied the request:'
+            ' NetworkPool.butler.butlerlabs.dev "bad" is invalid: spec.reserved[0]: reserved CIDR'
         )
-        assert status["details"]["causes"] == [
-            {"reason": "FieldValueInvalid", "message": "must not fall", "field": "spec.count"}
-        ]
+        [(field, message)] = causes(refused)
+        assert field == "spec.reserved[0]"
+        assert "straddles ranges[0] boundary" in message
+
+        early = await site.create("IPAllocation", "early", request("later", count=2))
+        [warning] = warnings(early)
+        assert "NetworkPool butler-system/later does not exist" in warning
+
+        ends = {"start": "10.0.0.0", "end": "10.0.0.31"}
+        spec = {"cidr": "10.0.0.0/24", "tenantAllocation": ends}
+        [warning] = warnings(await site.create("NetworkPool", "lab", spec))
+        assert "start and end are deprecated; write ranges: [{start:" in warning
+
+        # A cache that has not heard of the pool yet must not lead to a refusal, nor to a pass.
+        huge = await site.create("IPAllocation", "huge", request(count=64))
+        assert [field for field, _ in causes(huge)] == ["spec.count"]
+
+        assert (await site.create("IPAllocation", "a", request(count=4))).is_success
+        await site.until("IPAllocation", "a", "Allocated")
+        refused = await site.edit("NetworkPool", "lab", only(8, 31))
+        [(field, message)] = causes(refused)
+        assert field == "spec.tenantAllocation"
+        assert 'IPAllocation "a" has address 10.0.0.0 outside the proposed ranges' in message
+        assert (await site.edit("NetworkPool", "lab", only(0, 15))).is_success
+
+        refused = await site.delete("NetworkPool", "lab")
+        assert refused.status_code == 403
+        assert "still in phase Allocated" in refused.json()["message"]
+        assert (await site.delete("IPAllocation", "a")).is_success
+        await site.until("IPAllocation", "a", GONE)
+        assert (await site.delete("NetworkPool", "lab")).is_success
+        await site.until("NetworkPool", "lab", GONE)
+        assert (await site.delete("NetworkPool", "lab")).status_code == 404
+
+
+async def test_providers_and_clusters_are_judged_together(site: Site) -> None:
+    network = {
+        "mode": "ipam",
+        "poolRefs": [{"name": "lab"}],
+        "quotaPerTenant": {"maxLoadBalancerIPs": 4},
+    }
+    cluster = {
+        "kubernetesVersion": "v1.33.1",
+        "workers": {"replicas": 1},
+        "providerConfigRef": {"name": "onprem"},
+        "networking": {"lbPoolSize": 6},
+    }
+    async with site.judged():
+        provider = {"provider": "local", "network": network}
+        [warning] = warnings(await site.create("ProviderConfig", "onprem", provider))
+        assert "the default of 8 is above the quota; tenants get 4" in warning
+        made = await site.create("TenantCluster", "a", cluster, namespace="team")
+        [warning] = warnings(made)
+        assert "6 is above the quota of ProviderConfig butler-system/onprem" in warning
+        refused = await site.delete("ProviderConfig", "onprem")
+        assert refused.status_code == 403
+        assert "TenantCluster team/a still references it" in refused.json()["message"]
+
+
+async def test_without_an_answer_only_changes_of_specs_have_to_wait(site: Site) -> None:
+    async with site.judged():
+        spec = {"cidr": "10.0.0.0/24"}
+        assert (await site.create("NetworkPool", "lab", spec)).is_success
+        assert (await site.create("IPAllocation", "a", request(count=4))).is_success
+        await site.until("IPAllocation", "a", "Allocated")
+    # Nobody serves the webhooks any more.
+    assert (await site.create("NetworkPool", "more", spec)).status_code == 500
+    assert (await site.edit("NetworkPool", "lab", only(0, 15))).status_code == 500
+    assert (await site.edit("NetworkPool", "lab", {"metadata": {"labels": {"a": "b"}}})).is_success
+    assert (await site.delete("IPAllocation", "a")).is_success
+    freed = await site.edit("IPAllocation", "a", {"metadata": {"finalizers": None}})
+    assert freed.is_success, freed.text
+    assert (await site.delete("IPAllocation", "a")).status_code == 404

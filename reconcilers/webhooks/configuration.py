@@ -1,0 +1,93 @@
+"""What the API server is told of the webhooks: a ValidatingWebhookConfiguration.
+
+manifests/webhook carries it with a Service; a test holds the two against each other.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from controller.resource import Resource
+from reconcilers.api import names
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
+from reconcilers.webhooks.serving import path
+
+NAME = "butler-ipam"
+SERVICE = "butler-ipam-webhook"
+TIMEOUT_SECONDS = 10
+
+JUDGED: Mapping[str, tuple[Resource[Any], tuple[str, ...]]] = {
+    "vnetworkpool.kb.io": (NETWORK_POOL, ("CREATE", "UPDATE", "DELETE")),
+    "vipallocation.kb.io": (IP_ALLOCATION, ("CREATE", "UPDATE")),
+    "vtenantcluster.kb.io": (TENANT_CLUSTER, ("CREATE", "UPDATE")),
+    "vproviderconfig.kb.io": (PROVIDER_CONFIG, ("CREATE", "UPDATE", "DELETE")),
+}
+"""By the webhook's name: the kind, and which writes.
+
+Deletions that are never refused are not asked about: nothing is gained by making them wait for us.
+"""
+
+CHANGES_SPEC = {
+    "name": "spec-changes",
+    "expression": (
+        "request.operation != 'UPDATE'"
+        " || has(object.spec) != has(oldObject.spec)"
+        " || (has(object.spec) && object.spec != oldObject.spec)"
+    ),
+}
+"""Who touches labels or finalizers alone does not need us to be there: an object can always be
+looked after, and can always go."""
+
+
+def service(name: str) -> dict[str, Any]:
+    """Return how the API server reaches the webhook called `name`, in a cluster."""
+    kind, _ = JUDGED[name]
+    where = {
+        "name": SERVICE,
+        "namespace": names.DEFAULT_NAMESPACE,
+        "path": path(kind),
+        "port": 443,
+    }
+    return {"service": where}
+
+
+def configuration(
+    client: Callable[[str], Mapping[str, Any]] = service, name: str = NAME
+) -> dict[str, Any]:
+    """Return the ValidatingWebhookConfiguration.
+
+    Args:
+        client: gives the clientConfig of a webhook, by its name.
+        name: of the configuration.
+    """
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [
+            {
+                "name": webhook,
+                "clientConfig": dict(client(webhook)),
+                "rules": [
+                    {
+                        "apiGroups": [kind.group],
+                        "apiVersions": [kind.version],
+                        "operations": list(operations),
+                        "resources": [kind.plural],
+                        "scope": "Namespaced",
+                    }
+                ],
+                "matchPolicy": "Equivalent",
+                "matchConditions": [CHANGES_SPEC],
+                "failurePolicy": "Fail",
+                "sideEffects": "None",
+                "timeoutSeconds": TIMEOUT_SECONDS,
+                "admissionReviewVersions": ["v1"],
+            }
+            for webhook, (kind, operations) in JUDGED.items()
+        ],
+    }

@@ -1,0 +1,48 @@
+"""What the API server is told of the webhooks is what they are."""
+
+import click
+import yaml
+
+from manifests import folder
+from reconcilers.api import crd, names
+from reconcilers.cli.managerflags import webhook_options
+from reconcilers.webhooks.configuration import JUDGED, NAME, SERVICE, configuration
+from reconcilers.webhooks.serving import path
+
+
+def test_the_manifest_is_what_the_code_says() -> None:
+    shipped = yaml.safe_load(folder("webhook").joinpath("validating.yaml").read_text())
+    assert shipped == configuration()
+
+
+def test_the_service_is_the_one_that_is_called() -> None:
+    service = yaml.safe_load(folder("webhook").joinpath("service.yaml").read_text())
+    meta = service["metadata"]
+    assert (meta["namespace"], meta["name"]) == (names.DEFAULT_NAMESPACE, SERVICE)
+
+
+def test_the_flags_defaults_name_the_same_objects() -> None:
+    @click.command()
+    @webhook_options
+    def command() -> None:
+        """Take the options."""
+
+    defaults = {one.name: one.default for one in command.params}
+    assert defaults["webhook_service_name"] == SERVICE
+    assert list(defaults["webhook_configurations"]) == [NAME]
+
+
+def test_every_kind_is_judged_at_butlers_path() -> None:
+    assert {kind.kind for kind, _ in JUDGED.values()} == {kind.kind for kind in crd.KINDS}
+    for name, (kind, _) in JUDGED.items():
+        assert name == f"v{kind.kind.lower()}.kb.io"
+        assert path(kind) == f"/validate-butler-butlerlabs-dev-v1alpha1-{kind.kind.lower()}"
+
+
+def test_statuses_are_not_asked_about() -> None:
+    rules = [rule for webhook in configuration()["webhooks"] for rule in webhook["rules"]]
+    assert not [name for rule in rules for name in rule["resources"] if "/" in name or "*" in name]
+
+
+def test_no_bundle_is_shipped_that_would_overwrite_the_injected_one() -> None:
+    assert all("caBundle" not in one["clientConfig"] for one in configuration()["webhooks"])
