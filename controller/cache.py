@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from controller.burials import Burials
 from controller.codec import Added, Deleted, Modified, Unreadable
 from controller.indexes import Indexes, IndexFunction
-from controller.meta import Key, Object
+from controller.meta import Key, Object, Version
 from controller.resource import Resource
 
 T = TypeVar("T", bound=Object)
@@ -80,6 +81,7 @@ class Cache(Generic[T]):
         # Objects shown from an own answer, with what was delivered for their key.
         self._beneath: dict[Key, T | None] = {}
         self._own_revisions: list[tuple[int, Key]] = []
+        self._burials = Burials()
         self._unreadable: dict[Key, str] = {}
         self._indexes = Indexes[T](indexes or {})
         self._subscribers: list[Subscriber[T]] = []
@@ -105,6 +107,11 @@ class Cache(Generic[T]):
         """
         return self._unreadable
 
+    @property
+    def burials(self) -> int:
+        """How many deletions were answered and have not been delivered yet."""
+        return len(self._burials)
+
     def __iter__(self) -> Iterator[T]:
         """Return all objects, in no order."""
         return iter(self._shown.values())
@@ -124,18 +131,49 @@ class Cache(Generic[T]):
         if subscriber in self._subscribers:
             self._subscribers.remove(subscriber)
 
-    def own(self, obj: T) -> None:
-        """Show the server's answer to a write of ours, if it is ahead of the position."""
+    def own(self, obj: T) -> bool:
+        """Show the server's answer to a write of ours, if it is ahead of the position.
+
+        Returns:
+            Whether it is shown.
+        """
         key, revision = obj.metadata.key, obj.metadata.revision
         old = self._shown.get(key)
         if revision <= self.position or (old is not None and old.metadata.revision >= revision):
-            return
-        if not self._admits(obj):
-            return
+            return False
+        if self._burials.visible(obj) is None or not self._admits(obj):
+            return False
         self._beneath.setdefault(key, old)
         heapq.heappush(self._own_revisions, (revision, key))
         self._show(key, obj)
         self._deliver([Change(old, obj)])
+        return True
+
+    def gone(self, at: Version) -> None:
+        """Show no more what the server told us it has deleted, however long the watch may lag.
+
+        Args:
+            at: the object as it was when we asked for its deletion.
+        """
+        key, shown = at.key, self._shown.get(at.key)
+        beneath = self._beneath.get(key)
+        # What had that name before it has ended, too.
+        ended = [
+            one
+            for one in (shown, beneath)
+            if one is not None
+            and (one.metadata.uid == at.uid or one.metadata.revision <= at.revision)
+        ]
+        for one in ended:
+            self._burials.bury(key, one.metadata.uid, one.metadata.revision)
+        if self.position < at.revision:
+            self._burials.bury(key, at.uid, at.revision)
+        if shown in ended:
+            self._beneath.pop(key, None)
+            self._show(key, None)
+            self._deliver([Change(shown, None)])
+        elif beneath in ended:
+            self._beneath[key] = None
 
     def apply(self, event: Added[T] | Modified[T] | Deleted[T] | Unreadable) -> None:
         """Take an event of the watch; one at or below the position was seen and is dropped."""
@@ -147,7 +185,10 @@ class Cache(Generic[T]):
             self._apply_unreadable(event)
         else:
             self._unreadable.pop(key, None)
-            self._place(key, None if isinstance(event, Deleted) else event.object, event)
+            obj = None if isinstance(event, Deleted) else event.object
+            self._place(key, self._burials.visible(obj), event)
+            if obj is None:
+                self._burials.ended(key, event.object.metadata.uid)
         changes = self._difference({key: old}, _same)
         changes += self._advance(event.revision)
         self._deliver(changes)
@@ -175,12 +216,15 @@ class Cache(Generic[T]):
             unreadable: the objects that are in the list and could not be decoded.
         """
         before = dict(self._shown)
-        listed = {item.metadata.key: item for item in items}
+        present = {item.metadata.key: item for item in items}
         self._unreadable = dict(unreadable or {})
         same: Callable[[T, T], bool] = _same
         if revision < self.position:
             self._drop_own()
+            self._burials.clear()
             same = operator.eq
+        self._burials.listed(revision, {one.metadata.uid for one in present.values()})
+        listed = {key: one for key, one in present.items() if self._burials.visible(one)}
         for key in self._unreadable:
             kept = self._shown.get(key)
             if kept is not None and key not in listed:

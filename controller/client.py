@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from controller.codec import Page, decode_json, decode_object, encode
-from controller.errors import MalformedAnswer
+from controller.errors import MalformedAnswer, NotFound
 from controller.meta import Key, Object, Version
 from controller.pages import PAGE_SIZE, list_whole
 from controller.resource import Resource
@@ -31,6 +31,8 @@ class Client:
         transport: the server.
         on_answer: is given every object that was answered with, before the caller is; the
             manager puts it into the kind's cache.
+        on_gone: is told of every object that the server says is gone, as it was when we asked for
+            its deletion.
         field_manager: the name under which the server notes our writes; empty leaves it
             to the transport's user agent.
 
@@ -45,17 +47,24 @@ class Client:
         transport: "Transport",
         *,
         on_answer: Callable[[Resource[Any], Object], None] | None = None,
+        on_gone: Callable[[Resource[Any], Version], None] | None = None,
         field_manager: str = "",
     ) -> None:
         self._transport = transport
         self._on_answer = on_answer
+        self._on_gone = on_gone
         self.field_manager = field_manager
         """The name under which the server notes our writes; empty if the transport has it."""
         self._manager = {"fieldManager": field_manager} if field_manager else {}
 
     def named(self, field_manager: str) -> "Client":
         """Return a client that is like this one and writes under another name."""
-        return Client(self._transport, on_answer=self._on_answer, field_manager=field_manager)
+        return Client(
+            self._transport,
+            on_answer=self._on_answer,
+            on_gone=self._on_gone,
+            field_manager=field_manager,
+        )
 
     async def get(self, resource: Resource[T], key: Key) -> T:
         """Read one object as it is now."""
@@ -171,8 +180,16 @@ class Client:
         if propagation:
             options["propagationPolicy"] = propagation
         path = resource.path(at.key)
-        data = await self._transport.request("DELETE", path, body=encode(options))
-        return self._answer(resource, data) if _remains(decode_json(data)) else None
+        try:
+            data = await self._transport.request("DELETE", path, body=encode(options))
+        except NotFound as error:
+            if error.reason == "NotFound":
+                self._forget(resource, at)
+            raise
+        if _remains(decode_json(data)):
+            return self._answer(resource, data)
+        self._forget(resource, at)
+        return None
 
     async def apply(  # noqa: PLR0913 - which object, what of it, and under which conditions
         self,
@@ -231,9 +248,17 @@ class Client:
         kinds = await _discover(self._transport, path, "APIResourceList", "resources")
         return any(kind.get("name") == resource.plural for kind in kinds)
 
+    def _forget(self, resource: Resource[Any], gone: Version) -> None:
+        if self._on_gone is not None:
+            self._on_gone(resource, gone)
+
     def _answer(self, resource: Resource[T], data: bytes) -> T:
         obj = decode_object(resource, data)
-        if self._on_answer is not None:
+        meta = obj.metadata
+        if meta.terminating and not meta.finalizers and not _remains(decode_json(data)):
+            # The last finalizer went with this write, and the object with it.
+            self._forget(resource, Version.of(obj))
+        elif self._on_answer is not None:
             self._on_answer(resource, obj)
         return obj
 

@@ -31,7 +31,7 @@ from controller.clusterkinds import ClusterKind
 from controller.errors import ControllerError
 from controller.indexes import IndexFunction
 from controller.informer import Informer
-from controller.meta import Key, Object
+from controller.meta import Key, Object, Version
 from controller.reflector import SILENCE_SECONDS
 from controller.renewable import RenewableTransport, Way
 from controller.resource import Resource
@@ -229,7 +229,12 @@ class Clusters:
         def answered(resource: Resource[Any], obj: Object) -> None:
             for kind, informer in informers.items():
                 if kind.resource == resource:
-                    informer.cache.own(obj)
+                    informer.own(obj)
+
+        def gone(resource: Resource[Any], at: Version) -> None:
+            for kind, informer in informers.items():
+                if kind.resource == resource:
+                    informer.gone(at)
 
         open_way = partial(self._open_cluster, key)
         transport = RenewableTransport(open_way, self._clock, moved=moved)
@@ -246,7 +251,7 @@ class Clusters:
                 longest_pause=self._settings.longest_pause,
                 randomness=self._random,
             )
-        client = Client(transport, on_answer=answered)
+        client = Client(transport, on_answer=answered, on_gone=gone)
         return _Cluster(key, transport, informers, client, self._clock.monotonic())
 
     def _make_room(self, newcomer: Key) -> bool:

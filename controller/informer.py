@@ -1,6 +1,7 @@
 """One kind, watched once, for everybody in the process who wants to know about it."""
 
 import random
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
@@ -11,17 +12,19 @@ from controller.cache import Cache, Change
 from controller.clock import Clock
 from controller.errors import ControllerError
 from controller.indexes import IndexFunction
-from controller.meta import Object
+from controller.meta import Object, Version
 from controller.pauses import LONGEST_SECONDS
 from controller.reflector import SILENCE_SECONDS, Reflector
 from controller.resource import Resource
-from controller.sources import Scope
+from controller.sources import CacheLagging, Scope
 from controller.transport import Transport
 from controller.watchview import WatchObserver
 
 T = TypeVar("T", bound=Object)
 Handler = Callable[[Change[T]], None]
 
+LAG_SECONDS = 30.0
+"""How long a watch may take to tell of a write of ours; it is usually milliseconds."""
 RESTART_SECONDS = 5.0
 """How long to wait after an error in our own code before the loop is started again."""
 
@@ -90,13 +93,50 @@ class Informer(Generic[T]):
             observer=observer,
             listed=self._listed,
         )
+        self._pending: deque[tuple[int, float]] = deque()
         self._synced = anyio.Event()
         self._failure: ControllerError | None = None
 
     @property
     def last_error(self) -> ControllerError | None:
-        """Why the kind cannot be seen, naming verb and kind; None while it can."""
-        return self._failure or self._reflector.last_error
+        """Why the kind cannot be seen as it is, naming verb and kind; None while it can."""
+        lagging = CacheLagging(self.resource.full_name, self.lag_seconds)
+        return (
+            self._failure
+            or self._reflector.last_error
+            or (lagging if lagging.seconds > LAG_SECONDS else None)
+        )
+
+    @property
+    def lag_seconds(self) -> float:
+        """For how long a write of ours has not come back; 0 if all have."""
+        pending, position = self._pending, self.cache.position
+        while pending and pending[0][0] <= position:
+            pending.popleft()
+        return self._clock.monotonic() - pending[0][1] if pending else 0.0
+
+    def check_lag(self, limit_seconds: float = LAG_SECONDS) -> None:
+        """Refuse to go on with what may be too old, in a pass that cannot afford it.
+
+        Raises:
+            CacheLagging: a write of ours has not come back for longer than that.
+        """
+        seconds = self.lag_seconds
+        if seconds > limit_seconds:
+            raise CacheLagging(self.resource.full_name, seconds)
+
+    def own(self, obj: T) -> None:
+        """Show the server's answer to a write of ours, until the watch tells of it."""
+        if self.cache.own(obj):
+            self._pending.append((obj.metadata.revision, self._clock.monotonic()))
+
+    def gone(self, at: Version) -> None:
+        """Show no more what the server told us it has deleted."""
+        scope = self._scope
+        if scope.namespace and at.namespace != scope.namespace:
+            return
+        if not scope.query or at.key in self.cache:
+            self.cache.gone(at)
 
     @property
     def failing_since(self) -> float | None:

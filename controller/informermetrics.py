@@ -33,6 +33,12 @@ class InformerSeries:
             ["resource"],
             registry=registry,
         )
+        self.lag = Gauge(
+            "controller_cache_lag_seconds",
+            "For how long a write of ours has not come back by the watch; 0 if all have.",
+            ["resource"],
+            registry=registry,
+        )
         self.objects = Gauge(
             "controller_cache_objects",
             "Objects of a kind in the cache.",
@@ -62,7 +68,13 @@ class InformerMetrics(WatchObserver):
     def listed(self) -> None:
         self._lists.inc()
 
-    def watch(self, silent_seconds: Callable[[], float], objects: Callable[[], int]) -> None:
+    def watch(
+        self,
+        silent_seconds: Callable[[], float],
+        lag_seconds: Callable[[], float],
+        objects: Callable[[], int],
+    ) -> None:
         """Read from these, at each scrape, what only the present moment can tell."""
         self._family.silent.labels(self._name).set_function(silent_seconds)
+        self._family.lag.labels(self._name).set_function(lag_seconds)
         self._family.objects.labels(self._name).set_function(lambda: float(objects()))

@@ -31,7 +31,7 @@ from controller.indexes import IndexFunction
 from controller.informer import Informer
 from controller.jobs import ControllerJob, Task, keep_up, running
 from controller.leases import Elector, LeaderLost
-from controller.meta import Object
+from controller.meta import Object, Version
 from controller.metrics import Metrics
 from controller.options import ManagerOptions
 from controller.probes import informer_check
@@ -72,7 +72,7 @@ class Manager:
         """The series of this manager, on a registry of its own."""
         if isinstance(transport, HttpTransport):
             transport.observe = self.metrics.requests(transport.server)
-        self.client = Client(transport, on_answer=self._answered)
+        self.client = Client(transport, on_answer=self._answered, on_gone=self._gone)
         """Live requests; objects in the answers enter the caches of this manager."""
         self._transport = transport
         self._clock = clock or SystemClock()
@@ -111,7 +111,9 @@ class Manager:
                 streams=self.options.stream_lists,
                 observer=observer,
             )
-            observer.watch(lambda: made.silent_seconds, lambda: len(made.cache))
+            observer.watch(
+                lambda: made.silent_seconds, lambda: made.lag_seconds, lambda: len(made.cache)
+            )
             self._informers[resource.full_name] = (made, asked)
             return made
         if known[1] != asked:
@@ -295,7 +297,12 @@ class Manager:
     def _answered(self, resource: Resource[Any], obj: Object) -> None:
         known = self._informers.get(resource.full_name)
         if known is not None:
-            known[0].cache.own(obj)
+            known[0].own(obj)
+
+    def _gone(self, resource: Resource[Any], at: Version) -> None:
+        known = self._informers.get(resource.full_name)
+        if known is not None:
+            known[0].gone(at)
 
     def _only_before_start(self) -> None:
         if self._started:

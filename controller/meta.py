@@ -109,3 +109,12 @@ class Version:
     def key(self) -> Key:
         """The namespace and name."""
         return Key(self.namespace, self.name)
+
+    @property
+    def revision(self) -> int:
+        """The resourceVersion as a number; 0 if there is none.
+
+        Raises:
+            ValueError: the server's resourceVersion is no number.
+        """
+        return int(self.resourceVersion) if self.resourceVersion else 0

@@ -36,6 +36,18 @@ class SourceError(ControllerError):
         self.__cause__ = cause
 
 
+class CacheLagging(ControllerError):
+    """What is known of a kind is too old: our own writes of so long ago have not come back."""
+
+    def __init__(self, resource: str, seconds: float) -> None:
+        super().__init__(
+            f"watch {resource}: a write of ours of {seconds:.0f} s ago has not come back yet, so"
+            " what others wrote since may be missing, too"
+        )
+        self.resource = resource
+        self.seconds = seconds
+
+
 def _hint(cause: ControllerError) -> str:
     match cause:
         case Forbidden():

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from controller.cache import Cache, Change
 from controller.codec import Added, Deleted, Modified, Unreadable
-from controller.meta import Key
+from controller.meta import Key, Version
 from tests.controller.world_objects import WIDGETS, Widget, widget
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -24,13 +24,14 @@ Event = Added[Widget] | Modified[Widget] | Deleted[Widget]
 
 @dataclass
 class World:
-    """What happened, in order, and the answers to writes that are still under way to us."""
+    """What happened, in order, and the answers to writes and deletions still under way to us."""
 
     revision: int = 10
     births: int = 0
     live: dict[str, Widget] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     answers: list[Widget] = field(default_factory=list)
+    ends: list[Widget] = field(default_factory=list)
 
     def put(self, name: str, color: str) -> Widget:
         self.revision += 1
@@ -73,6 +74,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.cache.subscribe(self.saw)
         self.mirror: dict[Key, Widget] = {}
         self.ahead: dict[str, Widget] = {}
+        self.known_gone: dict[str, int] = {}
         self.floor = 0
 
     def saw(self, change: Change[Widget]) -> None:
@@ -106,6 +108,27 @@ class CacheMachine(RuleBasedStateMachine):
         if ours:
             self.world.answers.append(last)
 
+    @precondition(lambda self: self.world.live)
+    @rule(data=st.data())
+    def we_delete(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.world.live)))
+        self.world.ends.append(self.world.drop(name))
+
+    @precondition(lambda self: self.world.ends)
+    @rule(data=st.data())
+    def we_hear_of_an_end_however_late(self, data: st.DataObject) -> None:
+        ended = self.world.ends.pop(
+            data.draw(st.integers(0, len(self.world.ends) - 1), label="which")
+        )
+        name, revision = ended.metadata.name, ended.metadata.revision
+        self.known_gone[name] = max(revision, self.known_gone.get(name, 0))
+        self.ahead = {n: o for n, o in self.ahead.items() if not self.is_gone(o)}
+        self.cache.gone(Version.of(ended))
+
+    def is_gone(self, obj: Widget) -> bool:
+        """Whether we were told that this, or what followed it under its name, was deleted."""
+        return obj.metadata.revision <= self.known_gone.get(obj.metadata.name, 0)
+
     @precondition(lambda self: self.world.answers)
     @rule(data=st.data())
     def an_answer_arrives_however_late(self, data: st.DataObject) -> None:
@@ -114,8 +137,10 @@ class CacheMachine(RuleBasedStateMachine):
         )
         name, revision = answer.metadata.name, answer.metadata.revision
         known = self.ahead.get(name)
-        if revision > self.cache.position and (
-            known is None or known.metadata.revision < revision
+        if (
+            not self.is_gone(answer)
+            and revision > self.cache.position
+            and (known is None or known.metadata.revision < revision)
         ):
             self.ahead[name] = answer
         self.cache.own(answer)
@@ -169,6 +194,8 @@ class CacheMachine(RuleBasedStateMachine):
         self.world.live = self.world.at(revision)
         self.world.revision = revision
         self.world.answers.clear()
+        self.world.ends.clear()
+        self.known_gone.clear()
         for name in names[: position - 1 - revision]:
             self.world.put(name, color)
         revision = self.world.revision
@@ -179,7 +206,7 @@ class CacheMachine(RuleBasedStateMachine):
     @invariant()
     def it_shows_the_delivered_world_under_the_own_answers_ahead_of_it(self) -> None:
         expected = self.world.at(self.cache.position) if self.cache.synced else {}
-        expected = expected | self.ahead
+        expected = {n: o for n, o in expected.items() if not self.is_gone(o)} | self.ahead
         assert {o.metadata.name: o for o in self.cache} == expected
 
     @invariant()
@@ -203,8 +230,11 @@ class CacheMachine(RuleBasedStateMachine):
         """Once everything has been delivered, only the world is shown: no ghosts."""
         for answer in self.world.answers:
             self.cache.own(answer)
+        for ended in self.world.ends:
+            self.cache.gone(Version.of(ended))
         self.cache.replace(self.world.live.values(), self.world.revision)
         assert {o.metadata.name: o for o in self.cache} == self.world.live
+        assert self.cache.burials == 0
 
 
 CacheMachine.TestCase.settings = settings(

@@ -21,9 +21,12 @@ from controller import (
     Outcome,
     Reconcile,
     Resource,
+    Version,
     Watch,
     to_self,
 )
+from controller.informer import LAG_SECONDS
+from controller.sources import CacheLagging
 from envtest.faults import LateRequest, LostAnswer, Match, Pause, Record
 from tests.envtest.samples import GROUP, crd, gauge
 from tests.faults.world import GAUGES, WATCH, Gauge, World, transport_to, world
@@ -213,6 +216,82 @@ async def caught_up(reconciler: Parent) -> None:
 
     reconciler.gauges.add_handler(note)
     await shown.wait()
+
+
+@asynccontextmanager
+async def lagging(here: World) -> AsyncIterator[tuple[Parent, anyio.Event]]:
+    """Run a manager whose watch says nothing until the event is set."""
+    gate = anyio.Event()
+    reconciler = Parent(here)
+    with here.proxy.inject(LateRequest(Pause(until=gate)), WATCH) as lag:
+        async with running(reconciler.manager):
+            await lag.struck.wait()
+            yield reconciler, gate
+
+
+async def test_a_write_that_does_not_come_back_is_named_and_measured() -> None:
+    async with world() as here, lagging(here) as (reconciler, gate):
+        registry = reconciler.manager.metrics.registry
+        kind = {"resource": f"gauges.{GROUP}"}
+        await reconciler.manager.client.create(GAUGES, "default", gauge("ours"))
+        await here.clock.advance(LAG_SECONDS)
+        reconciler.gauges.check_lag()
+        await here.clock.advance(1)
+        lag = registry.get_sample_value("controller_cache_lag_seconds", kind)
+        assert lag == pytest.approx(LAG_SECONDS + 1)
+        with pytest.raises(CacheLagging, match="has not come back yet"):
+            reconciler.gauges.check_lag()
+        assert "has not come back yet" in str(reconciler.gauges.last_error)
+
+        gate.set()
+        await here.create("later")
+        await caught_up(reconciler)
+        reconciler.gauges.check_lag()
+        assert reconciler.gauges.last_error is None
+        assert registry.get_sample_value("controller_cache_lag_seconds", kind) == 0
+
+
+async def test_what_we_deleted_is_not_seen_again_while_the_cache_lags() -> None:
+    async with world() as here:
+        plain = await here.create("plain")
+        body = gauge("held")
+        body["metadata"]["finalizers"] = ["example.com/held"]
+        held = await here.direct.create(GAUGES, "default", body)
+        async with lagging(here) as (reconciler, gate):
+            cache, client = reconciler.gauges.cache, reconciler.manager.client
+            assert await client.delete(GAUGES, Version.of(plain)) is None
+            assert cache.get(plain.metadata.key) is None
+
+            going = await client.delete(GAUGES, Version.of(held))
+            assert going is not None
+            shown = cache.get(held.metadata.key)
+            assert shown is not None
+            assert shown.metadata.terminating
+            await client.patch(GAUGES, Version.of(going), {"metadata": {"finalizers": []}})
+            assert cache.get(held.metadata.key) is None
+
+            changes: list[Change[Gauge]] = []
+            reconciler.gauges.add_handler(changes.append)
+            gate.set()
+            await here.create("later")
+            await caught_up(reconciler)
+            assert [one.metadata.name for one in cache] == ["later"]
+            assert {change.new.metadata.name for change in changes if change.new} == {"later"}
+            assert cache.burials == 0
+
+
+async def test_a_name_used_again_after_our_deletion_shows_the_new_object() -> None:
+    async with world() as here:
+        first = await here.create("a")
+        async with lagging(here) as (reconciler, gate):
+            client, cache = reconciler.manager.client, reconciler.gauges.cache
+            await client.delete(GAUGES, Version.of(first))
+            second = await client.create(GAUGES, "default", gauge("a"))
+            assert cache.get(second.metadata.key) == second
+            gate.set()
+            await here.create("later")
+            await caught_up(reconciler)
+            assert cache.get(second.metadata.key) == second
 
 
 async def test_a_write_whose_answer_was_lost_is_not_made_twice() -> None:

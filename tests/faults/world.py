@@ -146,7 +146,12 @@ class Observed:
             streams=streams,
             observer=observer,
         )
-        observer.watch(lambda: self.informer.silent_seconds, lambda: len(self.informer.cache))
+        informer = self.informer
+        observer.watch(
+            lambda: informer.silent_seconds,
+            lambda: informer.lag_seconds,
+            lambda: len(informer.cache),
+        )
         self.changes: list[Change[Gauge]] = []
         self._told = anyio.Event()
         self.informer.add_handler(self._note)
