@@ -1,7 +1,9 @@
 """How many new events one object may get: client-go's spam filter (tools/record).
 
 A bucket of 25 for each object, refilled by one every five minutes. It stands before new events
-only: repetitions of one become a series, which costs two writes however long it is.
+only: repetitions of one become a series, which costs two writes however long it is. An event
+that concerns a second object has a bucket of the two: what one object does for a hundred others
+is a hundred stories, and how many of those are told is for the teller to decide.
 """
 
 from collections import OrderedDict

@@ -116,7 +116,7 @@ class Recorder:
         self._queue: deque[_Happening] = deque()
         self._arrived = anyio.Event()
         self._series: dict[SeriesKey, _Series] = {}
-        self._limits: SpamFilter[Reference] = SpamFilter(clock)
+        self._limits: SpamFilter[tuple[Reference, Reference | None]] = SpamFilter(clock)
         self._stamp = 0
 
     def record(  # noqa: PLR0913 - the fields of an Event
@@ -203,7 +203,7 @@ class Recorder:
 
     async def _begin(self, happening: _Happening) -> None:
         key = happening.key
-        if not self._limits.admits(key.regarding):
+        if not self._limits.admits((key.regarding, key.related)):
             self._drop("limited")
             return
         body = event_body(key, happening.note, self._reporter, happening.at, happening.stamp)

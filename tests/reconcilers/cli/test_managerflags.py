@@ -1,0 +1,115 @@
+"""Flags about the process: each reaches its setting, by flag and by variable, with its default."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from controller.options import ManagerOptions, SelfSigned
+from reconcilers.cli.flags import settings_of
+from reconcilers.cli.managerflags import (
+    cluster_options,
+    log_options,
+    manager_options,
+    manager_settings,
+    webhook_options,
+    webhook_settings,
+)
+from reconcilers.cli.options import envvar
+from reconcilers.cli.run import run
+from reconcilers.settings import Settings
+
+# Flag, a value, and the setting that it becomes: in ManagerOptions, or in its SelfSigned.
+FLAGS: list[tuple[str, str, str, Any]] = [
+    ("--leader-elect", "true", "leader_elect", True),
+    ("--leader-elect-lease-duration", "1m", "lease_duration", 60.0),
+    ("--leader-elect-renew-deadline", "40s", "renew_deadline", 40.0),
+    ("--leader-elect-retry-period", "500ms", "retry_period", 0.5),
+    ("--metrics-bind-address", ":9", "metrics_bind", ":9"),
+    ("--metrics-secure", "true", "metrics_secure", True),
+    ("--metrics-cert-dir", "/certs", "metrics_cert_dir", "/certs"),
+    ("--health-probe-bind-address", "0", "health_bind", "0"),
+    ("--graceful-shutdown-timeout", "5s", "grace_seconds", 5.0),
+    ("--webhook-port", "9443", "webhook_bind", ":9443"),
+    ("--webhook-cert-dir", "/certs", "webhook_cert_dir", "/certs"),
+    ("--webhook-service-name", "hook", "webhook_self_signed.service", "hook"),
+    ("--webhook-service-namespace", "there", "webhook_self_signed.namespace", "there"),
+    ("--webhook-secret-name", "pair", "webhook_self_signed.secret", "pair"),
+    ("--webhook-configuration", "rules", "webhook_self_signed.validating", ("rules",)),
+    ("--webhook-cert-name", "127.0.0.1", "webhook_self_signed.names", ("127.0.0.1",)),
+]
+# Tested where what they do can be seen: finding the cluster, and the form of log lines.
+ELSEWHERE = {"--kubeconfig", "--context", "--log-level", "--log-format"}
+
+
+def options(*arguments: str, **variables: str) -> ManagerOptions:
+    """Return what a command with all of these flags makes of a command line."""
+    found: list[ManagerOptions] = []
+
+    @click.command()
+    @cluster_options
+    @manager_options
+    @webhook_options
+    @log_options
+    def command(**values: Any) -> None:
+        found.append(webhook_settings(manager_settings(values, "home"), values, "home"))
+
+    done = CliRunner().invoke(command, arguments, env=variables, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return found[0]
+
+
+def setting(of: ManagerOptions, path: str) -> Any:
+    value: Any = of
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+@pytest.mark.parametrize(("flag", "value", "path", "expected"), FLAGS)
+def test_a_flag_and_its_variable_reach_the_setting(
+    flag: str, value: str, path: str, expected: Any
+) -> None:
+    assert setting(options(), path) != expected
+    assert setting(options(f"{flag}={value}"), path) == expected
+    variables: Mapping[str, str] = {envvar(flag): value}
+    assert setting(options(**variables), path) == expected
+
+
+def test_every_flag_of_run_is_a_setting_or_has_a_test_here_or_elsewhere() -> None:
+    flags = {max(parameter.opts, key=len) for parameter in run.params if parameter.opts}
+    flags = {"--log-level" if flag == "--zap-log-level" else flag for flag in flags}
+    of_settings = {one.flag for one in settings_of(Settings())}
+    assert flags - of_settings == {flag for flag, *_ in FLAGS} | ELSEWHERE
+
+
+def test_the_defaults_are_those_of_controller_runtime() -> None:
+    found = options()
+    assert (found.metrics_bind, found.health_bind, found.webhook_bind) == (":8080", ":8081", "")
+    assert (found.lease_duration, found.renew_deadline, found.retry_period) == (15, 10, 2)
+    assert (found.leader_elect, found.grace_seconds) == (False, 30)
+    assert found.metrics_secure is False
+
+
+def test_the_webhooks_service_is_where_the_controller_is() -> None:
+    assert options().webhook_self_signed == SelfSigned(
+        namespace="home",
+        service="butler-ipam-webhook",
+        secret="butler-ipam-webhook-certificates",
+        validating=("butler-ipam",),
+    )
+
+
+def test_several_configurations_can_be_named() -> None:
+    found = options("--webhook-configuration=a", "--webhook-configuration=b").webhook_self_signed
+    assert found is not None
+    assert found.validating == ("a", "b")
+
+
+def test_no_folder_is_no_folder() -> None:
+    found = options()
+    assert (found.webhook_cert_dir, found.metrics_cert_dir) == ("", "")
+    assert options("--metrics-cert-dir=x/").metrics_cert_dir == str(Path("x"))
