@@ -7,7 +7,7 @@ until the other one has been silent for a while. Who wrote what is in managedFie
 People are not meant: `kubectl` is a person's tool, and a single edit is met by the fence.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -67,20 +67,19 @@ def intruder(
     """
     if not ours:
         return None
-    found = list(_foreign(pool.metadata, ours, "the status of this NetworkPool"))
-    for allocation in allocations:
-        found += _foreign(allocation.metadata, ours, "the status of its IPAllocations")
+    written: list[tuple[str, TracedMeta]] = [("the status of this NetworkPool", pool.metadata)]
+    written += [("the status of its IPAllocations", a.metadata) for a in allocations]
+    found = [
+        Intruder(writer.manager, what, at)
+        for what, meta in written
+        for writer in meta.managedFields
+        if writer.subresource == STATUS
+        and writer.manager != ours
+        and not _harmless(writer.manager)
+        and (at := _moment(writer.time)) is not None
+    ]
     recent = [one for one in found if one.silent_in(now, silence) > 0]
     return max(recent, key=lambda one: (one.at, one.manager), default=None)
-
-
-def _foreign(meta: TracedMeta, ours: str, what: str) -> Iterator[Intruder]:
-    for writer in meta.managedFields:
-        if writer.subresource != STATUS or writer.manager == ours or _harmless(writer.manager):
-            continue
-        at = _moment(writer.time)
-        if at is not None:
-            yield Intruder(writer.manager, what, at)
 
 
 def _harmless(manager: str) -> bool:

@@ -200,11 +200,13 @@ class Decision:
         settlement: the promises of earlier passes.
         choice: the new ones.
         space: the pool's addresses with everything taken that is held or promised.
+        claimed: the sizes of all ranges that were held or promised before, added up.
     """
 
     settlement: Settlement
     choice: Choice
     space: Space
+    claimed: int
 
     @property
     def promises(self) -> tuple[Assignment, ...]:
@@ -215,7 +217,8 @@ class Decision:
 def decide(pool: NetworkPool, view: View, geometry: Layout, batch: int) -> Decision:
     """Return what a pass over `pool` does, given what was read of its allocations."""
     settlement = settle(pool, view)
-    space = Space(geometry, taken(view, settlement.open))
+    claims = list(taken(view, settlement.open))
+    space = Space(geometry, claims)
     room = min(batch, MAX_ASSIGNMENTS - len(settlement.open))
     choice = choose(pool, waiting(view, settlement.open), space, room)
-    return Decision(settlement, choice, space)
+    return Decision(settlement, choice, space, sum(claim.size for claim in claims))

@@ -48,7 +48,7 @@ def findings(
     pool: NetworkPool, view: View, decision: Decision, others: Sequence[Neighbour]
 ) -> list[Finding]:
     """Return the four conditions."""
-    held = () if tidy(view, decision) else tuple(holdings(view, decision))
+    held = () if tidy(decision) else tuple(holdings(view, decision))
     return [
         overlapping(others),
         ranges_overlap(held),
@@ -57,18 +57,20 @@ def findings(
     ]
 
 
-def tidy(view: View, decision: Decision) -> bool:
+def tidy(decision: Decision) -> bool:
     """Return whether every range lies in the pool, and none in another: by sums, so it is quick.
 
     The space counts an address once however many hold it, and not at all if it is none of the
-    pool's. So the sizes of all ranges add up to what it counts only if nothing is amiss.
+    pool's. So the sizes of all ranges add up to what it counts only if nothing is amiss. (They do
+    not either where an allocation holds what it is promised again, which is not amiss: then the
+    thorough look says so.)
     """
-    held = {a.metadata.uid: found for a in view.of_pool if (found := ranges.held(a)) is not None}
-    total = sum(found.size for found in held.values())
-    for promise in decision.promises:
-        promised = None if promise.uid in held else ranges.promised(promise)
-        total += 0 if promised is None else promised.size
-    return total == decision.space.used
+    granted = sum(
+        grant.range.size
+        for grant in decision.choice.grants
+        if ranges.held(grant.allocation) is None
+    )
+    return decision.claimed + granted == decision.space.used
 
 
 def holdings(view: View, decision: Decision) -> Iterator[Holding]:
