@@ -29,7 +29,7 @@ def test_the_flags_defaults_name_the_same_objects() -> None:
 
     defaults = {one.name: one.default for one in command.params}
     assert defaults["webhook_service_name"] == SERVICE
-    assert list(defaults["webhook_configurations"]) == [NAME]
+    assert defaults["webhook_configurations"] == [NAME]
 
 
 def test_every_kind_is_judged_at_butlers_path() -> None:

@@ -1,0 +1,221 @@
+"""What the rules are told of the world: caches where these suffice, else the server."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from controller.meta import Key
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import TENANT_CLUSTER
+from reconcilers.tenantcluster.provider import Providers
+from reconcilers.webhooks.judges import AllocationJudge, ClusterJudge, PoolJudge, ProviderJudge
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab, Replica
+
+LIMIT = 1 << 20
+TENANT = {"ranges": [{"start": "10.40.0.0", "end": "10.40.0.31"}]}
+
+
+@pytest.fixture
+def lab() -> Lab:
+    return Lab()
+
+
+def pools(of: Replica) -> PoolJudge:
+    caches = of.caches
+    return PoolJudge(
+        of.client, caches["networkpools"], caches["ipallocations"], of.lab.clock, LIMIT
+    )
+
+
+def allocations(of: Replica) -> AllocationJudge:
+    caches = of.caches
+    return AllocationJudge(
+        of.client, caches["networkpools"], caches["ipallocations"], of.lab.clock, LIMIT
+    )
+
+
+def clusters(of: Replica) -> ClusterJudge:
+    caches = of.caches
+    providers = Providers(of.client, caches["providerconfigs"], of.lab.clock, make.NAMESPACE)
+    return ClusterJudge(
+        of.client, providers, caches["networkpools"], caches["ipallocations"], make.NAMESPACE
+    )
+
+
+def providers(of: Replica) -> ProviderJudge:
+    return ProviderJudge(of.client, of.caches["tenantclusters"], make.NAMESPACE)
+
+
+def stored(lab: Lab) -> NetworkPool:
+    """Return the pool as the API server hands it to webhooks."""
+    return msgspec.convert(lab.server.see("networkpools", "lab"), NetworkPool)
+
+
+def lists(lab: Lab, plural: str = "ipallocations") -> int:
+    return lab.server.count(verb="list", plural=plural)
+
+
+NARROW = make.pool(tenant={"ranges": [{"start": "10.40.0.16", "end": "10.40.0.31"}]})
+
+
+async def served(lab: Lab) -> None:
+    """Let an allocation get its range, and its promise be settled and dropped."""
+    lab.server.add("networkpools", make.pool(tenant=TENANT))
+    lab.server.add("ipallocations", make.allocation("a", size=4))
+    await lab.pool()
+    await lab.clock.advance(120)
+    await lab.pool()
+    assert not stored(lab).status.assignments
+
+
+async def test_a_narrowing_that_leaves_nobody_out_costs_no_request(lab: Lab) -> None:
+    await served(lab)
+    before = len(lab.server.requests)
+    wide = make.pool(tenant={"ranges": [{"start": "10.40.0.0", "end": "10.40.0.15"}]})
+    assert (await pools(lab).updated(wide, stored(lab))).allowed
+    assert len(lab.server.requests) == before
+
+
+async def test_who_was_just_served_is_not_missed_by_a_cache_that_is_behind(lab: Lab) -> None:
+    slow = lab.another()
+    slow.hold("ipallocations")
+    await served(lab)
+    assert not slow.caches["ipallocations"].by_index("spec.poolRef.name", "butler-system/lab")
+    verdict = await pools(slow).updated(NARROW, stored(lab))
+    assert 'IPAllocation "a" has address 10.40.0.0 outside' in verdict.sentence()
+    assert not (await pools(slow).deleted(stored(lab))).allowed
+
+
+async def test_who_was_promised_a_range_is_not_missed_however_far_the_cache_is_behind(
+    lab: Lab,
+) -> None:
+    slow = lab.another()
+    slow.hold("ipallocations")
+    late = make.allocation("late")
+    promise = make.listed(make.promise(late, "10.40.0.0", "10.40.0.3"))
+    old = make.pool(tenant=TENANT, status={"assignments": [promise], "allocationsRevision": "1"})
+    verdict = await pools(slow).updated(NARROW, old)
+    assert 'IPAllocation "late" has address 10.40.0.0' in verdict.sentence()
+
+
+async def test_a_refusal_is_not_based_on_what_is_gone_already(lab: Lab) -> None:
+    await served(lab)
+    slow = lab.another()
+    slow.hold("ipallocations")
+    lab.server.vanish("ipallocations", "a")
+    assert (await pools(slow).updated(NARROW, stored(lab))).allowed
+    assert (await pools(slow).deleted(stored(lab))).allowed
+
+
+async def test_a_pool_without_memory_is_judged_by_a_list(lab: Lab) -> None:
+    lab.server.add("networkpools", make.pool(tenant=TENANT, status={"allocationsRevision": ""}))
+    lab.server.add("ipallocations", make.allocation("a", held=("10.40.0.0", "10.40.0.3")))
+    before = lists(lab)
+    assert not (await pools(lab).updated(NARROW, stored(lab))).allowed
+    assert lists(lab) == before + 1
+
+
+async def test_nothing_is_narrowed_while_some_allocations_cannot_be_read(lab: Lab) -> None:
+    await served(lab)
+    cache = lab.caches["ipallocations"]
+    cache.replace(list(cache), cache.position + 1, {make.key("odd"): "what is this?"})
+    verdict = await pools(lab).updated(NARROW, stored(lab))
+    assert "cannot tell whose addresses would be left out" in verdict.sentence()
+    assert "odd" in verdict.sentence()
+
+
+async def test_allocations_that_cannot_be_read_do_not_block_a_pools_deletion(lab: Lab) -> None:
+    lab.server.add("networkpools", make.pool())
+    cache = lab.caches["ipallocations"]
+    cache.replace([], cache.position + 1, {make.key("odd"): "what is this?"})
+    verdict = await pools(lab).deleted(stored(lab))
+    assert verdict.allowed
+    assert "the pool stays while there are" in verdict.warnings[0]
+
+
+async def test_pools_that_share_addresses_are_found_in_the_cache(lab: Lab) -> None:
+    lab.server.add("networkpools", make.pool("other", "10.40.0.0/16"))
+    [warning] = (await pools(lab).created(make.pool())).warnings
+    assert "shares addresses with NetworkPool butler-system/other" in warning
+
+
+async def test_a_request_is_judged_by_a_pool_that_the_cache_has_not_heard_of(lab: Lab) -> None:
+    slow = lab.another()
+    slow.hold("networkpools")
+    lab.server.add("networkpools", make.pool())
+    assert not (await allocations(slow).created(make.allocation("a", size=500))).allowed
+    assert (await allocations(slow).created(make.allocation("a", size=4))).warnings == ()
+
+
+async def test_a_request_is_not_refused_by_a_pool_that_has_grown(lab: Lab) -> None:
+    lab.server.add("networkpools", make.pool(cidr="10.40.0.0/30"))
+    slow = lab.another()
+    slow.hold("networkpools")
+    lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/24"}})
+    assert (await allocations(slow).created(make.allocation("a", size=16))).allowed
+
+
+async def test_a_request_to_a_pool_that_is_nowhere_is_warned_of(lab: Lab) -> None:
+    verdict = await allocations(lab).created(make.allocation("a"))
+    assert verdict.allowed
+    assert "does not exist" in verdict.warnings[0]
+
+
+def cluster(provider: str | None, **made: Any) -> Any:
+    spec = {"providerConfigRef": {"name": provider}} if provider else {}
+    return make.tenant(spec=spec, **made)
+
+
+async def test_the_provider_of_a_cluster_with_addresses_is_found_by_reference(lab: Lab) -> None:
+    lab.server.add("providerconfigs", make.provider("lab", name="default"))
+    lab.server.add("providerconfigs", make.provider("lab", name="other"))
+    lab.server.add("ipallocations", make.allocation("team-a-lb", labels={}))
+    judge, old = clusters(lab), cluster(None)
+    assert (await judge.updated(cluster("default"), old)).allowed, (
+        "named otherwise, still the same"
+    )
+    verdict = await judge.updated(cluster("other"), old)
+    assert [cause.field for cause in verdict.causes] == ["spec.providerConfigRef"]
+    assert "IPAllocation team-a-lb" in verdict.sentence()
+
+
+async def test_a_namespace_that_is_the_default_may_be_written_or_not(lab: Lab) -> None:
+    lab.server.add("providerconfigs", make.provider("lab", name="onprem"))
+    given = {"lbAllocationRef": {"name": "team-a-lb"}}
+    full = {"providerConfigRef": {"name": "onprem", "namespace": make.NAMESPACE}}
+    new, old = make.tenant(spec=full), cluster("onprem", status=given)
+    assert (await clusters(lab).updated(new, old)).allowed
+
+
+async def test_a_provider_that_the_cache_has_not_heard_of_is_looked_up(lab: Lab) -> None:
+    slow = lab.another()
+    slow.hold("providerconfigs")
+    lab.server.add("providerconfigs", make.provider("lab", name="onprem"))
+    assert (await clusters(slow).created(cluster("onprem"))).warnings == ()
+    [warning] = (await clusters(slow).created(cluster("nowhere"))).warnings
+    assert "ProviderConfig butler-system/nowhere does not exist" in warning
+
+
+async def test_a_provider_is_kept_for_the_clusters_that_name_it(lab: Lab) -> None:
+    lab.server.add("tenantclusters", cluster("onprem"))
+    lab.server.add("tenantclusters", make.tenant("b"))
+    verdict = await providers(lab).deleted(make.provider("lab", name="onprem"))
+    assert "TenantCluster team/a still references it" in verdict.sentence()
+    assert (await providers(lab).deleted(make.provider("lab", name="default"))).allowed
+
+
+async def test_a_provider_may_go_after_a_cluster_that_went_just_now(lab: Lab) -> None:
+    lab.server.add("tenantclusters", cluster("onprem"))
+    slow = lab.another()
+    slow.hold("tenantclusters")
+    lab.server.vanish("tenantclusters", "a", namespace="team")
+    assert Key("team", "a") in slow.caches["tenantclusters"]
+    assert (await providers(slow).deleted(make.provider("lab", name="onprem"))).allowed
+    assert lists(lab, TENANT_CLUSTER.plural) == 1
+
+
+async def test_whatever_is_deleted_of_the_others_is_let_go(lab: Lab) -> None:
+    assert (await allocations(lab).deleted(make.allocation("a"))).allowed
+    assert (await clusters(lab).deleted(make.tenant())).allowed
