@@ -143,6 +143,7 @@ async def serve(  # every setting is named at the call
     api = server.api
     authorizer = Authorizer(api.store)
     api.admission = webhooks = Webhooks(api, authorizer)
+    api.converse = webhooks.converse
     api.guards.append(EscalationGuard(authorizer).check)
     reviews = Reviews(server.authenticator, authorizer)
     accounts = AccountTokens(api, key)

@@ -9,6 +9,8 @@ from envtest.schema import MalformedJSON, strict_json
 from envtest.schema.gotext import quote
 from envtest.wire.gotexts import base64_fault
 
+# What stands in front of most failures.
+FAILED: Final = "failed to call webhook: "
 _ENVELOPE: Final = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
     'Kind string "json:\\"kind,omitempty\\"" }'
@@ -83,7 +85,7 @@ def read_response(answer: Answer, review: Mapping[str, Any], *, mutating: bool) 
     Raises:
         CallFailed: it says nothing that counts.
     """
-    response = _decoded(answer, review).get("response")
+    response = read_review(answer, review).get("response")
     if response is None:
         raise _invalid("webhook response was absent")
     _check_types(response)
@@ -104,8 +106,12 @@ def read_response(answer: Answer, review: Mapping[str, Any], *, mutating: bool) 
     )
 
 
-def _decoded(answer: Answer, review: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the AdmissionReview in an answer."""
+def read_review(answer: Answer, review: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the review in an answer.
+
+    Raises:
+        CallFailed: there is none of the kind that was sent.
+    """
     if not 200 <= answer.code <= 206:
         raise CallFailed(f"failed to call webhook: {_refusal(answer)}")
     if not answer.data:
@@ -121,7 +127,7 @@ def _decoded(answer: Answer, review: Mapping[str, Any]) -> dict[str, Any]:
     given = body.get("apiVersion") or review["apiVersion"]
     kind = body.get("kind") or review["kind"]
     if given == "v1" and kind == "Status":
-        text = f"converting (v1.Status) to ({version}.AdmissionReview): unknown conversion"
+        text = f"converting (v1.Status) to ({version}.{review['kind']}): unknown conversion"
         raise CallFailed(f"failed to call webhook: {text}")
     if kind != review["kind"] or given not in {f"{group}/v1", f"{group}/v1beta1"}:
         text = f'no kind "{kind}" is registered for version "{given}" {_SCHEME}'
@@ -132,7 +138,9 @@ def _decoded(answer: Answer, review: Mapping[str, Any]) -> dict[str, Any]:
         raise CallFailed(f"failed to call webhook: {text}")
     response = body.get("response")
     if response is not None and not isinstance(response, dict):
-        raise _misfit(response, "AdmissionReview.response", f"{version}.AdmissionResponse")
+        named = str(review["kind"])
+        response_kind = f"{version}.{named.replace('Review', 'Response')}"
+        raise _misfit(response, f"{named}.response", response_kind)
     return body
 
 

@@ -12,12 +12,21 @@ import aiohttp
 import anyio
 
 from envtest.admission.addresses import Address, address_of
-from envtest.admission.answers import Answer, CallFailed, Response, read_response
+from envtest.admission.answers import (
+    FAILED,
+    Answer,
+    CallFailed,
+    Response,
+    read_response,
+    read_review,
+)
 from envtest.admission.configurations import Hook
 from envtest.admission.trust import certificate_fault, trust
 from envtest.server.api import Api
+from envtest.server.converting import ConversionFailed
 
 _SECONDS: Final = 10
+_CONVERSION_SECONDS: Final = 30
 _PORT: Final = 443
 # An answer is a patch at most; the real server reads without end.
 _ANSWER_LIMIT: Final = 8 * 1024 * 1024
@@ -57,6 +66,34 @@ class Caller:
         except TimeoutError:
             raise _unreached(address, "context deadline exceeded") from None
         return read_response(answer, review, mutating=mutating)
+
+    async def converse(
+        self, client: Mapping[str, Any], review: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Send a review about conversion and return the one that comes back.
+
+        Raises:
+            ConversionFailed: none does.
+        """
+        try:
+            address = address_of(self._api, client, _CONVERSION_SECONDS)
+            return read_review(await self._within(address, client, review), review)
+        except CallFailed as error:
+            raise ConversionFailed(str(error).removeprefix(FAILED)) from None
+
+    async def _within(
+        self, address: Address, client: Mapping[str, Any], review: Mapping[str, Any]
+    ) -> Answer:
+        """Post a review and wait for the answer as long as conversions may take.
+
+        Raises:
+            CallFailed: none comes.
+        """
+        try:
+            with anyio.fail_after(_CONVERSION_SECONDS):
+                return await self._post(address, str(client.get("caBundle") or ""), review)
+        except TimeoutError:
+            raise _unreached(address, "context deadline exceeded") from None
 
     async def _post(self, address: Address, bundle: str, review: Mapping[str, Any]) -> Answer:
         try:

@@ -4,6 +4,7 @@ Mutating webhooks see an object before the server has given it a uid; validating
 be stored, after the schema had its say.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
@@ -34,6 +35,14 @@ class Webhooks:
     async def close(self) -> None:
         """Release connections."""
         await self._caller.close()
+
+    async def converse(self, client: Mapping[str, Any], review: Mapping[str, Any]) -> Body:
+        """Send a review about conversion and return the one that comes back.
+
+        Raises:
+            ConversionFailed: none does.
+        """
+        return await self._caller.converse(client, review)
 
     async def mutate(self, call: Call, operation: str, new: Body, old: Body | None) -> Body:
         """Return the object after all mutating webhooks.

@@ -88,6 +88,8 @@ class Front:
             return _missing(request.path)
         form = negotiate(request.headers.get("Accept", ""))
         check_served(resource, info)
+        if resource.deprecation:
+            warnings.append(resource.deprecation)
         call = Call(
             info=info,
             resource=resource,

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from envtest.server import failures
 from envtest.server.call import Call
+from envtest.server.converting import Ask, nobody_converts
 from envtest.server.registry import Registry
 from envtest.server.resource import Resource
 from envtest.storage import Store, Stored, Table
@@ -61,6 +62,10 @@ class Api:
     guards: list[Callable[[Call, dict[str, Any], dict[str, Any] | None], None]] = field(
         default_factory=list
     )
+    # Sends reviews to conversion webhooks.
+    converse: Ask = nobody_converts
+    # Places of custom resources whose definition is terminating: nothing is created there.
+    ending: set[str] = field(default_factory=set)
 
     def table(self, resource: Resource) -> Table:
         """Return the table that holds a resource's objects."""

@@ -103,9 +103,15 @@ class CustomRules(Rules):
 
     @override
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
+        return self.judge_update(body, old, subresource, [])
+
+    @override
+    def judge_update(
+        self, body: Body, old: Body, subresource: str, warnings: list[str]
+    ) -> list[FieldError]:
         found = self._type_problems(body)
         found += objectmeta.check_change(body["metadata"], old["metadata"])
-        return self.compiled.validate(body, old, first=found)
+        return self.compiled.validate(body, old, first=found, warnings=warnings)
 
     @override
     def warnings(self, body: Body, old: Body | None) -> list[str]:

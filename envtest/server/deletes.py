@@ -15,7 +15,7 @@ from envtest.server.bodies import PROTOBUF, READ, YAML
 from envtest.server.call import Answer, Call, Many, One, Plain
 from envtest.server.failures import StatusError, bad_request, invalid_object
 from envtest.server.options import META_GROUP, dry_run_problems, flag, list_options, number
-from envtest.server.reads import select
+from envtest.server.reads import ready_to_select, select
 from envtest.server.resource import Resource
 from envtest.storage import Stored
 from envtest.wire.protobuf import ProtobufError, read_protobuf
@@ -39,11 +39,15 @@ async def delete(api: Api, call: Call) -> Answer:
 async def delete_collection(api: Api, call: Call) -> Answer:
     """Answer a DELETE on a collection with what was selected, as it was."""
     options = _options(call)
-    selected = select(api, call, list_options(call.query, watch=False))
+    chosen = list_options(call.query, watch=False)
+    if chosen.fields:
+        await ready_to_select(api, call.resource)
+    selected = select(api, call, chosen)
     for stored in selected.items:
         if api.table(call.resource).get(stored.key) is not None:
             current = api.table(call.resource).get(stored.key) or stored
             await _delete_one(api, call, current, options)
+    await call.resource.ready(selected.items)
     bodies = [call.resource.bare(stored) for stored in selected.items]
     return Many(call.resource, bodies, selected.revision)
 
@@ -145,39 +149,29 @@ async def _delete(
         why = "this namespace may not be deleted"
         raise failures.forbidden(resource.plural, resource.group, key, why)
     while True:
+        await resource.ready([stored])
         body = resource.load(stored)
         _check_preconditions(call, stored, body, options.get("preconditions") or {})
         await api.admission.validate(call, "DELETE", None, body)
         current = api.table(resource).get(key)
         if current is stored:
-            return remove(api, resource, stored, options)
+            left = remove(api, resource, stored, options)
+            return await _told(resource, stored, left)
         if current is None:
             raise resource.not_found(body["metadata"]["name"])
         # It was changed while admission decided, which has not seen it like this.
         stored = current
 
 
-def remove(api: Api, resource: Resource, stored: Stored, options: Mapping[str, Any]) -> Answer:
-    """Remove an object, or mark it as terminating while it has finalizers.
-
-    Args:
-        api: the state.
-        resource: what the object is.
-        stored: the current object.
-        options: DeleteOptions; propagation and dryRun count here.
-    """
-    body = resource.load(stored)
-    _propagate(body, options)
-    dry = bool(options.get("dryRun"))
-    if not resource.rules.is_finished(body):
-        return _terminate(api, resource, stored, body, dry=dry)
-    if not dry:
-        api.store.delete(resource.place, stored.key, resource.stored_form(body))
-    if resource.rules.returns_deleted:
-        return One(200, resource, resource.dressed(stored))
-    meta = body["metadata"]
+async def _told(resource: Resource, stored: Stored, left: Stored | None) -> Answer:
+    """Return the answer to a deletion: the object if it is still there, else that it is gone."""
+    shown = left or (stored if resource.rules.returns_deleted else None)
+    if shown is not None:
+        await resource.ready([shown])
+        return One(200, resource, resource.dressed(shown))
+    meta = resource.raw(stored)["metadata"]
     details = {"name": meta["name"], "group": resource.group, "kind": resource.plural}
-    shown = {name: value for name, value in details.items() if value}
+    present = {name: value for name, value in details.items() if value}
     return Plain(
         200,
         {
@@ -185,9 +179,35 @@ def remove(api: Api, resource: Resource, stored: Stored, options: Mapping[str, A
             "apiVersion": "v1",
             "metadata": {},
             "status": "Success",
-            "details": {**shown, "uid": meta["uid"]},
+            "details": {**present, "uid": meta["uid"]},
         },
     )
+
+
+def remove(
+    api: Api, resource: Resource, stored: Stored, options: Mapping[str, Any]
+) -> Stored | None:
+    """Remove an object, or mark it as terminating while it has finalizers.
+
+    Only metadata matters for that, so the object stays in the version in which it is stored.
+
+    Args:
+        api: the state.
+        resource: what the object is.
+        stored: the current object.
+        options: DeleteOptions; propagation and dryRun count here.
+
+    Returns:
+        The object as it is now, marked; None if it is gone.
+    """
+    body = resource.raw(stored)
+    _propagate(body, options)
+    dry = bool(options.get("dryRun"))
+    if not resource.rules.is_finished(body):
+        return _terminate(api, resource, stored, body, dry=dry)
+    if not dry:
+        api.store.delete(resource.place, stored.key, resource.stored_form(body))
+    return None
 
 
 def _check_preconditions(
@@ -238,10 +258,10 @@ def _propagate(body: dict[str, Any], options: Mapping[str, Any]) -> None:
 
 def _terminate(
     api: Api, resource: Resource, stored: Stored, body: dict[str, Any], *, dry: bool
-) -> One:
+) -> Stored:
     """Mark an object as terminating; a second time changes nothing."""
     meta = body["metadata"]
-    before = resource.load(stored)
+    before = resource.raw(stored)
     if "deletionTimestamp" not in meta:
         meta["deletionTimestamp"] = objectmeta.timestamp()
         meta["deletionGracePeriodSeconds"] = 0
@@ -249,8 +269,7 @@ def _terminate(
             meta["generation"] += 1
         resource.rules.begin_deletion(body)
     if before == body:
-        return One(200, resource, resource.dressed(stored))
+        return stored
     if dry:
-        return One(200, resource, _encode(body))
-    written = api.store.write(resource.place, stored.key, resource.stored_form(body))
-    return One(200, resource, resource.dressed(written))
+        return Stored(stored.key, stored.revision, _encode(resource.stored_form(body)))
+    return api.store.write(resource.place, stored.key, resource.stored_form(body))

@@ -141,6 +141,13 @@ def unauthorized() -> StatusError:
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
+def creation_while_ending(plural: str, group: str) -> StatusError:
+    """No new objects of a kind whose definition is terminating."""
+    error = method_not_supported("create", plural, group)
+    error.message = "create not allowed while custom resource definition is terminating"
+    return error
+
+
 def method_not_supported(action: str, resource: str, group: str) -> StatusError:
     """A verb that this kind does not have."""
     return StatusError(

@@ -1,6 +1,7 @@
 """PATCH: JSON patch, merge patch, strategic merge patch and server-side apply."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ from envtest.server.bodies import Decoded, judge_complaints, kind_fault
 from envtest.server.call import Call, One
 from envtest.server.failures import StatusError, bad_request, invalid_object, refused_patch
 from envtest.server.options import WriteOptions, write_options
+from envtest.server.ownership import settle_owners
 from envtest.server.resource import Resource
 from envtest.server.writes import check_names, create_object, update_object
 from envtest.storage import Stored
@@ -100,6 +102,7 @@ async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
     change, noticed = _reader(call)
     for attempt in range(_TRIES):
         stored = api.current(call)
+        await call.resource.ready([stored])
         before = call.resource.load(stored)
         decoded = Decoded(change(before))
         pinned = _is_pinned(decoded.body, stored)
@@ -252,8 +255,11 @@ async def _apply(api: Api, call: Call, options: WriteOptions) -> One:
         stored = api.table(resource).get(call.key)
         if stored is None and call.info.subresource:
             raise resource.not_found(call.info.name)
+        if stored is not None:
+            await resource.ready([stored])
         live = resource.load(stored) if stored else None
-        result = apply(
+        settle = partial(
+            apply,
             live,
             applied,
             manager=options.manager,
@@ -262,7 +268,10 @@ async def _apply(api: Api, call: Call, options: WriteOptions) -> One:
             subresource=call.info.subresource,
             now=objectmeta.timestamp(),
             kind=(resource.api_version, resource.kind),
+            versions=resource.versions,
         )
+        owners = None if live is None else live["metadata"].get("managedFields")
+        result = await settle_owners(resource, owners, settle)
         body = strict_copy(result)
         _judge_duplicates(call, options, duplicates)
         decoded = Decoded(body)

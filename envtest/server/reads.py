@@ -51,15 +51,30 @@ async def get(api: Api, call: Call) -> One:
                 f'invalid resource version: resourceVersion: Invalid value: "{version}": {fault}'
             )
         check_not_future(api, int(version))
-    return One(200, call.resource, call.resource.dressed(api.current(call)))
+    stored = api.current(call)
+    await call.resource.ready([stored])
+    return One(200, call.resource, call.resource.dressed(stored))
 
 
 async def list_(api: Api, call: Call) -> Many:
     """Answer a GET on a collection."""
     options = list_options(call.query, watch=False)
+    if options.fields:
+        await ready_to_select(api, call.resource)
     found = select(api, call, options)
+    await call.resource.ready(found.items)
     bodies = [call.resource.bare(stored) for stored in found.items]
     return Many(call.resource, bodies, found.revision, found.token, found.remaining)
+
+
+async def ready_to_select(api: Api, resource: Resource) -> None:
+    """Make all objects ready to be read, as fields are selected by what they are when read.
+
+    Raises:
+        StatusError: 500; a conversion webhook fails.
+    """
+    table = api.table(resource)
+    await resource.ready([held for key in table.scan() if (held := table.get(key)) is not None])
 
 
 def check_not_future(api: Api, revision: int) -> None:

@@ -95,6 +95,16 @@ class Rules(ABC):
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
         """Judge an update."""
 
+    def judge_update(
+        self,
+        body: Body,
+        old: Body,
+        subresource: str,
+        warnings: list[str],  # noqa: ARG002  # optional
+    ) -> list[FieldError]:
+        """Judge an update; `warnings` receives what is forgiven because it was wrong before."""
+        return self.check_update(body, old, subresource)
+
     def begin_deletion(self, body: Body) -> None:  # noqa: B027  # optional
         """Mark an object whose deletion waits for finalizers."""
 

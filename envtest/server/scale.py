@@ -72,6 +72,7 @@ async def answer_scale(api: Api, call: Call) -> Plain:
     """Answer a GET, PUT or PATCH of an object's scale."""
     resource = call.resource
     stored = api.current(call)
+    await resource.ready([stored])
     body = resource.load(stored)
     if call.info.verb == "get":
         return Plain(200, _scale(resource, body))
@@ -93,6 +94,7 @@ async def answer_scale(api: Api, call: Call) -> Plain:
     body["metadata"]["resourceVersion"] = wanted["metadata"].get("resourceVersion") or str(
         stored.revision
     )
+    await resource.ready([stored])
     live = resource.load(stored)
     of_scales = replace(api, admission=_OfScales(api, resource))
     written = await update_object(of_scales, call, stored, live, body, options, tracked=True)

@@ -5,7 +5,7 @@ client that reads slowly costs nothing, until its position is compacted and the 
 """
 
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 
 import anyio
@@ -16,10 +16,16 @@ from envtest.server.call import Call
 from envtest.server.failures import StatusError, expired
 from envtest.server.forms import Form
 from envtest.server.options import ListOptions, list_options
-from envtest.server.reads import check_fields, check_not_future, select, selector
+from envtest.server.reads import (
+    check_fields,
+    check_not_future,
+    ready_to_select,
+    select,
+    selector,
+)
 from envtest.server.resource import Resource
 from envtest.server.tables import partial, table
-from envtest.storage import Event, Stored
+from envtest.storage import Event, EventLog, Stored
 
 # Seconds between bookmarks, and how long before its end a watch gets a last one.
 BOOKMARK_EVERY = 60.0
@@ -35,7 +41,8 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 class _Frames:
     """How events of one watch look on the wire."""
 
-    def __init__(self, resource: Resource, form: Form, include: str) -> None:
+    def __init__(self, api: Api, resource: Resource, form: Form, include: str) -> None:
+        self._api = api
         self._resource = resource
         self._form = form
         self._include = include
@@ -47,7 +54,9 @@ class _Frames:
             return self.frame(event.type, event.current)
         known = event.frames.get(self._resource)
         if known is None:
-            known = event.frames[self._resource] = self.frame(event.type, event.current)
+            known = self.frame(event.type, event.current)
+            if self._api.store.is_recent(event):
+                event.frames[self._resource] = known
         return known
 
     def frame(self, kind: str, stored: Stored) -> bytes:
@@ -98,7 +107,8 @@ class Watch:
 
     async def stream(self) -> AsyncGenerator[bytes]:
         """Yield bytes until the time is up, the kind is gone or the position is compacted."""
-        frames = _Frames(self.call.resource, self.form, self.call.query.get("includeObject", ""))
+        include = self.call.query.get("includeObject", "")
+        frames = _Frames(self.api, self.call.resource, self.form, include)
         log = self.api.table(self.call.resource).log
         revision = self.options.revision or 0
         wants_present = self.options.initial_events
@@ -111,12 +121,12 @@ class Watch:
             return
         position = log.position_after(revision)
         if wants_present:
-            for chunk in self._present(frames, revision):
+            for chunk in await self._present(frames, revision):
                 yield chunk
-        async for chunk in self._follow(frames, position):
+        async for chunk in self._follow(frames, log, position):
             yield chunk
 
-    def _present(self, frames: _Frames, revision: int) -> Sequence[bytes]:
+    async def _present(self, frames: _Frames, revision: int) -> Sequence[bytes]:
         """Return what is there now as ADDED events, in batches."""
         present = ListOptions(
             labels=self.options.labels,
@@ -130,16 +140,19 @@ class Watch:
             initial_events=None,
             timeout=0,
         )
-        lines = [
-            frames.frame("ADDED", stored) for stored in select(self.api, self.call, present).items
-        ]
+        if self.options.fields:
+            await ready_to_select(self.api, self.call.resource)
+        found = select(self.api, self.call, present).items
+        await self.call.resource.ready(found)
+        lines = [frames.frame("ADDED", stored) for stored in found]
         if self.options.initial_events and self.options.bookmarks:
             lines.append(frames.bookmark(revision, initial_end=True))
         return [b"".join(lines[at : at + _BATCH]) for at in range(0, len(lines), _BATCH)]
 
-    async def _follow(self, frames: _Frames, position: int) -> AsyncGenerator[bytes]:
-        """Yield events from a position on, and bookmarks in between."""
-        log = self.api.table(self.call.resource).log
+    async def _follow(
+        self, frames: _Frames, log: EventLog, position: int
+    ) -> AsyncGenerator[bytes]:
+        """Yield events of a log from a position on, and bookmarks in between."""
         deadline = time.monotonic() + (self.options.timeout or _LONGEST)
         due = self._next_bookmark(deadline)
         while (now := time.monotonic()) < deadline:
@@ -149,6 +162,7 @@ class Watch:
                 return
             if events:
                 position += len(events)
+                await self.call.resource.ready(_states(events))
                 chunk = b"".join([line for e in events if (line := self._line(frames, e))])
                 if chunk:
                     yield chunk
@@ -187,6 +201,15 @@ class Watch:
         if before and event.previous is not None:
             return frames.frame("DELETED", _at_revision(event.previous, event.revision))
         return b""
+
+
+def _states(events: Sequence[Event]) -> Iterator[Stored]:
+    """Yield what events show: the state after each, and the one before as it is shown then."""
+    for event in events:
+        yield event.current
+        if event.previous is not None:
+            yield event.previous
+            yield _at_revision(event.previous, event.revision)
 
 
 def _at_revision(stored: Stored, revision: int) -> Stored:

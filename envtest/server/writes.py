@@ -7,6 +7,7 @@ nobody; what the kind has no place for is dropped after validating admission has
 """
 
 import copy
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from envtest.server.bodies import check_version, fit, judge_complaints, read_obj
 from envtest.server.call import Call, One
 from envtest.server.failures import StatusError, bad_request, invalid_object
 from envtest.server.options import WriteOptions, write_options
+from envtest.server.ownership import settle_owners
 from envtest.server.resource import Resource
 from envtest.storage import Stored
 
@@ -48,12 +50,14 @@ async def create_object(
         tracked: whether managedFields are set already, as after an apply.
     """
     resource, meta = call.resource, body["metadata"]
+    if resource.place in api.ending:
+        raise failures.creation_while_ending(resource.plural, resource.group)
     _set_namespace(call, meta)
     api.check_namespace(resource, meta.get("namespace", ""), meta.get("name", ""))
     objectmeta.drop_deletion(meta)
     resource.rules.default(body)
     if not tracked:
-        _track(call, None, body, options, "")
+        await _track(call, None, body, options, "")
     asked, body = body, await api.admission.mutate(call, "CREATE", body, None)
     meta = body["metadata"]
     _set_namespace(call, meta)
@@ -68,10 +72,12 @@ async def create_object(
     if meta.get("resourceVersion") and not options.dry_run:
         raise failures.internal("resourceVersion should not be set on objects to be created")
     key = resource.key(meta.get("namespace", ""), meta["name"])
+    form = await resource.kept_form(body)
     _refuse_existing(api, resource, key, meta["name"])
     if options.dry_run:
         return One(201, resource, _encode(body))
-    stored = api.store.write(resource.place, key, resource.stored_form(body))
+    stored = api.store.write(resource.place, key, form)
+    await resource.ready([stored])
     return One(201, resource, resource.dressed(stored))
 
 
@@ -90,7 +96,7 @@ def _other_namespace() -> StatusError:
     )
 
 
-def _track(
+async def _track(
     call: Call,
     live: dict[str, Any] | None,
     body: dict[str, Any],
@@ -98,7 +104,8 @@ def _track(
     subresource: str,
 ) -> None:
     """Note who set which field."""
-    track_update(
+    settle = partial(
+        track_update,
         live,
         body,
         manager=options.manager,
@@ -106,6 +113,10 @@ def _track(
         api_version=call.resource.api_version,
         subresource=subresource,
         now=objectmeta.timestamp(),
+        versions=call.resource.versions,
+    )
+    await settle_owners(
+        call.resource, (live or {}).get("metadata", {}).get("managedFields"), settle
     )
 
 
@@ -129,7 +140,7 @@ def _refuse_invalid(resource: Resource, body: dict[str, Any], found: list[FieldE
 def _refuse_existing(api: Api, resource: Resource, key: str, name: str) -> None:
     existing = api.table(resource).get(key)
     if existing is not None:
-        deleting = "deletionTimestamp" in resource.load(existing)["metadata"]
+        deleting = "deletionTimestamp" in resource.raw(existing)["metadata"]
         raise failures.already_exists(resource.plural, resource.group, name, deleting=deleting)
 
 
@@ -149,6 +160,7 @@ async def update(api: Api, call: Call) -> One:
             body["metadata"].pop("resourceVersion", None)
             return await create_object(api, call, body, options)
         raise resource.not_found(call.info.name)
+    await resource.ready([stored])
     live = resource.load(stored)
     uid = body["metadata"].get("uid")
     if uid and uid != live["metadata"]["uid"]:
@@ -224,19 +236,20 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
     resource, subresource = call.resource, call.info.subresource
     resource.rules.default(body)
     if not tracked:
-        _track(call, live, body, options, subresource)
+        await _track(call, live, body, options, subresource)
     asked, body = body, await api.admission.mutate(call, "UPDATE", body, live)
     api.guard(call, body, live)
     _check_revision(call, stored, body)
     _prepare(resource, subresource, body, live)
-    _refuse_invalid(resource, body, _update_problems(resource, subresource, body, live))
+    _refuse_invalid(resource, body, _update_problems(call, body, live))
     call.warnings += resource.rules.warnings(body, live)
     await api.admission.validate(call, "UPDATE", body, live)
     if body is not asked:
         resource.rules.decode(body)
+    form = await resource.kept_form(body)
     if api.table(resource).get(call.key) is not stored:
         raise resource.conflict(call.info.name)
-    return _commit(api, call, stored, live, body, options)
+    return await _commit(api, call, stored, live, body, form=form, options=options)
 
 
 def _check_revision(call: Call, stored: Stored, body: dict[str, Any]) -> None:
@@ -268,26 +281,26 @@ def _prepare(
         meta["generation"] = before.get("generation", 0) + 1
 
 
-def _update_problems(
-    resource: Resource, subresource: str, body: dict[str, Any], live: dict[str, Any]
-) -> list[FieldError]:
+def _update_problems(call: Call, body: dict[str, Any], live: dict[str, Any]) -> list[FieldError]:
     """Judge an update by all three sets of rules; a fault in metadata shows more than once."""
-    meta = body["metadata"]
+    resource, subresource, meta = call.resource, call.info.subresource, body["metadata"]
     return [
         *objectmeta.check(
             meta, namespaced=resource.namespaced, name_rule=objectmeta.path_segment_errors
         ),
         *objectmeta.check_change(meta, live["metadata"]),
-        *resource.rules.check_update(body, live, subresource),
+        *resource.rules.judge_update(body, live, subresource, call.warnings),
     ]
 
 
-def _commit(
+async def _commit(  # noqa: PLR0913  # one write, seen from all sides
     api: Api,
     call: Call,
     stored: Stored,
     live: dict[str, Any],
     body: dict[str, Any],
+    *,
+    form: dict[str, Any],
     options: WriteOptions,
 ) -> One:
     """Write, or see that there is nothing to write; the last finalizer takes the object along."""
@@ -296,11 +309,13 @@ def _commit(
     if terminating and resource.rules.is_finished(body):
         answer = _encode(body)
         if not options.dry_run:
-            api.store.delete(resource.place, call.key, resource.stored_form(body))
+            api.store.delete(resource.place, call.key, form)
         return One(200, resource, answer)
     if same_except_times(live, body):
+        await resource.ready([stored])
         return One(200, resource, resource.dressed(stored))
     if options.dry_run:
         return One(200, resource, _encode(body))
-    written = api.store.write(resource.place, call.key, resource.stored_form(body))
+    written = api.store.write(resource.place, call.key, form)
+    await resource.ready([written])
     return One(200, resource, resource.dressed(written))

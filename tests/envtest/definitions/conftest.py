@@ -1,0 +1,32 @@
+"""A server without any kinds of its own, and a conversion webhook that it can reach."""
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from envtest import ControlPlane
+from envtest.plane import ControlPlane as Plane
+from tests.envtest.conftest import admin_client
+from tests.envtest.definitions.gears import Converter, converter
+
+
+@pytest.fixture
+async def plane() -> AsyncIterator[Plane]:
+    """The control plane that the environment asks for."""
+    async with ControlPlane.start() as started:
+        yield started
+
+
+@pytest.fixture
+async def http(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
+    """The administrator's client."""
+    async with admin_client(plane) as client:
+        yield client
+
+
+@pytest.fixture
+async def hook() -> AsyncIterator[Converter]:
+    """A webhook that converts gears."""
+    async with converter() as started:
+        yield started

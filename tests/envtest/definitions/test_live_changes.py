@@ -1,0 +1,229 @@
+"""Definitions that change, compete and end while there are objects of their kind."""
+
+import copy
+from typing import Any
+
+import httpx
+
+from envtest.plane import ControlPlane as Plane
+from tests.envtest.definitions.gears import DEFINITION, DEFINITIONS, GROUP, V1, V2, crd, gear
+
+MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+def _spec(definition: dict[str, Any], version: int = 0) -> dict[str, Any]:
+    schema = definition["spec"]["versions"][version]["schema"]["openAPIV3Schema"]
+    spec: dict[str, Any] = schema["properties"]["spec"]
+    return spec
+
+
+def _warned(answer: httpx.Response) -> str:
+    return str(answer.headers.get("Warning", ""))
+
+
+async def test_a_value_that_a_new_schema_refuses_may_stay_but_not_come(
+    http: httpx.AsyncClient, plane: Plane
+) -> None:
+    await plane.install_crds([crd()])
+    await http.post(V1, json=gear("a", maker="acme"))
+    stricter = crd()
+    _spec(stricter)["properties"]["maker"] = {"type": "string", "enum": ["other"]}
+    await plane.install_crds([stricter])
+
+    kept = await http.patch(f"{V1}/a", json={"spec": {"size": "4mm"}}, headers=MERGE)
+    moved = await http.patch(f"{V1}/a", json={"spec": {"maker": "third"}}, headers=MERGE)
+    made = await http.post(V1, json=gear("b", maker="acme"))
+
+    assert (kept.status_code, kept.json()["spec"]["size"]) == (200, "4mm")
+    assert (moved.status_code, made.status_code) == (422, 422)
+
+
+async def test_a_rule_that_an_unchanged_value_breaks_is_a_warning(
+    http: httpx.AsyncClient, plane: Plane
+) -> None:
+    await plane.install_crds([crd()])
+    await http.post(V1, json=gear("a", maker="acme"))
+    stricter = crd()
+    rule = {"rule": "self.size() < 3", "message": "too long a name"}
+    _spec(stricter)["properties"]["maker"]["x-kubernetes-validations"] = [rule]
+    await plane.install_crds([stricter])
+
+    kept = await http.patch(f"{V1}/a", json={"spec": {"size": "4mm"}}, headers=MERGE)
+    moved = await http.patch(f"{V1}/a", json={"spec": {"maker": "third"}}, headers=MERGE)
+
+    assert kept.status_code == 200
+    assert "spec.maker: Invalid value:" in _warned(kept)
+    assert "too long a name" in _warned(kept)
+    assert moved.status_code == 422
+
+
+async def test_a_new_default_shows_in_old_objects_and_a_lost_field_does_not(
+    http: httpx.AsyncClient, plane: Plane
+) -> None:
+    await plane.install_crds([crd()])
+    await http.post(V1, json=gear("a", maker="acme"))
+    changed = crd()
+    spec = _spec(changed)
+    spec["properties"] = {"size": {"type": "string"}, "teeth": {"type": "integer", "default": 12}}
+    del changed["spec"]["versions"][0]["selectableFields"]
+    await plane.install_crds([changed])
+
+    assert (await http.get(f"{V1}/a")).json()["spec"] == {"size": "3mm", "teeth": 12}
+
+
+async def test_a_version_that_may_still_be_stored_cannot_be_removed(
+    http: httpx.AsyncClient, plane: Plane
+) -> None:
+    await plane.install_crds([crd()])
+    await plane.install_crds([crd(storage="v2")])
+    current = (await http.get(DEFINITION)).json()
+    assert current["status"]["storedVersions"] == ["v1", "v2"]
+    without = copy.deepcopy(current)
+    del without["spec"]["versions"][0]
+
+    refused = await http.put(DEFINITION, json=without)
+
+    assert refused.status_code == 422
+    assert refused.json()["details"]["causes"][0]["field"] == "status.storedVersions[0]"
+    status = {"status": {"storedVersions": ["v2"]}}
+    migrated = await http.patch(f"{DEFINITION}/status", json=status, headers=MERGE)
+    assert migrated.status_code == 200, migrated.text
+    without["metadata"] = migrated.json()["metadata"]
+    without["status"] = migrated.json()["status"]
+    accepted = await http.put(DEFINITION, json=without)
+    assert accepted.status_code == 200, accepted.text
+    assert (await http.get(V1)).status_code == 404
+
+
+async def test_a_version_that_is_not_served_is_not_there(
+    http: httpx.AsyncClient, plane: Plane
+) -> None:
+    await plane.install_crds([crd()])
+    await http.post(V1, json=gear("a"))
+    hidden = crd()
+    hidden["spec"]["versions"][0]["served"] = False
+    await plane.install_crds([hidden])
+
+    assert (await http.get(V1)).status_code == 404
+    assert (await http.get(f"/apis/{GROUP}/v1")).status_code == 404
+    assert (await http.get(f"{V2}/a")).json()["apiVersion"] == f"{GROUP}/v2"
+
+
+async def test_a_deprecated_version_warns_with_its_own_words_or_the_usual_ones(
+    http: httpx.AsyncClient, plane: Plane
+) -> None:
+    old = crd()
+    old["spec"]["versions"][0] |= {"deprecated": True, "deprecationWarning": "use v2 of gears"}
+    await plane.install_crds([old])
+    assert _warned(await http.get(V1)) == '299 - "use v2 of gears"'
+    del old["spec"]["versions"][0]["deprecationWarning"]
+    await plane.install_crds([old])
+    assert _warned(await http.get(V1)) == (
+        f'299 - "{GROUP}/v1 Gear is deprecated; use {GROUP}/v2 Gear"'
+    )
+    assert _warned(await http.get(V2)) == ""
+
+
+def _other(plural: str = "wheels", **names: Any) -> dict[str, Any]:
+    other = crd()
+    other["metadata"]["name"] = f"{plural}.{GROUP}"
+    other["spec"]["names"] = {"plural": plural, "kind": "Wheel", **names}
+    return other
+
+
+async def _conditions(http: httpx.AsyncClient, name: str) -> dict[str, tuple[str, str, str]]:
+    status = (await http.get(f"{DEFINITIONS}/{name}.{GROUP}")).json()["status"]
+    return {
+        one["type"]: (one["status"], one["reason"], one["message"])
+        for one in status.get("conditions") or ()
+    }
+
+
+async def test_names_that_another_definition_holds_are_waited_for(
+    http: httpx.AsyncClient, plane: Plane
+) -> None:
+    await plane.install_crds([crd()])
+    made = await http.post(DEFINITIONS, json=_other(kind="Gear", shortNames=["gear"]))
+    assert made.status_code == 201, made.text
+
+    assert await _conditions(http, "wheels") == {
+        "NamesAccepted": ("False", "ListKindConflict", '"GearList" is already in use'),
+        "Established": ("False", "NotAccepted", "not all names are accepted"),
+    }
+    assert (await http.get(f"/apis/{GROUP}/v1/wheels")).status_code == 404
+
+    await http.delete(DEFINITION)
+
+    found = await _conditions(http, "wheels")
+    assert {kind: status for kind, (status, _, _) in found.items()} == {
+        "NamesAccepted": "True",
+        "Established": "True",
+    }
+    assert (await http.get(f"/apis/{GROUP}/v1/wheels")).status_code == 200
+
+
+async def test_a_served_kind_keeps_its_names_when_it_asks_for_taken_ones(
+    http: httpx.AsyncClient, plane: Plane
+) -> None:
+    await plane.install_crds([crd(), _other(shortNames=["wh"])])
+    path = f"{DEFINITIONS}/wheels.{GROUP}"
+    change = {"spec": {"names": {"shortNames": ["gear", "wh"]}}}
+    assert (await http.patch(path, json=change, headers=MERGE)).status_code == 200
+
+    found = await _conditions(http, "wheels")
+    assert found["NamesAccepted"] == ("False", "ShortNamesConflict", '"gear" is already in use')
+    assert found["Established"][0] == "True"
+    listed = (await http.get(f"/apis/{GROUP}/v1")).json()["resources"]
+    names = {one["name"]: one.get("shortNames") for one in listed}
+    assert names["wheels"] == ["wh"]
+
+
+async def test_a_definition_waits_for_objects_that_wait_for_their_finalizers(
+    http: httpx.AsyncClient, plane: Plane
+) -> None:
+    await plane.install_crds([crd()])
+    held = gear("held")
+    held["metadata"]["finalizers"] = ["example.com/wait"]
+    await http.post(V1, json=held)
+    await http.post(V1, json=gear("free"))
+
+    await http.delete(DEFINITION)
+
+    left = (await http.get(V1)).json()["items"]
+    assert [one["metadata"]["name"] for one in left] == ["held"]
+    assert left[0]["metadata"]["deletionTimestamp"]
+    found = await _conditions(http, "gears")
+    assert found["Terminating"][:2] == ("True", "InstanceDeletionInProgress")
+    refused = await http.post(V1, json=gear("late"))
+    assert (refused.status_code, refused.json()["message"]) == (
+        405,
+        "create not allowed while custom resource definition is terminating",
+    )
+    await http.patch(f"{V1}/held", json={"metadata": {"finalizers": None}}, headers=MERGE)
+    assert (await http.get(DEFINITION)).status_code == 404
+    assert (await http.get(V1)).status_code == 404
+
+
+async def test_a_definition_in_a_group_of_kubernetes_says_who_approved_it(
+    http: httpx.AsyncClient,
+) -> None:
+    approved = crd()
+    group = "gears.networking.k8s.io"
+    approved["metadata"] = {
+        "name": f"gears.{group}",
+        "annotations": {"api-approved.kubernetes.io": "https://example.com/pull/1"},
+    }
+    approved["spec"]["group"] = group
+    made = await http.post(DEFINITIONS, json=approved)
+    assert made.status_code == 201, made.text
+    status = (await http.get(f"{DEFINITIONS}/gears.{group}")).json()["status"]
+    (found,) = [
+        one
+        for one in status["conditions"]
+        if one["type"] == "KubernetesAPIApprovalPolicyConformant"
+    ]
+    assert (found["status"], found["reason"], found["message"]) == (
+        "True",
+        "ApprovedAnnotation",
+        "approved in https://example.com/pull/1",
+    )
