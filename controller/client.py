@@ -58,7 +58,11 @@ class Client:
         self._manager = {"fieldManager": field_manager} if field_manager else {}
 
     def named(self, field_manager: str) -> "Client":
-        """Return a client that is like this one and writes under another name."""
+        """Return a client that is like this one and writes under another name.
+
+        Args:
+            field_manager: the name under which the server notes the writes.
+        """
         return Client(
             self._transport,
             on_answer=self._on_answer,
@@ -67,7 +71,12 @@ class Client:
         )
 
     async def get(self, resource: Resource[T], key: Key) -> T:
-        """Read one object as it is now."""
+        """Read one object as it is now.
+
+        Args:
+            resource: the kind.
+            key: which object.
+        """
         data = await self._transport.request("GET", resource.path(key))
         return self._answer(resource, data)
 
@@ -99,6 +108,12 @@ class Client:
     ) -> T:
         """Create an object; apiVersion, kind and namespace are added where they are missing.
 
+        Args:
+            resource: the kind.
+            namespace: where; empty for a cluster-scoped kind.
+            body: the object; its name, or generateName, is in the metadata.
+            field_manager: for this write; empty for the client's own.
+
         Raises:
             AlreadyExists: an object of that name is there.
         """
@@ -123,6 +138,12 @@ class Client:
         The uid goes along as a precondition too, except to a subresource, where the
         server does not check it: the resourceVersion tells a re-created object as well.
 
+        Args:
+            resource: the kind.
+            at: the version that the patch was made for.
+            patch: a JSON merge patch (RFC 7396).
+            subresource: for example `status`; empty for the object itself.
+
         Raises:
             Conflict: the object has moved on; read again and choose again.
         """
@@ -140,6 +161,12 @@ class Client:
         self, resource: Resource[T], at: Version, body: Mapping[str, Any], *, subresource: str = ""
     ) -> T:
         """Put `body` in the object's place if it is still at version `at`.
+
+        Args:
+            resource: the kind.
+            at: the version that the body was made for.
+            body: the whole object.
+            subresource: for example `status`; empty for the object itself.
 
         Raises:
             Conflict: the object has moved on; read again and choose again.
@@ -230,6 +257,9 @@ class Client:
     async def served(self, resource: Resource[Any]) -> bool:
         """Say whether the server serves the kind, from its discovery documents alone.
 
+        Args:
+            resource: the kind.
+
         Raises:
             ControllerError: it could not be learnt; that is no No.
         """
@@ -247,6 +277,28 @@ class Client:
         path = f"{root}/{resource.api_version}"
         kinds = await _discover(self._transport, path, "APIResourceList", "resources")
         return any(kind.get("name") == resource.plural for kind in kinds)
+
+    async def find_kind(self, api_version: str, kind: str) -> tuple[str, bool] | None:
+        """Return a kind's plural and whether it is namespaced; None if it is not served.
+
+        Args:
+            api_version: for example `apps/v1`.
+            kind: for example `Deployment`.
+
+        Raises:
+            ControllerError: it could not be learnt; that is no No.
+        """
+        root = "/apis" if "/" in api_version else "/api"
+        try:
+            kinds = await _discover(
+                self._transport, f"{root}/{api_version}", "APIResourceList", "resources"
+            )
+        except NotFound:
+            return None
+        for one in kinds:
+            if one.get("kind") == kind and "/" not in str(one.get("name")):
+                return str(one.get("name")), bool(one.get("namespaced"))
+        return None
 
     def _forget(self, resource: Resource[Any], gone: Version) -> None:
         if self._on_gone is not None:

@@ -93,6 +93,10 @@ class TenantSettings:
     """The most bytes that a tenant's answer may have."""
     metallb_namespace: str = "metallb-system"
     """Where MetalLB lives in tenants."""
+    metallb_bundle: str = ""
+    """The ConfigMap, `name` or `namespace/name`, with manifests that install MetalLB; or none."""
+    metallb_recheck: float = 3600.0
+    """Between two looks whether what was installed is still there."""
     backfill_nodes: bool = False
     """Whether a cluster that was Ready without a nodes allocation gets one."""
     allow_proxy: bool = False

@@ -35,6 +35,7 @@ ANNOTATION_PROJECTION_SEEN = _own("projection-seen")
 ANNOTATION_PROJECTION_BEGUN = _own("projection-begun")
 ANNOTATION_IDLE_SINCE = _own("idle-since")
 ANNOTATION_GROWN_IN_VAIN = _own("grown-in-vain")
+ANNOTATION_METALLB_BUNDLE = _own("metallb-bundle")
 ANNOTATION_MOVING = _own("moving-requests")
 
 FINALIZER_POOL = _own("networkpool")

@@ -154,6 +154,14 @@ class Service:
     status: ServiceStatus = field(default_factory=ServiceStatus)
 
 
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace."""
+
+    metadata: ObjectMeta
+
+
+NAMESPACE = Resource("", "v1", "Namespace", "namespaces", Namespace, namespaced=False)
 SECRET = Resource("", "v1", "Secret", "secrets", Secret)
 SERVICE = Resource("", "v1", "Service", "services", Service)
 BUTLER_CONFIG = Resource(

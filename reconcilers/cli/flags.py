@@ -34,6 +34,8 @@ PLAIN: Mapping[tuple[str, str], str] = {
     ("tenant", "load_balancer_class"): "--load-balancer-class",
     ("tenant", "platform_service"): "--platform-service",
     ("tenant", "metallb_namespace"): "--metallb-namespace",
+    ("tenant", "metallb_bundle"): "--metallb-bundle",
+    ("tenant", "metallb_recheck"): "--metallb-recheck",
     ("tenant", "allow_proxy"): "--tenant-allow-proxy",
     ("tenant", "allow_insecure"): "--tenant-allow-insecure-tls",
 }

@@ -10,6 +10,7 @@ from reconcilers.settings import Settings
 from reconcilers.tenantcluster.asking import Asking
 from reconcilers.tenantcluster.elastic.caring import Elastic
 from reconcilers.tenantcluster.elastic.returning import Returning
+from reconcilers.tenantcluster.install.installing import Installer
 from reconcilers.tenantcluster.poolchoice import PoolChoice
 from reconcilers.tenantcluster.projecting import Projector
 from reconcilers.tenantcluster.provider import Providers
@@ -69,6 +70,7 @@ def tenant_side(  # noqa: PLR0913 - the collaborators; wiring.py is the one call
         asking=asking,
         projector=Projector(client, allocations, tenants, clock, settings.tenant),
         sizing=sizing,
+        installer=Installer(client, tenants, clock, settings.tenant, settings.namespace),
         teardown=Teardown(client, allocations),
         tenants=tenants,
         recorder=recorder,

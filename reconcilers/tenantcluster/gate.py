@@ -11,10 +11,11 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.errors import MalformedAnswer, NotFound
 from controller.events import Recorder
+from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import SERVICE, TENANT_CLUSTER, Service
+from reconcilers.api.resources import NAMESPACE, SERVICE, TENANT_CLUSTER, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.gate import Gate, Holding, LetGo
 from reconcilers.settings import TenantSettings
@@ -94,7 +95,7 @@ class TenantGate(Gate):
         if names.ANNOTATION_PROJECTION_BEGUN not in tenant.metadata.annotations:
             return LetGo("nothing was ever projected into the tenant")
         if await self._secret_is_gone(tenant):
-            return LetGo("the tenant's kubeconfig Secret is gone")
+            return LetGo("the tenant's kubeconfig Secret, or its namespace, is gone")
         answer = await self._look(tenant, allocation, mark)
         if isinstance(answer, LetGo) or answer.answered:
             # Only failed attempts count: a tenant that answers, and holds on, is believed.
@@ -120,14 +121,22 @@ class TenantGate(Gate):
         times, due = self._secret_reads.get(uid, (0, now))
         if now < due:
             return False
-        try:
-            await self._tenants.kubeconfig(tenant)
-        except NoWayIn as none:
-            if none.absent:
-                self._secret_reads.pop(uid, None)
-                return True
+        if await self._is_gone(tenant):
+            self._secret_reads.pop(uid, None)
+            return True
         pause = min(FIRST_PAUSE * 2 ** min(times, 10), LONGEST_PAUSE)
         self._secret_reads[uid] = (times + 1, now + pause)
+        return False
+
+    async def _is_gone(self, tenant: TenantCluster) -> bool:
+        try:
+            if tenant.status.tenantNamespace:
+                await self._client.get(NAMESPACE, Key("", tenant.status.tenantNamespace))
+            await self._tenants.kubeconfig(tenant)
+        except NotFound as missing:
+            return missing.reason == "NotFound"
+        except NoWayIn as none:
+            return none.absent
         return False
 
     async def _look(

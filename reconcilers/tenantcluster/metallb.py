@@ -28,6 +28,8 @@ POOL_NAME = "default-pool"
 NO_ADDRESS = "192.0.2.0-192.0.2.0"
 """What a pool holds that holds nothing yet; MetalLB refuses one without addresses."""
 ADVERTISEMENT_NAME = "default"
+NOT_INSTALLED = "MetalLBNotInstalled"
+"""The reason where the tenant positively does not serve MetalLB's kinds."""
 BEHIND = "Behind"
 """The reason when somebody else has just written: look again soon."""
 
@@ -121,7 +123,7 @@ class MetalLB:
         except NotFound:
             if not await self._client.served(IP_ADDRESS_POOL):
                 raise Unavailable(
-                    "MetalLBNotInstalled",
+                    NOT_INSTALLED,
                     "MetalLB is not installed in the tenant: metallb.io is not served",
                 ) from None
             return None

@@ -33,11 +33,20 @@ from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster import network
 from reconcilers.tenantcluster.asking import Asking
-from reconcilers.tenantcluster.metallb import BEHIND
+from reconcilers.tenantcluster.install.installing import INSTALLING as BEING_INSTALLED
+from reconcilers.tenantcluster.install.installing import Installer
+from reconcilers.tenantcluster.metallb import BEHIND, NOT_INSTALLED
 from reconcilers.tenantcluster.projecting import Projector
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.tenantcluster.resizing import Sizing
-from reconcilers.tenantcluster.status import Verdict, degraded, not_ready, patch, ready
+from reconcilers.tenantcluster.status import (
+    Verdict,
+    degraded,
+    load_balancer,
+    not_ready,
+    patch,
+    ready,
+)
 from reconcilers.tenantcluster.status import network as network_condition
 from reconcilers.tenantcluster.teardown import Teardown
 from reconcilers.tenantcluster.tenants import Tenants
@@ -61,6 +70,7 @@ class TenantClusterReconciler:
         asking: Asking,
         projector: Projector,
         sizing: Sizing,
+        installer: Installer,
         teardown: Teardown,
         tenants: Tenants,
         recorder: Recorder,
@@ -73,6 +83,7 @@ class TenantClusterReconciler:
         self._asking = asking
         self._projector = projector
         self._sizing = sizing
+        self._installer = installer
         self._teardown = teardown
         self._tenants = tenants
         self._recorder = recorder
@@ -159,9 +170,8 @@ class TenantClusterReconciler:
         tenant = self._clusters.get(tenant.metadata.key) or tenant
         if self._projector.wanted(tenant).entries:
             tenant = await self._projector.begin(tenant, self._clock.now())
-        projected = await self._projector.project(tenant)
-        if projected.reason == BEHIND:
-            await self._projector.recover(tenant)
+        projected, *installed = await self._project(tenant)
+        tenant = self._clusters.get(tenant.metadata.key) or tenant
         self._sizing.projected(tenant, projected.status)
         left = await self._sizing.conclude(tenant)
         if projected.status or tenant.is_ready:
@@ -170,10 +180,12 @@ class TenantClusterReconciler:
             absent = projected.reason == "KubeconfigMissing"
             phase = PROVISIONING if absent else INSTALLING
             overall = not_ready(projected.reason, projected.message)
-        findings = (addresses, projected, *care.findings, overall)
+        findings = (addresses, projected, *installed, *care.findings, overall)
         tenant = await self._tell(tenant, Verdict(phase, findings, refs, care.obsolete))
         if projected.reason == BEHIND or self._projector.lags(tenant):
             return Again(SOON)
+        if projected.reason == BEING_INSTALLED:
+            return Again(self._installer.due_in(tenant) or SOON)
         for finding in (projected, addresses):
             if not finding.status:
                 return Blocked(finding.reason, self._settings.requeue_not_ready)
@@ -181,6 +193,21 @@ class TenantClusterReconciler:
         if left:
             tier = min(tier, self._settings.requeue_deleting)
         return Again(tier if care.due_in is None else min(tier, max(care.due_in, SOON)))
+
+    async def _project(self, tenant: TenantCluster) -> tuple[Finding, ...]:
+        """Bring MetalLB in line, installed if it is to be; return LoadBalancerReady first."""
+        projected = await self._projector.project(tenant)
+        if projected.reason == BEHIND:
+            await self._projector.recover(tenant)
+        missing = projected.reason == NOT_INSTALLED
+        if not missing and not projected.status:
+            return (projected,)
+        found = await self._installer.install(tenant, missing=missing)
+        if found is None:
+            return (projected,)
+        if missing:
+            projected = load_balancer(False, found.reason, found.message)
+        return (projected, found)
 
     def _tier(self, tenant: TenantCluster, now: datetime) -> float:
         """Return seconds until the next look, longer the longer the cluster has been Ready."""
@@ -214,6 +241,7 @@ class TenantClusterReconciler:
         left = await self._teardown.mark(tenant)
         if left == 0 and await self._teardown.finish(tenant):
             self._sizing.forget(tenant.metadata.key)
+            self._installer.forget(tenant.metadata.uid)
             await self._tenants.leave(tenant.metadata.key)
             return SETTLED
         message = f"waiting for {left} IP allocations to be released"

@@ -17,6 +17,7 @@ from reconcilers.conditions import READY, Finding, rendered, with_findings
 
 NETWORK_READY = "NetworkReady"
 LOAD_BALANCER_READY = "LoadBalancerReady"
+METALLB_INSTALLED = "MetalLBInstalled"
 DEMAND_MET = "LoadBalancerDemandMet"
 RECONCILING = "Reconciling"
 STALLED = "Stalled"
@@ -62,6 +63,11 @@ def network(status: bool, reason: str, message: str) -> Finding:
 def load_balancer(status: bool, reason: str, message: str) -> Finding:
     """Return the LoadBalancerReady condition."""
     return Finding(LOAD_BALANCER_READY, status, reason, message)
+
+
+def installed(status: bool, reason: str, message: str) -> Finding:
+    """Return the condition that says how far MetalLB's bundle is, where we install it."""
+    return Finding(METALLB_INSTALLED, status, reason, message)
 
 
 def demand(status: bool, reason: str, message: str) -> Finding:

@@ -244,6 +244,14 @@ class Lab(Replica):
                 return number
         raise AssertionError(f"still not at rest after {limit} rounds")
 
+    async def rounds_of(self, cluster: str, number: int) -> None:
+        """Run `number` passes over everything, a second apart, whether or not they change it."""
+        self.gate.real = self.tenant_gate
+        for _ in range(number):
+            await self._round()
+            await self.cluster(cluster)
+            await self.clock.advance(1)
+
     def _worlds(self) -> list[int]:
         return [server.revision for server in (self.server, *self.tenant_servers.values())]
 

@@ -45,7 +45,12 @@ KINDS = {
     "events": ("events.k8s.io/v1", "Event"),
     "ipaddresspools": (METALLB, "IPAddressPool"),
     "l2advertisements": (METALLB, "L2Advertisement"),
+    "namespaces": ("v1", "Namespace"),
+    "configmaps": ("v1", "ConfigMap"),
+    "deployments": ("apps/v1", "Deployment"),
+    "customresourcedefinitions": ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
 }
+CLUSTER_SCOPED = {"butlerconfigs", "namespaces", "customresourcedefinitions"}
 OPTIONAL = {"butlerconfigs", "teams"}
 """Kinds of the platform that are not served unless a test says so."""
 
@@ -255,7 +260,13 @@ class Server(Transport):
             ]
             return {"kind": "APIGroupList", "groups": groups}
         asked = path.removeprefix("/apis/").removeprefix("/api/")
-        kinds = [{"name": p} for p in self.served if KINDS[p][0] == asked]
+        kinds = [
+            {"name": p, "kind": KINDS[p][1], "namespaced": p not in CLUSTER_SCOPED}
+            for p in self.served
+            if KINDS[p][0] == asked
+        ]
+        if not kinds:
+            raise NotFound(404, "", "404 page not found")
         return {"kind": "APIResourceList", "resources": kinds}
 
     def _list(self, request: Request) -> Json:

@@ -1,0 +1,146 @@
+"""A bundle of manifests, from the text in a ConfigMap to objects in the order of applying.
+
+It comes from the platform's own people, but it is applied with a tenant's full rights: so it is
+bounded, and anything odd about it is refused with a sentence before any of it is sent.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import yaml
+from typing_extensions import override
+
+from controller.meta import Key
+from reconcilers.tenantcluster.metallb import ADVERTISEMENT_NAME, POOL_NAME
+
+MAX_BYTES = 1024 * 1024
+MAX_OBJECTS = 200
+MAX_DEPTH = 64
+
+_FIRST = ("Namespace", "CustomResourceDefinition")
+_OURS = {("IPAddressPool", POOL_NAME), ("L2Advertisement", ADVERTISEMENT_NAME)}
+
+
+class InvalidBundle(Exception):
+    """The bundle cannot be applied; the message says where it is wrong and how to mend it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object of a bundle.
+
+    Args:
+        api_version: for example `apps/v1`.
+        kind: for example `Deployment`.
+        key: its name, and its namespace if it says one.
+        body: all of it.
+    """
+
+    api_version: str
+    kind: str
+    key: Key
+    body: Mapping[str, Any]
+
+    @property
+    def first(self) -> bool:
+        """Whether others cannot be applied before it."""
+        return self.kind in _FIRST
+
+    @override
+    def __str__(self) -> str:
+        """Return `Kind namespace/name`."""
+        return f"{self.kind} {self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What is applied.
+
+    Args:
+        digest: of the text, to tell one bundle from another.
+        manifests: in the order of applying: namespaces and kinds, then the rest as written.
+    """
+
+    digest: str
+    manifests: tuple[Manifest, ...]
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as Kubernetes reads it: what looks like a time is text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def parse(data: Mapping[str, str]) -> Bundle:
+    """Return the bundle that a ConfigMap's entries hold, in the order of their names.
+
+    Raises:
+        InvalidBundle: it is none.
+    """
+    texts = [(name, text) for name, text in sorted(data.items()) if text.strip()]
+    if not texts:
+        raise InvalidBundle("it is empty; put MetalLB's manifests into an entry of it")
+    if sum(len(text.encode()) for _, text in texts) > MAX_BYTES:
+        raise InvalidBundle(f"it has more than {MAX_BYTES} bytes")
+    found = [manifest for name, text in texts for manifest in _manifests(name, text)]
+    if not found:
+        raise InvalidBundle("it has no objects; put MetalLB's manifests into an entry of it")
+    if len(found) > MAX_OBJECTS:
+        raise InvalidBundle(f"it has {len(found)} objects, more than {MAX_OBJECTS}")
+    digest = sha256("\0".join(part for pair in texts for part in pair).encode()).hexdigest()
+    ordered = sorted(found, key=lambda one: _FIRST.index(one.kind) if one.first else len(_FIRST))
+    return Bundle(digest[:16], tuple(ordered))
+
+
+def _manifests(entry: str, text: str) -> Iterator[Manifest]:
+    try:
+        _refuse_bombs(entry, text)
+        documents = list(yaml.load_all(text, Loader=_Loader))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark is not None else ""
+        raise InvalidBundle(f"entry {entry!r}{line}: this is no YAML") from error
+    for number, document in enumerate(documents, 1):
+        if document is not None:
+            yield _manifest(f"entry {entry!r}, document {number}", document)
+
+
+def _refuse_bombs(entry: str, text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.AliasEvent):
+            raise InvalidBundle(f"entry {entry!r}: YAML aliases are not accepted; write it out")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MAX_DEPTH:
+            raise InvalidBundle(f"entry {entry!r} is nested more than {MAX_DEPTH} deep")
+
+
+def _manifest(where: str, document: object) -> Manifest:
+    if not isinstance(document, dict):
+        raise InvalidBundle(f"{where}: this is no object; an object has apiVersion and kind")
+    meta = document.get("metadata")
+    named = meta if isinstance(meta, dict) else {}
+    texts = {
+        "apiVersion": document.get("apiVersion"),
+        "kind": document.get("kind"),
+        "metadata.name": named.get("name"),
+        "metadata.namespace": named.get("namespace", ""),
+    }
+    for field, value in texts.items():
+        if not isinstance(value, str) or (not value and field != "metadata.namespace"):
+            raise InvalidBundle(f"{where}: {field} is missing, or is no text; write one")
+    kind, key = texts["kind"], Key(texts["metadata.namespace"], texts["metadata.name"])
+    if (kind, key.name) in _OURS:
+        raise InvalidBundle(f"{where}: {kind} {key.name} is made by this controller; leave it out")
+    body = {name: value for name, value in document.items() if name != "status"}
+    body["metadata"] = {n: v for n, v in named.items() if n != "creationTimestamp"}
+    return Manifest(texts["apiVersion"], kind, key, body)

@@ -1,0 +1,289 @@
+"""Applying the bundle to a tenant, one step of a pass at a time.
+
+missing, another bundle, or objects of it gone?    apply, server-side, in order
+kinds not established yet?                         say so, and go on next time
+all of it applied?                                 write its digest on the TenantCluster
+
+Nothing waits inside a pass: an API server that takes a while to establish a kind is looked at
+again. At rest nothing is read; whether objects of the bundle are gone is looked into with the
+first pass of a process, whenever MetalLB is missing, and every `metallb_recheck` seconds.
+"""
+
+from dataclasses import dataclass, field
+
+import structlog
+
+from controller.client import Client
+from controller.clock import Clock
+from controller.conditions import Condition, is_true
+from controller.errors import ApiError, Forbidden, Invalid, NotFound
+from controller.meta import Key, ObjectMeta, Version
+from controller.resource import Resource
+from reconcilers.api import names
+from reconcilers.api.resources import TENANT_CLUSTER
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.conditions import Finding
+from reconcilers.settings import TenantSettings
+from reconcilers.tenantcluster.install.bundle import Bundle, InvalidBundle, Manifest, parse
+from reconcilers.tenantcluster.kubeconfigs import NoWayIn
+from reconcilers.tenantcluster.status import installed
+from reconcilers.tenantcluster.tenants import Tenants
+
+_log = structlog.get_logger(__name__)
+
+INSTALLING = "MetalLBInstalling"
+"""The reason while the bundle is on its way."""
+BUNDLE_INVALID = "MetalLBBundleInvalid"
+"""The reason where the ConfigMap holds no bundle."""
+FRESH = 60.0
+"""For how many seconds the ConfigMap is believed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMap:
+    """A ConfigMap."""
+
+    metadata: ObjectMeta
+    data: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The part of any object's status that says how far it is."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Any object of a bundle, as a tenant's server answers."""
+
+    metadata: ObjectMeta
+    status: Progress = field(default_factory=Progress)
+
+
+CONFIG_MAP = Resource("", "v1", "ConfigMap", "configmaps", ConfigMap)
+
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """A tenant without MetalLB: how often it was tried, when it is again, and what came of it."""
+
+    times: int
+    due: float
+    finding: Finding
+
+
+class _NotYet(Exception):
+    """The bundle cannot be applied to its end now; the message says what is waited for."""
+
+
+class _Refused(Exception):
+    """The tenant refuses an object for good; the message says which and why."""
+
+
+class Installer:
+    """Installs MetalLB in tenants.
+
+    Args:
+        client: the management cluster, where the bundle is.
+        tenants: the ways into tenants.
+        clock: for how long what was read is believed.
+        settings: which ConfigMap; none for nothing to do.
+        namespace: where a ConfigMap without a namespace is.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        tenants: Tenants,
+        clock: Clock,
+        settings: TenantSettings,
+        namespace: str,
+    ) -> None:
+        self._client = client
+        self._tenants = tenants
+        self._clock = clock
+        self._settings = settings
+        where, _, name = settings.metallb_bundle.rpartition("/")
+        self._key = Key(where or namespace, name)
+        self._read: tuple[float, Bundle] | None = None
+        # When the objects of the bundle were last looked at, by the tenant's uid.
+        self._looked: dict[str, float] = {}
+        self._tries: dict[str, _Try] = {}
+
+    def forget(self, uid: str) -> None:
+        """Forget a tenant that is gone."""
+        self._looked.pop(uid, None)
+        self._tries.pop(uid, None)
+
+    def due_in(self, tenant: TenantCluster) -> float | None:
+        """Return seconds until a tenant without MetalLB is tried again; None if it has it."""
+        last = self._tries.get(tenant.metadata.uid)
+        return last and max(FIRST_PAUSE, last.due - self._clock.monotonic())
+
+    async def install(self, tenant: TenantCluster, *, missing: bool) -> Finding | None:
+        """Apply what has to be applied; return the MetalLBInstalled condition, None to keep it.
+
+        Args:
+            tenant: the cluster.
+            missing: whether MetalLB is known not to be served there.
+
+        Raises:
+            Conflict: the TenantCluster changed since it was read.
+            ControllerError: the management cluster did not answer.
+        """
+        if not self._settings.metallb_bundle or tenant.observed_only:
+            return None
+        if not missing:
+            self._tries.pop(tenant.metadata.uid, None)
+            return await self._install(tenant, missing=False) if self._is_due(tenant) else None
+        uid, now = tenant.metadata.uid, self._clock.monotonic()
+        last = self._tries.get(uid)
+        if last is not None and now < last.due:
+            return last.finding
+        found = await self._install(tenant, missing=True)
+        if found is not None:
+            times = last.times if last is not None else 0
+            pause = min(FIRST_PAUSE * 2 ** min(times, 10), LONGEST_PAUSE)
+            self._tries[uid] = _Try(times + 1, now + pause, found)
+        return found
+
+    async def _install(self, tenant: TenantCluster, *, missing: bool) -> Finding | None:
+        try:
+            bundle = await self._bundle()
+            async with self._tenants.inside(tenant) as client:
+                changed = await self._apply(client, tenant, bundle, missing=missing)
+        except NoWayIn:
+            return None  # the projection tells
+        except (InvalidBundle, _NotYet, _Refused) as problem:
+            if not missing:
+                self._looked[tenant.metadata.uid] = self._clock.monotonic()
+            return installed(False, *self._told(problem))
+        await self._record(tenant, bundle)
+        if changed:
+            _log.info("installed MetalLB in the tenant", tenant=str(tenant.metadata.key))
+        if missing:  # the next pass sees whether all of it is there
+            return installed(False, INSTALLING, "MetalLB was just installed")
+        self._looked[tenant.metadata.uid] = self._clock.monotonic()
+        return installed(True, "Installed", f"the bundle {bundle.digest} is applied")
+
+    def _told(self, problem: Exception) -> tuple[str, str]:
+        """Return the reason and message of what keeps MetalLB from being installed."""
+        match problem:
+            case InvalidBundle():
+                return BUNDLE_INVALID, f"ConfigMap {self._key}: {problem}"
+            case _NotYet():
+                return INSTALLING, f"installing MetalLB: waiting for {problem}"
+            case _:
+                return "MetalLBInstallFailed", f"MetalLB cannot be installed: {problem}"
+
+    def _is_due(self, tenant: TenantCluster) -> bool:
+        last = self._looked.get(tenant.metadata.uid)
+        return last is None or (self._clock.monotonic() - last >= self._settings.metallb_recheck)
+
+    async def _bundle(self) -> Bundle:
+        now = self._clock.monotonic()
+        if self._read is not None and now - self._read[0] < FRESH:
+            return self._read[1]
+        try:
+            found = await self._client.get(CONFIG_MAP, self._key)
+        except NotFound:
+            raise InvalidBundle("it does not exist; create it, or name another one") from None
+        except Forbidden:
+            raise InvalidBundle("it may not be read; allow `get` on it") from None
+        bundle = parse(found.data)
+        self._read = (now, bundle)
+        return bundle
+
+    async def _apply(
+        self, client: Client, tenant: TenantCluster, bundle: Bundle, *, missing: bool
+    ) -> bool:
+        """Apply the bundle if it has to be; return whether it was."""
+        told = tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE)
+        kinds = _Kinds(client, self._settings.metallb_namespace)
+        if told == bundle.digest and not missing and await kinds.all_there(bundle):
+            return False
+        first = [one for one in bundle.manifests if one.first]
+        for manifest in first:
+            await kinds.apply(manifest)
+        for manifest in first:
+            await kinds.wait_established(manifest)
+        for manifest in bundle.manifests[len(first) :]:
+            await kinds.apply(manifest)
+        return True
+
+    async def _record(self, tenant: TenantCluster, bundle: Bundle) -> None:
+        told = tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE)
+        if told == bundle.digest:
+            return
+        annotations = {names.ANNOTATION_METALLB_BUNDLE: bundle.digest}
+        await self._client.patch(
+            TENANT_CLUSTER, Version.of(tenant), {"metadata": {"annotations": annotations}}
+        )
+
+
+class _Kinds:
+    """The objects of a bundle in one tenant, found by what its discovery says of their kinds."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._resources: dict[tuple[str, str], Resource[Applied]] = {}
+
+    async def all_there(self, bundle: Bundle) -> bool:
+        """Return whether every object of the bundle exists."""
+        try:
+            for manifest in bundle.manifests:
+                resource = await self._resource(manifest)
+                await self._client.get(resource, self._key(resource, manifest))
+        except (NotFound, _NotYet):
+            return False
+        return True
+
+    async def apply(self, manifest: Manifest) -> None:
+        resource = await self._resource(manifest)
+        try:
+            await self._client.apply(
+                resource,
+                self._key(resource, manifest),
+                manifest.body,
+                manager=names.TENANT_FIELD_MANAGER,
+                force=True,
+            )
+        except (Invalid, Forbidden) as refused:
+            raise _Refused(f"{manifest}: {refused}") from refused
+        except ApiError as error:
+            if error.status >= 500 or error.status in {401, 409, 429}:
+                raise
+            raise _Refused(f"{manifest}: {error}") from error
+
+    async def wait_established(self, manifest: Manifest) -> None:
+        if manifest.kind != "CustomResourceDefinition":
+            return
+        resource = await self._resource(manifest)
+        found = await self._client.get(resource, self._key(resource, manifest))
+        if not is_true(found.status.conditions, "Established"):
+            raise _NotYet(f"{manifest} to be established")
+
+    def _key(self, resource: Resource[Applied], manifest: Manifest) -> Key:
+        if not resource.namespaced:
+            return Key("", manifest.key.name)
+        return Key(manifest.key.namespace or self._namespace, manifest.key.name)
+
+    async def _resource(self, manifest: Manifest) -> Resource[Applied]:
+        wanted = (manifest.api_version, manifest.kind)
+        if wanted not in self._resources:
+            found = await self._client.find_kind(manifest.api_version, manifest.kind)
+            if found is None:
+                raise _NotYet(f"the tenant to serve {manifest.kind} of {manifest.api_version}")
+            group, _, version = manifest.api_version.rpartition("/")
+            plural, namespaced = found
+            self._resources[wanted] = Resource(
+                group, version, manifest.kind, plural, Applied, namespaced
+            )
+        return self._resources[wanted]

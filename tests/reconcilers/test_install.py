@@ -1,0 +1,213 @@
+"""MetalLB is installed in tenants that lack it, from a bundle in a ConfigMap."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.errors import Invalid, ServerFailure
+from controller.outcome import Again, Blocked
+from reconcilers.settings import Settings, TenantSettings
+from reconcilers.tenantcluster.install.bundle import InvalidBundle, parse
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+from tests.reconcilers.server import Happening, Json, Server
+
+BUNDLE = """
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: controller
+  creationTimestamp: null
+spec: {started: 2026-01-01}
+---
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: ipaddresspools.metallb.io}
+status: {conditions: []}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: metallb-system}
+"""
+KINDS = ("services", "namespaces", "deployments", "customresourcedefinitions")
+METALLB = ("ipaddresspools", "l2advertisements")
+KEY = ("deployments", "controller")
+
+
+def _lab(bundle: str | None = BUNDLE, **settings: Any) -> tuple[Lab, Server]:
+    tenant = replace(TenantSettings(), metallb_bundle="metallb", **settings)
+    lab = Lab(Settings(tenant=tenant))
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("providerconfigs", make.provider("lab"))
+    lab.server.add("tenantclusters", make.tenant())
+    if bundle is not None:
+        _bundle(lab, bundle)
+    return lab, lab.tenant_server("a", served=KINDS)
+
+
+def _bundle(lab: Lab, text: str) -> None:
+    meta = {"name": "metallb", "namespace": make.NAMESPACE}
+    lab.server.add("configmaps", {"metadata": meta, "data": {"metallb.yaml": text}})
+
+
+def _establish(tenant: Server) -> Callable[[Happening], None]:
+    """Serve MetalLB's kinds once their definition is there, as an API server would."""
+
+    def heard(happening: Happening) -> None:
+        if happening.plural != "customresourcedefinitions" or "ipaddresspools" in tenant.served:
+            return
+        tenant.served = (*tenant.served, *METALLB)
+        conditions = [{"type": "Established", "status": "True"}]
+        name = happening.object["metadata"]["name"]
+        patch: Json = {"status": {"conditions": conditions}}
+        tenant.edit("customresourcedefinitions", name, patch, namespace="")
+
+    return heard
+
+
+def _told(lab: Lab, kind: str = "MetalLBInstalled") -> tuple[str, str, str]:
+    found = lab.condition("tenantclusters", "a", kind, "team")
+    return found["status"], found["reason"], found["message"]
+
+
+async def test_a_tenant_without_metallb_gets_it_and_then_its_addresses() -> None:
+    lab, tenant = _lab()
+    tenant.listeners.append(_establish(tenant))
+    await lab.rounds()
+    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    assert _told(lab)[:2] == ("True", "Installed")
+    deployment = tenant.see(*KEY, namespace="metallb-system")
+    assert deployment["spec"] == {"started": "2026-01-01"}
+    assert tenant.all("ipaddresspools")
+    order = [h.plural for h in tenant.history if h.type == "ADDED"][:3]
+    assert order == ["namespaces", "customresourcedefinitions", "deployments"]
+
+
+async def test_nothing_else_is_applied_before_the_kinds_are_established() -> None:
+    lab, tenant = _lab()
+    await lab.rounds_of("a", 3)
+    assert tenant.all("deployments") == []
+    assert lab.see("tenantclusters", "a", "team")["phase"] == "Installing"
+    _, reason, message = _told(lab)
+    assert reason == "MetalLBInstalling"
+    assert message == (
+        "installing MetalLB: waiting for CustomResourceDefinition ipaddresspools.metallb.io"
+        " to be established"
+    )
+    assert _told(lab, "LoadBalancerReady")[:2] == ("False", "MetalLBInstalling")
+
+
+async def test_at_rest_the_bundle_is_not_looked_at_and_another_one_is_applied() -> None:
+    lab, tenant = _lab()
+    tenant.listeners.append(_establish(tenant))
+    await lab.rounds()
+    lab.server.requests.clear()
+    tenant.requests.clear()
+    assert await lab.cluster() == Again(60.0)
+    assert lab.server.count(plural="configmaps") == tenant.count(plural="deployments") == 0
+    _bundle(lab, BUNDLE.replace("2026-01-01", "2027-01-01"))
+    await lab.clock.advance(3601)
+    await lab.cluster()
+    deployment = tenant.see(*KEY, namespace="metallb-system")
+    assert deployment["spec"] == {"started": "2027-01-01"}
+    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+
+
+async def test_what_is_the_same_and_there_is_not_applied_again_and_what_is_gone_is() -> None:
+    lab, tenant = _lab()
+    tenant.listeners.append(_establish(tenant))
+    await lab.rounds()
+    version = tenant.revision
+    await lab.clock.advance(3601)
+    await lab.cluster()
+    assert tenant.revision == version
+    tenant.vanish(*KEY, namespace="metallb-system")
+    await lab.clock.advance(3601)
+    await lab.cluster()
+    assert tenant.has(*KEY, namespace="metallb-system")
+
+
+@pytest.mark.parametrize(
+    ("bundle", "said"),
+    [
+        (None, "it does not exist; create it, or name another one"),
+        ("", "it is empty; put MetalLB's manifests into an entry of it"),
+        ("---\n", "it has no objects; put MetalLB's manifests into an entry of it"),
+        ("a: [", "entry 'metallb.yaml', line 1: this is no YAML"),
+        ("- a", "entry 'metallb.yaml', document 1: this is no object;"),
+        ("kind: X", "entry 'metallb.yaml', document 1: apiVersion is missing, or is no text;"),
+        ("a: &x 1\nb: *x", "entry 'metallb.yaml': YAML aliases are not accepted; write it out"),
+        ("[" * 70 + "]" * 70, "entry 'metallb.yaml' is nested more than 64 deep"),
+        ("#" * 1_100_000, "it has more than 1048576 bytes"),
+        (
+            "apiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata: {name: default-pool}",
+            "entry 'metallb.yaml', document 1: IPAddressPool default-pool is made by this",
+        ),
+    ],
+)
+async def test_a_bad_bundle_is_a_condition_with_a_clear_sentence(
+    bundle: str | None, said: str
+) -> None:
+    lab, tenant = _lab(bundle)
+    await lab.cluster()
+    await lab.pool()
+    assert await lab.cluster() == Blocked("MetalLBBundleInvalid", 30.0)
+    status, reason, message = _told(lab)
+    assert (status, reason) == ("False", "MetalLBBundleInvalid")
+    assert message.startswith(f"ConfigMap butler-system/metallb: {said}")
+    assert tenant.history == []
+
+
+async def test_what_the_tenant_refuses_is_told_by_name() -> None:
+    lab, tenant = _lab()
+    tenant.listeners.append(_establish(tenant))
+    tenant.fail(Invalid(422, "Invalid", "spec is odd"), times=99, plural="deployments")
+    await lab.rounds()
+    assert _told(lab)[1:] == (
+        "MetalLBInstallFailed",
+        "MetalLB cannot be installed: Deployment controller: 422 Invalid: spec is odd",
+    )
+
+
+async def test_a_tenant_that_fails_is_the_tenants_trouble_and_it_is_tried_again() -> None:
+    lab, tenant = _lab()
+    tenant.listeners.append(_establish(tenant))
+    tenant.fail(ServerFailure(503, "", "starting"), plural="namespaces")
+    await lab.rounds_of("a", 3)
+    await lab.clock.advance(5)
+    await lab.rounds()
+    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+
+
+async def test_where_another_controller_installs_we_do_not() -> None:
+    lab, tenant = _lab()
+    observed = {"managementPolicy": {"mode": "Observe"}}
+    lab.server.add("tenantclusters", make.tenant(spec=observed))
+    await lab.rounds()
+    assert tenant.history == []
+
+
+@given(st.text(max_size=200))
+def test_whatever_a_bundle_says_it_is_a_bundle_or_refused(text: str) -> None:
+    with suppress(InvalidBundle):
+        assert parse({"a": text}).manifests
+
+
+async def test_kinds_that_are_never_established_are_looked_at_ever_less_often() -> None:
+    lab, tenant = _lab()
+    await lab.rounds_of("a", 3)
+    applied = []
+    for second in range(120):
+        tenant.requests.clear()
+        await lab.cluster()
+        if tenant.count(plural="customresourcedefinitions"):
+            applied.append(second)
+        await lab.clock.advance(1)
+    assert len(applied) <= 4
+    assert _told(lab)[1] == "MetalLBInstalling", "it says so all the while"
