@@ -134,6 +134,37 @@ def _overlap_that_others_made(platform: Platform) -> None:
         platform.server.add("ipallocations", make.allocation(name, tenant="x/y", held=HELD))
 
 
+def _pools_amiss(platform: Platform) -> None:
+    """Pools that overlap, one of them in bits and one nearly full, with ranges outside."""
+    _healthy(platform)
+    platform.server.add("networkpools", make.pool("other", cidr="10.40.0.0/28"))
+    platform.server.add("networkpools", make.pool("bits", cidr="10.60.0.0/27"))
+    for number in range(0, 32, 2):
+        held = (f"10.60.0.{number}", f"10.60.0.{number}")
+        one = make.allocation(f"bit{number}", of="bits", tenant="x/y", held=held)
+        platform.server.add("ipallocations", one)
+    for name, held in (("full", ("10.40.0.0", "10.40.0.14")), ("out", ("10.99.0.0", "10.99.0.1"))):
+        one = make.allocation(name, of="other", tenant="x/y", held=held)
+        platform.server.add("ipallocations", one)
+
+
+def _orphans_that_stay(platform: Platform) -> None:
+    """An owner that was never seen, and more orphans at once than are collected."""
+    _healthy(platform)
+    platform.server.add("ipallocations", make.allocation("early", tenant="x/y"))
+    stamped = {names.ANNOTATION_TENANT_UID: "gone"}
+    for number in range(11):
+        lost = make.allocation(f"lost{number}", tenant="x/z", size=1, annotations=stamped)
+        platform.server.add("ipallocations", lost)
+
+
+def _a_team_that_does_not_exist(platform: Platform) -> None:
+    scope = {"type": "team", "teamRef": {"name": "nobody"}}
+    platform.server.served = (*platform.server.served, "teams")
+    provider = make.provider("lab", spec={"provider": "local", "scope": scope})
+    platform.server.add("providerconfigs", provider)
+
+
 TROUBLES: list[tuple[Callable[[Platform], None], int, int]] = [
     # the trouble, requests to the management cluster, writes among them
     (_healthy, 0, 0),
@@ -154,6 +185,9 @@ TROUBLES: list[tuple[Callable[[Platform], None], int, int]] = [
     (_refused_for_good, 15, 15),
     (_somebody_wiped_a_phase, 0, 0),
     (_overlap_that_others_made, 0, 0),
+    (_pools_amiss, 0, 0),
+    (_orphans_that_stay, 0, 0),
+    (_a_team_that_does_not_exist, 11, 0),
 ]
 
 

@@ -237,3 +237,32 @@ async def test_the_names_in_the_tenant_are_metallbs() -> None:
         await platform.clock.advance(1.0)
     key = Key("metallb-system", "default-pool")
     assert tenant.see("ipaddresspools", key.name, namespace=key.namespace)["apiVersion"] == METALLB
+
+
+async def test_freed_space_goes_to_those_who_wait_longest_at_once() -> None:
+    platform = _platform(make.pool(cidr="10.40.0.0/28"))
+    async with platform.running():
+        held = make.allocation("holder", tenant="x/y", held=("10.40.0.0", "10.40.0.15"))
+        platform.server.add("ipallocations", held)
+        await platform.clock.advance(1.0)
+        for name, age in (("third", 1), ("first", 3), ("second", 2)):
+            waiting = make.allocation(name, tenant="x/y", size=8, age=age)
+            platform.server.add("ipallocations", waiting)
+        await platform.clock.advance(1.0)
+        platform.server.delete("ipallocations", "holder")
+        await platform.clock.advance(1.0)
+        served = {n: platform.phase("ipallocations", n) for n in ("first", "second", "third")}
+    assert served == {"first": "Allocated", "second": "Allocated", "third": "Failed"}
+
+
+async def test_added_space_goes_to_those_who_wait_longest_at_once() -> None:
+    platform = _platform(make.pool(cidr="10.40.0.0/29"))
+    async with platform.running():
+        for name, age in (("third", 1), ("first", 3), ("second", 2)):
+            waiting = make.allocation(name, tenant="x/y", size=16, age=age)
+            platform.server.add("ipallocations", waiting)
+        await platform.clock.advance(1.0)
+        platform.server.edit("networkpools", "lab", {"spec": {"cidr": "10.40.0.0/27"}})
+        await platform.clock.advance(1.0)
+        served = {n: platform.phase("ipallocations", n) for n in ("first", "second", "third")}
+    assert served == {"first": "Allocated", "second": "Allocated", "third": "Failed"}
