@@ -47,19 +47,31 @@ class Watchers:
 
     def __init__(self) -> None:
         self._open: dict[anyio.CancelScope, RequestHandler] = {}
+        self._changed = anyio.Event()
 
     def __len__(self) -> int:
         return len(self._open)
+
+    async def wait(self, count: int) -> None:
+        """Wait until so many watches are open, no more and no fewer."""
+        while len(self._open) != count:
+            await self._changed.wait()
+
+    def _ring(self) -> None:
+        bell, self._changed = self._changed, anyio.Event()
+        bell.set()
 
     @contextmanager
     def opened(self, connection: RequestHandler) -> Iterator[None]:
         """Count a watch for as long as the block lasts; a client that hangs up ends the block."""
         with anyio.CancelScope() as scope:
             self._open[scope] = connection
+            self._ring()
             try:
                 yield
             finally:
                 del self._open[scope]
+                self._ring()
 
     def hung_up(self, connection: RequestHandler) -> None:
         """End the watches of a connection that is gone."""

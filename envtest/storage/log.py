@@ -14,6 +14,9 @@ import anyio
 # The real watch cache keeps about 75 seconds; longer is kinder to clients that are debugged.
 KEPT_SECONDS = 300.0
 KEPT_EVENTS = 8192
+# How far back events keep their bytes for the wire: watchers that keep up share them, and for
+# those that catch up they are made anew, which is cheaper than holding all of history twice.
+SHARED_EVENTS = 512
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -58,6 +61,8 @@ class EventLog:
         """Add the newest event and wake every watcher; return the events that had to go."""
         self._events.append(event)
         self._revisions.append(event.revision)
+        if len(self._events) > SHARED_EVENTS:
+            self._events[-1 - SHARED_EVENTS].frames.clear()
         self._ring()
         return self._trim(event.at)
 

@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from envtest.storage.disk import Disk, Version
-from envtest.storage.log import Event, EventLog, EventType, Stored
+from envtest.storage.log import SHARED_EVENTS, Event, EventLog, EventType, Stored
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -184,6 +184,10 @@ class Store:
             self._disk.write(Version(place, key, revision, deleted, at, stored.body))
         self.revision = revision
         return stored, at
+
+    def is_recent(self, event: Event) -> bool:
+        """Tell whether an event may keep its bytes for the wire: watchers will ask for them."""
+        return event.revision > self.revision - SHARED_EVENTS
 
     def bell(self) -> anyio.Event:
         """Return what the next change of anything rings."""

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envtest.storage import Event, EventLog, Store, Stored
-from envtest.storage.log import KEPT_EVENTS, KEPT_SECONDS
+from envtest.storage.log import KEPT_EVENTS, KEPT_SECONDS, SHARED_EVENTS
 
 KEYS = st.sampled_from([f"{space}/{name}" for space in ("a", "a-b", "b") for name in "xyz"])
 STEPS = st.lists(st.tuples(KEYS, st.booleans()), max_size=60)
@@ -83,6 +83,19 @@ def test_a_log_forgets_its_oldest_entries_when_it_is_full() -> None:
     assert log.since(0) is None
     assert log.floor == KEPT_EVENTS // 4
     assert [one.revision for one in log.after(KEPT_EVENTS)] == [KEPT_EVENTS + 1]
+
+
+def test_only_recent_events_keep_their_bytes_for_the_wire() -> None:
+    store = Store()
+    for _ in range(SHARED_EVENTS + 10):
+        store.write("things", "a", {"metadata": {"name": "a"}})
+        newest = store.table("things").log.after(store.revision - 1)[0]
+        assert store.is_recent(newest)
+        newest.frames["form"] = b"bytes"
+
+    kept = [event for event in store.table("things").log.after(0) if event.frames]
+    assert len(kept) == SHARED_EVENTS
+    assert all(store.is_recent(event) for event in kept)
 
 
 def test_a_log_forgets_what_is_old() -> None:

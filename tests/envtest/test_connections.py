@@ -1,0 +1,206 @@
+"""Clients that hang up, say nothing, or are slow to speak and to listen."""
+
+import asyncio
+import json
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import anyio
+import httpx
+import pytest
+from anyio.abc import ByteStream
+from anyio.streams.tls import TLSStream
+
+from envtest import EmbeddedServer, serve
+from envtest.front.connections import Deadlines
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+WATCH = f"{MAPS}?watch=1&resourceVersion=0"
+
+
+def tls(server: EmbeddedServer) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=server.authority.pair.certificate.decode())
+
+
+def head(server: EmbeddedServer, method: str, path: str, *headers: str) -> bytes:
+    """Return the head of a request of the administrator, without its last empty line."""
+    token = f"Authorization: Bearer {server.credentials('admin')}"
+    lines = (f"{method} {path} HTTP/1.1", "Host: localhost", token, *headers)
+    return "".join(f"{line}\r\n" for line in lines).encode()
+
+
+@asynccontextmanager
+async def connection(server: EmbeddedServer, *, window: int = 0) -> AsyncIterator[ByteStream]:
+    """Connect; with a `window`, take no more than about so many bytes that nobody reads."""
+    port = int(server.url.rpartition(":")[2])
+    sock = socket.socket()
+    sock.setblocking(False)
+    if window:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+    await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", port))
+    raw = await anyio.abc.SocketStream.from_socket(sock)
+    stream = await TLSStream.wrap(
+        raw, hostname="127.0.0.1", ssl_context=tls(server), standard_compatible=False
+    )
+    try:
+        yield stream
+    finally:
+        await anyio.aclose_forcefully(stream)
+
+
+async def read_to_end(stream: ByteStream) -> bytes:
+    """Return what comes until the server closes the connection."""
+    data = b""
+    with anyio.fail_after(20):
+        while True:
+            try:
+                data += await stream.receive()
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                return data
+
+
+async def read_head(stream: ByteStream) -> bytes:
+    """Return the head of an answer, and what came with it."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += await stream.receive()
+    return data
+
+
+@asynccontextmanager
+async def client(server: EmbeddedServer) -> AsyncIterator[httpx.AsyncClient]:
+    headers = {"Authorization": f"Bearer {server.credentials('admin')}"}
+    async with httpx.AsyncClient(
+        base_url=server.url, verify=tls(server), headers=headers, timeout=30
+    ) as http:
+        yield http
+
+
+async def test_a_quiet_watch_ends_with_its_client() -> None:
+    async with serve() as server:
+        with anyio.fail_after(20):
+            async with connection(server) as stream:
+                await stream.send(head(server, "GET", WATCH) + b"\r\n")
+                await read_head(stream)
+                await server.watchers.wait(1)
+            await server.watchers.wait(0)
+
+
+async def test_watches_that_end_leave_nothing_behind() -> None:
+    async with serve() as server:
+        async with connection(server) as stream:
+            await stream.send(head(server, "GET", WATCH) + b"\r\n")
+            await server.watchers.wait(1)
+        await server.watchers.wait(0)
+        before = len(asyncio.all_tasks())
+        async with AsyncExitStack() as stack:
+            for _ in range(30):
+                stream = await stack.enter_async_context(connection(server))
+                await stream.send(head(server, "GET", WATCH) + b"\r\n")
+            with anyio.fail_after(20):
+                await server.watchers.wait(30)
+        with anyio.fail_after(20):
+            await server.watchers.wait(0)
+            while len(asyncio.all_tasks()) > before:
+                await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /api/v1/names", b"GET / HTTP/1.1\r\nHost: a\r\n"])
+async def test_a_head_that_does_not_come_is_not_waited_for(said: bytes) -> None:
+    async with serve(deadlines=Deadlines(head=0.05)) as server, connection(server) as stream:
+        await stream.send(said)
+        assert await read_to_end(stream) == b""
+
+
+async def test_a_body_that_does_not_come_is_answered_with_a_timeout() -> None:
+    async with serve(deadlines=Deadlines(body=0.05)) as server, connection(server) as stream:
+        await stream.send(head(server, "POST", MAPS, "Content-Length: 100") + b"\r\n{")
+        answer, _, body = (await read_to_end(stream)).partition(b"\r\n\r\n")
+        async with client(server) as http:
+            listed = (await http.get(MAPS)).json()["items"]
+
+    assert answer.startswith(b"HTTP/1.1 504 ")
+    status = json.loads(body)
+    assert (status["reason"], status["code"]) == ("Timeout", 504)
+    assert {item["metadata"]["name"] for item in listed} <= {"kube-root-ca.crt"}
+
+
+async def test_a_body_may_come_in_pieces() -> None:
+    body = b'{"metadata":{"name":"a"}}'
+    async with serve() as server, connection(server) as stream:
+        length = f"Content-Length: {len(body)}"
+        await stream.send(head(server, "POST", MAPS, length) + b"\r\n" + body[:5])
+        await stream.send(body[5:])
+        assert (await read_head(stream)).startswith(b"HTTP/1.1 201 ")
+
+
+async def test_a_client_that_waits_to_be_asked_for_its_body_is_asked() -> None:
+    body = b'{"metadata":{"name":"a"}}'
+    async with serve() as server, connection(server) as stream:
+        headers = (f"Content-Length: {len(body)}", "Expect: 100-continue")
+        await stream.send(head(server, "POST", MAPS, *headers) + b"\r\n")
+        assert await read_head(stream) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        await stream.send(body)
+        assert (await read_head(stream)).startswith(b"HTTP/1.1 201 ")
+
+
+async def test_idle_connections_are_closed() -> None:
+    async with serve(deadlines=Deadlines(idle=0.5)) as server, AsyncExitStack() as stack:
+        idle = []
+        for _ in range(30):
+            stream = await stack.enter_async_context(connection(server))
+            await stream.send(head(server, "GET", MAPS) + b"\r\n")
+            idle.append(stream)
+        for stream in idle:
+            assert (await read_to_end(stream)).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_watch_is_not_idle_however_quiet() -> None:
+    async with AsyncExitStack() as servers:
+        server = await servers.enter_async_context(serve(deadlines=Deadlines(idle=0.5, head=0.5)))
+        async with connection(server) as stream, connection(server) as other, client(server) as h:
+            await stream.send(head(server, "GET", WATCH) + b"\r\n")
+            await read_head(stream)
+            # By the time the other one is closed, this one would have been.
+            await read_to_end(other)
+            assert len(server.watchers) == 1
+            await h.post(MAPS, json={"metadata": {"name": "late"}})
+            with anyio.fail_after(20):
+                data = b""
+                while b'"name":"late"' not in data:
+                    data += await stream.receive()
+
+
+async def test_a_watcher_that_does_not_read_is_cut_off_and_slows_nobody() -> None:
+    async with (
+        serve(deadlines=Deadlines(write=0.3)) as server,
+        client(server) as http,
+        connection(server, window=4096) as deaf,
+        connection(server) as other,
+    ):
+        for stream in (deaf, other):
+            await stream.send(head(server, "GET", WATCH) + b"\r\n")
+        with anyio.fail_after(60):
+            await server.watchers.wait(2)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(heavy_changes, http)
+                await told_of(other, 12)
+            await server.watchers.wait(1)
+
+
+async def heavy_changes(http: httpx.AsyncClient) -> None:
+    """Write more than all buffers on the way hold."""
+    for number in range(12):
+        body = {"metadata": {"name": f"heavy-{number}"}, "data": {"x": "x" * 900_000}}
+        assert (await http.post(MAPS, json=body)).status_code == 201
+
+
+async def told_of(stream: ByteStream, count: int) -> None:
+    """Read a watch until so many of the heavy objects came."""
+    seen, tail = 0, b""
+    while seen < count:
+        data = tail + await stream.receive()
+        seen += data.count(b'"name":"heavy-')
+        tail = data[-len(b'"name":"heavy-') + 1 :]
