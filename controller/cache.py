@@ -87,7 +87,11 @@ class Cache(Generic[T]):
         self._subscribers: list[Subscriber[T]] = []
 
     def get(self, key: Key) -> T | None:
-        """Return the object, or None."""
+        """Return the object, or None.
+
+        Args:
+            key: namespace and name.
+        """
         return self._shown.get(key)
 
     def by_index(self, index: str, value: str) -> tuple[T, ...]:
@@ -134,6 +138,9 @@ class Cache(Generic[T]):
     def own(self, obj: T) -> bool:
         """Show the server's answer to a write of ours, if it is ahead of the position.
 
+        Args:
+            obj: as the server answered with it.
+
         Returns:
             Whether it is shown.
         """
@@ -176,7 +183,11 @@ class Cache(Generic[T]):
             self._beneath[key] = None
 
     def apply(self, event: Added[T] | Modified[T] | Deleted[T] | Unreadable) -> None:
-        """Take an event of the watch; one at or below the position was seen and is dropped."""
+        """Take an event of the watch; one at or below the position was seen and is dropped.
+
+        Args:
+            event: as decoded.
+        """
         if event.revision <= self.position:
             return
         key = event.key

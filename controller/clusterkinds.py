@@ -53,6 +53,9 @@ class ClusterKind(Generic[T]):
         """Return what is known of a cluster; None unless it is open and was listed.
 
         It stays current as long as the cluster is open: ask again at each pass.
+
+        Args:
+            cluster: which one, by the key it was opened under.
         """
         self._used(cluster)
         informer = self._informers.get(cluster)
@@ -71,13 +74,22 @@ class ClusterKind(Generic[T]):
         return Registration(partial(self._unsubscribe, subscription))
 
     def attach(self, cluster: Key, informer: Informer[T]) -> None:
-        """Make `informer` the source for a cluster that was opened."""
+        """Make `informer` the source for a cluster that was opened.
+
+        Args:
+            cluster: which one, by the key it was opened under.
+            informer: watches the kind there.
+        """
         self._informers[cluster] = informer
         for subscription in self._subscriptions:
             self._subscribe(subscription, cluster, informer)
 
     def detach(self, cluster: Key) -> None:
-        """Forget a cluster that was closed."""
+        """Forget a cluster that was closed.
+
+        Args:
+            cluster: which one, by the key it was opened under.
+        """
         self._informers.pop(cluster, None)
         for subscription in self._subscriptions:
             if registration := subscription.registrations.pop(cluster, None):

@@ -121,6 +121,13 @@ class Clusters:
     ) -> ClusterKind[T]:
         """Have a kind watched in every cluster; arguments as for Informer.
 
+        Args:
+            resource: the kind.
+            namespace: empty for all.
+            labels: a label selector.
+            fields: a field selector.
+            indexes: by name, a pure function from an object to its values there.
+
         Raises:
             RuntimeError: a cluster is open already.
         """
@@ -144,6 +151,9 @@ class Clusters:
 
         Nothing is waited for: `synced` tells when it can be read. Without a place, and until it
         is synced, poll it.
+
+        Args:
+            key: what the cluster is called here.
         """
         if key in self._clusters:
             self._touch(key)
@@ -160,20 +170,32 @@ class Clusters:
         return True
 
     def close(self, key: Key) -> None:
-        """Close a cluster that nobody will ask about again; unknown ones are ignored."""
+        """Close a cluster that nobody will ask about again; unknown ones are ignored.
+
+        Args:
+            key: which one, by the key it was opened under.
+        """
         self._barred.pop(key, None)
         cluster = self._clusters.pop(key, None)
         if cluster is not None:
             self._part(cluster)
 
     async def renew(self, key: Key) -> None:
-        """Take the way into a cluster anew: its credentials or its address have changed."""
+        """Take the way into a cluster anew: its credentials or its address have changed.
+
+        Args:
+            key: which one, by the key it was opened under.
+        """
         cluster = self._clusters.get(key)
         if cluster is not None:
             await cluster.transport.renew()
 
     def synced(self, key: Key) -> bool:
-        """Whether a cluster is open and all its kinds were listed: what is read of it is true."""
+        """Whether a cluster is open and all its kinds were listed: what is read of it is true.
+
+        Args:
+            key: which one, by the key it was opened under.
+        """
         cluster = self._clusters.get(key)
         self._touch(key)
         return cluster is not None and all(
@@ -181,7 +203,11 @@ class Clusters:
         )
 
     def last_error(self, key: Key) -> ControllerError | None:
-        """Return why a cluster cannot be seen; None while it can, or if it is not open."""
+        """Return why a cluster cannot be seen; None while it can, or if it is not open.
+
+        Args:
+            key: which one, by the key it was opened under.
+        """
         cluster = self._clusters.get(key)
         errors = (one.last_error for one in cluster.informers.values()) if cluster else ()
         return next((error for error in errors if error is not None), None)
@@ -190,6 +216,9 @@ class Clusters:
         """Return a client over a cluster's own connection; None if it is not open.
 
         Its answers enter the caches, and it closes with the cluster: ask again at each pass.
+
+        Args:
+            key: which one, by the key it was opened under.
         """
         self._touch(key)
         cluster = self._clusters.get(key)

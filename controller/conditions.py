@@ -66,7 +66,12 @@ def set_condition(
 
 
 def remove_condition(existing: Sequence[Condition], condition_type: str) -> tuple[Condition, ...]:
-    """Return `existing` without the condition of that type."""
+    """Return `existing` without the condition of that type.
+
+    Args:
+        existing: the conditions so far.
+        condition_type: for example `Ready`.
+    """
     return tuple(c for c in existing if c.type != condition_type)
 
 

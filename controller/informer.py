@@ -32,7 +32,11 @@ log = structlog.get_logger(__name__)
 
 
 class Registration:
-    """A handler's place in an informer; closing it ends the deliveries."""
+    """A handler's place in an informer; closing it ends the deliveries.
+
+    Args:
+        close: ends the deliveries.
+    """
 
     def __init__(self, close: Callable[[], None]) -> None:
         self._close = close
@@ -118,6 +122,9 @@ class Informer(Generic[T]):
     def check_lag(self, limit_seconds: float = LAG_SECONDS) -> None:
         """Refuse to go on with what may be too old, in a pass that cannot afford it.
 
+        Args:
+            limit_seconds: how long a write may be on its way back.
+
         Raises:
             CacheLagging: a write of ours has not come back for longer than that.
         """
@@ -126,12 +133,20 @@ class Informer(Generic[T]):
             raise CacheLagging(self.resource.full_name, seconds)
 
     def own(self, obj: T) -> None:
-        """Show the server's answer to a write of ours, until the watch tells of it."""
+        """Show the server's answer to a write of ours, until the watch tells of it.
+
+        Args:
+            obj: as the server answered with it.
+        """
         if self.cache.own(obj):
             self._pending.append((obj.metadata.revision, self._clock.monotonic()))
 
     def gone(self, at: Version) -> None:
-        """Show no more what the server told us it has deleted."""
+        """Show no more what the server told us it has deleted.
+
+        Args:
+            at: the object, at the version that was deleted.
+        """
         scope = self._scope
         if scope.namespace and at.namespace != scope.namespace:
             return

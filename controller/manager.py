@@ -93,6 +93,11 @@ class Manager:
     ) -> Informer[T]:
         """Return the informer of a kind; there is one per kind, made when first asked for.
 
+        Args:
+            resource: the kind.
+            namespace: empty for all.
+            indexes: by name, a pure function from an object to its values there.
+
         Raises:
             ValueError: it was asked for before with another namespace or other indexes.
             RuntimeError: the manager runs already.
@@ -132,6 +137,12 @@ class Manager:
         concurrency: int = 1,
     ) -> Controller:
         """Add a controller; the kind of its first watch is the one its log lines name.
+
+        Args:
+            name: unique in the process; the label of metrics and the `controller` of log lines.
+            reconcile: brings the world of one key to what it should be.
+            watches: what puts keys into its queue.
+            concurrency: how many keys are worked on at once.
 
         Raises:
             ValueError: the name is taken, or there is nothing to watch.
@@ -176,6 +187,9 @@ class Manager:
 
     def add_webhook(self, webhook: Webhook[Any]) -> None:
         """Serve a webhook, in every replica, if the options say where.
+
+        Args:
+            webhook: where, and what judges.
 
         Raises:
             ValueError: there is one at its path already.

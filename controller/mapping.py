@@ -15,7 +15,11 @@ Mapping = Callable[[T], Iterable[Key]]
 
 
 def to_self(obj: Object) -> Iterable[Key]:
-    """Map an object to its own key."""
+    """Map an object to its own key.
+
+    Args:
+        obj: the object that changed.
+    """
     return (obj.metadata.key,)
 
 

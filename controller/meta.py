@@ -30,7 +30,16 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OwnerReference:
-    """One entry of `metadata.ownerReferences`."""
+    """One entry of `metadata.ownerReferences`.
+
+    Args:
+        apiVersion: of the owner's kind.
+        kind: the owner's.
+        name: the owner's.
+        uid: the owner's; another one is another owner.
+        controller: whether it is the one that manages the object.
+        blockOwnerDeletion: whether foreground deletion of the owner waits for the object.
+    """
 
     apiVersion: str
     kind: str
@@ -45,6 +54,19 @@ class ObjectMeta:
     """The part of `metadata` that controllers read.
 
     managedFields is never built: it is most of an object's bytes.
+
+    Args:
+        name: unique in its namespace, for the kind.
+        namespace: empty for cluster-scoped objects.
+        uid: of this one object; a re-creation has another.
+        resourceVersion: of its last change; ordered within one kind.
+        generation: counts the changes of spec.
+        creationTimestamp: when it was created.
+        deletionTimestamp: when its deletion was asked for; None if it was not.
+        labels: what selectors select by.
+        annotations: what they do not.
+        finalizers: what has to be done before it goes.
+        ownerReferences: what it goes with.
     """
 
     name: str = ""
@@ -92,7 +114,14 @@ class Object(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One object at one resourceVersion: the precondition that our writes carry."""
+    """One object at one resourceVersion: the precondition that our writes carry.
+
+    Args:
+        namespace: empty for cluster-scoped objects.
+        name: of the object.
+        uid: of the object.
+        resourceVersion: that it was read at.
+    """
 
     namespace: str
     name: str

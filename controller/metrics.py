@@ -99,7 +99,12 @@ class Metrics:
         )
 
     def controller(self, name: str, concurrency: int) -> ReconcileMetrics:
-        """Return the series of the controller called `name`, all at 0."""
+        """Return the series of the controller called `name`, all at 0.
+
+        Args:
+            name: the label `controller`.
+            concurrency: how many keys it works on at once at most.
+        """
         return ReconcileMetrics(self, name, concurrency)
 
     def queue(self, name: str) -> QueueMetrics:

@@ -18,22 +18,37 @@ def generation_changed(change: Change[Any]) -> bool:
 
     Deletion passes too: the server moves the generation when it sets the deletionTimestamp.
     Kinds without a generation (core's Service before 1.36, say) never pass: use another one there.
+
+    Args:
+        change: what happened to one object.
     """
     return _differs(change, lambda obj: obj.metadata.generation)
 
 
 def revision_changed(change: Change[Any]) -> bool:
-    """Pass updates with another resourceVersion: all but replays of what is known."""
+    """Pass updates with another resourceVersion: all but replays of what is known.
+
+    Args:
+        change: what happened to one object.
+    """
     return _differs(change, lambda obj: obj.metadata.resourceVersion)
 
 
 def labels_changed(change: Change[Any]) -> bool:
-    """Pass updates of labels."""
+    """Pass updates of labels.
+
+    Args:
+        change: what happened to one object.
+    """
     return _differs(change, lambda obj: dict(obj.metadata.labels))
 
 
 def annotations_changed(change: Change[Any]) -> bool:
-    """Pass updates of annotations."""
+    """Pass updates of annotations.
+
+    Args:
+        change: what happened to one object.
+    """
     return _differs(change, lambda obj: dict(obj.metadata.annotations))
 
 

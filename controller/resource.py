@@ -53,6 +53,11 @@ class Resource(Generic[T]):
         return f"{root}{within}/{self.plural}"
 
     def path(self, key: Key, subresource: str = "") -> str:
-        """Return the path of one object, or of one of its subresources."""
+        """Return the path of one object, or of one of its subresources.
+
+        Args:
+            key: namespace and name.
+            subresource: for example `status`; empty for the object itself.
+        """
         tail = f"/{subresource}" if subresource else ""
         return f"{self.collection(key.namespace)}/{quote(key.name, safe='')}{tail}"

@@ -69,6 +69,10 @@ class Transport(Protocol):
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open a watch; entering the context gives its chunks, as they arrive.
 
+        Args:
+            path: from the server's root, percent-encoded.
+            query: parameters, not yet encoded.
+
         Raises:
             ApiError, NoAnswer, MalformedAnswer: on entering as for `request`; while reading,
                 NoAnswer if the connection breaks.

@@ -85,7 +85,12 @@ class WorkQueue(Generic[K]):
         self._closed = False
 
     def add(self, key: K, *, priority: int = 0) -> None:
-        """Queue `key` for a look as soon as a worker is free."""
+        """Queue `key` for a look as soon as a worker is free.
+
+        Args:
+            key: what is to be looked at.
+            priority: higher ones first; of several for one key the highest counts.
+        """
         if self._closed:
             return
         now = self._promote()
@@ -94,7 +99,13 @@ class WorkQueue(Generic[K]):
         self._wake()
 
     def add_after(self, key: K, seconds: float, *, priority: int = 0) -> None:
-        """Queue `key` in `seconds`, or sooner if it is queued sooner already."""
+        """Queue `key` in `seconds`, or sooner if it is queued sooner already.
+
+        Args:
+            key: what is to be looked at.
+            seconds: from now.
+            priority: as for `add`.
+        """
         if seconds <= 0:
             self.add(key, priority=priority)
             return
@@ -111,7 +122,12 @@ class WorkQueue(Generic[K]):
         self._wake()
 
     def add_rate_limited(self, key: K, *, priority: int = 0) -> None:
-        """Queue `key` after its back-off, which doubles with each call until `forget`."""
+        """Queue `key` after its back-off, which doubles with each call until `forget`.
+
+        Args:
+            key: what is to be looked at.
+            priority: as for `add`.
+        """
         if not self._closed:
             self.add_after(key, self._backoff.failed(key), priority=priority)
 

@@ -52,7 +52,13 @@ class Denied:
 
     @classmethod
     def invalid(cls, message: str, *causes: Cause, warnings: Sequence[str] = ()) -> Self:
-        """Return the refusal of content that breaks a rule: 422, Invalid, with its causes."""
+        """Return the refusal of content that breaks a rule: 422, Invalid, with its causes.
+
+        Args:
+            message: what is wrong, for the person who wrote.
+            *causes: the fields at fault.
+            warnings: as for Allowed.
+        """
         return cls(message, "Invalid", 422, causes, warnings)
 
 

@@ -20,7 +20,13 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class GroupVersionKind:
-    """A kind by its place in the API; the core group is empty."""
+    """A kind by its place in the API; the core group is empty.
+
+    Args:
+        group: empty for the core group.
+        version: for example `v1`.
+        kind: for example `Pod`.
+    """
 
     group: str = ""
     version: str = ""
@@ -29,7 +35,13 @@ class GroupVersionKind:
 
 @dataclass(frozen=True, slots=True)
 class GroupVersionResource:
-    """A resource by its place in the API; `resource` is the plural name."""
+    """A resource by its place in the API; `resource` is the plural name.
+
+    Args:
+        group: empty for the core group.
+        version: for example `v1`.
+        resource: the plural name, for example `pods`.
+    """
 
     group: str = ""
     version: str = ""
@@ -38,7 +50,14 @@ class GroupVersionResource:
 
 @dataclass(frozen=True, slots=True)
 class UserInfo:
-    """Who asks for the write, as the API server authenticated them."""
+    """Who asks for the write, as the API server authenticated them.
+
+    Args:
+        username: for example `system:serviceaccount:NAMESPACE:NAME`.
+        uid: of the user, where the authenticator knows one.
+        groups: that the user is in.
+        extra: what else the authenticator tells.
+    """
 
     username: str = ""
     uid: str = ""

@@ -1,0 +1,114 @@
+"""The front door's documentation: whoever calls something finds what it takes and what it raises."""
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
+from typing import Any, get_origin
+
+import pytest
+
+import controller
+import controller.webhooks
+
+DOORS = (controller, controller.webhooks)
+
+
+def members() -> Iterator[tuple[str, Any]]:
+    """Yield every public function, class, method and property behind the front doors."""
+    for door in DOORS:
+        for name in door.__all__:
+            value = getattr(door, name)
+            if inspect.isfunction(value):
+                yield name, value
+            elif inspect.isclass(value) and get_origin(value) is None:
+                yield name, value
+                for attribute, member in vars(value).items():
+                    if attribute.startswith("_"):
+                        continue
+                    plain = _function(member)
+                    if plain is not None:
+                        yield f"{name}.{attribute}", plain
+
+
+def _function(member: Any) -> Callable[..., Any] | None:
+    if isinstance(member, property):
+        return member.fget
+    if isinstance(member, classmethod | staticmethod):
+        member = member.__func__
+    plain = inspect.unwrap(member) if callable(member) else None
+    return plain if inspect.isfunction(plain) else None
+
+
+MEMBERS = dict(members())
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_it_says_what_it_is(name: str) -> None:
+    assert _text(name), f"{name} has no docstring"
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_every_parameter_is_explained(name: str) -> None:
+    told = _text(name)
+    missing = [one for one in _parameters(MEMBERS[name]) if not _names(told, one)]
+    assert not missing, f"{name} does not say what {missing} are: add them to Args"
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_every_error_it_raises_itself_is_named(name: str) -> None:
+    told = _text(name) + _text(name.partition(".")[0])
+    assert {one for one in _raised(MEMBERS[name]) if one not in told} == set()
+
+
+def _text(name: str) -> str:
+    """Return the docstring; one that overrides a documented method may do without its own."""
+    own = MEMBERS[name].__doc__
+    if own:
+        return str(own)
+    kind, _, method = name.partition(".")
+    for base in getattr(_door(kind), kind).__mro__[1:]:
+        inherited = vars(base).get(method)
+        if inherited is not None and inherited.__doc__:
+            return str(inherited.__doc__)
+    return ""
+
+
+def _door(name: str) -> Any:
+    return next(door for door in DOORS if name in door.__all__)
+
+
+def _parameters(value: Any) -> list[str]:
+    """Return the parameters that a caller gives; a class' are those of its constructor."""
+    if inspect.isclass(value):
+        if issubclass(value, Exception) or getattr(value, "_is_protocol", False):
+            return []
+        if not is_dataclass(value) and "__init__" not in vars(value):
+            return []
+        if issubclass(value, tuple):
+            return []
+    found = inspect.signature(value).parameters
+    return [name for name in found if name not in ("self", "cls")]
+
+
+def _names(text: str, parameter: str) -> bool:
+    """Whether a text explains a parameter: in its Args, or as a word in backticks."""
+    quoted = re.search(rf"`{parameter}`|`{parameter.upper()}`", text)
+    listed = re.search(rf"^\s+\*{{0,2}}{parameter}: ", text, re.MULTILINE)
+    return bool(quoted or listed)
+
+
+def _raised(value: Any) -> set[str]:
+    """Return the names of exceptions in the `raise` statements of a function."""
+    if inspect.isclass(value):
+        return set()
+    tree = ast.parse(textwrap.dedent(inspect.getsource(value)))
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+            if isinstance(raised, ast.Name) and raised.id[0].isupper():
+                found.add(raised.id)
+    return found
