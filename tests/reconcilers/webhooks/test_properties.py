@@ -1,0 +1,157 @@
+"""Edits of all kinds against an oracle that counts addresses one by one."""
+
+from ipaddress import IPv4Address, IPv4Network
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allocator import InvalidPool
+from reconcilers import ranges
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
+from reconcilers.webhooks import networkpool
+from reconcilers.webhooks.verdict import Verdict
+from tests.reconcilers import make
+
+BASE = int(IPv4Address("10.0.0.0"))
+LIMIT = 1 << 20
+
+ADDRESSES = st.integers(BASE - 2, BASE + 34).map(lambda n: str(IPv4Address(n)))
+CIDRS = st.builds(
+    lambda host, bits: f"{IPv4Address(BASE + host)}/{bits}",
+    st.integers(0, 31),
+    st.integers(26, 32),
+)
+SPANS = st.tuples(ADDRESSES, ADDRESSES)
+SOUND_SPANS = st.lists(st.integers(BASE, BASE + 31), min_size=2, max_size=6, unique=True).map(
+    lambda ends: [
+        (str(IPv4Address(a)), str(IPv4Address(b)))
+        for a, b in zip(sorted(ends)[::2], sorted(ends)[1::2], strict=False)
+    ]
+)
+
+
+def _tenant(spans: list[tuple[str, str]], in_ranges: bool) -> dict[str, Any] | None:
+    if not spans:
+        return None
+    if in_ranges:
+        return {"ranges": [{"start": a, "end": b} for a, b in spans]}
+    return {"start": spans[0][0], "end": spans[0][1]}
+
+
+POOLS = st.builds(
+    lambda cidr, reserved, spans, in_ranges: make.pool(
+        cidr=cidr, reserved=reserved, tenant=_tenant(spans, in_ranges)
+    ),
+    st.one_of(st.just("10.0.0.0/27"), st.just("10.0.0.0/26"), CIDRS),
+    st.lists(CIDRS, max_size=2),
+    st.one_of(st.just([]), SOUND_SPANS, st.lists(SPANS, max_size=3)),
+    st.booleans(),
+)
+HELD = st.lists(
+    st.tuples(st.integers(0, 31), st.integers(0, 4), st.booleans()), min_size=1, max_size=4
+)
+
+
+def oracle(spec: NetworkPoolSpec) -> set[int] | None:
+    """Return what a spec hands out, address by address; None if it contradicts itself."""
+    try:
+        ranges.layout(spec, LIMIT)
+    except InvalidPool:
+        return None
+    network = IPv4Network(spec.cidr, strict=False)
+    spans = spec.spans() or ((str(network[0]), str(network[-1])),)
+    handed = {
+        address
+        for start, end in spans
+        for address in range(int(IPv4Address(start)), int(IPv4Address(end)) + 1)
+    }
+    reserved = [IPv4Network(one.cidr, strict=False) for one in spec.reserved]
+    return {a for a in handed if not any(IPv4Address(a) in one for one in reserved)}
+
+
+def situation(
+    old: NetworkPool, held: list[tuple[int, int, bool]]
+) -> tuple[NetworkPool, list[IPAllocation], dict[str, set[int]]]:
+    """Return the pool with its promises, the allocations, and who has which addresses."""
+    allocations, promises, has = [], [], {}
+    for number, (offset, more, promised) in enumerate(held):
+        name, first = f"a{number}", BASE + offset
+        ends = str(IPv4Address(first)), str(IPv4Address(first + more))
+        found = make.allocation(name, held=None if promised else ends)
+        allocations.append(found)
+        has[name] = set(range(first, first + more + 1))
+        if promised:
+            promises.append(make.listed(make.promise(found, *ends)))
+    spec = old.spec
+    reserved = [one.cidr for one in spec.reserved]
+    tenant = None
+    if spec.tenantAllocation is not None:
+        in_ranges = bool(spec.tenantAllocation.ranges)
+        tenant = _tenant([*spec.spans()], in_ranges)
+    pool = make.pool(
+        cidr=spec.cidr, reserved=reserved, tenant=tenant, status={"assignments": promises}
+    )
+    return pool, allocations, has
+
+
+def edited(new: NetworkPool, old: NetworkPool, allocations: list[IPAllocation]) -> Verdict:
+    """Judge as the webhook does: who holds what is looked up only if something is let go."""
+    lost = networkpool.loses(new, old, LIMIT)
+    view = make.view(*allocations) if lost else None
+    return networkpool.updated(new, old, view, (), LIMIT)
+
+
+@settings(deadline=None, max_examples=100)
+@given(POOLS)
+def test_what_is_accepted_is_what_the_pools_controller_accepts(new: NetworkPool) -> None:
+    verdict = networkpool.created(new, (), LIMIT)
+    assert verdict.allowed is (oracle(new.spec) is not None)
+
+
+@settings(deadline=None, max_examples=150)
+@given(POOLS, POOLS, HELD)
+def test_an_edit_passes_exactly_if_nobody_loses_an_address(
+    old: NetworkPool, new: NetworkPool, held: list[tuple[int, int, bool]]
+) -> None:
+    before, after = oracle(old.spec), oracle(new.spec)
+    pool, allocations, has = situation(old, held)
+    verdict = edited(new, pool, allocations)
+    if after is None:
+        assert not verdict.allowed
+        return
+    losers = {
+        name
+        for name, addresses in has.items()
+        if (addresses if before is None else addresses & before) - after
+    }
+    told = " ".join(cause.message for cause in verdict.causes)
+    assert {name for name in has if f'IPAllocation "{name}"' in told} == losers
+    shrunk = "does not contain the previous CIDR" in told
+    assert verdict.allowed is (not losers and not shrunk)
+
+
+@settings(deadline=None, max_examples=75)
+@given(POOLS, POOLS, POOLS, HELD)
+def test_no_row_of_accepted_edits_leaves_an_allocation_outside(
+    first: NetworkPool, second: NetworkPool, third: NetworkPool, held: list[tuple[int, int, bool]]
+) -> None:
+    covered = oracle(first.spec) or set()
+    inside = [
+        one for one in held if set(range(BASE + one[0], BASE + one[0] + one[1] + 1)) <= covered
+    ]
+    pool, allocations, has = situation(first, inside)
+    current = pool
+    for wanted in (second, third):
+        edit, _, _ = situation(wanted, [])
+        candidate = make.pool(
+            cidr=edit.spec.cidr,
+            reserved=[one.cidr for one in edit.spec.reserved],
+            tenant=_tenant([*edit.spec.spans()], in_ranges=True),
+            status={"assignments": [make.listed(one) for one in pool.status.assignments]},
+        )
+        if edited(candidate, current, allocations).allowed:
+            current = candidate
+    now = oracle(current.spec) or set()
+    assert all(addresses <= now for addresses in has.values())
