@@ -1,4 +1,4 @@
-"""The front door's documentation: whoever calls something finds what it takes and what it raises."""
+"""The front door's documentation: what each thing takes, and what it raises."""
 
 import ast
 import inspect
