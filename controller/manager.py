@@ -15,7 +15,7 @@ Stopping lets running reconciliations end within a grace period and then cancels
 the lease cancels them at once: `run` raises LeaderLost, and the process has to exit.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ from controller.indexes import IndexFunction
 from controller.informer import Informer
 from controller.jobs import ControllerJob, Task, keep_up, running
 from controller.leases import Elector, LeaderLost
-from controller.meta import Object, Version
+from controller.meta import Key, Object, Version
 from controller.metrics import Metrics
 from controller.options import ManagerOptions
 from controller.probes import informer_check
@@ -135,6 +135,7 @@ class Manager:
         *,
         watches: Sequence[Trigger],
         concurrency: int = 1,
+        group: Callable[[Key], Hashable] | None = None,
     ) -> Controller:
         """Add a controller; the kind of its first watch is the one its log lines name.
 
@@ -143,6 +144,8 @@ class Manager:
             reconcile: brings the world of one key to what it should be.
             watches: what puts keys into its queue.
             concurrency: how many keys are worked on at once.
+            group: from a key to those it shares its turns with: a thousand keys of one namespace,
+                say, then delay another's first by no more than one. None for first in, first out.
 
         Raises:
             ValueError: the name is taken, or there is nothing to watch.
@@ -157,7 +160,7 @@ class Manager:
         controller = Controller(
             name,
             reconcile,
-            queue=WorkQueue(self._clock, observer=observer),
+            queue=WorkQueue(self._clock, observer=observer, group=group),
             concurrency=concurrency,
             metrics=self.metrics.controller(name, concurrency),
             kind=watches[0].resource,

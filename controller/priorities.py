@@ -1,4 +1,8 @@
-"""Which of the ready keys is next: by priority, first in first out, and nobody starves.
+"""Which of the ready keys is next: by priority, in turns, and nobody starves.
+
+Within a priority the keys of different groups (tenants, say) take turns, so that one with a
+thousand keys delays another's first by no more than one per group; within a group it is first in,
+first out. Without groups that is all there is.
 
 Strict priorities starve: with enough live events the objects of the initial list are never
 looked at (controller-runtime issue 3496). Letting everything old overtake was rejected as well:
@@ -8,10 +12,12 @@ in `SHARE` goes to whoever has waited longest, and the others still go by priori
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
+
+Group = Callable[[K], Hashable]
 
 AGEING_SECONDS = 10.0
 SHARE = 16
@@ -25,16 +31,74 @@ class Ready(NamedTuple, Generic[K]):
     since: float
 
 
+class _Level(Generic[K]):
+    """The keys of one priority, by age and by whose turn it is.
+
+    Args:
+        group: from a key to the group that it shares its turns with; None for no turns.
+    """
+
+    __slots__ = ("_group", "_since", "_turns")
+
+    def __init__(self, group: Group[K] | None) -> None:
+        self._group = group
+        self._since: OrderedDict[K, float] = OrderedDict()
+        self._turns: OrderedDict[Hashable, OrderedDict[K, None]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    @property
+    def head(self) -> float:
+        """Since when the key that came first is ready."""
+        return self._since[next(iter(self._since))]
+
+    def push(self, key: K, since: float) -> None:
+        """Put a key at the end of its group; a group that had none waits for its turn."""
+        self._since[key] = since
+        if self._group is not None:
+            self._turns.setdefault(self._group(key), OrderedDict())[key] = None
+
+    def remove(self, key: K) -> float:
+        """Take a key out; returns since when it is ready."""
+        if self._group is not None:
+            group = self._group(key)
+            keys = self._turns[group]
+            del keys[key]
+            if not keys:
+                del self._turns[group]
+        return self._since.pop(key)
+
+    def pop(self) -> tuple[K, float]:
+        """Take out the first key of the group whose turn it is, which then waits for its next."""
+        if self._group is None:
+            return self._since.popitem(last=False)
+        group, keys = next(iter(self._turns.items()))
+        key, _ = keys.popitem(last=False)
+        if keys:
+            self._turns.move_to_end(group)
+        else:
+            del self._turns[group]
+        return key, self._since.pop(key)
+
+    def pop_oldest(self) -> tuple[K, float]:
+        """Take out the key that came first, out of turn."""
+        key = next(iter(self._since))
+        return key, self.remove(key)
+
+
 class ReadyLevels(Generic[K]):
     """Ready keys in levels of priority; a higher number goes first.
 
     Args:
         ageing: seconds of waiting after which a key takes part in the share for the old.
+        group: from a key to the group that it shares its turns with; None for no turns.
     """
 
-    def __init__(self, ageing: float = AGEING_SECONDS) -> None:
+    def __init__(self, ageing: float = AGEING_SECONDS, group: Group[K] | None = None) -> None:
         self._ageing = ageing
-        self._levels: dict[int, OrderedDict[K, float]] = {}
+        self._group = group
+        self._levels: dict[int, _Level[K]] = {}
         self._level_of: dict[K, int] = {}
         self._passed_over = 0
 
@@ -57,8 +121,8 @@ class ReadyLevels(Generic[K]):
             since = self._leave(key, current)
         level = self._levels.get(priority)
         if level is None:
-            level = self._levels[priority] = OrderedDict()
-        level[key] = since
+            level = self._levels[priority] = _Level(self._group)
+        level.push(key, since)
         self._level_of[key] = priority
         return current
 
@@ -66,9 +130,9 @@ class ReadyLevels(Generic[K]):
         """Take the next key out; None if there is none."""
         if not self._level_of:
             return None
-        priority = self._next_level(now)
+        priority, aged = self._next_level(now)
         level = self._levels[priority]
-        key, since = level.popitem(last=False)
+        key, since = level.pop_oldest() if aged else level.pop()
         del self._level_of[key]
         if not level:
             del self._levels[priority]
@@ -87,29 +151,26 @@ class ReadyLevels(Generic[K]):
 
     def oldest(self) -> float | None:
         """Return since when the longest waiting level head is ready; None if nothing is."""
-        return min((_head(level) for level in self._levels.values()), default=None)
+        return min((level.head for level in self._levels.values()), default=None)
 
-    def _next_level(self, now: float) -> int:
+    def _next_level(self, now: float) -> tuple[int, bool]:
+        """Return the level whose turn it is, and whether it is for its oldest key's sake."""
         levels = self._levels
         if len(levels) == 1:
-            return next(iter(levels))
+            return next(iter(levels)), False
         top = max(levels)
-        oldest = min(levels, key=lambda priority: _head(levels[priority]))
-        if oldest == top or now - _head(levels[oldest]) <= self._ageing:
-            return top
+        oldest = min(levels, key=lambda priority: levels[priority].head)
+        if oldest == top or now - levels[oldest].head <= self._ageing:
+            return top, False
         self._passed_over += 1
         if self._passed_over < SHARE:
-            return top
+            return top, False
         self._passed_over = 0
-        return oldest
+        return oldest, True
 
     def _leave(self, key: K, priority: int) -> float:
         level = self._levels[priority]
-        since = level.pop(key)
+        since = level.remove(key)
         if not level:
             del self._levels[priority]
         return since
-
-
-def _head(level: OrderedDict[K, float]) -> float:
-    return level[next(iter(level))]

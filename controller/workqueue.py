@@ -9,6 +9,7 @@ The rules are those of client-go's work queue with the priorities of controller-
 
 - A key that is queued already is not queued again; of two delays the earlier counts, of two
   priorities the higher.
+- Of the keys that are ready those of different groups take turns, if there are groups.
 - A key that is added while it is in work is queued when that work is done, so no change is lost.
 - One event loop, no locks, no task of its own: whoever waits in `get` keeps the time. A pump
   task was rejected because it needs an owner, and a queue nobody pumps loses delayed keys.
@@ -26,7 +27,7 @@ from anyio.lowlevel import checkpoint
 from controller.backoff import KeyBackoff
 from controller.clock import Clock
 from controller.delays import Delays
-from controller.priorities import AGEING_SECONDS, ReadyLevels
+from controller.priorities import AGEING_SECONDS, Group, ReadyLevels
 from controller.queueview import QueueObserver, QueueStatistics
 
 K = TypeVar("K", bound=Hashable)
@@ -64,6 +65,8 @@ class WorkQueue(Generic[K]):
         backoff: how long a failing key waits; 5 ms doubling up to 1000 s by default.
         observer: told what happens, for metrics.
         ageing: seconds after which a ready key gets its share ahead of higher priorities.
+        group: from a key to the group (a tenant, say) that it shares its turns with; groups take
+            turns within a priority. None for no turns.
     """
 
     def __init__(
@@ -73,11 +76,12 @@ class WorkQueue(Generic[K]):
         backoff: KeyBackoff[K] | None = None,
         observer: QueueObserver | None = None,
         ageing: float = AGEING_SECONDS,
+        group: Group[K] | None = None,
     ) -> None:
         self.clock = clock
         self._backoff = backoff or KeyBackoff[K]()
         self._observer = observer
-        self._ready = ReadyLevels[K](ageing)
+        self._ready = ReadyLevels[K](ageing, group)
         self._delays = Delays[K]()
         self._in_work: dict[K, _Work] = {}
         self._waiters: deque[_Waiter] = deque()

@@ -1,9 +1,14 @@
-"""Priorities under load, simulated on a virtual clock: live changes are quick, nothing starves."""
+"""Fairness: live changes are quick under load, nothing starves, and tenants take turns."""
+
+from collections import Counter
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from controller.priorities import SHARE
+from controller.meta import Key
+from controller.priorities import SHARE, ReadyLevels
 from controller.workqueue import LOW_PRIORITY, WorkQueue
 from tests.clock import VirtualClock
 
@@ -63,3 +68,88 @@ async def test_even_more_live_keys_than_can_be_worked_on_starve_nobody() -> None
     _, initial = await simulated(live_per_second=150, seconds=60)
     share = (60 - 10) / WORK_SECONDS / SHARE
     assert len(initial) == pytest.approx(share, rel=0.1)
+
+
+def tenant(key: Key) -> str:
+    """Return whose key this is."""
+    return key.namespace
+
+
+async def test_a_thousand_keys_of_one_tenant_delay_the_others_by_one_each() -> None:
+    queue = WorkQueue[Key](VirtualClock(), group=tenant)
+    for number in range(1000):
+        queue.add(Key("greedy", str(number)))
+    modest = [Key(f"modest-{number}", "only") for number in range(9)]
+    for key in modest:
+        queue.add(key)
+    first = [await queue.get() for _ in range(10)]
+    assert set(modest) < set(first)
+
+
+async def test_a_tenant_that_never_stops_gets_no_more_than_its_turn() -> None:
+    queue = WorkQueue[Key](VirtualClock(), group=tenant)
+    taken: Counter[str] = Counter()
+    for number in range(200):
+        queue.add(Key("steady", str(number)))
+        queue.add(Key("noisy", str(2 * number)))
+        queue.add(Key("noisy", str(2 * number + 1)))
+    for _ in range(300):
+        key = await queue.get()
+        queue.done(key)
+        taken[key.namespace] += 1
+        if key.namespace == "noisy":
+            queue.add(key)
+    assert taken == {"steady": 150, "noisy": 150}
+
+
+async def test_without_groups_keys_come_in_the_order_in_which_they_were_added() -> None:
+    queue = WorkQueue[Key](VirtualClock())
+    keys = [Key(space, str(number)) for number in range(5) for space in ("a", "a", "b")]
+    for key in keys:
+        queue.add(key)
+    assert [await queue.get() for _ in range(10)] == list(dict.fromkeys(keys))
+
+
+PUSHES = st.tuples(
+    st.sampled_from(["a", "b", "c", "d"]), st.integers(0, 5), st.sampled_from([0, 0, 5])
+)
+
+
+@given(st.lists(PUSHES | st.none(), max_size=200))
+def test_nobody_is_passed_over_twice_for_the_same_neighbour(
+    steps: list[tuple[str, int, int] | None],
+) -> None:
+    """None takes a key out; a tuple queues one of a tenant with a priority."""
+    ready = ReadyLevels[Key](group=tenant)
+    waiting: dict[Key, tuple[int, int]] = {}
+    turns: dict[tuple[int, str], list[str]] = {}
+    for number, step in enumerate(steps):
+        if step is not None:
+            space, name, priority = step
+            key = Key(space, str(name))
+            ready.push(key, priority, 0.0)
+            old = waiting.get(key)
+            if old is None or old[0] < priority:
+                waiting[key] = (priority, number)
+            continue
+        taken = ready.pop(0.0)
+        if taken is None:
+            assert waiting == {}
+            continue
+        assert waiting[taken.key][0] == max(priority for priority, _ in waiting.values())
+        mine = [
+            (since, key)
+            for key, (priority, since) in waiting.items()
+            if (priority, key.namespace) == (taken.priority, taken.key.namespace)
+        ]
+        assert min(mine)[1] == taken.key, "first in, first out within a tenant"
+        del waiting[taken.key]
+        turns.pop((taken.priority, taken.key.namespace), None)
+        for key, (priority, _) in waiting.items():
+            if priority == taken.priority and key.namespace != taken.key.namespace:
+                passed = turns.setdefault((priority, key.namespace), [])
+                if taken.key.namespace not in passed[-1:]:
+                    passed.append(taken.key.namespace)
+        for (_, space), passed in turns.items():
+            assert len(passed) == len(set(passed)), f"{space} was passed over by {passed}"
+    assert sum(ready.depths().values()) == len(waiting)

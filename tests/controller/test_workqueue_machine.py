@@ -3,12 +3,13 @@
 import asyncio
 import math
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from typing_extensions import override
 
-from controller.workqueue import WorkQueue
+from controller.workqueue import QueueShutDown, WorkQueue
 from tests.clock import VirtualClock
 
 KEYS = st.sampled_from("abcdef")
@@ -23,13 +24,27 @@ class Queue(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.clock = VirtualClock()
-        self.queue = WorkQueue[str](self.clock)
+        self.queue = WorkQueue[str](self.clock, group=lambda key: key in "abc")
         self.due: dict[str, float] = {}
         self.in_work: set[str] = set()
         self.failures: dict[str, int] = {}
 
     @override
     def teardown(self) -> None:
+        """Shut down: what is ready or was added while in work is handed out, and nothing else."""
+        now = self.clock.monotonic()
+        left = {key for key, due in self.due.items() if due <= now}
+        self.queue.shut_down()
+        self.queue.add("a late one")
+        for key in sorted(self.in_work):
+            self.queue.done(key)
+        handed_out: list[str] = []
+        while len(handed_out) < len(left):
+            handed_out.append(self.loop.run_until_complete(self.queue.get()))
+            self.queue.done(handed_out[-1])
+        assert sorted(handed_out) == sorted(left)
+        with pytest.raises(QueueShutDown):
+            self.loop.run_until_complete(self.queue.get())
         self.loop.close()
 
     def expect(self, key: str, seconds: float) -> None:
