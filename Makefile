@@ -31,11 +31,20 @@ format: $(VENV)/.dev  ## Format the code
 crds: $(VENV)/.run  ## Write manifests/crds anew from the models
 	$(BIN)/butler-ipam crds --directory manifests/crds
 
+manifests: $(VENV)/.run crds  ## Write the one-file install and the chart's copies anew (needs kubectl)
+	$(BIN)/python -m manifests.rendering
+
 bench: $(VENV)/.dev  ## Print the numbers that the documentation claims
 	$(BIN)/python -m tests.bench
 
 wheel: $(VENV)/.dev  ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build -t wheel
+
+notices: $(VENV)/.dev  ## Write the bill of materials and the third-party notices anew
+	$(BIN)/python .ci/supply_chain.py
+
+image-check: $(VENV)/.dev  ## Go through the Containerfile's steps without a container engine
+	$(BIN)/python .ci/image.py
 
 lock:  ## Renew the hashed locks (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --group build pyproject.toml -o requirements-run.txt
@@ -53,4 +62,4 @@ $(VENV)/.dev: requirements-dev.txt pyproject.toml .ci/venv
 clean:  ## Remove what the other targets made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help demo test check lint format crds bench wheel lock clean
+.PHONY: help demo test check lint format crds manifests bench wheel lock clean

@@ -1,0 +1,162 @@
+"""What of the manifests is made of other manifests: the chart's copies, the one-file install.
+
+Run it after a change: `python -m manifests.rendering`, or `make manifests`. Tests fail while a
+copy differs from what it is made of. The one-file install needs `kubectl`, whose kustomize
+renders it.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HERE = Path(__file__).parent
+INSTALL = HERE / "install.yaml"
+KEEP = """\
+  {{- if .Values.crds.keep }}
+  annotations:
+    helm.sh/resource-policy: keep
+  {{- end }}
+"""
+FULLNAME = '{{ include "butler-ipam.fullname" . }}'
+NAMESPACE = "{{ .Release.Namespace }}"
+ACCOUNT = '{{ include "butler-ipam.serviceAccount" . }}'
+LABELS = '    {{- include "butler-ipam.labels" . | nindent 4 }}\n'
+INJECTED = """\
+  {{- if .Values.webhooks.certManager.enabled }}
+  annotations:
+    cert-manager.io/inject-ca-from: NAMESPACE/FULLNAME-webhook
+  {{- end }}
+""".replace("NAMESPACE", NAMESPACE).replace("FULLNAME", FULLNAME)
+LEASE = "leases"
+"""The lease has one name, whatever the release is called, so that two releases never both lead."""
+
+
+def copies() -> Iterator[tuple[Path, str]]:
+    """Yield the chart's files that are made from others, with the text each should have."""
+    templates = HERE / "chart/templates"
+    yield templates / "crds.yaml", _crds()
+    yield templates / "rbac.yaml", _rbac()
+    yield templates / "webhooks.yaml", _webhooks()
+    [rule] = _read("prometheus/alerts.yaml")
+    yield HERE / "chart/files/alerts.yaml", _dumped(rule["spec"])
+    dashboard = (HERE / "prometheus/dashboard.json").read_text("utf-8")
+    yield HERE / "chart/files/dashboard.json", dashboard
+
+
+def _read(path: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((HERE / path).read_text("utf-8")))
+
+
+def _dumped(value: object) -> str:
+    return yaml.safe_dump(value, sort_keys=False, width=1000)
+
+
+def _when(condition: str, documents: list[str]) -> str:
+    return f"{{{{- if {condition} }}}}\n" + "---\n".join(documents) + "{{- end }}\n"
+
+
+def _crds() -> str:
+    """Return the CRDs as a template: only if they are wanted, and kept if that is wanted."""
+    texts = []
+    for path in sorted((HERE / "crds").glob("*.yaml")):
+        text = path.read_text("utf-8")
+        head, name, rest = text.partition(f"metadata:\n  name: {path_name(path)}\n")
+        assert name, f"{path} does not begin as the generator writes it"
+        texts.append(head + name + KEEP + rest)
+    return _when(".Values.crds.enable", texts)
+
+
+def _rbac() -> str:
+    """Return the roles as a template, named after the release."""
+    listed: dict[str, list[str]] = _read("rbac/kustomization.yaml")[0]
+    machine = [
+        _templated(one)
+        for name in listed["resources"]
+        if name not in {"service-account.yaml", "people.yaml"}
+        for one in _read(f"rbac/{name}")
+    ]
+    people = [_templated(one) for one in _read("rbac/people.yaml")]
+    return _when(".Values.rbac.create", machine) + _when(
+        ".Values.rbac.people", ["---\n" + people[0], *people[1:]]
+    )
+
+
+def _webhooks() -> str:
+    """Return the webhooks' configuration as a template."""
+    [configuration] = _read("webhook/validating.yaml")
+    for webhook in configuration["webhooks"]:
+        service = webhook["clientConfig"]["service"]
+        service["name"] = service["name"].replace("butler-ipam", FULLNAME)
+        service["namespace"] = NAMESPACE
+        webhook["failurePolicy"] = "{{ .Values.webhooks.failurePolicy }}"
+    text = _templated(configuration).replace(LABELS, LABELS + INJECTED)
+    return _when(".Values.webhooks.enabled", [text])
+
+
+def _templated(document: dict[str, Any]) -> str:
+    """Return an object as a template: its names and its namespace are the release's."""
+    meta = document["metadata"]
+    head = {"apiVersion": document["apiVersion"], "kind": document["kind"]}
+    lines = f"metadata:\n  name: {meta['name'].replace('butler-ipam', FULLNAME)}\n"
+    if "namespace" in meta:
+        lines += f"  namespace: {NAMESPACE}\n"
+    lines += f"  labels:\n{LABELS}"
+    lines += "".join(f'    {name}: "{value}"\n' for name, value in meta.get("labels", {}).items())
+    body = {key: value for key, value in document.items() if key not in {*head, "metadata"}}
+    for rule in body.get("rules", []):
+        if LEASE not in rule.get("resources", []) and "resourceNames" in rule:
+            names = rule["resourceNames"]
+            rule["resourceNames"] = [one.replace("butler-ipam", FULLNAME) for one in names]
+    if "roleRef" in body:
+        body["roleRef"]["name"] = body["roleRef"]["name"].replace("butler-ipam", FULLNAME)
+        body["subjects"][0] |= {"name": ACCOUNT, "namespace": NAMESPACE}
+    return _dumped(head) + lines + _unquoted(_dumped(body))
+
+
+def _unquoted(text: str) -> str:
+    """Return YAML in which template actions stand bare, as Helm puts texts in their place."""
+    return re.sub(r"'([^'\n]*\{\{[^'\n]*)'", r"\1", text)
+
+
+def path_name(path: Path) -> str:
+    """Return the name of the CRD in a file: `group_plural.yaml` holds `plural.group`."""
+    group, _, plural = path.stem.rpartition("_")
+    return f"{plural}.{group}"
+
+
+def rendered(folder: Path) -> str:
+    """Return what kustomize makes of a folder.
+
+    Raises:
+        RuntimeError: there is no kubectl, or it refuses the folder.
+    """
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        raise RuntimeError("kubectl is needed to render the one-file install; install it")
+    done = subprocess.run(  # noqa: S603  # a fixed command on our own files
+        [kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"kubectl kustomize {folder}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def main() -> None:
+    """Write all that is made from other manifests."""
+    for path, text in copies():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    INSTALL.write_text(rendered(HERE / "default"), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except RuntimeError as problem:
+        sys.exit(str(problem))

@@ -1,0 +1,267 @@
+"""Renders the chart without Helm: the few constructs of Go templates that the chart uses.
+
+if, else if, else, with, range, define, include; pipelines of the functions in FUNCTIONS; trimming
+by `{{-` and `-}}`. Whatever else a template may hold is an error here, so the chart stays within
+what this can check. Where a helm binary is found, a test holds the two against each other.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ACTION = re.compile(r"\{\{(-?)\s*(/\*.*?\*/|.*?)\s*(-?)\}\}", re.DOTALL)
+TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\(|\)|\||:=|,|[^\s()|,]+')
+
+
+class TemplateError(Exception):
+    """The template holds something this renderer does not know, or that makes no sense."""
+
+
+@dataclass
+class Node:
+    """A part of a template: text, an action, or a block with its branches."""
+
+    kind: str
+    text: str = ""
+    branches: list[tuple[str, list["Node"]]] = field(default_factory=list)
+
+
+def pieces(text: str) -> Iterator[tuple[str, str]]:
+    """Yield text and actions, trimmed as their dashes ask."""
+    at, trim = 0, False
+    for found in ACTION.finditer(text):
+        plain = text[at : found.start()]
+        plain = plain.lstrip() if trim else plain
+        yield "text", plain.rstrip() if found[1] else plain
+        yield "action", found[2]
+        at, trim = found.end(), bool(found[3])
+    yield "text", text[at:].lstrip() if trim else text[at:]
+
+
+def parse(text: str) -> list[Node]:
+    """Return the nodes of a template."""
+    root = Node("root", branches=[("", [])])
+    stack = [root]
+    for kind, content in pieces(text):
+        into = stack[-1].branches[-1][1]
+        word, _, rest = content.partition(" ")
+        if kind == "text":
+            into.append(Node("text", content))
+        elif content.startswith("/*"):
+            continue
+        elif word in {"if", "with", "range", "define"}:
+            block = Node(word, branches=[(rest.strip(), [])])
+            into.append(block)
+            stack.append(block)
+        elif word == "else":
+            condition = rest.strip().removeprefix("if").strip()
+            stack[-1].branches.append((condition, []))
+        elif word == "end":
+            if len(stack) == 1:
+                raise TemplateError("end without a beginning")
+            stack.pop()
+        else:
+            into.append(Node("action", content))
+    if len(stack) != 1:
+        raise TemplateError(f"{stack[-1].kind} {stack[-1].branches[0][0]} has no end")
+    return root.branches[0][1]
+
+
+def truth(value: Any) -> bool:
+    """Return what Go templates take for true."""
+    return bool(value)
+
+
+def text_of(value: Any) -> str:
+    """Return a value as Go prints it."""
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def to_yaml(value: Any) -> str:
+    return yaml.safe_dump(value, sort_keys=True, default_flow_style=False).rstrip("\n")
+
+
+def indented(width: int, text: str) -> str:
+    return "\n".join(" " * width + line for line in text.split("\n"))
+
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "and": lambda *values: next((v for v in values if not truth(v)), values[-1]),
+    "or": lambda *values: next((v for v in values if truth(v)), values[-1]),
+    "not": lambda value: not truth(value),
+    "eq": lambda one, other: one == other,
+    "ne": lambda one, other: one != other,
+    "default": lambda fallback, value=None: value if truth(value) else fallback,
+    "printf": lambda form, *values: form % tuple(text_of(v) for v in values),
+    "quote": lambda value: '"' + text_of(value).replace("\\", "\\\\").replace('"', '\\"') + '"',
+    "toYaml": to_yaml,
+    "nindent": lambda width, text: "\n" + indented(width, text),
+    "indent": indented,
+    "trunc": lambda length, text: text[:length],
+    "trimSuffix": lambda suffix, text: text.removesuffix(suffix),
+}
+
+
+class Chart:
+    """A chart that is rendered with values."""
+
+    def __init__(
+        self, folder: Path, values: Mapping[str, Any], release: str, namespace: str
+    ) -> None:
+        meta = yaml.safe_load((folder / "Chart.yaml").read_text())
+        defaults = yaml.safe_load((folder / "values.yaml").read_text())
+        self.folder = folder
+        self.defined: dict[str, list[Node]] = {}
+        self.context: dict[str, Any] = {
+            "Values": merged(defaults, values),
+            "Release": {"Name": release, "Namespace": namespace, "Service": "Helm"},
+            "Chart": {
+                "Name": meta["name"],
+                "Version": meta["version"],
+                "AppVersion": str(meta["appVersion"]),
+            },
+        }
+        for helper in sorted((folder / "templates").glob("*.tpl")):
+            self.render(helper.read_text())
+
+    def documents(self) -> list[dict[str, Any]]:
+        """Return the objects of all templates."""
+        found = []
+        for template in sorted((self.folder / "templates").rglob("*.yaml")):
+            try:
+                found += list(yaml.safe_load_all(self.render(template.read_text())))
+            except (TemplateError, yaml.YAMLError) as error:
+                raise TemplateError(f"{template.name}: {error}") from error
+        return [one for one in found if one]
+
+    def render(self, text: str) -> str:
+        """Return a template's text."""
+        return self.nodes(parse(text), self.context, {"$": self.context})
+
+    def nodes(self, nodes: list[Node], dot: Any, scope: dict[str, Any]) -> str:
+        return "".join(self.node(node, dot, scope) for node in nodes)
+
+    def node(self, node: Node, dot: Any, scope: dict[str, Any]) -> str:
+        kinds: dict[str, Callable[[], str]] = {
+            "text": lambda: node.text,
+            "action": lambda: text_of(self.value(node.text, dot, scope)),
+            "define": lambda: self.define(node),
+            "range": lambda: self.ranged(node, dot, scope),
+        }
+        return kinds.get(node.kind, lambda: self.chosen(node, dot, scope))()
+
+    def define(self, node: Node) -> str:
+        self.defined[node.branches[0][0].strip('"')] = node.branches[0][1]
+        return ""
+
+    def chosen(self, node: Node, dot: Any, scope: dict[str, Any]) -> str:
+        """Return what the first branch that holds makes of if or with."""
+        for condition, body in node.branches:
+            if not condition:
+                return self.nodes(body, dot, scope)
+            value = self.value(condition, dot, scope)
+            if truth(value):
+                return self.nodes(body, value if node.kind == "with" else dot, scope)
+        return ""
+
+    def ranged(self, node: Node, dot: Any, scope: dict[str, Any]) -> str:
+        head, body = node.branches[0]
+        names: list[str] = []
+        if ":=" in head:
+            left, _, head = head.partition(":=")
+            names = [name.strip() for name in left.split(",")]
+        value = self.value(head, dot, scope) or {}
+        pairs = sorted(value.items()) if isinstance(value, Mapping) else list(enumerate(value))
+        return "".join(
+            self.nodes(body, item, scope | dict(zip(names, (key, item), strict=False)))
+            for key, item in pairs
+        )
+
+    def value(self, text: str, dot: Any, scope: dict[str, Any]) -> Any:
+        """Return the value of a pipeline."""
+        tokens = TOKEN.findall(text)
+        value, rest = self.pipeline(tokens, dot, scope)
+        if rest:
+            raise TemplateError(f"{text!r} makes no sense at {rest[0]!r}")
+        return value
+
+    def pipeline(
+        self, tokens: list[str], dot: Any, scope: dict[str, Any]
+    ) -> tuple[Any, list[str]]:
+        value: Any = None
+        first = True
+        while True:
+            words: list[Any] = []
+            function: str | None = None
+            while tokens and tokens[0] not in {"|", ")"}:
+                token, tokens = tokens[0], tokens[1:]
+                if token == "(":
+                    inner, tokens = self.pipeline(tokens, dot, scope)
+                    if not tokens or tokens[0] != ")":
+                        raise TemplateError("a bracket is not closed")
+                    tokens = tokens[1:]
+                    words.append(inner)
+                elif token in {".Files.Get", "$.Files.Get"}:
+                    words.append((self.folder / tokens[0].strip('"')).read_text())
+                    tokens = tokens[1:]
+                elif function is None and not words and re.fullmatch(r"[a-zA-Z]+", token):
+                    function = token
+                else:
+                    words.append(self.operand(token, dot, scope))
+            piped = [] if first else [value]
+            if function is not None and function not in {"true", "false"}:
+                value = self.call(function, [*words, *piped])
+            elif function is not None:
+                value = function == "true"
+            elif len(words) == 1 and first:
+                value = words[0]
+            else:
+                raise TemplateError(f"cannot make sense of {words}")
+            first = False
+            if not tokens or tokens[0] == ")":
+                return value, tokens
+            tokens = tokens[1:]
+
+    def call(self, function: str, arguments: list[Any]) -> Any:
+        if function == "include":
+            name, dot = arguments
+            return self.nodes(self.defined[name], dot, {"$": self.context})
+        if function not in FUNCTIONS:
+            raise TemplateError(f"this renderer knows no function {function!r}")
+        return FUNCTIONS[function](*arguments)
+
+    def operand(self, token: str, dot: Any, scope: dict[str, Any]) -> Any:
+        if token.startswith('"'):
+            return token[1:-1].replace('\\"', '"')
+        if re.fullmatch(r"-?\d+", token):
+            return int(token)
+        if token == ".":
+            return dot
+        if token in scope:
+            return scope[token]
+        root, path = (scope["$"], token[1:]) if token.startswith("$.") else (dot, token)
+        if token.startswith("$") and not token.startswith("$."):
+            name, _, path = token.partition(".")
+            root, path = scope[name], f".{path}"
+        if not path.startswith("."):
+            raise TemplateError(f"cannot make sense of {token!r}")
+        for part in path[1:].split("."):
+            if not isinstance(root, Mapping):
+                raise TemplateError(f"{token}: nothing has a field {part!r}")
+            root = root.get(part)
+        return root
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values as Helm merges them: mappings deeply, all else replaced."""
+    found = dict(base)
+    for name, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(found.get(name), Mapping)
+        found[name] = merged(found[name], value) if both else value
+    return found

@@ -1,0 +1,188 @@
+"""The chart: what it renders with which values, and that it installs what kustomize installs."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from manifests import rendering
+from reconcilers.cli.run import run
+from tests.manifests.helm import Chart
+
+MANIFESTS = Path(rendering.__file__).parent
+CHART = MANIFESTS / "chart"
+INSTALLERS = {
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/version",
+    "app.kubernetes.io/managed-by",
+    "app.kubernetes.io/part-of",
+    "helm.sh/chart",
+    "helm.sh/resource-policy",
+}
+
+
+def render(**values: Any) -> dict[str, dict[str, Any]]:
+    """Return what the chart installs, by kind and name."""
+    documents = Chart(CHART, values, "butler-ipam", "butler-system").documents()
+    return {f"{one['kind']}/{one['metadata']['name']}": one for one in documents}
+
+
+def container(objects: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = objects["Deployment/butler-ipam"]["spec"]["template"]["spec"][
+        "containers"
+    ][0]
+    return found
+
+
+def essence(value: Any) -> Any:
+    """Return an object without what says who installed it, and as what."""
+    if isinstance(value, dict) and "kind" in value and "metadata" in value:
+        labels = value["metadata"].get("labels", {})
+        kept = {k: v for k, v in labels.items() if not k.startswith("app.kubernetes.io/")}
+        value = value | {"metadata": value["metadata"] | {"labels": kept}}
+    if isinstance(value, dict):
+        kept = {k: essence(v) for k, v in value.items() if k not in INSTALLERS}
+        return {k: v for k, v in kept.items() if not (k in {"labels", "annotations"} and v == {})}
+    return [essence(one) for one in value] if isinstance(value, list) else value
+
+
+def test_the_chart_installs_the_same_objects_as_kustomize() -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("no kubectl on this machine; its kustomize renders the other side")
+    wanted = {
+        f"{one['kind']}/{one['metadata']['name']}": essence(one)
+        for one in yaml.safe_load_all(rendering.rendered(MANIFESTS / "default"))
+        if one["kind"] != "Namespace"
+    }
+    assert {name: essence(one) for name, one in render().items()} == wanted
+
+
+def test_helm_itself_agrees_where_it_is_found(tmp_path: Path) -> None:
+    helm = shutil.which("helm")
+    if helm is None:
+        pytest.skip("no helm on this machine; the chart is rendered by tests/manifests/helm.py")
+    done = subprocess.run(
+        [helm, "template", "butler-ipam", str(CHART), "--namespace", "butler-system"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    theirs = {
+        f"{one['kind']}/{one['metadata']['name']}": one
+        for one in yaml.safe_load_all(done.stdout)
+        if one
+    }
+    assert theirs == render()
+
+
+def test_the_image_can_be_named_by_tag_or_by_digest() -> None:
+    assert container(render())["image"] == "butler-ipam:0.1.0"
+    assert container(render(image={"repository": "r/i", "tag": "x"}))["image"] == "r/i:x"
+    digest = "sha256:" + "a" * 64
+    assert container(render(image={"digest": digest}))["image"] == f"butler-ipam@{digest}"
+
+
+def test_settings_become_flags_that_the_command_knows() -> None:
+    settings = {"growth-when-exhausted": "2s", "concurrency": 4}
+    args = container(render(settings=settings))["args"]
+    assert "--growth-when-exhausted=2s" in args
+    assert "--concurrency=4" in args
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"webhooks": {"certManager": {"enabled": True}}},
+        {"metrics": {"secure": False}, "logging": {"level": "debug"}},
+    ],
+)
+def test_every_argument_of_the_pod_is_a_flag_of_the_command(values: dict[str, Any]) -> None:
+    known = {flag for option in run.params for flag in option.opts}
+    first, *args = container(render(**values))["args"]
+    assert first == "run"
+    assert {argument.partition("=")[0] for argument in args} <= known
+
+
+def test_without_webhooks_nothing_of_them_is_left() -> None:
+    objects = render(webhooks={"enabled": False})
+    assert not any("ebhook" in name for name in objects)
+    assert [port["name"] for port in container(objects)["ports"]] == ["probes", "metrics"]
+
+
+def test_cert_manager_takes_the_place_of_the_own_certificate() -> None:
+    objects = render(webhooks={"certManager": {"enabled": True}})
+    assert {"Issuer/butler-ipam", "Certificate/butler-ipam-webhook"} <= set(objects)
+    webhook = objects["ValidatingWebhookConfiguration/butler-ipam"]
+    injected = webhook["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
+    assert injected == "butler-system/butler-ipam-webhook"
+    assert any(arg.startswith("--webhook-cert-dir=") for arg in container(objects)["args"])
+
+
+def test_crds_can_be_left_to_others_and_are_kept_unless_said_otherwise() -> None:
+    kept = render()["CustomResourceDefinition/networkpools.butler.butlerlabs.dev"]
+    assert kept["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    loose = render(crds={"keep": False})
+    assert (
+        "annotations"
+        not in (loose["CustomResourceDefinition/networkpools.butler.butlerlabs.dev"]["metadata"])
+    )
+    assert not any("CustomResourceDefinition" in name for name in render(crds={"enable": False}))
+
+
+def test_what_prometheus_and_grafana_read_is_created_on_request() -> None:
+    objects = render(
+        metrics={
+            "serviceMonitor": {"enabled": True, "labels": {"release": "mine"}},
+            "rules": {"enabled": True},
+            "dashboard": {"enabled": True},
+        },
+        networkPolicy={"enabled": True},
+    )
+    monitor = objects["ServiceMonitor/butler-ipam"]
+    assert monitor["metadata"]["labels"]["release"] == "mine"
+    service = objects["Service/butler-ipam-metrics"]
+    assert (
+        monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    )
+    rule = yaml.safe_load((MANIFESTS / "prometheus/alerts.yaml").read_text())
+    assert objects["PrometheusRule/butler-ipam"]["spec"] == rule["spec"]
+    dashboard = objects["ConfigMap/butler-ipam-dashboard"]["data"]["butler-ipam.json"]
+    assert json.loads(dashboard)["uid"] == "butler-ipam"
+    assert "NetworkPolicy/butler-ipam" in objects
+
+
+FREE = ("resources", "labels")
+"""Values whose insides are the user's own."""
+
+
+def leaves(values: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, value in values.items():
+        if isinstance(value, dict) and value and name not in FREE:
+            yield from leaves(value, (*path, name))
+        else:
+            yield (*path, name)
+
+
+def test_every_value_is_documented_and_in_the_schema() -> None:
+    text = (CHART / "values.yaml").read_text()
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    for path in leaves(yaml.safe_load(text)):
+        at = schema
+        for name in path:
+            at = at["properties"][name]
+        indent = "  " * (len(path) - 1)
+        assert re.search(rf"^{indent}# -- .+\n{indent}{path[-1]}:", text, re.MULTILINE), path
+
+
+@pytest.mark.parametrize(
+    ("path", "text"), list(rendering.copies()), ids=lambda one: str(one)[-20:]
+)
+def test_what_is_made_from_other_manifests_is_up_to_date(path: Path, text: str) -> None:
+    assert path.read_text() == text, "run `make manifests`"

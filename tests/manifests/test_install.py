@@ -1,0 +1,139 @@
+"""The kustomize tree, the one-file install, the alert rules: what a cluster is told."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from manifests import rendering
+
+MANIFESTS = Path(rendering.__file__).parent
+ROOT = MANIFESTS.parent
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return [one for one in yaml.safe_load_all(path.read_text()) if one]
+
+
+def installed() -> dict[str, dict[str, Any]]:
+    found = documents(rendering.INSTALL)
+    return {f"{one['kind']}/{one['metadata']['name']}": one for one in found}
+
+
+def test_the_one_file_install_is_what_kustomize_renders() -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("no kubectl on this machine; the one-file install is not rendered anew")
+    anew = [one for one in yaml.safe_load_all(rendering.rendered(MANIFESTS / "default")) if one]
+    assert documents(rendering.INSTALL) == anew, "run `make manifests`"
+
+
+@pytest.mark.parametrize("component", ["certmanager", "prometheus", "network-policy"])
+def test_every_component_can_be_added(component: str, tmp_path: Path) -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("no kubectl on this machine; components are not rendered")
+    copy = tmp_path / "manifests"
+    shutil.copytree(MANIFESTS, copy)
+    entry = copy / "default/kustomization.yaml"
+    text = entry.read_text().replace("#components:", "components:")
+    entry.write_text(text.replace(f"#- ../{component}", f"- ../{component}"))
+    rendered = list(yaml.safe_load_all(rendering.rendered(copy / "default")))
+    kinds = {one["kind"] for one in rendered if one}
+    brought = {
+        "certmanager": {"Issuer", "Certificate"},
+        "prometheus": {"ServiceMonitor", "PrometheusRule", "ConfigMap"},
+        "network-policy": {"NetworkPolicy"},
+    }
+    assert brought[component] <= kinds
+
+
+def test_every_manifest_of_the_tree_is_in_the_install_or_in_a_component() -> None:
+    have = set(installed())
+    for folder in ("crds", "manager", "rbac", "webhook"):
+        for path in (MANIFESTS / folder).glob("*.yaml"):
+            for one in documents(path):
+                if one["kind"] != "Kustomization":
+                    assert f"{one['kind']}/{one['metadata']['name']}" in have, path
+
+
+def test_the_pod_passes_the_restricted_security_standard() -> None:
+    pod = installed()["Deployment/butler-ipam"]["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == 65532
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+    [manager] = pod["containers"]
+    assert manager["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {"hostNetwork", "hostPID", "hostIPC"}.isdisjoint(pod)
+    assert all("hostPath" not in volume for volume in pod["volumes"])
+    namespace = installed()["Namespace/butler-system"]
+    enforced = namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
+    assert enforced == "restricted"
+
+
+def test_nobody_but_the_controller_may_write_a_pools_status() -> None:
+    for name, one in installed().items():
+        if one["kind"] not in {"ClusterRole", "Role"} or name.endswith("butler-ipam-manager"):
+            continue
+        for rule in one["rules"]:
+            if "networkpools/status" in rule.get("resources", []):
+                assert rule["verbs"] == ["get"], name
+
+
+def test_no_role_has_a_wildcard_or_lists_secrets() -> None:
+    for name, one in installed().items():
+        if one["kind"] not in {"ClusterRole", "Role"}:
+            continue
+        for rule in one["rules"]:
+            for part in ("apiGroups", "resources", "verbs"):
+                assert "*" not in rule.get(part, []), name
+            if "secrets" in rule.get("resources", []) and "resourceNames" not in rule:
+                assert {"list", "watch"}.isdisjoint(rule["verbs"]), name
+
+
+def test_grace_is_longer_than_an_orderly_end_takes() -> None:
+    from controller.options import ManagerOptions
+
+    pod = installed()["Deployment/butler-ipam"]["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] > ManagerOptions().grace_seconds
+
+
+def test_alert_rules_pass_their_unit_tests(tmp_path: Path) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool on this machine (Debian: prometheus); the rules are not tested")
+    [rule] = documents(MANIFESTS / "prometheus/alerts.yaml")
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rule["spec"]))
+    shutil.copy(ROOT / "tests/data/alerts/alerts_test.yaml", tmp_path)
+    done = subprocess.run(
+        [promtool, "test", "rules", "alerts_test.yaml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def alerts() -> list[dict[str, Any]]:
+    [rule] = documents(MANIFESTS / "prometheus/alerts.yaml")
+    return [one for group in rule["spec"]["groups"] for one in group["rules"] if "alert" in one]
+
+
+def test_every_alert_has_a_severity_a_summary_a_runbook_and_a_unit_test() -> None:
+    guide = (ROOT / "OPERATIONS.md").read_text()
+    tested = (ROOT / "tests/data/alerts/alerts_test.yaml").read_text()
+    for alert in alerts():
+        name = alert["alert"]
+        assert alert["labels"]["severity"] in {"critical", "warning", "info"}
+        assert alert["annotations"]["summary"]
+        assert alert["annotations"]["description"]
+        assert alert["annotations"]["runbook_url"] == f"OPERATIONS.md#{name.lower()}"
+        assert f"### {name}\n" in guide, f"OPERATIONS.md has no runbook for {name}"
+        assert name in tested, f"{name} has no unit test"

@@ -1,0 +1,78 @@
+"""What the product is made of is said, and the wheel is the same whoever builds it."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def supply_chain() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("supply_chain", ROOT / ".ci/supply_chain.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_bill_of_materials_has_every_locked_package(supply_chain: ModuleType) -> None:
+    told = json.loads((ROOT / "sbom.cdx.json").read_text())
+    assert (told["bomFormat"], told["specVersion"]) == ("CycloneDX", "1.6")
+    parts = {(part["name"], part["version"]) for part in told["components"]}
+    assert parts == set(supply_chain.locked()), "run `make notices`"
+    assert all(part["licenses"][0]["license"]["name"] for part in told["components"])
+
+
+def test_the_notices_have_every_locked_package_and_its_licence(supply_chain: ModuleType) -> None:
+    text = (ROOT / "THIRD_PARTY_NOTICES.md").read_text()
+    for name, version in supply_chain.locked():
+        assert f"| {name} | {version} | " in text, "run `make notices`"
+        assert f"## {name} {version}\n" in text, f"no licence text of {name}"
+
+
+def test_what_only_builds_is_removed_from_the_image(supply_chain: ModuleType) -> None:
+    [removed] = [
+        line
+        for line in (ROOT / "Containerfile").read_text().splitlines()
+        if "hatchling pack" in line
+    ]
+    assert set(removed.split()) >= supply_chain.BUILD_ONLY
+
+
+def test_the_wheel_is_the_same_whoever_builds_it_and_when(tmp_path: Path) -> None:
+    built = []
+    for name, mask in (("first", 0o022), ("second", 0o077)):
+        source = tmp_path / name
+        ignore = shutil.ignore_patterns(".*", "__pycache__", "dist", "tests")
+        shutil.copytree(ROOT, source, ignore=ignore)
+        for path in source.rglob("*.py"):
+            os.utime(path, (1_000_000_000 + mask, 1_000_000_000 + mask))
+            path.chmod(0o666 & ~mask)
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "hatchling",
+                "build",
+                "-t",
+                "wheel",
+                "-d",
+                str(tmp_path / name),
+            ],
+            cwd=source,
+            check=True,
+            capture_output=True,
+            umask=mask,
+        )
+        [wheel] = source.glob("*.whl")
+        built.append(wheel.read_bytes())
+    assert built[0] == built[1]
