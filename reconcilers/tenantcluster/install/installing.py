@@ -124,7 +124,7 @@ class Installer:
     def due_in(self, tenant: TenantCluster) -> float | None:
         """Return seconds until a tenant without MetalLB is tried again; None if it has it."""
         last = self._tries.get(tenant.metadata.uid)
-        return last and max(FIRST_PAUSE, last.due - self._clock.monotonic())
+        return max(FIRST_PAUSE, last.due - self._clock.monotonic()) if last is not None else None
 
     async def install(self, tenant: TenantCluster, *, missing: bool) -> Finding | None:
         """Apply what has to be applied; return the MetalLBInstalled condition, None to keep it.

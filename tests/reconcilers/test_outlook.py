@@ -1,0 +1,129 @@
+"""How a pool will be once everybody was served: kept up to date as if it were built anew."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.cache import Cache
+from controller.codec import Deleted, Modified
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.networkpool.protocol import decide
+from reconcilers.networkpool.view import POOL_INDEX, View, pool_index
+from reconcilers.ranges import layout
+from reconcilers.tenantcluster.poolchoice import PoolChoice
+from tests.reconcilers import make
+
+LIMIT = 1_048_576
+
+
+class World:
+    """A pool and its allocations, in caches that a choice listens to from the beginning."""
+
+    def __init__(self) -> None:
+        self.pools: Cache[NetworkPool] = Cache(NETWORK_POOL)
+        self.allocations: Cache[IPAllocation] = Cache(
+            IP_ALLOCATION, indexes={POOL_INDEX: pool_index}
+        )
+        self.pools.replace([make.pool(cidr="10.40.0.0/26")], 1)
+        self.allocations.replace([], 1)
+        self.choice = PoolChoice(self.pools, self.allocations, LIMIT)
+        self.choice.first_fit(make.provider("lab"), lambda _: 1)
+
+    def put(self, allocation: IPAllocation) -> None:
+        """Show a new version of an allocation."""
+        self.allocations.apply(Modified(allocation))
+
+    def delete(self, name: str) -> None:
+        """Show that an allocation is gone."""
+        found = self.allocations.get(make.key(name))
+        if found is not None:
+            later = make.allocation("later").metadata.resourceVersion
+            meta = replace(found.metadata, resourceVersion=later)
+            self.allocations.apply(Deleted(replace(found, metadata=meta)))
+
+    def work(self) -> None:
+        """Let the pool serve who waits, as its own pass does."""
+        pool = next(iter(self.pools))
+        found = self.allocations.by_index(POOL_INDEX, str(pool.metadata.key))
+        view = View(self.allocations.position, found, lambda n: self.allocations.get(make.key(n)))
+        for grant in decide(pool, view, layout(pool.spec, LIMIT), 8).choice.grants:
+            name = grant.allocation.metadata.name
+            self.put(make.allocation(name, held=(grant.range.start_text, grant.range.end_text)))
+
+    def largest(self, choice: PoolChoice) -> int:
+        """Return the largest request that a choice finds room for."""
+        provider = make.provider("lab")
+        sizes = range(1, 65)
+        return max((n for n in sizes if choice.first_fit(provider, lambda _, n=n: n)), default=0)
+
+
+NAMES = st.sampled_from("abcdefgh")
+STEPS = st.one_of(
+    st.tuples(st.just("ask"), NAMES, st.integers(1, 20)),
+    st.tuples(st.just("pin"), NAMES, st.integers(0, 63)),
+    st.tuples(st.just("delete"), NAMES, st.just(0)),
+    st.tuples(st.just("hold"), NAMES, st.integers(0, 60)),
+    st.tuples(st.just("work"), st.just(""), st.just(0)),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STEPS, max_size=25))
+def test_after_the_pool_has_worked_what_is_left_is_what_was_foreseen(
+    steps: list[tuple[str, str, int]],
+) -> None:
+    world = World()
+    for what, name, number in steps:
+        address = f"10.40.0.{number}"
+        if what == "ask":
+            world.put(make.allocation(name, size=number))
+        elif what == "pin":
+            world.put(make.allocation(name, pin=(address, address)))
+        elif what == "hold":
+            world.put(make.allocation(name, held=(address, f"10.40.0.{number + 3}")))
+        elif what == "delete":
+            world.delete(name)
+        else:
+            world.work()
+    for _ in range(4):
+        world.work()
+    anew = PoolChoice(world.pools, world.allocations, LIMIT)
+    assert world.largest(world.choice) == world.largest(anew)
+
+
+def test_what_is_reserved_is_nobody_elses_until_it_is_let_go() -> None:
+    world = World()
+    pool = next(iter(world.pools))
+    assert world.largest(world.choice) == 64
+    with world.choice.reserved(pool, 32):
+        assert world.largest(world.choice) == 32
+        world.put(make.allocation("a", held=("10.40.0.60", "10.40.0.63")))
+        assert world.largest(world.choice) == 28
+    assert world.largest(world.choice) == 60
+
+
+def test_a_changed_spec_is_seen() -> None:
+    world = World()
+    changed = make.pool(cidr="10.40.0.0/27", generation=2, resourceVersion="100000000")
+    world.pools.apply(Modified(changed))
+    assert world.largest(world.choice) == 32
+
+
+def test_a_request_costs_the_same_however_many_allocations_there_are() -> None:
+    """Looking at an index is what would cost more; it is looked at once, and never again."""
+    world = World()
+    looked = []
+    original = world.allocations.by_index
+
+    def by_index(index: str, value: str) -> tuple[IPAllocation, ...]:
+        looked.append(value)
+        return original(index, value)
+
+    world.allocations.by_index = by_index  # type: ignore[method-assign]
+    for number in range(50):
+        world.put(make.allocation(f"n{number}", size=1))
+        world.choice.first_fit(make.provider("lab"), lambda _: 1)
+    assert looked == []
