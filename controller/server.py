@@ -91,7 +91,12 @@ async def serve(
 
 @asynccontextmanager
 async def listening(
-    app: web.Application, bind: Bind, what: str, *, tls: ssl.SSLContext | None = None
+    app: web.Application,
+    bind: Bind,
+    what: str,
+    *,
+    tls: ssl.SSLContext | None = None,
+    drain_seconds: float = SHUTDOWN_SECONDS,
 ) -> AsyncIterator[int]:
     """Have `app` listen inside the context, which gives the port.
 
@@ -100,11 +105,12 @@ async def listening(
         bind: where.
         what: for the error.
         tls: None for plain HTTP.
+        drain_seconds: how long requests in work may take to end.
 
     Raises:
         ConfigurationError: the address cannot be listened on.
     """
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=drain_seconds)
     await runner.setup()
     try:
         site = web.TCPSite(runner, bind.host or None, bind.port, ssl_context=tls)

@@ -23,6 +23,9 @@ request, and 1 MiB around them (controller-runtime's limit)."""
 DEFAULT_SECONDS = 10.0
 """The API server's, where its query does not say."""
 
+DRAIN_SECONDS = 30.0
+"""How long requests in work may take to end; no API server waits longer for an answer."""
+
 Handle = Callable[[web.Request], Awaitable[web.Response]]
 
 
@@ -58,7 +61,13 @@ class WebhookServer:
             paths.add(webhook.path)
             handle = self._handler(webhook, self._series.webhook(webhook.path))
             app.router.add_route("*", webhook.path, handle)
-        async with listening(app, self._bind, "webhooks", tls=self._holder.listening) as port:
+        async with listening(
+            app,
+            self._bind,
+            "webhooks",
+            tls=self._holder.listening,
+            drain_seconds=DRAIN_SECONDS,
+        ) as port:
             yield port
 
     def _handler(self, webhook: Webhook[Any], metrics: WebhookMetrics) -> Handle:

@@ -1,0 +1,186 @@
+"""What a manager serves while: before its caches are filled, while standing by, while ending."""
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import httpx
+
+from controller.manager import Manager, ManagerOptions, Watch
+from controller.mapping import to_self
+from controller.meta import Key
+from controller.outcome import SETTLED, Outcome
+from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
+from envtest.certs import Authority
+from tests.clock import VirtualClock
+from tests.controller.webhooks.questions import review
+from tests.controller.world_objects import WIDGETS, Widget
+from tests.controller.world_store import Connection, Store
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
+WIDGET = "/apis/example.com/v1/namespaces/default/widgets/a"
+
+
+class World:
+    """A manager that elects, serves probes, metrics and a webhook, and has something to do."""
+
+    def __init__(self, folder: Path) -> None:
+        authority = Authority.create()
+        pair = authority.server("127.0.0.1")
+        (folder / "tls.crt").write_bytes(pair.certificate)
+        (folder / "tls.key").write_bytes(pair.key)
+        self.trust = ssl.create_default_context(cadata=authority.pair.certificate.decode("ascii"))
+        self.store = Store()
+        self.store.put(WIDGET, {"metadata": {"name": "a", "namespace": "default"}})
+        self.way = Connection(self.store)
+        self.clock = VirtualClock()
+        options = ManagerOptions(
+            leader_elect=True,
+            lease_namespace="system",
+            lease_name="leader",
+            identity="us",
+            metrics_bind="127.0.0.1:0",
+            health_bind="127.0.0.1:0",
+            webhook_bind="127.0.0.1:0",
+            webhook_cert_dir=str(folder),
+        )
+        self.manager = Manager(self.way, clock=self.clock, options=options)
+        widgets = self.manager.informer(WIDGETS)
+        self.manager.controller("widget", self.look, watches=[Watch(widgets, to_self)])
+        self.manager.add_webhook(Webhook("/judge", self.judge, Widget))
+        self.begun, self.go_on = anyio.Event(), anyio.Event()
+        self.asked, self.answer = anyio.Event(), anyio.Event()
+        self.answer.set()
+        self.ended = anyio.Event()
+
+    async def look(self, key: Key) -> Outcome:
+        self.begun.set()
+        await self.go_on.wait()
+        return SETTLED
+
+    async def judge(self, request: AdmissionRequest[Widget]) -> Answer:
+        self.asked.set()
+        await self.answer.wait()
+        return Allowed()
+
+    async def run(self) -> None:
+        await self.manager.run()
+        self.ended.set()
+
+    async def served(self) -> set[str]:
+        """Return what answers at this moment."""
+        ports = {
+            "probes": f"http://127.0.0.1:{self.ports['probes']}/healthz",
+            "metrics": f"http://127.0.0.1:{self.ports['metrics']}/metrics",
+            "webhooks": f"https://127.0.0.1:{self.ports['webhooks']}/judge",
+        }
+        found = set()
+        async with httpx.AsyncClient(verify=self.trust) as client:
+            for what, url in ports.items():
+                try:
+                    answer = (
+                        await client.post(url, content=review(), headers=JSON)
+                        if "judge" in url
+                        else (await client.get(url))
+                    )
+                except httpx.ConnectError:
+                    continue
+                assert answer.is_success
+                found.add(what)
+        return found
+
+    def note_ports(self) -> None:
+        manager = self.manager
+        self.ports = {
+            "probes": manager.health_port,
+            "metrics": manager.metrics_port,
+            "webhooks": manager.webhook_port,
+        }
+
+    @property
+    def holder(self) -> str:
+        return str(self.store.objects.get(LEASE, {}).get("spec", {}).get("holderIdentity", ""))
+
+
+JSON = {"Content-Type": "application/json"}
+ALL = {"probes", "metrics", "webhooks"}
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[None]:
+    async with anyio.create_task_group() as group:
+        group.start_soon(world.run)
+        with anyio.fail_after(10):
+            await world.manager.wait_serving()
+            world.note_ports()
+            yield
+        group.cancel_scope.cancel()
+
+
+async def test_a_standby_answers_probes_scrapes_and_webhooks(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    spec = {"holderIdentity": "other", "leaseDurationSeconds": 15}
+    world.store.put(LEASE, {"metadata": {"name": "leader", "namespace": "system"}, "spec": spec})
+    async with running(world):
+        await world.clock.advance(5)
+        assert await world.served() == ALL
+        assert not world.begun.is_set()
+
+
+async def test_everything_is_served_until_the_last_work_has_ended(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    async with running(world):
+        await world.clock.advance(0)
+        await world.begun.wait()
+        world.manager.stop()
+        await world.clock.advance(1)
+        assert await world.served() == ALL
+        assert world.holder == "us"
+        world.go_on.set()
+        await world.ended.wait()
+        assert await world.served() == set()
+
+
+async def test_the_lease_goes_last_when_nothing_is_served_any_more(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    served_at_release: list[set[str]] = []
+
+    async def look_around() -> None:
+        if world.ended.is_set() or world.holder:
+            return
+        served_at_release.append(await world.served())
+
+    async with running(world):
+        await world.clock.advance(0)
+        await world.begun.wait()
+        world.go_on.set()
+        world.way.before_answer = look_around
+        world.manager.stop()
+        await world.ended.wait()
+    assert served_at_release == [set()]
+
+
+async def test_a_question_in_work_is_answered_before_the_webhooks_end(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.go_on.set()
+    world.answer = anyio.Event()
+    codes: list[int] = []
+    async with running(world):
+        await world.clock.advance(0)
+
+        async def ask() -> None:
+            url = f"https://127.0.0.1:{world.ports['webhooks']}/judge"
+            async with httpx.AsyncClient(verify=world.trust) as client:
+                codes.append((await client.post(url, content=review(), headers=JSON)).status_code)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            await world.asked.wait()
+            world.manager.stop()
+            await world.clock.advance(1)
+            assert not world.ended.is_set()
+            world.answer.set()
+        await world.ended.wait()
+    assert codes == [200]
