@@ -123,19 +123,27 @@ def _fit(patched: Body, seen: Resource) -> None:
     if not seen.rules.custom:
         seen.rules.decode(patched)
         return
+    # Go's ObjectMeta has no place for what is empty.
     meta = patched["metadata"]
+    patched["metadata"] = {name: value for name, value in meta.items() if value}
+
+
+def take_misfits(body: Body, resource: Resource) -> Body:
+    """Take fields of a custom resource's metadata away that have a wrong shape; return them.
+
+    The real server shows them to validating webhooks and drops them when it stores the object.
+    """
+    meta = body.get("metadata")
+    if not resource.rules.custom or not isinstance(meta, dict):
+        return {}
+    head: Body = {name: body[name] for name in ("apiVersion", "kind") if name in body}
+    misfits: Body = {}
     for name in list(meta):
-        if not meta[name]:
-            # Go's ObjectMeta has no place for what is empty.
-            del meta[name]
-            continue
-        alone = {**{key: patched[key] for key in ("apiVersion", "kind")}, "metadata": {}}
-        alone["metadata"] = {name: meta[name]}
         try:
-            seen.rules.decode(alone)
+            resource.rules.decode({**head, "metadata": {name: meta[name]}})
         except (MalformedObject, MalformedMetadata):
-            # The real server drops such a field when it stores the object.
-            del meta[name]
+            misfits[name] = meta.pop(name)
+    return misfits
 
 
 def settle_metadata(body: Body, before: Body, warnings: list[str]) -> None:

@@ -70,8 +70,10 @@ def metadata(body: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def labels(body: Mapping[str, Any] | None) -> Mapping[str, str]:
-    """Return an object's labels; empty where there are none."""
-    found: Mapping[str, str] = metadata(body).get("labels") or {}
+    """Return an object's labels; empty where there are none, or a webhook spoilt them."""
+    found = metadata(body).get("labels")
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        return {}
     return found
 
 

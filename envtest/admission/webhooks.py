@@ -11,7 +11,7 @@ import anyio
 
 from envtest.access.rbac import Attributes as Wanted
 from envtest.access.rbac import Authorizer
-from envtest.admission.amending import settle_metadata
+from envtest.admission.amending import settle_metadata, take_misfits
 from envtest.admission.answers import CallFailed
 from envtest.admission.attributes import Attributes, Body
 from envtest.admission.caller import Caller
@@ -60,6 +60,7 @@ class Webhooks:
         changed = round_.attributes.new
         if changed is None or changed is new:
             return new
+        call.misfits = take_misfits(changed, call.resource)
         warnings: list[str] = []
         settle_metadata(changed, new, warnings)
         add_warnings(call.warnings, warnings)
@@ -73,6 +74,8 @@ class Webhooks:
         Raises:
             StatusError: a webhook refuses, or cannot be asked and must be.
         """
+        if new is not None and call.misfits:
+            new = {**new, "metadata": {**new["metadata"], **call.misfits}}
         attributes = Attributes(call, operation, new, old)
         if concerns_nobody(attributes):
             return

@@ -34,6 +34,8 @@ class Call:
     options: Mapping[str, Any] = field(default_factory=dict)
     # The name that the client gives a new object; nothing if it is to be generated.
     named: str = ""
+    # Metadata that a webhook spoilt: other webhooks see it, nothing else does.
+    misfits: dict[str, Any] = field(default_factory=dict)
     # Sentences for Warning headers.
     warnings: list[str] = field(default_factory=list)
 
