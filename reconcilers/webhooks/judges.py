@@ -24,11 +24,16 @@ from controller.meta import Key
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
-from reconcilers.api.resources import NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.networkpool.protocol import memory
 from reconcilers.networkpool.view import Reader, Unreadable, View
-from reconcilers.tenantcluster.membership import members
+from reconcilers.tenantcluster.membership import is_foreign, members
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.waking import refers_to
 from reconcilers.webhooks import ipallocation, networkpool, providerconfig, tenantcluster
@@ -218,10 +223,21 @@ class ClusterJudge:
         verdict = tenantcluster.judged(new, after, self._pools)
         if old is None or new.spec.providerConfigRef == old.spec.providerConfigRef:
             return verdict
-        before = await self._provision(old)
-        known = [one.metadata.key for one in members(self._allocations, old)]
-        moved = tenantcluster.moved(old, (before, after), known)
+        both = (await self._provision(old), after)
+        cached = members(self._allocations, old)
+        moved = tenantcluster.moved(old, both, [one.metadata.key for one in cached])
+        if moved.causes:
+            moved = tenantcluster.moved(old, both, await self._live_members(old))
         return Verdict((*verdict.causes, *moved.causes), verdict.warnings)
+
+    async def _live_members(self, cluster: TenantCluster) -> list[Key]:
+        page = await self._client.list(IP_ALLOCATION)
+        return [
+            one.metadata.key
+            for one in page.items
+            if one.spec.tenantClusterRef.key == cluster.metadata.key
+            and not is_foreign(one, cluster)
+        ]
 
     async def deleted(self, old: TenantCluster) -> Verdict:  # noqa: ARG002 - whatever it is
         """Refuse nothing: teardown sees to the order."""

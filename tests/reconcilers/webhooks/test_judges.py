@@ -181,6 +181,21 @@ async def test_the_provider_of_a_cluster_with_addresses_is_found_by_reference(la
     assert "IPAllocation team-a-lb" in verdict.sentence()
 
 
+async def test_a_cluster_may_turn_to_another_provider_once_its_addresses_are_gone(
+    lab: Lab,
+) -> None:
+    for name in ("default", "other"):
+        lab.server.add("providerconfigs", make.provider("lab", name=name))
+    lab.server.add("ipallocations", make.allocation("team-a-lb"))
+    slow = lab.another()
+    slow.hold("ipallocations")
+    lab.server.vanish("ipallocations", "team-a-lb")
+    assert (await clusters(slow).updated(cluster("other"), cluster("default"))).allowed
+    earlier = {"butler.butlerlabs.dev/tenant-uid": "of an earlier cluster"}
+    lab.server.add("ipallocations", make.allocation("old-lb", annotations=earlier))
+    assert (await clusters(lab).updated(cluster("other"), cluster("default"))).allowed
+
+
 async def test_a_namespace_that_is_the_default_may_be_written_or_not(lab: Lab) -> None:
     lab.server.add("providerconfigs", make.provider("lab", name="onprem"))
     given = {"lbAllocationRef": {"name": "team-a-lb"}}
