@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
-import pytest
 
 from controller.client import Client
 from controller.errors import NotFound
@@ -21,21 +21,17 @@ from tests.reconcilers.cli.commands import call
 HOME = names.DEFAULT_NAMESPACE
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with api_server("management", crds()) as started:
-        await make_namespaces(started.transport, [HOME])
-        await Client(started.transport).create(
+@asynccontextmanager
+async def site(folder: Path) -> AsyncIterator[tuple[ApiServer, str]]:
+    """Start a server with one pool; give it, and the flag that leads there."""
+    async with api_server("management", crds()) as server:
+        await make_namespaces(server.transport, [HOME])
+        await Client(server.transport).create(
             NETWORK_POOL, HOME, {"metadata": {"name": "lab"}, "spec": {"cidr": "10.40.0.0/24"}}
         )
-        yield started
-
-
-@pytest.fixture
-def kubeconfig(server: ApiServer, tmp_path: Path) -> str:
-    path = tmp_path / "kubeconfig"
-    path.write_text(server.kubeconfig)
-    return f"--kubeconfig={path}"
+        path = anyio.Path(folder / "kubeconfig")
+        await path.write_text(server.kubeconfig)
+        yield server, f"--kubeconfig={path}"
 
 
 async def allocate(server: ApiServer, name: str, **metadata: Any) -> None:
@@ -70,70 +66,69 @@ async def exists(server: ApiServer, name: str) -> bool:
     return True
 
 
-async def test_a_reviewed_report_is_carried_out(
-    server: ApiServer, kubeconfig: str, tmp_path: Path
-) -> None:
-    await allocate(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
-    report = tmp_path / "report.json"
-    assert set(await reviewed(kubeconfig, report)) == {"Orphan left", "LabelDrift left"}
-    done = await call("check", kubeconfig, "--repair", str(report))
-    told = done.stderr.decode()
-    assert "IPAllocation butler-system/left: deleted" in told
-    assert not await exists(server, "left")
-    again = await call("check", kubeconfig)
-    assert (again.returncode, again.stdout.decode()) == (0, "nothing is wrong\n")
+async def test_a_reviewed_report_is_carried_out(tmp_path: Path) -> None:
+    async with site(tmp_path) as (server, kubeconfig):
+        await allocate(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
+        report = tmp_path / "report.json"
+        assert set(await reviewed(kubeconfig, report)) == {"Orphan left", "LabelDrift left"}
+        done = await call("check", kubeconfig, "--repair", str(report))
+        told = done.stderr.decode()
+        assert "IPAllocation butler-system/left: deleted" in told
+        assert not await exists(server, "left")
+        again = await call("check", kubeconfig)
+        assert (again.returncode, again.stdout.decode()) == (0, "nothing is wrong\n")
 
 
-async def test_what_reviewers_set_to_none_is_left_alone(
-    server: ApiServer, kubeconfig: str, tmp_path: Path
-) -> None:
-    await allocate(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
-    report = tmp_path / "report.json"
-    await reviewed(kubeconfig, report)
-    report.write_text(report.read_text().replace('"action": "delete"', '"action": "none"'))
-    done = await call("check", kubeconfig, "--repair", str(report))
-    assert done.returncode == 0
-    found = await Client(server.transport).get(IP_ALLOCATION, Key(HOME, "left"))
-    assert found.metadata.labels[names.LABEL_TENANT] == "gone"
+async def test_what_reviewers_set_to_none_is_left_alone(tmp_path: Path) -> None:
+    async with site(tmp_path) as (server, kubeconfig):
+        await allocate(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
+        report = tmp_path / "report.json"
+        await reviewed(kubeconfig, report)
+        report.write_text(report.read_text().replace('"action": "delete"', '"action": "none"'))
+        done = await call("check", kubeconfig, "--repair", str(report))
+        assert done.returncode == 0
+        found = await Client(server.transport).get(IP_ALLOCATION, Key(HOME, "left"))
+        assert found.metadata.labels[names.LABEL_TENANT] == "gone"
 
 
-async def test_an_object_that_changed_since_the_review_is_left_alone(
-    server: ApiServer, kubeconfig: str, tmp_path: Path
-) -> None:
-    await allocate(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
-    report = tmp_path / "report.json"
-    await reviewed(kubeconfig, report)
-    client = Client(server.transport)
-    found = await client.get(IP_ALLOCATION, Key(HOME, "left"))
-    note = {"metadata": {"annotations": {"note": "do not touch"}}}
-    await client.patch(IP_ALLOCATION, Version.of(found), note)
-    done = await call("check", kubeconfig, "--repair", str(report))
-    assert done.returncode == 1
-    assert "changed since the report was made" in done.stderr.decode()
-    assert await exists(server, "left")
+async def test_an_object_that_changed_since_the_review_is_left_alone(tmp_path: Path) -> None:
+    async with site(tmp_path) as (server, kubeconfig):
+        await allocate(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
+        report = tmp_path / "report.json"
+        await reviewed(kubeconfig, report)
+        client = Client(server.transport)
+        found = await client.get(IP_ALLOCATION, Key(HOME, "left"))
+        note = {"metadata": {"annotations": {"note": "do not touch"}}}
+        await client.patch(IP_ALLOCATION, Version.of(found), note)
+        done = await call("check", kubeconfig, "--repair", str(report))
+        assert done.returncode == 1
+        assert "changed since the report was made" in done.stderr.decode()
+        assert await exists(server, "left")
 
 
-async def test_a_report_cannot_ask_for_what_a_finding_does_not_offer(
-    server: ApiServer, kubeconfig: str, tmp_path: Path
-) -> None:
-    await allocate(server, "fine")
-    report = tmp_path / "report.json"
-    assert set(await reviewed(kubeconfig, report)) == {"LabelDrift fine"}
-    report.write_text(report.read_text().replace('"action": "label"', '"action": "delete"'))
-    done = await call("check", kubeconfig, "--repair", str(report))
-    assert done.returncode == 1
-    assert "delete is no way to mend LabelDrift" in done.stderr.decode()
-    assert await exists(server, "fine")
+async def test_a_report_cannot_ask_for_what_a_finding_does_not_offer(tmp_path: Path) -> None:
+    async with site(tmp_path) as (server, kubeconfig):
+        await allocate(server, "fine")
+        report = tmp_path / "report.json"
+        assert set(await reviewed(kubeconfig, report)) == {"LabelDrift fine"}
+        report.write_text(report.read_text().replace('"action": "label"', '"action": "delete"'))
+        done = await call("check", kubeconfig, "--repair", str(report))
+        assert done.returncode == 1
+        assert "delete is no way to mend LabelDrift" in done.stderr.decode()
+        assert await exists(server, "fine")
 
 
-async def test_questions_are_answered_by_a_cluster(server: ApiServer, kubeconfig: str) -> None:
-    await allocate(server, "waits")
-    pools = await call("pools", kubeconfig, "-o", "json")
-    [one] = json.loads(pools.stdout)["items"]
-    assert (one["total"], one["allocated"], one["waiting"]) == (256, 0, 1)
-    asked = await call("whois", kubeconfig, "10.40.0.1")
-    assert "butler-system/lab  free" in asked.stdout.decode()
-    assert (await call("tenants", kubeconfig)).stdout.decode() == "no TenantClusters were found\n"
+async def test_questions_are_answered_by_a_cluster(tmp_path: Path) -> None:
+    async with site(tmp_path) as (server, kubeconfig):
+        await allocate(server, "waits")
+        pools = await call("pools", kubeconfig, "-o", "json")
+        [one] = json.loads(pools.stdout)["items"]
+        assert (one["total"], one["allocated"], one["waiting"]) == (256, 0, 1)
+        asked = await call("whois", kubeconfig, "10.40.0.1")
+        assert "butler-system/lab  free" in asked.stdout.decode()
+        assert (
+            await call("tenants", kubeconfig)
+        ).stdout.decode() == "no TenantClusters were found\n"
 
 
 async def test_a_cluster_without_the_kinds_says_how_to_get_them(tmp_path: Path) -> None:
