@@ -1,0 +1,178 @@
+"""A tenant asks for all that it lacks or for nothing, and a request that moves keeps its age."""
+
+from typing import Any
+
+import pytest
+
+from controller.errors import NoAnswer
+from reconcilers.api import names
+from reconcilers.tenantcluster.moving import moving
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+STAMP = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
+SINCE = "2025-12-31T23:58:20+00:00"
+
+
+def _lab(*pools: Any) -> Lab:
+    lab = Lab()
+    for pool in pools:
+        lab.server.add("networkpools", pool)
+    named = [pool["metadata"]["name"] for pool in lab.server.all("networkpools")]
+    lab.server.add("providerconfigs", make.provider(*named))
+    lab.server.add("tenantclusters", make.tenant())
+    return lab
+
+
+def _asked(lab: Lab) -> dict[str, str]:
+    return {
+        one["metadata"]["name"]: one["spec"]["poolRef"]["name"]
+        for one in lab.server.all("ipallocations")
+    }
+
+
+async def test_no_load_balancer_addresses_are_held_while_there_is_no_room_for_nodes() -> None:
+    lab = _lab(make.pool(cidr="10.40.0.0/29"))
+    await lab.cluster()
+    assert _asked(lab) == {}
+    found = lab.condition("tenantclusters", "a", "NetworkReady", "team")
+    assert (found["reason"], found["message"]) == (
+        "PoolExhausted",
+        "all configured pools are exhausted: no room for the node IPs of one more cluster",
+    )
+
+
+async def test_two_clusters_do_not_wait_for_each_others_addresses() -> None:
+    lab = _lab(make.pool(cidr="10.40.0.0/28"))
+    lab.server.add("tenantclusters", make.tenant("b"))
+    lab.tenant_server("a")
+    lab.tenant_server("b")
+    await lab.rounds()
+    assert list(_asked(lab)) == ["team-a-lb", "team-a-nodes"]
+    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    await lab.rounds()
+    assert lab.see("tenantclusters", "b", "team")["phase"] == "Ready"
+
+
+async def test_each_of_the_two_is_looked_for_in_every_pool() -> None:
+    lab = _lab(make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/29"))
+    await lab.cluster()
+    assert _asked(lab) == {"team-a-lb": "one", "team-a-nodes": "two"}
+
+
+async def _failed_on_one() -> Lab:
+    lab = _lab(make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/24"))
+    lab.server.add("ipallocations", make.allocation("taken", of="one", tenant="x/y", size=8))
+    await lab.pool("one")
+    failed = make.allocation(
+        "team-a-lb", of="one", size=8, phase="Failed", age=100, annotations=STAMP
+    )
+    lab.server.add("ipallocations", failed)
+    return lab
+
+
+async def test_the_age_of_a_request_that_moves_is_durable_before_it_is_deleted() -> None:
+    lab = await _failed_on_one()
+    lab.server.fail(NoAnswer("the process died"), verb="delete", plural="ipallocations")
+    with pytest.raises(NoAnswer):
+        await lab.cluster()
+    told = lab.caches["tenantclusters"].get(make.key("a", "team"))
+    assert moving(told)["team-a-lb"].since == SINCE
+    lab.server.vanish("ipallocations", "team-a-lb")
+    another = lab.another()  # a process that knows nothing of the first one
+    await another.clusters.reconcile(make.key("a", "team"))
+    made = lab.server.see("ipallocations", "team-a-lb")["metadata"]["annotations"]
+    assert made[names.ANNOTATION_REQUESTED_AT] == SINCE
+
+
+async def test_what_the_new_request_carries_is_taken_off_the_cluster_again() -> None:
+    lab = await _failed_on_one()
+    lab.tenant_server("a")
+    await lab.rounds()
+    assert _asked(lab)["team-a-lb"] == "two"
+    meta = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]
+    assert names.ANNOTATION_MOVING not in meta["annotations"]
+
+
+async def test_a_failed_request_that_its_own_pool_is_about_to_serve_stays() -> None:
+    lab = await _failed_on_one()
+    uid = lab.server.see("ipallocations", "team-a-lb")["metadata"]["uid"]
+    lab.server.vanish("ipallocations", "taken")
+    await lab.cluster()
+    assert lab.server.see("ipallocations", "team-a-lb")["metadata"]["uid"] == uid
+
+
+@pytest.mark.parametrize(
+    "garbled", ["{", "[]", '{"a": 1}', '{"a": {"since": "x", "leaving": ""}}']
+)
+async def test_a_garbled_note_of_moving_requests_is_none(garbled: str) -> None:
+    assert moving(make.tenant(annotations={names.ANNOTATION_MOVING: garbled})) == {}
+
+
+async def test_labels_are_put_right_and_decide_nothing() -> None:
+    lab = _lab(make.pool())
+    lab.tenant_server("a")
+    await lab.rounds()
+    wrong = {"metadata": {"labels": {names.LABEL_TENANT: "z", names.LABEL_POOL: None}}}
+    lab.server.edit("ipallocations", "team-a-lb", wrong)
+    await lab.rounds()
+    labels = lab.server.see("ipallocations", "team-a-lb")["metadata"]["labels"]
+    assert (labels[names.LABEL_TENANT], labels[names.LABEL_POOL]) == ("a", "lab")
+    assert list(_asked(lab)) == ["team-a-lb", "team-a-nodes"]
+
+
+async def test_tools_that_follow_kstatus_see_progress_and_its_end() -> None:
+    lab = _lab(make.pool())
+
+    def shown(kind: str) -> tuple[str | None, str | None]:
+        found = lab.condition("tenantclusters", "a", kind, "team")
+        return found.get("status"), found.get("reason")
+
+    await lab.cluster()
+    assert shown("Reconciling") == ("True", "Reconciling")
+    lab.tenant_server("a")
+    await lab.rounds()
+    assert shown("Reconciling") == shown("Stalled") == (None, None)
+    assert lab.see("tenantclusters", "a", "team")["observedGeneration"] == 1
+
+
+async def test_a_mistake_in_the_provider_shows_as_stalled() -> None:
+    lab = Lab()
+    lab.server.add("providerconfigs", make.provider())
+    lab.server.add("tenantclusters", make.tenant())
+    await lab.cluster()
+    stalled = lab.condition("tenantclusters", "a", "Stalled", "team")
+    assert (stalled["status"], stalled["reason"]) == ("True", "NetworkNotReady")
+
+
+async def test_a_deleted_clusters_secret_is_read_ever_less_often() -> None:
+    lab = _lab(make.pool())
+    tenant = lab.tenant_server("a")
+    await lab.rounds()
+    tenant.fail(NoAnswer("timed out"), times=100_000)
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    lab.server.requests.clear()
+    lab.gate.real = lab.tenant_gate
+    for _ in range(60):
+        await lab.cluster()
+        for name in ("team-a-lb", "team-a-nodes"):
+            await lab.allocation(name)
+        await lab.clock.advance(5)
+    assert lab.server.count(verb="get", plural="secrets") <= 14
+
+
+@pytest.mark.parametrize("gone", [True, False])
+async def test_a_deleted_cluster_whose_namespace_is_gone_gives_everything_back(gone: bool) -> None:
+    lab = _lab(make.pool())
+    tenant = lab.tenant_server("a")
+    lab.server.add("namespaces", {"metadata": {"name": "a-1234"}})
+    status = {"status": {"tenantNamespace": "a-1234"}}
+    lab.server.edit("tenantclusters", "a", status, namespace="team")
+    await lab.rounds()
+    tenant.fail(NoAnswer("timed out"), times=100_000)
+    if gone:
+        lab.server.vanish("namespaces", "a-1234", namespace="")
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    await lab.rounds()
+    assert lab.server.has("tenantclusters", "a", namespace="team") is not gone
