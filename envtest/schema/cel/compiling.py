@@ -11,7 +11,44 @@ from envtest.schema.cel import syntax
 from envtest.schema.cel.checker import Checked, CheckFailed, NotInstantiable, check
 from envtest.schema.cel.costs import worst_cost
 from envtest.schema.cel.evaluator import Program
+from envtest.schema.cel.functions import CelError
+from envtest.schema.cel.metered import MeteredProgram
 from envtest.schema.cel.types import BOOL, DYN, ERROR, STRING, CelType, optional_of
+
+
+class Expression:
+    """An expression that can be evaluated with a meter and, faster, without.
+
+    Attributes:
+        cost: the most that evaluating it may cost.
+    """
+
+    __slots__ = ("_checked", "_metered", "_program", "cost")
+
+    def __init__(self, checked: Checked, root: CelType) -> None:
+        self.cost = worst_cost(checked, root)
+        self._checked = checked
+        self._program = Program(checked)
+        self._metered: MeteredProgram | None = None
+
+    def evaluate(
+        self, variables: Mapping[str, Any], limit: int, *, exact: bool
+    ) -> tuple[Any, int]:
+        """The value, or the error in its place, and what it cost at most.
+
+        Args:
+            variables: values by name.
+            limit: the most that it may cost.
+            exact: whether the cost has to be the true one, not just a bound.
+        """
+        if exact or self.cost > limit:
+            if self._metered is None:
+                self._metered = MeteredProgram(self._checked)
+            return self._metered.evaluate(variables, limit)
+        try:
+            return self._program.evaluate(variables), self.cost
+        except CelError as error:
+            return error, self.cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,32 +56,40 @@ class Rule:
     """One entry of `x-kubernetes-validations`, ready to be evaluated.
 
     Attributes:
-        program: the rule itself; None where it does not compile.
+        expression: the rule itself; None where it does not compile.
         failure: why it does not compile, in the server's words; else "".
         message: the fixed message, trimmed; "" where there is none.
-        message_program: the expression that makes the message, where there is one that compiles.
+        message_expression: what makes the message, where there is something that compiles.
         message_failure: why that one does not compile; else "".
+        said: the text of that expression.
         text: the rule's text, trimmed.
         reason: kind of the error it leads to.
         field_path: where the error is reported, below the node; normalized, "" for the node.
         transition: whether it compares with the old value.
         optional_old: whether it is evaluated without an old value too.
-        cost: the most that evaluating it once may cost; 0 where it does not compile.
-        message_cost: the same of the expression for the message.
     """
 
-    program: Program | None
+    expression: Expression | None
     failure: str
     message: str
-    message_program: Program | None
+    message_expression: Expression | None
     message_failure: str
+    said: str
     text: str
     reason: str
     field_path: str
     transition: bool
     optional_old: bool
-    cost: int
-    message_cost: int
+
+    @property
+    def cost(self) -> int:
+        """The most that evaluating the rule once may cost; 0 where it does not compile."""
+        return self.expression.cost if self.expression else 0
+
+    @property
+    def message_cost(self) -> int:
+        """The same of the expression for the message."""
+        return self.message_expression.cost if self.message_expression else 0
 
     @property
     def named(self) -> str:
@@ -61,18 +106,17 @@ def compile_rule(rule: Mapping[str, Any], kind: CelType, schema: Mapping[str, An
         checked, failure = None, "cel expression must evaluate to a bool"
     said, message_failure = _message(rule, variables)
     return Rule(
-        program=None if checked is None else Program(checked),
+        expression=None if checked is None else Expression(checked, kind),
         failure=failure,
         message=(rule.get("message") or "").strip(),
-        message_program=None if said is None else Program(said),
+        message_expression=None if said is None else Expression(said, kind),
         message_failure=message_failure,
+        said=rule.get("messageExpression") or "",
         text=(rule.get("rule") or "").strip(),
         reason=(rule.get("reason") or "FieldValueInvalid").removeprefix("FieldValue"),
         field_path=normalized_path(rule.get("fieldPath") or "", schema) or "",
         transition=checked is not None and "oldSelf" in checked.uses,
         optional_old=optional_old,
-        cost=0 if checked is None else worst_cost(checked, kind),
-        message_cost=0 if said is None else worst_cost(said, kind),
     )
 
 

@@ -35,7 +35,7 @@ class Program:
     __slots__ = ("_run",)
 
     def __init__(self, checked: Checked) -> None:
-        self._run = _Compiler(checked).compile(checked.root)
+        self._run = Compiler(checked).compile(checked.root)
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """The value of the expression.
@@ -53,11 +53,14 @@ class Program:
             raise CelError(EXCEEDED) from error
 
 
-class _Compiler:
+class Compiler:
+    """Makes functions of the parts of an expression."""
+
     def __init__(self, checked: Checked) -> None:
-        self._checked = checked
+        self.checked = checked
 
     def compile(self, node: Node) -> Run:
+        """The function for a part."""
         if isinstance(node, Const):
             value = node.value
             return lambda _frame: value
@@ -66,7 +69,7 @@ class _Compiler:
         if isinstance(node, Select):
             return self._select(node)
         if isinstance(node, Call):
-            return self._call(node)
+            return self.call(node)
         return self._aggregate(node)
 
     def _aggregate(self, node: Node) -> Run:
@@ -75,12 +78,25 @@ class _Compiler:
         if isinstance(node, MapLiteral):
             return self._map(node)
         if isinstance(node, PairLoop):
-            return loops.compile_pairs(node, self.compile)
+            return self.pair_loop(node)
         assert isinstance(node, Comprehension)
         return self._comprehension(node)
 
+    def pair_loop(self, node: PairLoop) -> Run:
+        """The function for a loop over keys and values."""
+        args = [self.loop_part(node, index) for index in range(len(node.args))]
+        return loops.compile_pairs(node, self.compile(node.range), args)
+
+    def loop_part(self, node: PairLoop, index: int) -> Run:
+        """The function for one of the expressions of such a loop."""
+        return self.compile(node.args[index])
+
+    def is_type_name(self, node: Ident) -> bool:
+        """Whether a name is that of a type, as in `type(x) == int`."""
+        return self._type(node).name == "type"
+
     def _type(self, node: Node) -> CelType:
-        return self._checked.types[id(node)]
+        return self.checked.types[id(node)]
 
     def _ident(self, node: Ident) -> Run:
         name, kind = node.name, self._type(node)
@@ -158,14 +174,15 @@ class _Compiler:
 
         return run
 
-    def _call(self, node: Call) -> Run:
+    def call(self, node: Call) -> Run:
+        """The function for a call."""
         special = _SPECIAL.get(node.function)
         if special is not None:
             return special(self, node)
         args = [self.compile(arg) for arg in node.args]
-        if node.target is not None and id(node) not in self._checked.names:
+        if node.target is not None and id(node) not in self.checked.names:
             args.insert(0, self.compile(node.target))
-        return _applied(dispatcher(self._checked.overloads[id(node)]), args)
+        return _applied(dispatcher(self.checked.overloads[id(node)]), args)
 
     def and_(self, node: Call) -> Run:
         """`&&`: false wins over an error on the other side."""
@@ -206,33 +223,63 @@ class _Compiler:
 
     def equality(self, node: Call) -> Run:
         """`==` and `!=`: the order of sets and of map lists does not count."""
-        left, right = (self.compile(arg) for arg in node.args)
+        return _applied(self._comparison(node), [self.compile(arg) for arg in node.args])
+
+    def _comparison(self, node: Call) -> Callable[[Any, Any], bool]:
         sort = conversion.sorter(self._type(node.args[0])) or conversion.sorter(
             self._type(node.args[1])
         )
         wanted = node.function == "_==_"
         if sort is None:
-            return lambda frame: equal(left(frame), right(frame)) is wanted
-        return lambda frame: equal(sort(left(frame)), sort(right(frame))) is wanted
+            return lambda left, right: equal(left, right) is wanted
+        return lambda left, right: equal(sort(left), sort(right)) is wanted
 
     def addition(self, node: Call) -> Run:
         """`+`: sets and map lists are united, everything else is added or joined."""
-        args = [self.compile(arg) for arg in node.args]
+        return _applied(self._union(node), [self.compile(arg) for arg in node.args])
+
+    def _union(self, node: Call) -> Callable[..., Any]:
         keys = self._type(node.args[0]).keys
         if keys is None:
-            return _applied(dispatcher(self._checked.overloads[id(node)]), args)
-        return _applied(lambda left, right: conversion.united(left, right, keys), args)
+            return dispatcher(self.checked.overloads[id(node)])
+        return lambda left, right: conversion.united(left, right, keys)
+
+    def either(self, node: Call) -> Run:
+        """`a.or(b)` and `a.orValue(b)`: b is evaluated only where a is none."""
+        assert node.target is not None
+        first, second = self.compile(node.target), self.compile(node.args[0])
+        wants_value = node.function == "orValue"
+
+        def run(frame: Frame) -> Any:
+            held = first(frame)
+            if not isinstance(held, Optional):
+                raise CelError(NO_OVERLOAD)
+            if not held.present:
+                return second(frame)
+            return held.value if wants_value else held
+
+        return run
+
+    def function(self, node: Call) -> Callable[..., Any]:
+        """What a call does with the values of its arguments."""
+        if node.function in {"_==_", "_!=_"}:
+            return self._comparison(node)
+        if node.function == "_+_" and len(node.args) == 2:
+            return self._union(node)
+        return dispatcher(self.checked.overloads[id(node)])
 
 
-_SPECIAL: Final[Mapping[str, Callable[[_Compiler, Call], Run]]] = {
-    "_&&_": _Compiler.and_,
-    "_||_": _Compiler.or_,
-    "_?_:_": _Compiler.ternary,
-    "_?._": _Compiler.optional_select,
-    "_==_": _Compiler.equality,
-    "_!=_": _Compiler.equality,
-    "_+_": _Compiler.addition,
-    "@not_strictly_false": _Compiler.not_strictly_false,
+_SPECIAL: Final[Mapping[str, Callable[[Compiler, Call], Run]]] = {
+    "_&&_": Compiler.and_,
+    "_||_": Compiler.or_,
+    "_?_:_": Compiler.ternary,
+    "_?._": Compiler.optional_select,
+    "_==_": Compiler.equality,
+    "_!=_": Compiler.equality,
+    "_+_": Compiler.addition,
+    "or": Compiler.either,
+    "orValue": Compiler.either,
+    "@not_strictly_false": Compiler.not_strictly_false,
 }
 
 
@@ -269,7 +316,8 @@ def _selector(operand: Run, name: str, written: str, convert: Callable[[Any], An
 
 def _tester(operand: Run, name: str, kind: CelType) -> Run:
     # The server looks at the value too: data that cannot be of its type is an error even here.
-    convert = conversion.converter((kind.fields or {}).get(name, kind))
+    part = kind.params[1] if kind.name == "map" else (kind.fields or {}).get(name, kind)
+    convert = conversion.converter(part)
 
     def run(frame: Frame) -> bool:
         value: Any = operand(frame)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from envtest.schema.cel.functions import NO_OVERLOAD, CelError
 from envtest.schema.cel.standard import comparable
-from envtest.schema.cel.syntax import Node, PairLoop
+from envtest.schema.cel.syntax import PairLoop
 
 Frame = dict[str, Any]
 Run = Callable[[Frame], Any]
@@ -41,10 +41,14 @@ def settled(run: Run, frame: Frame, *, strict: bool = False) -> Any:
         return error
 
 
-def compile_pairs(node: PairLoop, compile_node: Callable[[Node], Run]) -> Run:
-    """The function for a macro over keys (indices) and values."""
-    ranged = compile_node(node.range)
-    args = [compile_node(arg) for arg in node.args]
+def compile_pairs(node: PairLoop, ranged: Run, args: list[Run]) -> Run:
+    """The function for a macro over keys (indices) and values.
+
+    Args:
+        node: the macro.
+        ranged: what gives the container.
+        args: what is evaluated in each turn.
+    """
     fold = _FOLDS[node.function]
 
     def run(frame: Frame) -> Any:

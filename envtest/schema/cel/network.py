@@ -26,6 +26,11 @@ class IP:
     cel_type: ClassVar[str] = "net.IP"
     address: _Address
 
+    @property
+    def cel_size(self) -> int:
+        """The number of its bytes."""
+        return self.address.max_prefixlen // 8
+
 
 @dataclass(frozen=True, slots=True)
 class CIDR:
@@ -33,6 +38,11 @@ class CIDR:
 
     cel_type: ClassVar[str] = "net.CIDR"
     interface: _Interface
+
+    @property
+    def cel_size(self) -> int:
+        """The number of bytes of its prefix."""
+        return -(-self.interface.network.prefixlen // 8)
 
 
 @dataclass(frozen=True, slots=True)

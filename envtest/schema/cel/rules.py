@@ -8,21 +8,28 @@ same key fields.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, NoReturn, Self
 
 from envtest.schema.cel import conversion
 from envtest.schema.cel.compiling import Rule, compile_rule
 from envtest.schema.cel.functions import CelError
+from envtest.schema.cel.loops import EXCEEDED
 from envtest.schema.cel.optionals import NONE, some
 from envtest.schema.cel.types import CelType, type_from_schema
 from envtest.schema.correlation import Pair
 from envtest.schema.errors import NO_FIELD, OMITTED, FieldError, duplicate, forbidden, invalid
 from envtest.schema.errors import required as required_error
+from envtest.schema.gotext import quote
 from envtest.schema.maplists import MapKeys, keys_of
 
 _MISSING = object()
 _LONGEST_MESSAGE = 5 * 1024
+# What one evaluation of a rule may cost, and all of an object's rules together.
+CALL_LIMIT: Final = 1_000_000
+OBJECT_LIMIT: Final = 10_000_000
+_SPENT: Final = "failed due to running out of cost budget, no further validation rules will be run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,24 @@ class _Place:
     def is_unchanged(self) -> bool:
         """Whether a rule that only looks at the new value may be broken here."""
         return self.nearest is not None and self.nearest.unchanged()
+
+
+class _Spent(Exception):
+    """Nothing more may be evaluated."""
+
+
+class _Findings:
+    """What the rules of one object found, and what is left of their budget."""
+
+    __slots__ = ("errors", "exact", "exhausted", "left", "warnings")
+
+    def __init__(self, *, exact: bool) -> None:
+        self.errors: list[FieldError] = []
+        self.warnings: list[str] = []
+        self.left = OBJECT_LIMIT
+        # Whether true costs are subtracted; else bounds are, which are cheaper to have.
+        self.exact = exact
+        self.exhausted = False
 
 
 class RuleTree:
@@ -117,20 +142,33 @@ class RuleTree:
             pair: the object with what it replaces, or None.
             warnings: receives the messages of rules that an unchanged part breaks.
         """
-        out: list[FieldError] = []
         old = _MISSING if pair is None else pair.old
-        self.visit(_Place(obj, "", old, pair, pair), out, warnings)
-        return out
+        place = _Place(obj, "", old, pair, pair)
+        found = self._within(place, _Findings(exact=False))
+        if found.exhausted:
+            # The bound says that the budget may be spent; only the true costs tell if it is.
+            found = self._within(place, _Findings(exact=True))
+        warnings += found.warnings
+        return found.errors
 
-    def visit(self, place: _Place, out: list[FieldError], warnings: list[str]) -> None:
-        """Evaluate the rules of one value and of its parts."""
+    def _within(self, place: _Place, found: _Findings) -> _Findings:
+        with suppress(_Spent):
+            self.visit(place, found)
+        return found
+
+    def visit(self, place: _Place, found: _Findings) -> None:
+        """Evaluate the rules of one value and of its parts.
+
+        Raises:
+            _Spent: nothing more may be evaluated.
+        """
         value = place.value
         if value is None:
             return
         if self._rules:
-            self._evaluate(place, out, warnings)
+            self._evaluate(place, found)
         if isinstance(value, dict):
-            self._check_members(place, out, warnings)
+            self._check_members(place, found)
         elif isinstance(value, list) and self._items is not None:
             old = place.old if isinstance(place.old, list) else []
             before = None if self._map_keys is None else self._map_keys.index(old)
@@ -138,9 +176,9 @@ class RuleTree:
                 was = _MISSING if before is None else before.get(item, _MISSING)
                 pair = None if place.pair is None else place.pair.item(item)
                 inner = place.below(item, f"{place.path}[{index}]", was, pair)
-                self._items.visit(inner, out, warnings)
+                self._items.visit(inner, found)
 
-    def _check_members(self, place: _Place, out: list[FieldError], warnings: list[str]) -> None:
+    def _check_members(self, place: _Place, found: _Findings) -> None:
         was = place.old if isinstance(place.old, dict) and not self._atomic else {}
         prefix = f"{place.path}." if place.path else ""
         for name, item in place.value.items():
@@ -151,9 +189,11 @@ class RuleTree:
             if child is not None:
                 pair = None if place.pair is None else place.pair.member(name, item)
                 inner = place.below(item, path, was.get(name, _MISSING), pair)
-                child.visit(inner, out, warnings)
+                child.visit(inner, found)
 
-    def _evaluate(self, place: _Place, out: list[FieldError], warnings: list[str]) -> None:
+    def _evaluate(self, place: _Place, found: _Findings) -> None:
+        if found.left <= 0:
+            self._give_up(place, found)
         new = self._value(place.value)
         old = _MISSING if place.old is _MISSING or place.old is None else self._value(place.old)
         for rule in self._rules:
@@ -162,13 +202,18 @@ class RuleTree:
             held = old
             if rule.optional_old:
                 held = NONE if old is _MISSING else some(old)
-            error, forgivable = self._broken(rule, place, {"self": new, "oldSelf": held})
+            error, forgivable = self._broken(rule, place, {"self": new, "oldSelf": held}, found)
             if error is None:
                 continue
             if forgivable and not rule.transition and place.is_unchanged():
-                warnings.append(error.message)
+                found.warnings.append(error.message)
             else:
-                out.append(error)
+                found.errors.append(error)
+
+    def _give_up(self, place: _Place, found: _Findings) -> NoReturn:
+        found.errors.append(invalid(place.path or NO_FIELD, self._kind, f"validation {_SPENT}"))
+        found.exhausted = True
+        raise _Spent
 
     def _value(self, value: Any) -> Any:
         try:
@@ -177,20 +222,62 @@ class RuleTree:
             return error
 
     def _broken(
-        self, rule: Rule, place: _Place, variables: dict[str, Any]
+        self, rule: Rule, place: _Place, variables: dict[str, Any], found: _Findings
     ) -> tuple[FieldError | None, bool]:
-        """The error of a rule, and whether an unchanged value would be forgiven it."""
+        """The error of a rule, and whether an unchanged value would be forgiven it.
+
+        Raises:
+            _Spent: it was one too many.
+        """
         path = place.path or NO_FIELD
-        if rule.program is None:
+        if rule.expression is None:
             return invalid(path, self._kind, f"rule compile error: {rule.failure}"), False
-        try:
-            result = rule.program.evaluate(variables)
-        except CelError as error:
-            return invalid(path, self._kind, _failed(str(error), rule)), False
+        result, cost = rule.expression.evaluate(variables, CALL_LIMIT, exact=found.exact)
+        if cost > found.left:
+            self._give_up(place, found)
+        found.left -= cost
+        if isinstance(result, CelError):
+            error = invalid(path, self._kind, _failed(str(result), rule))
+            if str(result) == EXCEEDED:
+                found.errors.append(error)
+                raise _Spent
+            return error, False
         if result is True:
             return None, False
-        detail = _message(rule, variables) or rule.message or f"failed rule: {rule.text}"
+        said = self._message(rule, place, variables, found)
+        detail = said or rule.message or f"failed rule: {rule.text}"
         return _refusal(rule, place, detail), True
+
+    def _message(
+        self, rule: Rule, place: _Place, variables: dict[str, Any], found: _Findings
+    ) -> str:
+        """What the message expression gives; "" where it gives nothing fit to be shown.
+
+        Raises:
+            _Spent: it costs too much.
+        """
+        if rule.message_expression is None:
+            return ""
+        text, cost = rule.message_expression.evaluate(variables, CALL_LIMIT, exact=found.exact)
+        if cost > found.left:
+            found.exhausted = True
+            self._end(rule, place, f"messageExpression evaluation {_SPENT}", found)
+        found.left -= cost
+        if isinstance(text, CelError) and str(text) == EXCEEDED:
+            limit = "no further validation rules will be run due to call cost exceeds limit for"
+            self._end(rule, place, f"{limit} messageExpression: {quote(rule.said)}", found)
+        if not isinstance(text, str):
+            return ""
+        text = text.strip()
+        return "" if "\n" in text or len(text.encode()) > _LONGEST_MESSAGE else text
+
+    def _end(self, rule: Rule, place: _Place, detail: str, found: _Findings) -> NoReturn:
+        error = invalid(_path_of(rule, place), self._kind, detail)
+        if not rule.transition and place.is_unchanged():
+            found.warnings.append(error.message)
+        else:
+            found.errors.append(error)
+        raise _Spent
 
 
 def _failed(error: str, rule: Rule) -> str:
@@ -199,7 +286,7 @@ def _failed(error: str, rule: Rule) -> str:
             f"'{error}': call arguments did not match a supported operator, function or macro "
             f"signature for rule: {rule.named}"
         )
-    if error.startswith("operation cancelled"):
+    if error == EXCEEDED:
         return (
             f"'{error}': no further validation rules will be run due to call cost exceeds limit "
             f"for rule: {rule.named}"
@@ -207,25 +294,16 @@ def _failed(error: str, rule: Rule) -> str:
     return f"{error} evaluating rule: {rule.named}"
 
 
-def _message(rule: Rule, variables: dict[str, Any]) -> str:
-    """What the message expression gives; "" where it gives nothing fit to be shown."""
-    if rule.message_program is None:
-        return ""
-    try:
-        text = rule.message_program.evaluate(variables)
-    except CelError:
-        return ""
-    if not isinstance(text, str):
-        return ""
-    text = text.strip()
-    return "" if "\n" in text or len(text.encode()) > _LONGEST_MESSAGE else text
-
-
-def _refusal(rule: Rule, place: _Place, detail: str) -> FieldError:
+def _path_of(rule: Rule, place: _Place) -> str:
+    """Where the error of a rule is reported."""
     path = place.path
     if rule.field_path:
         path = f"{path}.{rule.field_path}" if path else rule.field_path
-    path = path or NO_FIELD
+    return path or NO_FIELD
+
+
+def _refusal(rule: Rule, place: _Place, detail: str) -> FieldError:
+    path = _path_of(rule, place)
     value = OMITTED if isinstance(place.value, dict | list) else place.value
     if rule.reason == "Forbidden":
         return forbidden(path, detail)

@@ -109,7 +109,7 @@ def rule_errors(schema: _Schema, place: Place, budget: Budget) -> list[FieldErro
             out.append(invalid(f"{where}.rule", shown, compiled.failure))
         if compiled.message_failure:
             out.append(invalid(f"{where}.messageExpression", shown, compiled.message_failure))
-        elif compiled.message_program is not None:
+        elif compiled.message_expression is not None:
             said = f"{where}.messageExpression"
             out += budget.observe(said, compiled.message_cost, "estimated messageExpression cost")
         if compiled.transition and place.uncorrelatable:

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from envtest.schema import default_crd, validate_crd
+from envtest.schema import CompiledSchema, default_crd, validate_crd
 from envtest.schema.cel import syntax
 from envtest.schema.cel.checker import CheckFailed, check
 from envtest.schema.cel.costs import worst_cost
+from envtest.schema.cel.loops import EXCEEDED
+from envtest.schema.cel.metered import MeteredProgram
 from envtest.schema.cel.types import type_from_schema
 from tests.envtest.schema.answers import recorded
 
@@ -144,3 +146,78 @@ def test_rules_that_are_affordable_one_by_one_may_be_too_expensive_together() ->
     refusals = _refusals(_crd(_object(spec=_object(l=items))))
     assert [_SHARE in refusal for refusal in refusals] == [True, True, True, True, False]
     assert f"{_WHOLE} exceeds budget by factor of 1." in refusals[-1]
+
+
+_EVALUATIONS = recorded("costs.json")["evaluations"]
+
+
+@pytest.mark.parametrize(("rule", "cost"), _EVALUATIONS["rules"].items())
+def test_an_evaluation_costs_what_it_costs_in_the_real_server(rule: str, cost: int) -> None:
+    """Whether an object's budget lasts hangs on these numbers."""
+    root = type_from_schema(_EVALUATIONS["schema"], "selfType", root=False)
+    assert root is not None
+    checked = check(syntax.parse(rule), rule, {"self": root, "oldSelf": root})
+    variables = {"self": _EVALUATIONS["value"]}
+    assert MeteredProgram(checked).evaluate(variables, 10_000) == (True, cost)
+    value, spent = MeteredProgram(checked).evaluate(variables, 0)
+    assert (str(value) == EXCEEDED) is (cost > 0)
+    assert spent <= max(cost, 0) + 400
+
+
+_NESTED = "self.l.all(x, self.l.exists(y, x == y))"
+
+
+def _numbers(*rules: str) -> CompiledSchema:
+    items = _list({"type": "integer"}, maxItems=1000)
+    return CompiledSchema.compile(_object(spec=_object(*rules, l=items)))
+
+
+def test_a_rule_is_stopped_when_one_evaluation_costs_too_much() -> None:
+    """No other rule is evaluated after it."""
+    schema = _numbers(_NESTED, "self.l.size() < 3")
+    obj = {"spec": {"l": list(range(1000))}}
+    assert [error.message for error in schema.validate(obj)] == [
+        (
+            "spec: Invalid value: \"object\": 'operation cancelled: actual cost limit exceeded': "
+            "no further validation rules will be run due to call cost exceeds limit for rule: "
+            f"{_NESTED}"
+        )
+    ]
+
+
+def test_the_budget_of_an_object_is_for_all_its_rules() -> None:
+    """Each of them is affordable; the last ones are not evaluated."""
+    schema = _numbers(*[f"{_NESTED} || {number} == 0" for number in range(1, 20)])
+    assert schema.validate({"spec": {"l": list(range(200))}}) == []
+    refused = schema.validate({"spec": {"l": list(range(500))}})
+    assert [error.message for error in refused] == [
+        (
+            'spec: Invalid value: "object": validation failed due to running out of cost budget, '
+            "no further validation rules will be run"
+        )
+    ]
+
+
+def test_an_expression_for_a_message_may_use_up_what_is_left() -> None:
+    """What it was to say is lost; the budget's own words are told."""
+    items = _list({"type": "integer"}, maxItems=1000)
+    spec = _object(l=items)
+    message = f"{_NESTED} ? 'yes' : 'no'"
+    spec["x-kubernetes-validations"] = [{"rule": "false", "messageExpression": message}]
+    schema = CompiledSchema.compile(_object(spec=spec))
+    assert [error.message for error in schema.validate({"spec": {"l": [1]}})] == [
+        "spec: Invalid value: yes"
+    ]
+    (error,) = schema.validate({"spec": {"l": list(range(1000))}})
+    assert error.message == (
+        'spec: Invalid value: "object": no further validation rules will be run due to call cost '
+        f'exceeds limit for messageExpression: "{message}"'
+    )
+
+
+def test_an_alternative_for_a_missing_value_is_only_evaluated_when_it_is_needed() -> None:
+    """An error in it is none while there is a value."""
+    spec = _object("self.?l.orValue([self.l[7]]).size() == 1", l=_list({"type": "integer"}))
+    schema = CompiledSchema.compile(_object(spec=spec))
+    assert schema.validate({"spec": {"l": [1]}}) == []
+    assert len(schema.validate({"spec": {}})) == 1
