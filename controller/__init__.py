@@ -34,6 +34,7 @@ from controller.errors import (
     Unauthorized,
 )
 from controller.events import Recorder
+from controller.health import Check, Failing
 from controller.informer import Informer, Registration
 from controller.leasekind import LeaseSettings
 from controller.leases import Elector, LeaderLost
@@ -42,7 +43,7 @@ from controller.manager import Manager
 from controller.mapping import by, to_owner, to_self
 from controller.meta import Key, Object, ObjectMeta, OwnerReference, Version
 from controller.metrics import Metrics
-from controller.options import ManagerOptions
+from controller.options import ManagerOptions, SelfSigned
 from controller.outcome import SETTLED, Again, Blocked, Outcome, Settled
 from controller.predicates import (
     Predicate,
@@ -74,6 +75,7 @@ __all__ = [
     "Blocked",
     "Cache",
     "Change",
+    "Check",
     "Client",
     "Clock",
     "ClusterKind",
@@ -88,6 +90,7 @@ __all__ = [
     "Elector",
     "Endpoint",
     "Expired",
+    "Failing",
     "Forbidden",
     "HttpTransport",
     "Informer",
@@ -115,6 +118,7 @@ __all__ = [
     "Registration",
     "RenewableTransport",
     "Resource",
+    "SelfSigned",
     "ServerFailure",
     "Settled",
     "SystemClock",

@@ -25,7 +25,12 @@ class Failing:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A named question; `ask` returns None if all is well."""
+    """A named question.
+
+    Args:
+        name: as in `/readyz/NAME`.
+        ask: returns None if all is well; called at each probe, so it must answer at once.
+    """
 
     name: str
     ask: Callable[[], Failing | None]

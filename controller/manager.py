@@ -136,6 +136,7 @@ class Manager:
         watches: Sequence[Trigger],
         concurrency: int = 1,
         group: Callable[[Key], Hashable] | None = None,
+        timeout_seconds: float | None = None,
     ) -> Controller:
         """Add a controller; the kind of its first watch is the one its log lines name.
 
@@ -144,6 +145,7 @@ class Manager:
             reconcile: brings the world of one key to what it should be.
             watches: what puts keys into its queue.
             concurrency: how many keys are worked on at once.
+            timeout_seconds: how long one reconciliation may take; None for as long as it likes.
             group: from a key to those it shares its turns with: a thousand keys of one namespace,
                 say, then delay another's first by no more than one. None for first in, first out.
 
@@ -164,6 +166,7 @@ class Manager:
             concurrency=concurrency,
             metrics=self.metrics.controller(name, concurrency),
             kind=watches[0].resource,
+            timeout_seconds=timeout_seconds,
         )
         observer.watch(controller.queue.statistics)
         self._jobs[name] = ControllerJob(controller, watches)
@@ -187,6 +190,21 @@ class Manager:
         if name in self._services:
             raise ValueError(f"there is a service called {name} already")
         self._services[name] = (run, leader_only)
+
+    def add_check(self, check: Check) -> None:
+        """Add a condition of readiness: one more line of /readyz.
+
+        Args:
+            check: asked at each probe, so it must answer at once.
+
+        Raises:
+            ValueError: there is one of that name already.
+            RuntimeError: the manager runs already.
+        """
+        self._only_before_start()
+        if any(check.name == known.name for known in (PING, *self._http.checks)):
+            raise ValueError(f"there is a check called {check.name} already")
+        self._http.checks.append(check)
 
     def add_webhook(self, webhook: Webhook[Any]) -> None:
         """Serve a webhook, in every replica, if the options say where.

@@ -46,7 +46,7 @@ class ReconcileMetrics:
         self.panics = family.reconcile_panics.labels(name)
         self.seconds = family.reconcile_seconds.labels(name)
         self.active = family.active_workers.labels(name)
-        family.reconcile_timeouts.labels(name)
+        self.timeouts = family.reconcile_timeouts.labels(name)
         family.max_concurrent.labels(name).set(concurrency)
 
     def ended(self, result: str, seconds: float) -> None:

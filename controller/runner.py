@@ -48,9 +48,11 @@ class Controller:
         concurrency: how many keys are worked on at once.
         metrics: the series of this controller; own ones by default.
         kind: what the keys are names of, for log lines.
+        timeout_seconds: how long a reconciliation may take; None for as long as it likes. One
+            that takes longer is cancelled where it waits, and tried again with back-off.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a controller is made of
         self,
         name: str,
         reconcile: Reconcile,
@@ -59,6 +61,7 @@ class Controller:
         concurrency: int = 1,
         metrics: ReconcileMetrics | None = None,
         kind: Resource[Any] | None = None,
+        timeout_seconds: float | None = None,
     ) -> None:
         if concurrency < 1:
             raise ValueError(f"controller {name}: concurrency must be at least 1")
@@ -66,6 +69,7 @@ class Controller:
         self.queue = queue
         self.concurrency = concurrency
         self._reconcile = reconcile
+        self._timeout = timeout_seconds
         self._metrics = metrics or Metrics().controller(name, concurrency)
         self._about = {"controller": name} | (
             {"controllerGroup": kind.group, "controllerKind": kind.kind} if kind else {}
@@ -112,9 +116,19 @@ class Controller:
 
     async def _attempt(self, key: Key) -> Outcome | Exception:
         try:
-            return self._checked(await self._reconcile(key))
+            return self._checked(await self._bounded(key))
         except Exception as error:  # noqa: BLE001 - becomes a value that _judge logs and retries
             return error
+
+    async def _bounded(self, key: Key) -> Outcome:
+        if self._timeout is None:
+            return await self._reconcile(key)
+        with self.queue.clock.move_on_after(self._timeout) as scope:
+            outcome = await self._reconcile(key)
+        if scope.cancelled_caught:
+            self._metrics.timeouts.inc()
+            raise ControllerError(f"not reconciled within {self._timeout:g} s, and cancelled")
+        return outcome
 
     def _checked(self, outcome: Outcome) -> Outcome:
         """Refuse what the type checker would have refused, a forgotten return above all."""

@@ -13,7 +13,7 @@ conclusion, and the one whose write comes first is right.
 
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cryptography import x509
@@ -21,6 +21,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from controller.webhooks.material import Material
 
 AUTHORITY_LIFETIME = timedelta(days=3650)
 AUTHORITY_RENEWAL = timedelta(days=365)
@@ -32,23 +34,6 @@ SLACK = timedelta(minutes=5)
 """Clocks may disagree by this much."""
 
 _COMMON_NAME_LENGTH = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Material:
-    """What replicas share, all PEM.
-
-    Args:
-        bundle: the authorities to be trusted, the newest first.
-        authority_key: of the newest one.
-        certificate: what is served.
-        key: of the certificate.
-    """
-
-    bundle: bytes
-    authority_key: bytes = field(repr=False)
-    certificate: bytes
-    key: bytes = field(repr=False)
 
 
 def renewed(material: Material | None, names: Sequence[str], now: datetime) -> Material:

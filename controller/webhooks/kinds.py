@@ -9,7 +9,7 @@ from typing import Any
 
 from controller.meta import ObjectMeta
 from controller.resource import Resource
-from controller.webhooks.authority import Material
+from controller.webhooks.material import Material
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _FIELDS = {

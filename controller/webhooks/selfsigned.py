@@ -7,6 +7,7 @@ that of several replicas one succeeds and the others take what it wrote. Every r
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import anyio
@@ -20,12 +21,23 @@ from controller.informer import Informer
 from controller.meta import Key, Version
 from controller.options import SelfSigned
 from controller.transport import Transport
-from controller.webhooks.authority import Material, next_look, renewed
 from controller.webhooks.kinds import SECRETS, TLS_TYPE, Secret, secret_data
+from controller.webhooks.material import Material
 
 RETRY_SECONDS = 5.0
 
 log = structlog.get_logger(__name__)
+
+
+def _looked_at(
+    material: Material | None, names: Sequence[str], now: datetime
+) -> tuple[Material, float]:
+    """Return what should be served by now, and the seconds until that may change."""
+    # Loaded here: cryptography takes 8 MiB that whoever brings a certificate need not pay.
+    from controller.webhooks.authority import next_look, renewed  # noqa: PLC0415
+
+    wanted = renewed(material, names, now)
+    return wanted, next_look(wanted, now)
 
 
 class OwnCertificate:
@@ -46,10 +58,9 @@ class OwnCertificate:
         """Make it, and again before it ends, until cancelled."""
         material = None
         while True:
-            now = self._clock.now()
-            material = renewed(material, self._names, now)
+            material, pause = _looked_at(material, self._names, self._clock.now())
             self._holder.show(material.certificate, material.key)
-            await self._clock.sleep(next_look(material, now))
+            await self._clock.sleep(pause)
 
 
 class SharedCertificate:
@@ -116,11 +127,9 @@ class SharedCertificate:
         self._changed = anyio.Event()
         secret = self._informer.cache.get(Key(self._settings.namespace, self._settings.secret))
         stored = secret.material() if secret is not None else None
-        now = self._clock.now()
-        wanted = renewed(stored, self._settings.all_names, now)
-        if stored is not None and wanted == stored:
-            self._show(stored)
-            pause = next_look(stored, now)
+        wanted, pause = _looked_at(stored, self._settings.all_names, self._clock.now())
+        if wanted == stored:
+            self._show(wanted)
         else:
             pause = await self._written(secret, wanted)
         with self._clock.move_on_after(pause):

@@ -139,3 +139,19 @@ def test_a_verbose_report_tells_all() -> None:
 
 def test_what_is_excluded_is_not_asked() -> None:
     assert report("readyz", [PING, BROKEN], exclude=["broken"]).healthy
+
+
+async def test_a_check_of_ones_own_is_a_line_of_readyz() -> None:
+    manager = Manager(Connection(Store()), clock=VirtualClock(), options=LOCAL)
+    manager.add_check(BROKEN)
+    with pytest.raises(ValueError, match="called broken already"):
+        manager.add_check(BROKEN)
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        with anyio.fail_after(5):
+            await manager.wait_serving()
+        answer = await ask(manager.health_port, "/readyz?verbose")
+        assert answer.status_code == 503
+        assert "[-]broken failed: cannot list widgets: 403: token of system:x" in answer.text
+        assert (await ask(manager.health_port, "/healthz")).status_code == 200
+        group.cancel_scope.cancel()

@@ -27,7 +27,12 @@ KEY = Key("ns", "name")
 class World:
     """A controller whose reconciler answers from a script, and what came of it."""
 
-    def __init__(self, *script: Outcome | Exception, concurrency: int = 1) -> None:
+    def __init__(
+        self,
+        *script: Outcome | Exception,
+        concurrency: int = 1,
+        timeout_seconds: float | None = None,
+    ) -> None:
         self.clock = VirtualClock()
         self.queue = WorkQueue[Key](self.clock)
         self.registry = CollectorRegistry()
@@ -39,10 +44,13 @@ class World:
             queue=self.queue,
             concurrency=concurrency,
             metrics=Metrics(self.registry).controller("pools", concurrency),
+            timeout_seconds=timeout_seconds,
         )
+        self.takes = 0.0
 
     async def _reconcile(self, key: Key) -> Outcome:
         self.runs.append(self.clock.monotonic())
+        await self.clock.sleep(self.takes)
         answer = self._script.pop(0) if self._script else SETTLED
         if isinstance(answer, Exception):
             raise answer
@@ -281,3 +289,27 @@ def test_all_series_of_a_controller_exist_before_its_first_key() -> None:
 def test_a_controller_without_workers_is_refused() -> None:
     with pytest.raises(ValueError, match="concurrency must be at least 1"):
         World(concurrency=0)
+
+
+async def test_a_reconciliation_that_takes_too_long_is_cancelled_counted_and_backed_off() -> None:
+    world = World(timeout_seconds=10)
+    world.takes = 11
+    runs = await world.play(10.001)
+    assert runs == [0]
+    assert world.count("reconcile_timeouts_total") == 1
+    assert world.results()["error"] == 1
+    assert world.clock.waiting == 0
+
+
+async def test_a_cancelled_reconciliation_is_tried_again() -> None:
+    world = World(timeout_seconds=10)
+    world.takes = 11
+    assert await world.play(20.5) == [0, 10.005, 20.015]
+
+
+async def test_a_reconciliation_within_its_time_is_left_alone() -> None:
+    world = World(timeout_seconds=10)
+    world.takes = 9
+    assert await world.play(100) == [0]
+    assert world.results()["success"] == 1
+    assert world.count("reconcile_timeouts_total") == 0

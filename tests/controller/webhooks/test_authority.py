@@ -15,10 +15,10 @@ from controller.webhooks.authority import (
     PROPAGATION,
     SERVING_LIFETIME,
     SLACK,
-    Material,
     next_look,
     renewed,
 )
+from controller.webhooks.material import Material
 from tests.clock import START
 
 NAMES = ("hook.system.svc", "hook.system.svc.cluster.local", "127.0.0.1")
