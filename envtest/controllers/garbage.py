@@ -5,11 +5,15 @@ foreground (the owner waits for the dependents that block it) and orphan (the re
 The graph of owners is kept up to date by the store's own changes; nothing is read twice.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 import msgspec
 
+from envtest.controllers.events import record
+from envtest.schema.gotext import quote
 from envtest.server.api import Api
 from envtest.server.deletes import remove
 from envtest.server.resource import Resource
@@ -19,15 +23,20 @@ FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 # Time for a client that makes an owner and its dependents one after the other.
 _DELAY_SECONDS = 0.5
+_MOST_GONE = 10_000
 
 
 class _Owner(msgspec.Struct):
     uid: str
-    blockOwnerDeletion: bool = False  # the API's own name
+    apiVersion: str = ""  # the API's own names
+    kind: str = ""
+    name: str = ""
+    blockOwnerDeletion: bool = False
 
 
 class _Meta(msgspec.Struct):
     uid: str
+    name: str = ""
     namespace: str = ""
     finalizers: list[str] = []
     ownerReferences: list[_Owner] = []
@@ -36,6 +45,15 @@ class _Meta(msgspec.Struct):
 
 class _Object(msgspec.Struct):
     metadata: _Meta
+
+
+@dataclass(slots=True)
+class _Owners:
+    """An object's references: to owners that live, that are gone, and that wait for it to go."""
+
+    solid: list[str]
+    dangling: list[str]
+    waiting: list[str]
 
 
 _decode = msgspec.json.Decoder(_Object).decode
@@ -58,6 +76,10 @@ class GarbageCollector:
         self._nodes: dict[str, _Node] = {}
         self._dependents: dict[str, set[str]] = {}
         self._due: set[str] = set()
+        # Dependents and owners of which an event has told.
+        self._told: set[tuple[str, str]] = set()
+        # Owners that were seen to go, the latest last: their kind may have gone with them.
+        self._gone: dict[str, None] = {}
         for table in api.store.tables():
             for key in table.scan():
                 stored = table.get(key)
@@ -88,9 +110,17 @@ class GarbageCollector:
                 for owner in node.meta.ownerReferences:
                     self._dependents.get(owner.uid, set()).discard(uid)
                     self._due.add(owner.uid)
+            self._forget(uid)
             self._due |= self._dependents.get(uid, set())
         else:
             self._enter(place, event.current)
+
+    def _forget(self, uid: str) -> None:
+        """Remember of an object only that it is gone, and not for ever."""
+        self._told = {pair for pair in self._told if uid not in pair}
+        self._gone[uid] = None
+        if len(self._gone) > _MOST_GONE:
+            del self._gone[next(iter(self._gone))]
 
     def _enter(self, place: str, stored: Stored) -> None:
         meta = _decode(stored.body).metadata
@@ -119,16 +149,30 @@ class GarbageCollector:
 
     def _keep_or_delete(self, node: _Node) -> None:
         """Delete an object with no living owner; forget the dead ones of an object with some."""
-        owners = {one.uid: self._owner(node, one.uid) for one in node.meta.ownerReferences}
-        if not any(owners.values()):
-            self._delete(node, "Background")
-            return
-        for uid, owner in owners.items():
-            if owner is None:
+        owners = self._owners(node)
+        if owners.solid:
+            for uid in (*owners.dangling, *owners.waiting):
                 self._cut(node, uid)
-        if all(owner is None or FOREGROUND in owner.meta.finalizers for owner in owners.values()):
-            blocks = any(self._dependents.get(node.meta.uid, ()))
-            self._delete(node, "Foreground" if blocks else "Background")
+            return
+        if owners.waiting and self._dependents.get(node.meta.uid):
+            self._unblock(node)
+            self._delete(node, "Foreground")
+            return
+        marks = {ORPHAN: "Orphan", FOREGROUND: "Foreground"}
+        wanted = (marks[one] for one in node.meta.finalizers if one in marks)
+        self._delete(node, next(wanted, "Background"))
+
+    def _unblock(self, node: _Node) -> None:
+        """Let nobody in a circle of owners wait for another."""
+        if any(FOREGROUND in one.meta.finalizers for one in self._dependents_of(node)):
+            self._amend(
+                node,
+                lambda meta: meta.update(
+                    ownerReferences=[
+                        {**one, "blockOwnerDeletion": False} for one in meta["ownerReferences"]
+                    ]
+                ),
+            )
 
     def _foreground(self, node: _Node) -> None:
         """Delete dependents; let the owner go when none of them blocks it any more."""
@@ -143,12 +187,60 @@ class GarbageCollector:
         if not blocking:
             self._release(node, FOREGROUND)
 
-    def _owner(self, node: _Node, uid: str) -> _Node | None:
-        """Return an owner that may own this object: cluster-scoped, or of the same namespace."""
-        owner = self._nodes.get(uid)
-        if owner is None or owner.meta.namespace not in {"", node.meta.namespace}:
-            return None
-        return owner
+    def _owners(self, node: _Node) -> _Owners:
+        """Look every owner up by what the reference says of it."""
+        found = _Owners([], [], [])
+        for reference in node.meta.ownerReferences:
+            owner = self._look_up(node, reference)
+            if owner is None:
+                found.dangling.append(reference.uid)
+            elif owner.deletionTimestamp and FOREGROUND in owner.finalizers:
+                found.waiting.append(reference.uid)
+            else:
+                found.solid.append(reference.uid)
+        return found
+
+    def _look_up(self, node: _Node, reference: _Owner) -> _Meta | None:
+        """Return an owner's metadata, None if there is no such owner.
+
+        What cannot be looked up counts as there: a kind that is not served, or a namespaced owner
+        of an object that is in no namespace.
+        """
+        resource = self._resource_of(reference)
+        namespace = node.meta.namespace
+        if resource is None:
+            return None if reference.uid in self._gone else _Meta(reference.uid)
+        if resource.namespaced and not namespace:
+            self._complain(node, reference)
+            return _Meta(reference.uid)
+        key = resource.key(namespace, reference.name)
+        stored = self._api.table(resource).get(key)
+        found = _decode(stored.body).metadata if stored else None
+        if found is not None and found.uid == reference.uid:
+            return found
+        elsewhere = self._nodes.get(reference.uid)
+        if elsewhere is not None and elsewhere.meta.namespace not in {"", namespace}:
+            self._complain(node, reference)
+        return None
+
+    def _resource_of(self, reference: _Owner) -> Resource | None:
+        group, _, version = reference.apiVersion.rpartition("/")
+        served = self._api.registry.in_version(group, version)
+        return next((one for one in served if one.kind == reference.kind), None)
+
+    def _complain(self, node: _Node, reference: _Owner) -> None:
+        """Tell in an event, once, that an owner is in another namespace."""
+        if (node.meta.uid, reference.uid) in self._told:
+            return
+        self._told.add((node.meta.uid, reference.uid))
+        found = self._find(node)
+        if found:
+            text = (
+                f"ownerRef [{reference.apiVersion}/{reference.kind}, namespace: "
+                f"{node.meta.namespace}, name: {reference.name}, uid: {reference.uid}] "
+                f"does not exist in namespace {quote(node.meta.namespace)}"
+            )
+            record(self._api, *found, reason="OwnerRefInvalidNamespace", message=text)
 
     def _dependents_of(self, node: _Node) -> list[_Node]:
         uids = sorted(self._dependents.get(node.meta.uid, ()))
@@ -169,18 +261,23 @@ class GarbageCollector:
 
     def _cut(self, node: _Node, owner: str) -> None:
         """Remove one owner reference."""
-        found = self._find(node)
-        if not found:
-            return
-        resource, stored = found
-        body = msgspec.json.decode(stored.body)
-        meta = body["metadata"]
-        kept = [one for one in meta.get("ownerReferences", ()) if one["uid"] != owner]
-        if kept:
+
+        def change(meta: dict[str, Any]) -> None:
+            kept = [one for one in meta.get("ownerReferences", ()) if one["uid"] != owner]
             meta["ownerReferences"] = kept
-        else:
-            meta.pop("ownerReferences", None)
-        self._api.store.write(resource.place, stored.key, body)
+            if not kept:
+                del meta["ownerReferences"]
+
+        self._amend(node, change)
+
+    def _amend(self, node: _Node, change: Callable[[dict[str, Any]], None]) -> None:
+        """Change an object's metadata, if it is still the same one."""
+        found = self._find(node)
+        if found:
+            resource, stored = found
+            body = msgspec.json.decode(stored.body)
+            change(body["metadata"])
+            self._api.store.write(resource.place, stored.key, body)
 
     def _release(self, node: _Node, finalizer: str) -> None:
         """Remove a finalizer; the object goes with its last one."""

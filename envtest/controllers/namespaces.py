@@ -1,12 +1,20 @@
 """Namespace deletion: what is in a terminating namespace goes, then the namespace itself."""
 
+from collections import Counter
+from collections.abc import Iterator
+
 import anyio
+import msgspec
 
 from envtest.server.api import Api
 from envtest.server.deletes import remove
+from envtest.server.objectmeta import Body, timestamp
 from envtest.server.resource import Resource
 
 _FINALIZER = "kubernetes"
+_DISCOVERED = "All resources successfully discovered"
+_PARSED = "All legacy kube types successfully parsed"
+_DELETED = "All content successfully deleted, may be waiting on finalization"
 
 
 class NamespaceController:
@@ -39,16 +47,40 @@ class NamespaceController:
 
     def _advance(self, name: str) -> None:
         """Delete what is in a namespace; let it go once nothing is left."""
-        left = 0
+        left: Counter[str] = Counter()
+        held: Counter[str] = Counter()
         for resource in {r.place: r for r in self._api.registry if r.namespaced}.values():
             table = self._api.table(resource)
             for key in list(table.scan(f"{name}/")):
                 stored = table.get(key)
                 if stored is not None and b'"deletionTimestamp"' not in stored.body:
                     remove(self._api, resource, stored, {"propagationPolicy": "Background"})
-                left += table.get(key) is not None
+                stored = table.get(key)
+                if stored is not None:
+                    left[f"{resource.plural}.{resource.group}"] += 1
+                    held.update(msgspec.json.decode(stored.body)["metadata"].get("finalizers", ()))
+        self._tell(name, left, held)
         if not left:
             self._let_go(name)
+
+    def _tell(self, name: str, left: Counter[str], held: Counter[str]) -> None:
+        """Say in the namespace's conditions what is still there."""
+        stored = self._api.table(self._namespaces).get(name)
+        if stored is None:
+            return
+        body = self._namespaces.load(stored)
+        before = {one["type"]: one for one in body["status"].get("conditions", ())}
+        conditions = []
+        for one in _conditions(left, held):
+            known = before.pop(one["type"], {})
+            same = known.get("status") == one["status"]
+            moment = known["lastTransitionTime"] if same else timestamp()
+            conditions.append({**one, "lastTransitionTime": moment})
+        conditions += before.values()
+        if conditions != body["status"].get("conditions"):
+            body["status"]["conditions"] = conditions
+            bare = self._namespaces.stored_form(body)
+            self._api.store.write(self._namespaces.place, name, bare)
 
     def _let_go(self, name: str) -> None:
         stored = self._api.table(self._namespaces).get(name)
@@ -64,3 +96,28 @@ class NamespaceController:
             self._api.store.delete(self._namespaces.place, name, bare)
         else:
             self._api.store.write(self._namespaces.place, name, bare)
+
+
+def _conditions(left: Counter[str], held: Counter[str]) -> Iterator[Body]:
+    """Yield the conditions of a terminating namespace, in the real controller's words."""
+    yield _condition("DeletionDiscoveryFailure", "ResourcesDiscovered", _DISCOVERED)
+    yield _condition("DeletionGroupVersionParsingFailure", "ParsedGroupVersions", _PARSED)
+    yield _condition("DeletionContentFailure", "ContentDeleted", _DELETED)
+    if left:
+        counted = ", ".join(f"{name} has {left[name]} resource instances" for name in sorted(left))
+        text = f"Some resources are remaining: {counted}"
+        yield _condition("ContentRemaining", "SomeResourcesRemain", text, status="True")
+    else:
+        text = "All content successfully removed"
+        yield _condition("ContentRemaining", "ContentRemoved", text)
+    if held:
+        counted = ", ".join(f"{name} in {held[name]} resource instances" for name in sorted(held))
+        text = f"Some content in the namespace has finalizers remaining: {counted}"
+        yield _condition("FinalizersRemaining", "SomeFinalizersRemain", text, status="True")
+    else:
+        text = "All content-preserving finalizers finished"
+        yield _condition("FinalizersRemaining", "ContentHasNoFinalizers", text)
+
+
+def _condition(name: str, reason: str, message: str, *, status: str = "False") -> Body:
+    return {"type": f"Namespace{name}", "status": status, "reason": reason, "message": message}

@@ -89,6 +89,52 @@ async def test_a_namespace_waits_for_finalizers_in_it() -> None:
     assert held["status"]["phase"] == "Terminating"
 
 
+async def test_a_terminating_namespace_says_what_it_waits_for_and_takes_nothing_new() -> None:
+    async with cluster(namespace_controller=True) as http:
+        await http.post("/api/v1/namespaces", json={"metadata": {"name": "tmp"}})
+        inside = PATH.replace("/default/", "/tmp/")
+        for name in ("a", "b"):
+            body = gauge(name)
+            body["metadata"]["finalizers"] = ["lab.example.com/hold"]
+            await http.post(inside, json=body)
+        await http.delete("/api/v1/namespaces/tmp")
+        path = "/api/v1/namespaces/tmp"
+        held = await becomes(http, path, lambda one: "conditions" in one["status"])
+        refused = await http.post(inside, json=gauge("c"))
+
+    told = {one["type"]: (one["status"], one["message"]) for one in held["status"]["conditions"]}
+    assert told == {
+        "NamespaceDeletionDiscoveryFailure": ("False", "All resources successfully discovered"),
+        "NamespaceDeletionGroupVersionParsingFailure": (
+            "False",
+            "All legacy kube types successfully parsed",
+        ),
+        "NamespaceDeletionContentFailure": (
+            "False",
+            "All content successfully deleted, may be waiting on finalization",
+        ),
+        "NamespaceContentRemaining": (
+            "True",
+            "Some resources are remaining: gauges.lab.example.com has 2 resource instances",
+        ),
+        "NamespaceFinalizersRemaining": (
+            "True",
+            (
+                "Some content in the namespace has finalizers remaining: "
+                "lab.example.com/hold in 2 resource instances"
+            ),
+        ),
+    }
+    assert refused.status_code == 403
+    assert refused.json()["details"]["causes"] == [
+        {
+            "reason": "NamespaceTerminating",
+            "message": "namespace tmp is being terminated",
+            "field": "metadata.namespace",
+        }
+    ]
+
+
 async def test_without_the_controller_a_namespace_stays_terminating() -> None:
     async with cluster() as http:
         await http.post("/api/v1/namespaces", json={"metadata": {"name": "tmp"}})
@@ -151,3 +197,109 @@ async def test_an_owner_that_never_was_takes_its_dependent_along() -> None:
         owner = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "uid": "no"}}
         await owned(http, "child", owner)
         await becomes(http, f"{PATH}/child", is_gone)
+
+
+async def test_an_owner_in_another_namespace_owns_nothing_and_an_event_says_so() -> None:
+    async with cluster(garbage_collector=True) as http:
+        await http.post("/api/v1/namespaces", json={"metadata": {"name": "other"}})
+        owner = (await http.post(PATH.replace("default", "other"), json=gauge("far"))).json()
+        child = await owned(http, "child", owner)
+        await becomes(http, f"{PATH}/child", is_gone)
+        events = (await http.get("/api/v1/namespaces/default/events")).json()["items"]
+
+    uid = owner["metadata"]["uid"]
+    assert [(one["reason"], one["involvedObject"]["uid"], one["message"]) for one in events] == [
+        (
+            "OwnerRefInvalidNamespace",
+            child["metadata"]["uid"],
+            (
+                f"ownerRef [lab.example.com/v1/Gauge, namespace: default, name: far, uid: {uid}] "
+                'does not exist in namespace "default"'
+            ),
+        )
+    ]
+
+
+async def test_an_owner_is_known_by_its_kind_and_name_as_well() -> None:
+    async with cluster(garbage_collector=True) as http:
+        owner = (await http.post(PATH, json=gauge("owner"))).json()
+        owner["metadata"]["name"] = "renamed"
+        await owned(http, "child", owner)
+        await becomes(http, f"{PATH}/child", is_gone)
+
+
+async def test_what_cannot_be_looked_up_is_kept() -> None:
+    unknown = {"apiVersion": "no/v1", "kind": "Such", "metadata": {"name": "x", "uid": "1"}}
+    async with cluster(garbage_collector=True) as http:
+        owner = (await http.post(PATH, json=gauge("owner"))).json()
+        reference = {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": "owner",
+            "uid": owner["metadata"]["uid"],
+        }
+        meta = {"name": "wide", "ownerReferences": [reference]}
+        await http.post("/api/v1/namespaces", json={"metadata": meta})
+        await owned(http, "strange", unknown)
+        await owned(http, "marker", owner)
+        await http.delete(f"{PATH}/owner")
+        await becomes(http, f"{PATH}/marker", is_gone)
+
+        assert (await http.get(f"{PATH}/strange")).status_code == 200
+        wide = (await http.get("/api/v1/namespaces/wide")).json()
+        events = (await http.get("/api/v1/namespaces/default/events")).json()["items"]
+
+    assert wide["status"]["phase"] == "Active"
+    assert [(one["reason"], one["involvedObject"]["name"]) for one in events] == [
+        ("OwnerRefInvalidNamespace", "wide")
+    ]
+
+
+async def test_dependents_of_a_kind_that_goes_go_with_its_objects() -> None:
+    maps = "/api/v1/namespaces/default/configmaps"
+    async with cluster(garbage_collector=True) as http:
+        owner = (await http.post(PATH, json=gauge("owner"))).json()
+        reference = {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": "owner",
+            "uid": owner["metadata"]["uid"],
+        }
+        meta = {"name": "child", "ownerReferences": [reference]}
+        await http.post(maps, json={"metadata": meta})
+        definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        await http.delete(f"{definitions}/gauges.lab.example.com")
+        await becomes(http, f"{maps}/child", is_gone)
+
+
+async def test_an_owner_in_no_namespace_may_own_what_is_in_one() -> None:
+    async with cluster(garbage_collector=True) as http:
+        roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+        body = {"metadata": {"name": "owner"}, "rules": []}
+        owner = (await http.post(roles, json=body)).json()
+        lone = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "uid": "no"}}
+        await owned(http, "child", owner)
+        await owned(http, "marker", lone)
+        await becomes(http, f"{PATH}/marker", is_gone)
+        kept = await http.get(f"{PATH}/child")
+        await http.delete(f"{roles}/owner")
+        await becomes(http, f"{PATH}/child", is_gone)
+
+    assert kept.status_code == 200
+
+
+async def test_a_circle_of_owners_goes_in_the_foreground_too() -> None:
+    async with cluster(garbage_collector=True) as http:
+        first = (await http.post(PATH, json=gauge("first"))).json()
+        second = await owned(http, "second", first, block=True)
+        reference = {
+            "apiVersion": second["apiVersion"],
+            "kind": second["kind"],
+            "name": "second",
+            "uid": second["metadata"]["uid"],
+            "blockOwnerDeletion": True,
+        }
+        merge = {"metadata": {"ownerReferences": [reference]}}
+        await http.patch(f"{PATH}/first", json=merge, headers=MERGE)
+        await http.request("DELETE", f"{PATH}/first", json=FOREGROUND)
+        await becomes(http, PATH, lambda listed: not listed["items"])
