@@ -1,41 +1,35 @@
 """A real control plane: etcd and kube-apiserver, started from binaries on free ports.
 
-Everything lives in a folder of its own that goes when the control plane stops. The processes ask
-the kernel to be killed when their parent dies, so that not even `kill -9` leaves orphans.
+Everything lives in a folder of its own that goes when the control plane stops. Where tests need
+namespaces emptied or owners' dependents collected, kube-controller-manager runs beside them, with
+those two controllers only, if it is there.
 """
 
-import ctypes
-import os
-import signal
-import socket
 import ssl
-import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-import anyio
-from aiohttp import ClientConnectionError, ClientSession, TCPConnector
-from anyio import to_thread
+from aiohttp import ClientSession, TCPConnector
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from typing_extensions import override
 
-from envtest.certs import Authority
+from envtest.certs import Authority, client_tls
 from envtest.kubeconfig import kubeconfig
-from envtest.plane import ControlPlane
+from envtest.plane import Controller, ControlPlane
+from envtest.processes import Children, PortTakenError, free_port
 from envtest.settings import PlaneError, Settings
-
-Process = subprocess.Popen[bytes]
 
 _HOST = "127.0.0.1"
 _SERVICES = "10.96.0.0/16"
-_PR_SET_PDEATHSIG = 1
-_PAUSE_SECONDS = 0.1
 _TRIES = 5
-_LOG_LINES = 15
+# What kube-controller-manager calls them.
+_CONTROLLERS: dict[Controller, str] = {
+    "namespaces": "namespace-controller",
+    "garbage": "garbage-collector-controller",
+}
 
 
 class RealControlPlane(ControlPlane):
@@ -65,11 +59,7 @@ class RealControlPlane(ControlPlane):
 
     @override
     def tls(self) -> ssl.SSLContext:
-        authority = self._servers.pair.certificate.decode()
-        context = ssl.create_default_context(cadata=authority)
-        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
-            context.load_cert_chain(*self._users["admin"].write(Path(folder), "admin"))
-        return context
+        return client_tls(self._servers.pair.certificate, self._users["admin"])
 
     @override
     def admin_headers(self) -> dict[str, str]:
@@ -78,7 +68,11 @@ class RealControlPlane(ControlPlane):
 
 @asynccontextmanager
 async def real_control_plane(
-    settings: Settings, data: Path | None, listen: str, tokens: str
+    settings: Settings,
+    data: Path | None,
+    listen: str,
+    tokens: str,
+    controllers: frozenset[Controller] = frozenset(),
 ) -> AsyncIterator[RealControlPlane]:
     """Run etcd and kube-apiserver.
 
@@ -87,6 +81,7 @@ async def real_control_plane(
         data: where etcd keeps its data; a folder that goes if not given.
         listen: address and port of the API server; port 0 takes a free one.
         tokens: the content of a token file, or nothing.
+        controllers: to run in kube-controller-manager, if that is there.
 
     Raises:
         PlaneError: one of them does not start; the message ends with its last lines.
@@ -94,15 +89,11 @@ async def real_control_plane(
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-")))
         starter = _Starter(settings, folder, data or folder / "etcd")
-        yield await starter.start_somewhere(stack, listen, tokens)
-
-
-class _PortTakenError(Exception):
-    """Somebody else listens where we wanted to."""
+        yield await starter.start_somewhere(stack, listen, tokens, controllers)
 
 
 class _Starter:
-    """Starts the two processes."""
+    """Starts the processes."""
 
     def __init__(self, settings: Settings, folder: Path, data: Path) -> None:
         self._settings = settings
@@ -112,38 +103,46 @@ class _Starter:
         self._clients = Authority.create()
 
     async def start_somewhere(
-        self, stack: AsyncExitStack, listen: str, tokens: str
+        self,
+        stack: AsyncExitStack,
+        listen: str,
+        tokens: str,
+        controllers: frozenset[Controller],
     ) -> RealControlPlane:
-        """Start both; a free port may be taken between asking and listening, so try again."""
+        """Start all; a free port may be taken between asking and listening, so try again."""
         tries = _TRIES if listen.endswith(":0") else 1
         while True:
             tries -= 1
             async with AsyncExitStack() as trial:
+                children = Children(self._settings, self._folder, trial)
                 try:
-                    plane = await self.start(trial, listen, tokens)
-                except _PortTakenError as error:
+                    plane = await self._start(children, listen, tokens)
+                    if controllers and self._settings.controller_manager is not None:
+                        await self._start_controllers(children, plane, controllers)
+                except PortTakenError as error:
                     if not tries:
                         raise PlaneError(str(error)) from error
                     continue
                 stack.push_async_exit(trial.pop_all())
                 return plane
 
-    async def start(self, stack: AsyncExitStack, listen: str, tokens: str) -> RealControlPlane:
-        """Start both and wait until the API server is ready."""
-        etcd_url = await self._etcd(stack)
+    async def _start(self, children: Children, listen: str, tokens: str) -> RealControlPlane:
+        """Start etcd and kube-apiserver and wait until both are ready."""
+        etcd_url = await self._etcd(children)
         host, _, port = listen.rpartition(":")
         bound = int(port) or free_port(host)
         url = f"https://{host}:{bound}"
         arguments = self._apiserver_arguments(etcd_url, host, bound, tokens)
         assert self._settings.apiserver is not None
-        log = self._folder / "kube-apiserver.log"
-        process = self._run(stack, [str(self._settings.apiserver), *arguments], log)
+        child = children.start(self._settings.apiserver, arguments)
         plane = RealControlPlane(url, self._clients, self._servers, self._folder)
         async with ClientSession(url, connector=TCPConnector(ssl=plane.tls())) as session:
-            await self._ready(session, process, log)
+            await children.ready(child, session, "/readyz")
+            # It makes this one a moment later, and tests expect it, as with Go's envtest.
+            await children.ready(child, session, "/api/v1/namespaces/default")
         return plane
 
-    async def _etcd(self, stack: AsyncExitStack) -> str:
+    async def _etcd(self, children: Children) -> str:
         client = f"http://{_HOST}:{free_port(_HOST)}"
         peer = f"http://{_HOST}:{free_port(_HOST)}"
         assert self._settings.etcd is not None
@@ -156,10 +155,9 @@ class _Starter:
             f"--initial-cluster=default={peer}",
             "--unsafe-no-fsync=true",
         ]
-        log = self._folder / "etcd.log"
-        process = self._run(stack, [str(self._settings.etcd), *arguments], log)
+        child = children.start(self._settings.etcd, arguments)
         async with ClientSession(client) as session:
-            await self._poll(session, "/health", process, log)
+            await children.ready(child, session, "/health")
         return client
 
     def _apiserver_arguments(self, etcd_url: str, host: str, port: int, tokens: str) -> list[str]:
@@ -191,82 +189,35 @@ class _Starter:
             token_file = folder / "tokens.csv"
             token_file.write_text(tokens, encoding="utf-8")
             arguments["token-auth-file"] = str(token_file)
-        return [f"--{name}={value}" for name, value in arguments.items()]
+        return _flags(arguments)
 
-    def _run(self, stack: AsyncExitStack, command: list[str], log: Path) -> Process:
-        """Start a process that ends with the stack, or with us."""
-        with log.open("wb") as sink:
-            shown = self._settings.show_output
-            process = subprocess.Popen(  # noqa: S603  # anyio has no preexec_fn
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=None if shown else sink,
-                stderr=None if shown else sink,
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
-                start_new_session=True,
-            )
-        stack.push_async_callback(self._stop, process)
-        return process
-
-    async def _stop(self, process: Process) -> None:
-        """Ask a process to end, and make it."""
-        with anyio.CancelScope(shield=True):
-            process.terminate()
-            await to_thread.run_sync(self._reap, process)
-
-    def _reap(self, process: Process) -> None:
-        """Wait for a process that was asked to end, in a thread of its own."""
-        try:
-            process.wait(self._settings.stop_seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-    async def _ready(self, session: ClientSession, process: Process, log: Path) -> None:
-        """Wait until the server is ready and holds the namespace default, as envtest does."""
-        await self._poll(session, "/readyz", process, log)
-        await self._poll(session, "/api/v1/namespaces/default", process, log)
-
-    async def _poll(self, session: ClientSession, path: str, process: Process, log: Path) -> None:
-        """Ask until the answer is 200.
-
-        Raises:
-            PlaneError: the process ended or takes too long.
-        """
-        with anyio.move_on_after(self._settings.start_seconds):
-            while process.poll() is None:
-                try:
-                    async with session.get(path) as answer:
-                        if answer.status == 200:
-                            return
-                except ClientConnectionError:
-                    # Not listening yet.
-                    pass
-                await anyio.sleep(_PAUSE_SECONDS)
-        text = await anyio.Path(log).read_text(encoding="utf-8", errors="replace")
-        if "address already in use" in text:
-            raise _PortTakenError(f"{log.stem} found its port taken; choose another one")
-        ended = process.returncode is not None
-        how = f"ended with code {process.returncode}" if ended else "is not ready"
-        waited = "" if ended else f" after {self._settings.start_seconds:g} seconds"
-        last = "\n".join(text.splitlines()[-_LOG_LINES:])
-        raise PlaneError(f"{log.stem} {how}{waited}; its last lines:\n{last}")
+    async def _start_controllers(
+        self, children: Children, plane: RealControlPlane, controllers: frozenset[Controller]
+    ) -> None:
+        """Start kube-controller-manager with these controllers and wait until it is ready."""
+        port = free_port(_HOST)
+        certificate, key = self._servers.server(_HOST).write(self._folder, "controller-manager")
+        config = plane.write_kubeconfig(self._folder / "controller-manager.kubeconfig")
+        arguments = {
+            "kubeconfig": str(config),
+            "bind-address": _HOST,
+            "secure-port": str(port),
+            "tls-cert-file": str(certificate),
+            "tls-private-key-file": str(key),
+            "leader-elect": "false",
+            "use-service-account-credentials": "false",
+            "controllers": ",".join(sorted(_CONTROLLERS[one] for one in controllers)),
+        }
+        assert self._settings.controller_manager is not None
+        child = children.start(self._settings.controller_manager, _flags(arguments))
+        connector = TCPConnector(ssl=plane.tls())
+        async with ClientSession(f"https://{_HOST}:{port}", connector=connector) as session:
+            await children.ready(child, session, "/healthz")
+        plane.controllers = controllers
 
 
-def free_port(host: str) -> int:
-    """Return a port that nobody listens on."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.bind((host.strip("[]"), 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent is gone; runs between fork and exec."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
+def _flags(arguments: dict[str, str]) -> list[str]:
+    return [f"--{name}={value}" for name, value in arguments.items()]
 
 
 def _service_account_key() -> bytes:

@@ -12,6 +12,7 @@ from envtest.binaries import real_control_plane
 from envtest.embedded import ADMIN, EmbeddedServer, serve
 from envtest.existing import ExistingControlPlane
 from envtest.mishaps import Mishaps
+from envtest.plane import Controller
 from envtest.plane import ControlPlane as Plane
 from envtest.server.call import User
 from envtest.settings import read_settings
@@ -22,9 +23,12 @@ class EmbeddedControlPlane(Plane):
 
     kind = "embedded"
 
-    def __init__(self, server: EmbeddedServer) -> None:
+    def __init__(
+        self, server: EmbeddedServer, controllers: frozenset[Controller] = frozenset()
+    ) -> None:
         super().__init__(server.url)
         self.server = server
+        self.controllers = controllers
 
     @property
     def mishaps(self) -> Mishaps:
@@ -71,8 +75,9 @@ class ControlPlane(Plane):
             listen: address and port; port 0 takes a free one.
             tokens: bearer tokens that are known from the start.
             force_embedded: take the embedded server, whatever the environment says.
-            namespace_controller: empty and remove terminating namespaces (embedded server only).
-            garbage_collector: remove objects whose owners are gone (embedded server only).
+            namespace_controller: empty and remove terminating namespaces. Binaries do it if
+                kube-controller-manager is among them: `controllers` of the result tells.
+            garbage_collector: remove objects whose owners are gone; as above.
 
         Raises:
             PlaneError: what the environment asks for cannot be had.
@@ -81,11 +86,16 @@ class ControlPlane(Plane):
         """
         settings = read_settings({} if force_embedded else None)
         known = dict(tokens or {})
+        asked: dict[Controller, bool] = {
+            "namespaces": namespace_controller,
+            "garbage": garbage_collector,
+        }
+        controllers = frozenset(name for name, wanted in asked.items() if wanted)
         if settings.kind == "existing":
             yield ExistingControlPlane.from_environment()
         elif settings.kind == "binaries":
             text = "".join(token_line(token, user) for token, user in known.items())
-            async with real_control_plane(settings, data, listen, text) as real:
+            async with real_control_plane(settings, data, listen, text, controllers) as real:
                 yield real
         else:
             async with serve(
@@ -95,4 +105,4 @@ class ControlPlane(Plane):
                 namespace_controller=namespace_controller,
                 garbage_collector=garbage_collector,
             ) as server:
-                yield EmbeddedControlPlane(server)
+                yield EmbeddedControlPlane(server, controllers)

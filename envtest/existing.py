@@ -23,6 +23,8 @@ class ExistingControlPlane(ControlPlane):
 
     def __init__(self, url: str, authority: bytes, user: dict[str, Any]) -> None:
         super().__init__(url)
+        # A whole cluster runs both.
+        self.controllers = frozenset(("namespaces", "garbage"))
         self._authority = authority
         self._token = str(user.get("token") or "")
         certificate = _material(user, "client-certificate")

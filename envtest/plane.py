@@ -5,7 +5,7 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import yaml
@@ -19,18 +19,25 @@ _ESTABLISHED_SECONDS = 30.0
 _PAUSE_SECONDS = 0.05
 
 
+# Controllers of kube-controller-manager that tests may need: what empties terminating namespaces,
+# and what collects objects whose owners are gone.
+Controller = Literal["namespaces", "garbage"]
+
+
 class ControlPlane(ABC):
     """A Kubernetes API server to work against.
 
     Attributes:
         url: where it is.
         kind: `embedded`, `binaries` or `existing`.
+        controllers: which of the optional controllers run.
     """
 
     kind: str
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.controllers: frozenset[Controller] = frozenset()
 
     @abstractmethod
     def kubeconfig(self, user: str = "admin") -> str:

@@ -23,6 +23,7 @@ class Settings:
     kind: Literal["embedded", "binaries", "existing"]
     etcd: Path | None = None
     apiserver: Path | None = None
+    controller_manager: Path | None = None
     start_seconds: float = _START_SECONDS
     stop_seconds: float = _STOP_SECONDS
     show_output: bool = False
@@ -47,7 +48,16 @@ def read_settings(env: Mapping[str, str] | None = None) -> Settings:
             raise PlaneError(f"only one of the two binaries is named; set {missing}, too")
         return Settings("embedded", start_seconds=start, stop_seconds=stop)
     shown = env.get("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT", "").lower() == "true"
-    return Settings("binaries", etcd, apiserver, start, stop, shown)
+    manager = _optional(env, "TEST_ASSET_KUBE_CONTROLLER_MANAGER", "kube-controller-manager")
+    return Settings("binaries", etcd, apiserver, manager, start, stop, shown)
+
+
+def _optional(env: Mapping[str, str], variable: str, name: str) -> Path | None:
+    """Return a binary that need not be in KUBEBUILDER_ASSETS."""
+    folder = env.get("KUBEBUILDER_ASSETS")
+    if not env.get(variable) and not (folder and (Path(folder) / name).exists()):
+        return None
+    return _binary(env, variable, name)
 
 
 def _binary(env: Mapping[str, str], variable: str, name: str) -> Path | None:

@@ -72,6 +72,7 @@ class Proxy(ControlPlane):
     def __init__(self, plane: ControlPlane, seed: int) -> None:
         super().__init__("")
         self.kind = plane.kind
+        self.controllers = plane.controllers
         self.calls: Record[Call] = Record()
         self.done: Record[Call] = Record()
         self.injected: Record[tuple[Fault, Call]] = Record()

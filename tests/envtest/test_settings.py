@@ -62,3 +62,21 @@ def test_durations_are_written_as_in_go(text: str, seconds: float) -> None:
 def test_a_duration_that_is_none_is_told() -> None:
     with pytest.raises(PlaneError, match="is no duration; write it like 90s"):
         read_settings({"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT": "soon"})
+
+
+def test_kube_controller_manager_need_not_be_there(assets: Path) -> None:
+    env = {"KUBEBUILDER_ASSETS": str(assets)}
+    assert read_settings(env).controller_manager is None
+
+    manager = assets / "kube-controller-manager"
+    manager.write_text("#!/bin/sh\n")
+    with pytest.raises(PlaneError, match="kube-controller-manager, which is no program"):
+        read_settings(env)
+    manager.chmod(0o755)
+    assert read_settings(env).controller_manager == manager
+
+
+def test_a_kube_controller_manager_that_is_named_must_be_there(assets: Path) -> None:
+    env = {"KUBEBUILDER_ASSETS": str(assets), "TEST_ASSET_KUBE_CONTROLLER_MANAGER": "/nowhere"}
+    with pytest.raises(PlaneError, match="TEST_ASSET_KUBE_CONTROLLER_MANAGER leads to /nowhere"):
+        read_settings(env)

@@ -1,0 +1,85 @@
+"""What namespaces and owners leave behind, where their controllers run."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from envtest import ControlPlane
+from envtest.plane import Controller
+
+MAPS = "/api/v1/namespaces/{}/configmaps"
+_NAMES: dict[Controller, str] = {
+    "namespaces": "what empties namespaces",
+    "garbage": "what collects objects without owners",
+}
+
+
+@asynccontextmanager
+async def running(controller: Controller) -> AsyncIterator[httpx.AsyncClient]:
+    """Start a control plane with a controller; skip where there is none to be had.
+
+    It is no fixture, because a control plane with controllers belongs to one task.
+    """
+    wanted = {"namespaces": "namespace_controller", "garbage": "garbage_collector"}
+    async with ControlPlane.start(**{wanted[controller]: True}) as plane:
+        if controller not in plane.controllers:
+            pytest.skip(
+                f"{_NAMES[controller]} is kube-controller-manager, which is not among the binaries"
+            )
+        async with httpx.AsyncClient(
+            base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers(), timeout=30
+        ) as admin:
+            yield admin
+
+
+async def is_gone(http: httpx.AsyncClient, path: str) -> None:
+    """Wait until there is nothing at a path, told by a watch of its collection."""
+    collection, _, name = path.rpartition("/")
+    listed = (await http.get(collection)).json()
+    found: list[Any] = [one["metadata"]["name"] for one in listed["items"]]
+    if name not in found:
+        return
+    query = {
+        "watch": "1",
+        "resourceVersion": listed["metadata"]["resourceVersion"],
+        "fieldSelector": f"metadata.name={name}",
+    }
+    with anyio.fail_after(60):
+        async with http.stream("GET", collection, params=query) as response:
+            async for line in response.aiter_lines():
+                if line.startswith('{"type":"DELETED"'):
+                    return
+    raise AssertionError(f"{path} is still there")
+
+
+async def test_a_deleted_namespace_takes_its_content_along() -> None:
+    async with running("namespaces") as admin:
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "short-lived"}}
+        assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201
+        maps = MAPS.format("short-lived")
+        assert (await admin.post(maps, json={"metadata": {"name": "a"}})).status_code == 201
+        await admin.delete("/api/v1/namespaces/short-lived")
+
+        await is_gone(admin, "/api/v1/namespaces/short-lived")
+        assert (await admin.get(maps)).json()["items"] == []
+
+
+async def test_an_object_goes_after_its_owner() -> None:
+    async with running("garbage") as admin:
+        maps = MAPS.format("default")
+        owner = (await admin.post(maps, json={"metadata": {"name": "owner"}})).json()
+        reference = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": "owner",
+            "uid": owner["metadata"]["uid"],
+        }
+        dependent = {"metadata": {"name": "dependent", "ownerReferences": [reference]}}
+        assert (await admin.post(maps, json=dependent)).status_code == 201
+        await admin.delete(f"{maps}/owner", params={"propagationPolicy": "Background"})
+
+        await is_gone(admin, f"{maps}/dependent")

@@ -1,0 +1,317 @@
+"""Real control planes: how etcd and kube-apiserver are started, waited for and stopped.
+
+The programs here are stand-ins (`stand_in.py`); with real ones in KUBEBUILDER_ASSETS the whole
+suite runs on them.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from anyio import to_thread
+
+from envtest import ControlPlane, PlaneError, User
+from tests.envtest.samples import PATH, crd, gauge
+
+_VARIABLES = (
+    "KUBEBUILDER_ASSETS",
+    "KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT",
+    "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT",
+    "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT",
+    "TEST_ASSET_ETCD",
+    "TEST_ASSET_KUBE_APISERVER",
+    "TEST_ASSET_KUBE_CONTROLLER_MANAGER",
+    "USE_EXISTING_CLUSTER",
+)
+_PARENT = """
+import sys, anyio
+from envtest import ControlPlane
+
+async def main():
+    async with ControlPlane.start():
+        print("ready", flush=True)
+        await anyio.sleep_forever()
+
+anyio.run(main)
+"""
+
+
+@dataclass
+class Assets:
+    """A folder of stand-ins."""
+
+    folder: Path
+
+    def add(self, name: str, **behaviour: object) -> Path:
+        """Put a program there, or change how it behaves."""
+        program = self.folder / name
+        text = Path(__file__).with_name("stand_in.py").read_text(encoding="utf-8")
+        program.write_text(f"#!{sys.executable} -S\n{text}", encoding="utf-8")
+        program.chmod(0o755)
+        (self.folder / f"{name}.json").write_text(json.dumps(behaviour))
+        return program
+
+    def notes(self, name: str) -> list[dict[str, Any]]:
+        """Return what a program noted."""
+        path = self.folder / f"{name}.notes"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def flags(self, name: str) -> dict[str, str]:
+        """Return the flags of a program's last start."""
+        flags: dict[str, str] = [one for one in self.notes(name) if "flags" in one][-1]["flags"]
+        return flags
+
+    def starts(self, name: str) -> list[int]:
+        """Return the process ids of a program."""
+        return [one["pid"] for one in self.notes(name) if "pid" in one]
+
+    def alive(self) -> list[int]:
+        """Return which of all processes ever started are still there."""
+        started = [pid for path in self.folder.glob("*.notes") for pid in self.starts(path.stem)]
+        return [pid for pid in started if Path(f"/proc/{pid}/cmdline").exists()]
+
+
+@pytest.fixture
+def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Assets:
+    """Stand-ins that the environment names, and a folder of their own for temporary files."""
+    for variable in _VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    found = Assets(tmp_path / "assets")
+    found.folder.mkdir()
+    found.add("etcd")
+    found.add("kube-apiserver")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(found.folder))
+    return found
+
+
+def left_behind(assets: Assets) -> tuple[list[int], list[str]]:
+    """Return processes and temporary files that should not be there any more."""
+    return assets.alive(), os.listdir(assets.folder.parent / "tmp")
+
+
+def content(path: str) -> str:
+    """Return what is in a file."""
+    return Path(path).read_text(encoding="utf-8")
+
+
+async def test_both_run_on_free_ports_and_leave_nothing_behind(assets: Assets) -> None:
+    async with ControlPlane.start() as plane, ControlPlane.start() as other:
+        assert (plane.kind, plane.controllers) == ("binaries", frozenset())
+        assert plane.url != other.url
+        assert len(assets.alive()) == 4
+        etcd, server = assets.flags("etcd"), assets.flags("kube-apiserver")
+        assert server["etcd-servers"] == etcd["listen-client-urls"]
+        assert server["authorization-mode"] == "RBAC"
+    assert left_behind(assets) == ([], [])
+
+
+async def test_the_administrator_is_known_by_a_certificate(assets: Assets) -> None:
+    async with ControlPlane.start() as plane:
+        async with httpx.AsyncClient(base_url=plane.url, verify=plane.tls()) as http:
+            assert (await http.get("/version")).status_code == 200
+        assert plane.admin_headers() == {}
+        with pytest.raises(PlaneError, match="add it with add_user"):
+            plane.kubeconfig("joe")
+        assert "client-certificate-data" in await plane.add_user("joe", ["readers"])
+    seen = next(one for one in assets.notes("kube-apiserver") if one.get("path") == "/version")
+    assert seen["subject"] == {"organizationName": "system:masters", "commonName": "admin"}
+
+
+async def test_it_waits_until_the_server_is_ready(assets: Assets) -> None:
+    assets.add("kube-apiserver", refusals=3)
+    async with ControlPlane.start():
+        paths = [one["path"] for one in assets.notes("kube-apiserver") if "path" in one]
+    assert paths == ["/readyz"] * 4 + ["/api/v1/namespaces/default"]
+
+
+@pytest.mark.parametrize("name", ["etcd", "kube-apiserver"])
+async def test_a_program_that_ends_is_told_with_its_last_lines(assets: Assets, name: str) -> None:
+    assets.add(name, exit=3, says="\n".join(f"line {n}" for n in range(40)))
+    with pytest.raises(PlaneError, match=f"{name} ended with code 3; its last lines:") as refusal:
+        async with ControlPlane.start():
+            pass
+    assert str(refusal.value).splitlines()[1:] == [f"line {n}" for n in range(25, 40)]
+    assert left_behind(assets) == ([], [])
+
+
+async def test_a_program_that_does_not_get_ready_is_given_up(
+    assets: Assets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assets.add("kube-apiserver", refusals=10**6, says="waiting for something")
+    monkeypatch.setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "2s")
+    with pytest.raises(
+        PlaneError, match=r"is not ready after 2 seconds; .*\nwaiting for something"
+    ):
+        async with ControlPlane.start():
+            pass
+    assert left_behind(assets) == ([], [])
+
+
+async def test_a_program_that_is_none_is_told(assets: Assets) -> None:
+    (assets.folder / "etcd").write_bytes(b"\x7fELF of another machine")
+    with pytest.raises(PlaneError, match="etcd cannot be run: Exec format error"):
+        async with ControlPlane.start():
+            pass
+    assert left_behind(assets) == ([], [])
+
+
+@pytest.mark.parametrize("name", ["etcd", "kube-apiserver"])
+async def test_a_port_that_is_taken_meanwhile_is_replaced(assets: Assets, name: str) -> None:
+    assets.add(name, taken=2)
+    async with ControlPlane.start():
+        assert len(assets.starts(name)) == 3
+        assert len(assets.alive()) == 2
+    assert left_behind(assets) == ([], [])
+
+
+async def test_a_port_that_was_asked_for_is_not_replaced(assets: Assets) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(PlaneError, match="kube-apiserver found its port taken"):
+            async with ControlPlane.start(listen=listen):
+                pass
+    assert len(assets.starts("kube-apiserver")) == 1
+
+
+async def test_a_program_that_does_not_end_is_made_to(
+    assets: Assets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assets.add("etcd", stubborn=True)
+    monkeypatch.setenv("KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT", "100ms")
+    async with ControlPlane.start():
+        pass
+    assert left_behind(assets) == ([], [])
+
+
+async def test_a_start_that_is_cancelled_leaves_nothing_behind(
+    assets: Assets, tmp_path: Path
+) -> None:
+    asked = tmp_path / "asked"
+    os.mkfifo(asked)
+    assets.add("kube-apiserver", refusals=10**6, tells=str(asked))
+    async with anyio.create_task_group() as tasks:
+
+        async def start() -> None:
+            async with ControlPlane.start():
+                pass
+
+        tasks.start_soon(start)
+        with anyio.fail_after(30):
+            await to_thread.run_sync(asked.read_bytes, abandon_on_cancel=True)
+        tasks.cancel_scope.cancel()
+    assert left_behind(assets) == ([], [])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills the children of the killed")
+def test_no_process_outlives_a_parent_that_is_killed(assets: Assets) -> None:
+    with subprocess.Popen([sys.executable, "-c", _PARENT], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"ready\n"
+        children = [os.pidfd_open(pid) for pid in assets.alive()]
+        parent.send_signal(signal.SIGKILL)
+    assert len(children) == 2
+    for child in children:
+        # A process file is readable once its process has ended.
+        assert select.select([child], [], [], 20)[0] == [child]
+        os.close(child)
+
+
+async def test_single_programs_win_over_the_folder(
+    assets: Assets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "others").mkdir()
+    others = Assets(tmp_path / "others")
+    monkeypatch.setenv("TEST_ASSET_ETCD", str(others.add("etcd")))
+    monkeypatch.setenv("TEST_ASSET_KUBE_APISERVER", str(others.add("kube-apiserver")))
+    async with ControlPlane.start():
+        assert (len(others.alive()), assets.alive()) == (2, [])
+
+
+async def test_tokens_and_data_reach_the_programs(assets: Assets, tmp_path: Path) -> None:
+    known = {"secret": User("joe", ("readers", "writers"), "1")}
+    async with ControlPlane.start(tokens=known, data=tmp_path / "kept"):
+        tokens = content(assets.flags("kube-apiserver")["token-auth-file"])
+        assert assets.flags("etcd")["data-dir"] == str(tmp_path / "kept")
+    assert tokens == 'secret,joe,1,"readers,writers"\n'
+
+
+async def test_controllers_run_where_they_are_asked_for(assets: Assets) -> None:
+    assets.add("kube-controller-manager", refusals=2)
+    async with ControlPlane.start() as plane:
+        assert (plane.controllers, len(assets.alive())) == (frozenset(), 2)
+    async with ControlPlane.start(namespace_controller=True) as plane:
+        assert plane.controllers == {"namespaces"}
+        flags = assets.flags("kube-controller-manager")
+        assert flags["controllers"] == "namespace-controller"
+        assert plane.url in content(flags["kubeconfig"])
+        assert len(assets.alive()) == 3
+    async with ControlPlane.start(namespace_controller=True, garbage_collector=True) as plane:
+        assert plane.controllers == {"namespaces", "garbage"}
+        wanted = "garbage-collector-controller,namespace-controller"
+        assert assets.flags("kube-controller-manager")["controllers"] == wanted
+    assert left_behind(assets) == ([], [])
+
+
+async def test_controllers_that_are_not_there_do_not_run(assets: Assets) -> None:
+    async with ControlPlane.start(namespace_controller=True) as plane:
+        assert plane.controllers == frozenset()
+
+
+async def test_controllers_that_do_not_start_are_told(assets: Assets) -> None:
+    assets.add("kube-controller-manager", exit=1, says="no such controller")
+    with pytest.raises(PlaneError, match=r"kube-controller-manager ended .*\nno such controller"):
+        async with ControlPlane.start(garbage_collector=True):
+            pass
+    assert left_behind(assets) == ([], [])
+
+
+def test_output_is_shown_where_that_is_asked_for(assets: Assets) -> None:
+    assets.add("etcd", exit=1, says="here I am")
+    code = _PARENT.replace("anyio.run(main)", "") + textwrap.dedent("""
+        from envtest import PlaneError
+        try:
+            anyio.run(main)
+        except PlaneError as error:
+            print(error)
+    """)
+    shown = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT": "true"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "here I am" in shown.stderr
+    assert shown.stdout == "etcd ended with code 1; what it said is shown above\n"
+
+
+async def test_a_cluster_that_runs_already_is_used_and_left_running(
+    assets: Assets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ControlPlane.start(force_embedded=True) as cluster:
+        monkeypatch.setenv("USE_EXISTING_CLUSTER", "true")
+        monkeypatch.setenv("KUBECONFIG", str(cluster.write_kubeconfig(tmp_path / "config")))
+        async with ControlPlane.start() as plane:
+            assert (plane.kind, plane.url) == ("existing", cluster.url)
+            await plane.install_crds([crd()])
+        async with httpx.AsyncClient(
+            base_url=cluster.url, verify=plane.tls(), headers=plane.admin_headers()
+        ) as http:
+            assert (await http.post(PATH, json=gauge("a"))).status_code == 201
+    assert assets.notes("etcd") == []
