@@ -1,7 +1,11 @@
 """The queue's series: controller-runtime's names, and the numbers behind them."""
 
+import re
+from pathlib import Path
+
 from prometheus_client import CollectorRegistry
 
+import controller
 from controller.metrics import RECONCILE_SECONDS, RESULTS, Metrics
 from controller.queuemetrics import BEYOND, BUCKETS, MAX_PRIORITIES
 from controller.workqueue import WorkQueue
@@ -110,3 +114,28 @@ def test_the_process_tells_of_itself() -> None:
     text = Metrics().exposition().decode()
     for name in ("process_resident_memory_bytes", "process_open_fds", "process_cpu_seconds_total"):
         assert f"\n{name} " in text
+
+
+def everything() -> Metrics:
+    metrics = Metrics()
+    metrics.controller("pools", 1)
+    metrics.queue("pools")
+    metrics.webhooks.webhook("/judge")
+    metrics.requests("https://10.0.0.1")("GET", "200", 1)
+    return metrics
+
+
+def test_the_readme_names_every_series_and_no_other() -> None:
+    told = everything().exposition().decode()
+    series = set(re.findall(r"^# TYPE (\S+)", told, re.MULTILINE))
+    own = {name for name in series if not name.startswith(("process_", "python_"))}
+    readme = Path(controller.__file__).with_name("README.md").read_text(encoding="utf-8")
+    table = readme.split("## Metrics")[1].split("\n## ")[0]
+    assert own == set(re.findall(r"`([a-z_]+_[a-z]+)`", table))
+
+
+def test_counters_come_without_the_moment_they_were_made() -> None:
+    told = everything().exposition().decode()
+    assert "_created" not in told
+    assert 'controller_runtime_reconcile_total{controller="pools",result="success"} 0.0' in told
+    assert 'workqueue_depth{controller="pools",name="pools",priority="0"} 0.0' in told
