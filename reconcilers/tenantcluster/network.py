@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from reconcilers.api import names
 from reconcilers.api.ipallocation import FAILED
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
+from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import READY, Finding
 from reconcilers.tenantcluster.drafts import Standing
 from reconcilers.tenantcluster.status import network
 
+TEAM = "team"
+"""The scope of a provider that serves one team."""
 REF_FIELDS = {
     names.TYPE_LOADBALANCER: "lbAllocationRef",
     names.TYPE_NODES: "ipAllocationRef",
@@ -29,6 +32,28 @@ def misconfigured(provider: ProviderConfig | None) -> Finding | None:
             False, "NetworkNotReady", "IPAM mode but no poolRefs configured on provider"
         )
     return None
+
+
+def denied(tenant: TenantCluster, provider: ProviderConfig | None) -> Finding | None:
+    """Return why the provider may not be used for `tenant`, None if it may.
+
+    A provider of one team serves that team's clusters. A cluster that names no team is taken for
+    its namespace's, which other controllers guard.
+    """
+    if provider is None:
+        return None
+    scope = provider.spec.scope
+    if scope is None or scope.type != TEAM or scope.teamRef is None:
+        return None
+    team = tenant.spec.teamRef
+    if team is None or team.name == scope.teamRef.name:
+        return None
+    return network(
+        False,
+        "ProviderAccessDenied",
+        f"ProviderConfig {provider.metadata.key} serves team {scope.teamRef.name} alone,"
+        f" and this cluster is of team {team.name}",
+    )
 
 
 def finding(standings: Sequence[Standing]) -> Finding:

@@ -113,7 +113,7 @@ class TenantClusterReconciler:
         if names.FINALIZER_TENANT not in tenant.metadata.finalizers:
             tenant = await self._adopt(tenant)
         provider = await self._providers.of(tenant)
-        problem = network.misconfigured(provider)
+        problem = network.misconfigured(provider) or network.denied(tenant, provider)
         if problem is not None or provider is None:
             return await self._tell_problem(tenant, problem)
         if provider.spec.networking.mode != IPAM:
@@ -137,6 +137,7 @@ class TenantClusterReconciler:
         return Blocked(problem.reason, self._settings.requeue_not_ready)
 
     async def _bypass(self, tenant: TenantCluster) -> Outcome:
+        self._sizing.forget(tenant.metadata.key)
         findings = (network_condition(True, "Ready", "cloud networking mode"), ready())
         await self._tell(tenant, Verdict(READY, findings))
         return SETTLED
@@ -170,7 +171,10 @@ class TenantClusterReconciler:
         tenant = self._clusters.get(tenant.metadata.key) or tenant
         if self._projector.wanted(tenant).entries:
             tenant = await self._projector.begin(tenant, self._clock.now())
-        projected, *installed = await self._project(tenant)
+        if care.shut is None:
+            projected, *installed = await self._project(tenant)
+        else:
+            projected, installed = load_balancer(False, care.shut.reason, care.shut.message), []
         tenant = self._clusters.get(tenant.metadata.key) or tenant
         self._sizing.projected(tenant, projected.status)
         left = await self._sizing.conclude(tenant)

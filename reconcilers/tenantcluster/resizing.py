@@ -34,19 +34,24 @@ from reconcilers.tenantcluster.tenants import Tenants
 _log = structlog.get_logger(__name__)
 
 
+_SHUT = {"KubeconfigMissing", "KubeconfigRefused"}
+
+
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class Resized:
     """What came of a look at a tenant's size.
 
     Args:
         findings: the conditions to write.
         obsolete: types of conditions that do not apply.
         due_in: seconds until something may be due without anything changing; None for never.
+        shut: why nobody can enter the tenant, where trying again at once is of no use.
     """
 
     findings: tuple[Finding, ...] = ()
     obsolete: tuple[str, ...] = ()
     due_in: float | None = None
+    shut: NoWayIn | None = None
 
 
 class Sizing:
@@ -72,15 +77,16 @@ class Sizing:
         self._returning = returning
         self._clock = clock
         self._settings = settings
-        # Since when MetalLB in a tenant is known to have what it should have, by the tenant's uid.
-        self._in_place: dict[str, float] = {}
+        # Since when MetalLB in a tenant has what it should have, as far as we know, and its uid.
+        self._in_place: dict[Key, tuple[str, float]] = {}
 
     def forget(self, key: Key) -> None:
         """Forget a tenant that is gone."""
+        self._in_place.pop(key, None)
         self._elastic.forget(key)
         self._services.close(key)
 
-    async def care(self, tenant: TenantCluster, provider: ProviderConfig) -> Outlook:
+    async def care(self, tenant: TenantCluster, provider: ProviderConfig) -> Resized:
         """Put labels right; grow and shrink an elastic tenant.
 
         Raises:
@@ -91,10 +97,12 @@ class Sizing:
         if provider.spec.networking.sizing.allocationMode != ELASTIC:
             self._services.close(tenant.metadata.key)
             await self._returning.conclude(tenant)
-            return Outlook(obsolete=(DEMAND_MET,))
-        services = await self._read(tenant)
-        if services is None:
-            return Outlook()
+            return Resized(obsolete=(DEMAND_MET,))
+        try:
+            services = await self._services.of(tenant, watched=tenant.is_ready)
+        except NoWayIn as none:
+            _log.debug("cannot get tenant client for elastic IPAM, skipping", error=none.message)
+            return Resized(shut=none if none.reason in _SHUT else None)
         settling = self._settling(tenant)
         care = await self._elastic.care(tenant, provider, services, in_place=settling <= 0)
         await self._label_platform(tenant, services)
@@ -102,21 +110,21 @@ class Sizing:
         due = [due for due in (care.due_in,) if due is not None]
         if not care.finding.status and settling > 0:
             due.append(settling)
-        return Outlook((care.finding,), due_in=min(due, default=None))
+        return Resized((care.finding,), due_in=min(due, default=None))
 
     def _settling(self, tenant: TenantCluster) -> float:
         """Return seconds until what MetalLB has had long enough is of no use to who waits."""
         after = self._settings.growth_after
-        since = self._in_place.get(tenant.metadata.uid)
-        return after if since is None else after - (self._clock.monotonic() - since)
+        uid, since = self._in_place.get(tenant.metadata.key, ("", 0.0))
+        return after if uid != tenant.metadata.uid else after - (self._clock.monotonic() - since)
 
     def projected(self, tenant: TenantCluster, done: bool) -> None:
         """Note whether MetalLB in the tenant has what it should have."""
-        uid = tenant.metadata.uid
-        if done:
-            self._in_place.setdefault(uid, self._clock.monotonic())
-        else:
-            self._in_place.pop(uid, None)
+        key, uid = tenant.metadata.key, tenant.metadata.uid
+        if not done:
+            self._in_place.pop(key, None)
+        elif self._in_place.get(key, ("", 0.0))[0] != uid:
+            self._in_place[key] = (uid, self._clock.monotonic())
 
     async def conclude(self, tenant: TenantCluster) -> int:
         """Give back what shrink has marked and the tenant let go of; return how many are left.
@@ -126,14 +134,6 @@ class Sizing:
             ControllerError: the management cluster did not answer.
         """
         return await self._returning.conclude(tenant)
-
-    async def _read(self, tenant: TenantCluster) -> Sequence[Service] | None:
-        """Return the tenant's Services; None if it cannot be asked, which its projection tells."""
-        try:
-            return await self._services.of(tenant, watched=tenant.is_ready)
-        except NoWayIn as none:
-            _log.debug("cannot get tenant client for elastic IPAM, skipping", error=none.message)
-            return None
 
     async def _label_platform(self, tenant: TenantCluster, services: Sequence[Service]) -> None:
         service = platform.unlabelled(services, self._settings.platform_service)

@@ -18,7 +18,8 @@ from reconcilers.api.resources import SERVICE, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster.elastic.inventory import LOAD_BALANCER
-from reconcilers.tenantcluster.tenants import Tenants
+from reconcilers.tenantcluster.kubeconfigs import NoWayIn
+from reconcilers.tenantcluster.tenants import UNAUTHORIZED, Tenants
 
 _IDLE_TIERS = 2
 """A watch keeps its place for two of the longest tiers, so that a look always finds it open."""
@@ -67,6 +68,14 @@ class TenantServices:
             cache = self.kind.cache(key)
             if cache is not None and not cache.unreadable:
                 return tuple(cache)
+        try:
+            return await self._now(tenant)
+        except NoWayIn as none:
+            if none.reason != UNAUTHORIZED:
+                raise
+            return await self._now(tenant)  # with the Secret read again
+
+    async def _now(self, tenant: TenantCluster) -> Sequence[Service]:
         async with self._tenants.inside(tenant) as client:
             page = await client.list(SERVICE)
             if page.unreadable:

@@ -6,8 +6,8 @@ a new address could mend; then the Secret is read again. So a rotation is met wi
 the Secret while all is well.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 import anyio
@@ -40,6 +40,8 @@ UNAUTHORIZED = "Unauthorized"
 """The reason when a tenant does not take our credentials: they may have been rotated."""
 FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 300.0
+MOST_SUSPECTS = 2
+"""How many tenants that did not answer last time are tried at once."""
 
 
 @dataclass(slots=True)
@@ -86,6 +88,7 @@ class Tenants:
         self._open = open_transport or strictly(settings)
         self._ways: dict[Key, _Way] = {}
         self._silent: dict[Key, _Silence] = {}
+        self._suspects = 0
 
     @asynccontextmanager
     async def inside(self, tenant: TenantCluster) -> AsyncIterator[Client]:
@@ -105,20 +108,21 @@ class Tenants:
             ControllerError: the management cluster did not answer.
         """
         key = tenant.metadata.key
-        way = await self._enter(tenant)
-        way.users += 1
-        try:
-            async with way.turn:
-                self._respect_silence(key)
-                yield way.client
-                self._silent.pop(key, None)
-        except (NoWayIn, Conflict):
-            raise
-        except ControllerError as error:
-            raise self._turned_away(way, error) from error
-        finally:
-            way.users -= 1
-            await self._close_if_done(way)
+        with self._bounded(key):
+            way = await self._enter(tenant)
+            way.users += 1
+            try:
+                async with way.turn:
+                    self._respect_silence(key)
+                    yield way.client
+                    self._silent.pop(key, None)
+            except (NoWayIn, Conflict):
+                raise
+            except ControllerError as error:
+                raise self._turned_away(way, error) from error
+            finally:
+                way.users -= 1
+                await self._close_if_done(way)
 
     async def leave(self, key: Key) -> None:
         """Close the client of a tenant that went, as soon as nobody uses it."""
@@ -156,6 +160,26 @@ class Tenants:
             return self._open(kubeconfig)
         except ConfigurationError as refused:
             raise NoWayIn("KubeconfigRefused", str(refused)) from refused
+
+    @contextmanager
+    def _bounded(self, key: Key) -> Iterator[None]:
+        """Let only a few be tried at once of those that did not answer last time.
+
+        Each may take as long as a request may; were many tried, there would be nobody left to
+        work on the tenants that do answer. Who finds no place is as silent as before, until then.
+        """
+        silence = self._silent.get(key)
+        if silence is None:
+            yield
+            return
+        self._respect_silence(key)
+        if self._suspects >= MOST_SUSPECTS:
+            raise NoWayIn("TenantUnreachable", silence.why)
+        self._suspects += 1
+        try:
+            yield
+        finally:
+            self._suspects -= 1
 
     async def _enter(self, tenant: TenantCluster) -> _Way:
         key = tenant.metadata.key

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controller.errors import NoAnswer
+from controller.errors import NoAnswer, Unauthorized
 from reconcilers.api import names
 from reconcilers.settings import Settings, TenantSettings
 from tests.reconcilers import make
@@ -556,3 +556,125 @@ async def test_a_tenant_that_does_not_answer_does_not_keep_others_from_growing()
         service(tenant, "three")
         await platform.clock.advance(32)
         assert address_of(tenant, "three") is not None
+
+
+async def test_a_service_that_is_served_at_once_costs_the_management_cluster_nothing() -> None:
+    platform, tenant = _platform(sizing={"initialPoolSize": 8})
+    balancer = Balancer(tenant)
+    async with platform.running():
+        await _ready(platform, tenant, "one")
+        balancer.paused = True
+        before = len(platform.server.history)
+        for number in range(5):
+            service(tenant, f"web{number}")
+            await platform.clock.advance(2)
+        balancer.resume()
+        await platform.clock.advance(60)
+        assert len(platform.server.history) == before
+
+
+async def test_a_mark_of_shrink_is_withdrawn_where_a_service_took_an_address() -> None:
+    platform, tenant = _platform()
+    balancer = Balancer(tenant)
+    async with platform.running():
+        await _ready(platform, tenant, "one", "two", "three")
+        balancer.paused = True
+        mark = {"metadata": {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}}
+        platform.server.edit("ipallocations", "team-a-lb-1", mark)
+        await platform.clock.advance(5)
+        assert names.ANNOTATION_RELEASING not in _annotations(platform, "team-a-lb-1")
+        assert len(pool_entries(tenant)) == 2
+        assert address_of(tenant, "three") is not None
+
+
+async def test_a_mark_of_shrink_is_withdrawn_where_addresses_are_wanted_again() -> None:
+    platform, tenant = _platform(quota={"maxLoadBalancerIPs": 3})
+    Balancer(tenant)
+    held = ("10.40.0.64", "10.40.0.64")
+    async with platform.running():
+        await _ready(platform, tenant, "one", "two")
+        mark = {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}
+        labels = {names.LABEL_ROLE: "growth"}
+        tenant.fail(NoAnswer("timed out"), times=10_000)  # so that nobody learns that it let go
+        leaving = make.allocation("team-a-lb-1", held=held, annotations=mark, labels=labels)
+        platform.server.add("ipallocations", leaving)
+        service(tenant, "three")
+        await platform.clock.advance(20)
+        assert names.ANNOTATION_RELEASING in _annotations(platform, "team-a-lb-1")
+        await platform.clock.advance(20)
+        assert names.ANNOTATION_RELEASING not in _annotations(platform, "team-a-lb-1")
+        assert len(_balancers(platform)) == 2
+
+
+async def test_a_tenant_that_becomes_static_keeps_what_it_has_and_ends_what_was_begun() -> None:
+    platform, tenant = _platform()
+    Balancer(tenant)
+    async with platform.running():
+        await _ready(platform, tenant, "one", "two", "three", "four")
+        static: Json = {"spec": {"network": {"loadBalancer": {"allocationMode": "static"}}}}
+        first = _balancers(platform)["team-a-lb-1"]
+        name = next(n for n in ("three", "four") if address_of(tenant, n) == first)
+        tenant.vanish("services", name, namespace="default")
+        await platform.clock.advance(5)
+        mark = {"metadata": {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}}
+        platform.server.edit("providerconfigs", "default", static)
+        platform.server.edit("ipallocations", "team-a-lb-1", mark)
+        await platform.clock.advance(1200)
+        assert list(_balancers(platform)) == ["team-a-lb", "team-a-lb-2"]
+        conditions = platform.server.see(*TENANT, namespace="team")["status"]["conditions"]
+        assert "LoadBalancerDemandMet" not in [one["type"] for one in conditions]
+
+
+async def test_growth_that_fails_moves_on_to_a_pool_that_fits_and_keeps_its_age() -> None:
+    one, two = make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/24")
+    platform, tenant = _platform(one, two, backfill_nodes=False)
+    Balancer(tenant)
+    async with platform.running():
+        await _ready(platform, tenant, "one", "two")
+        platform.server.add("ipallocations", make.allocation("x", of="one", tenant="x/y", size=1))
+        await platform.clock.advance(1)
+        stamp = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
+        labels = {names.LABEL_ROLE: "growth"}
+        stuck = make.allocation(
+            "team-a-lb-1", of="one", size=1, age=50, annotations=stamp, labels=labels
+        )
+        platform.server.add("ipallocations", stuck)
+        await platform.clock.advance(2)
+        assert platform.phase("ipallocations", "team-a-lb-1") == "Failed"
+        service(tenant, "three")
+        await platform.clock.advance(65)
+        moved = platform.server.see("ipallocations", "team-a-lb-1")
+        assert moved["spec"]["poolRef"] == {"name": "two"}
+        asked = moved["metadata"]["annotations"][names.ANNOTATION_REQUESTED_AT]
+        assert asked == "2025-12-31T23:59:10+00:00"
+        assert address_of(tenant, "three") is not None
+
+
+async def test_in_observe_mode_an_elastic_tenant_grows_and_its_phase_stays_anothers() -> None:
+    platform, tenant = _platform()
+    Balancer(tenant)
+    observed = {"managementPolicy": {"mode": "Observe"}}
+    platform.server.add("tenantclusters", make.tenant(spec=observed, status={"phase": "Updating"}))
+    async with platform.running():
+        await _ready(platform, tenant, "one", "two", "three")
+        assert address_of(tenant, "three") is not None
+        assert platform.phase(*TENANT, "team") == "Updating"
+        assert _demand(platform) == ("True", "Ready")
+
+
+async def test_a_rotated_kubeconfig_costs_no_growth() -> None:
+    platform, tenant = _platform(service_watches=1)
+    platform.server.add("tenantclusters", make.tenant("b"))
+    other = platform.tenant("b")
+    Balancer(tenant)
+    Balancer(other)
+    async with platform.running():
+        await _ready(platform, tenant)
+        for name in ("one", "two", "three"):
+            service(other, name)
+            service(tenant, name)
+        for one in (tenant, other):
+            one.fail(Unauthorized(401, "Unauthorized", "rotated"), times=1)
+        await platform.clock.advance(130)
+        assert address_of(tenant, "three") is not None
+        assert address_of(other, "three") is not None

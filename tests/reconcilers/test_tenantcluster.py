@@ -390,3 +390,19 @@ async def test_a_ready_cluster_outlives_a_mistake_in_its_provider_and_asks_for_n
         await lab.cluster()
         assert _phase(lab) == "Ready"
     assert [a["metadata"]["name"] for a in lab.server.all("ipallocations")] == ["team-a-lb"]
+
+
+@pytest.mark.parametrize(
+    ("team", "served"), [("platform", True), ("other", False), (None, True)], ids=str
+)
+async def test_a_providers_team_alone_is_served(team: str | None, served: bool) -> None:
+    scope = {"type": "team", "teamRef": {"name": "platform"}}
+    provider = make.provider("lab")
+    lab = _lab(provider=provider)
+    lab.server.edit("providerconfigs", "default", {"spec": {"scope": scope}})
+    spec = {"teamRef": {"name": team}} if team else {}
+    lab.server.add("tenantclusters", make.tenant(spec=spec))
+    await lab.cluster()
+    assert bool(lab.server.all("ipallocations")) is served
+    reason = _told(lab, "NetworkReady")[1]
+    assert reason == ("Reconciling" if served else "ProviderAccessDenied")

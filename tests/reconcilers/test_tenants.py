@@ -1,5 +1,7 @@
 """The ways into tenants: shared, kept while they work, closed when nobody uses them."""
 
+from contextlib import suppress
+
 import anyio
 import pytest
 
@@ -162,3 +164,34 @@ async def test_a_kubeconfig_that_reads_files_is_refused_by_the_strict_way_in() -
         async with strict.inside(make.tenant()):
             pytest.fail("it must not be entered")
     assert refused.value.reason == "KubeconfigRefused"
+
+
+async def test_of_many_tenants_that_do_not_answer_only_a_few_are_tried_at_once() -> None:
+    lab = Lab()
+    names = [f"t{number}" for number in range(6)]
+    for name in names:
+        lab.tenant_server(name)
+        with pytest.raises(NoWayIn):
+            async with lab.tenants.inside(make.tenant(name)):
+                raise NoAnswer("timed out")
+    await lab.clock.advance(5)
+    tried = []
+
+    async def enter(name: str) -> None:
+        with suppress(NoWayIn):
+            async with lab.tenants.inside(make.tenant(name)):
+                tried.append(name)
+                await lab.clock.sleep(10)
+
+    async with anyio.create_task_group() as group:
+        for name in names:
+            group.start_soon(enter, name)
+        await lab.clock.advance(0)
+        assert len(tried) == 2
+        lab.tenant_server("healthy")
+        async with lab.tenants.inside(make.tenant("healthy")):
+            pass
+        await lab.clock.advance(10)
+    for name in names[2:]:
+        async with lab.tenants.inside(make.tenant(name)):
+            pass

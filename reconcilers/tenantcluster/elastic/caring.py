@@ -133,7 +133,7 @@ class Elastic:
         soon = [after - look.waited[one.metadata.uid] for one in waiting if one not in due]
         finding = await self._grow(look, due)
         if finding is None:
-            finding = _told(waiting, len(look.found.waiting) - len(waiting))
+            finding = _told(len(look.found.waiting) - len(waiting))
         soon += await self._shrink(look)
         return Care(finding, min(soon, default=None))
 
@@ -303,10 +303,12 @@ def _count(services: int) -> str:
     return "1 Service" if services == 1 else f"{services} Services"
 
 
-def _told(waiting: Sequence[Service], in_vain: int) -> Finding:
-    """Return the condition of a tenant for which nothing has to be done."""
-    if waiting:
-        return demand(False, "Waiting", f"{_count(len(waiting))} without an address yet")
+def _told(in_vain: int) -> Finding:
+    """Return the condition of a tenant for which nothing has to be done.
+
+    Who has just begun to wait is not told: most Services do for a second, and each would cost two
+    writes on the management cluster.
+    """
     if in_vain:
         return demand(
             False,
@@ -314,4 +316,4 @@ def _told(waiting: Sequence[Service], in_vain: int) -> Finding:
             f"{_count(in_vain)} without an address; growing did not help,"
             " see the events of the Service in the tenant",
         )
-    return demand(True, "Ready", "every Service has its address")
+    return demand(True, "Ready", "no Service has been without an address for long")
