@@ -16,7 +16,7 @@ from envtest.access.impersonation import impersonated
 from envtest.access.rbac import Authorizer, attributes, refusal
 from envtest.access.reviews import Reviews
 from envtest.access.tokens import Authenticator
-from envtest.front.bodies import read_body
+from envtest.front.bodies import ClientGoneError, read_body
 from envtest.front.connections import Connections, Deadlines, Watchers
 from envtest.front.dispatch import answer, check_served, no_such_path
 from envtest.kinds.catalogue import resources
@@ -65,6 +65,8 @@ class Front:
             return await self._answer(request, warnings)
         except StatusError as error:
             return _refused(error, warnings)
+        except ClientGoneError:
+            return web.Response()
         except Exception:  # noqa: BLE001  # the last resort: told to the client, logged in full
             _log.exception("%s %s failed", request.method, request.path)
             return _refused(internal("Internal error occurred"), warnings)
@@ -81,7 +83,9 @@ class Front:
             raise refusal(user, info, decision.reason)
         if not info.is_resource:
             documents = Documents(self.api.registry, self.openapi, request.host)
-            found = documents.find(request.method, request.path, request.headers.get("Accept", ""))
+            accept = request.headers.get("Accept", "")
+            verbose = "verbose" in query
+            found = documents.find(request.method, request.path, accept, verbose=verbose)
             return _missing(request.path) if found is None else _plain(*found)
         resource = self.api.registry.find(info.group, info.version, info.resource)
         if resource is None:

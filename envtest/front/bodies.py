@@ -8,6 +8,10 @@ from envtest.server.bodies import BODY_LIMIT
 from envtest.server.failures import StatusError, too_large
 
 
+class ClientGoneError(Exception):
+    """The client hung up in the middle of its request; there is nobody to answer."""
+
+
 async def read_body(request: web.BaseRequest, seconds: float) -> bytes:
     """Read a body up to the limit.
 
@@ -17,6 +21,7 @@ async def read_body(request: web.BaseRequest, seconds: float) -> bytes:
 
     Raises:
         StatusError: 413; 504 when it takes too long.
+        ClientGoneError: it will never come.
     """
     if (request.content_length or 0) > BODY_LIMIT:
         raise too_large(BODY_LIMIT)
@@ -27,8 +32,11 @@ async def read_body(request: web.BaseRequest, seconds: float) -> bytes:
         # It came with its head, as small ones do.
         return content.read_nowait()
     await _invite(request)
-    with anyio.move_on_after(seconds):
-        return await _collected(request)
+    try:
+        with anyio.move_on_after(seconds):
+            return await _collected(request)
+    except (ConnectionError, web.RequestPayloadError) as error:
+        raise ClientGoneError from error
     raise _too_slow()
 
 

@@ -24,8 +24,9 @@ async def running(controller: Controller) -> AsyncIterator[httpx.AsyncClient]:
 
     It is no fixture, because a control plane with controllers belongs to one task.
     """
-    wanted = {"namespaces": "namespace_controller", "garbage": "garbage_collector"}
-    async with ControlPlane.start(**{wanted[controller]: True}) as plane:
+    async with ControlPlane.start(
+        namespace_controller=controller == "namespaces", garbage_collector=controller == "garbage"
+    ) as plane:
         if controller not in plane.controllers:
             pytest.skip(
                 f"{_NAMES[controller]} is kube-controller-manager, which is not among the binaries"

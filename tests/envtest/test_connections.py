@@ -127,6 +127,20 @@ async def test_a_body_that_does_not_come_is_answered_with_a_timeout() -> None:
     assert {item["metadata"]["name"] for item in listed} <= {"kube-root-ca.crt"}
 
 
+async def test_a_client_that_hangs_up_in_its_request_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serve() as server:
+        for ending in ("aclose", "abort"):
+            async with connection(server) as stream:
+                await stream.send(head(server, "POST", MAPS, "Content-Length: 100") + b"\r\n{")
+                if ending == "aclose":
+                    await stream.aclose()
+        async with client(server) as http:
+            assert (await http.get("/readyz")).status_code == 200
+    assert caplog.text == ""
+
+
 async def test_a_body_may_come_in_pieces() -> None:
     body = b'{"metadata":{"name":"a"}}'
     async with serve() as server, connection(server) as stream:

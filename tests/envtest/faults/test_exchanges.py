@@ -1,6 +1,7 @@
 """What a client meets when one of its requests is struck."""
 
 import anyio
+import msgspec
 import pytest
 
 from controller import (
@@ -32,7 +33,7 @@ from envtest.faults import (
     unavailable,
 )
 from envtest.faults.fault import Fault
-from tests.envtest.samples import gauge
+from tests.envtest.samples import PATH, gauge
 from tests.faults.world import GAUGES, LIST, transport_to, world
 
 A = Key("default", "a")
@@ -143,3 +144,17 @@ async def test_an_answer_that_comes_in_drops_is_whole() -> None:
         with here.proxy.inject(SlowAnswer(7), LIST) as slow:
             assert (await here.client.list(GAUGES)).items == (made,)
         assert len(slow.struck) == 1
+
+
+async def test_a_list_can_expire_between_two_pages() -> None:
+    async with world() as here:
+        for name in "abc":
+            await here.create(name)
+        later = Match(verb="list", where=lambda call: "continue" in call.query)
+        with here.proxy.inject(expired(), later) as struck:
+            first = await here.transport.request("GET", PATH, query={"limit": "2"})
+            token = msgspec.json.decode(first)["metadata"]["continue"]
+            with pytest.raises(Expired):
+                rest = {"limit": "2", "continue": token}
+                await here.transport.request("GET", PATH, query=rest)
+        assert [call.query["continue"] for call in struck.struck] == [token]
