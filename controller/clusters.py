@@ -15,6 +15,7 @@ back at the cost of others until the longest pause is over. Making room for ever
 rejected: one cluster more than there are places, and every look would open a connection.
 """
 
+import math
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -41,6 +42,8 @@ T = TypeVar("T", bound=Object)
 
 OpenCluster = Callable[[Key], Awaitable[Way]]
 
+BURST = 10
+
 log = structlog.get_logger(__name__)
 
 
@@ -54,12 +57,17 @@ class ClusterSettings:
             cannot be seen.
         silence_seconds: how long a watch may say nothing before it counts as dead.
         longest_pause: seconds at which the pauses between tries of a cluster stop growing.
+        opens_per_second: how fast clusters are opened when many are asked for at once; handshakes
+            by the thousand would keep this process from answering in time, and all would fail.
+            Bounding how many are being opened was rejected: those that do not answer would hold
+            up the others.
     """
 
     limit: int = 200
     idle_seconds: float = 300.0
     silence_seconds: float = SILENCE_SECONDS
     longest_pause: float = 300.0
+    opens_per_second: float = 20.0
 
 
 @dataclass(eq=False, slots=True)
@@ -108,6 +116,7 @@ class Clusters:
         self._kinds: list[ClusterKind[Any]] = []
         self._clusters: dict[Key, _Cluster] = {}
         self._barred: dict[Key, float] = {}
+        self._next_start = -math.inf
         self._group: TaskGroup | None = None
 
     def kind(
@@ -240,12 +249,19 @@ class Clusters:
     async def _keep(self, cluster: _Cluster) -> None:
         try:
             with cluster.scope:
+                await self._clock.sleep(self._turn())
                 async with anyio.create_task_group() as group:
                     for informer in cluster.informers.values():
                         group.start_soon(informer.run)
         finally:
             with anyio.CancelScope(shield=True):
                 await cluster.transport.aclose()
+
+    def _turn(self) -> float:
+        """Return in how many seconds another may be opened; a few at a time may at once."""
+        now, rate = self._clock.monotonic(), self._settings.opens_per_second
+        self._next_start = max(self._next_start + 1 / rate, now)
+        return max(0.0, self._next_start - now - BURST / rate)
 
     def _make(self, key: Key) -> _Cluster:
         informers: dict[ClusterKind[Any], Informer[Any]] = {}

@@ -79,6 +79,7 @@ class Server:
     process: subprocess.Popen[str]
     url: str = ""
     token: str = ""
+    authority: str = ""
     tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
     cpu: float = 0.0
 
@@ -93,7 +94,8 @@ class Server:
         """Read where the server is."""
         said = self._heard(dict[str, str | float])
         self.url, self.token, self.cpu = str(said["url"]), str(said["token"]), float(said["cpu"])
-        self.tls = ssl.create_default_context(cadata=str(said["authority"]))
+        self.authority = str(said["authority"])
+        self.tls = ssl.create_default_context(cadata=self.authority)
         self.tls.check_hostname = False
 
     def _heard(self, kind: type[T]) -> T:

@@ -173,6 +173,20 @@ async def test_an_unreachable_cluster_is_tried_less_and_less_and_holds_up_nobody
         assert fleet.clusters.last_error(down) is None
 
 
+async def test_many_clusters_asked_for_at_once_are_opened_one_after_the_other() -> None:
+    fleet = Fleet(ClusterSettings(limit=100, opens_per_second=20))
+    keys = [fleet.cluster(f"c{number}", "a") for number in range(100)]
+    for key in keys[:50]:
+        fleet.down[key] = DOWN  # those cost the others no time
+    async with running(fleet):
+        for key in keys:
+            fleet.clusters.open(key)
+        await fleet.clock.advance(0)
+        assert len(fleet.opened) <= 11
+        await fleet.clock.advance(5)
+        assert all(fleet.clusters.synced(key) for key in keys[50:])
+
+
 async def test_refused_credentials_are_asked_for_again() -> None:
     fleet = Fleet()
     key = fleet.cluster("one", "a")

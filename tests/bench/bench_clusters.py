@@ -1,0 +1,80 @@
+"""What a thousand idle tenants cost a controller: one TLS watch each, and a cache.
+
+The server is the embedded one in a process of its own; to this process each watch is a cluster
+with credentials, TLS settings, connections and an informer of its own. For a while nothing happens
+but the bookmarks that come every minute; then memory and the share of a core are read.
+"""
+
+import resource
+from pathlib import Path
+from time import perf_counter, process_time
+
+import anyio
+import click
+
+from controller.clock import SystemClock
+from controller.clusters import Clusters, ClusterSettings
+from controller.logs import configure as configure_logs
+from controller.meta import Key
+from controller.renewable import Way
+from controller.tenantconfig import TenantCredentials, tenant_transport
+from reconcilers.api.resources import SERVICE
+from tests.bench.bench_envtest import Server
+from tests.bench.bench_envtest import server as serving
+
+TENANTS = 1000
+IDLE_SECONDS = 70.0
+FILES = 8192
+PATIENCE = 180.0
+
+
+def resident() -> float:
+    """Return the MiB that this process holds now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+async def measure(server: Server) -> None:
+    """Open the clusters, wait, and print what they cost."""
+    credentials = TenantCredentials(server.url, authority=server.authority, token=server.token)
+
+    async def open_cluster(key: Key) -> Way:
+        return Way(tenant_transport(credentials, max_bytes=2**24, timeout=30.0), key.name)
+
+    clusters = Clusters(open_cluster, SystemClock(), ClusterSettings(limit=TENANTS))
+    clusters.kind(SERVICE)
+    before = resident()
+    keys = [Key("tenants", f"tenant-{number}") for number in range(TENANTS)]
+    async with anyio.create_task_group() as group:
+        group.start_soon(clusters.run)
+        begun, cpu = perf_counter(), process_time()
+        for key in keys:
+            clusters.open(key)
+        with anyio.fail_after(PATIENCE):
+            while not all(map(clusters.synced, keys)):  # noqa: ASYNC110 - it is not measured
+                await anyio.sleep(0.5)
+        click.echo(
+            f"{TENANTS:,} clusters synced in {perf_counter() - begun:.1f} s wall,"
+            f" {1000 * (process_time() - cpu) / TENANTS:.1f} ms of CPU each"
+        )
+        await anyio.sleep(1)
+        begun, cpu = perf_counter(), process_time()
+        await anyio.sleep(IDLE_SECONDS)
+        share = (process_time() - cpu) / (perf_counter() - begun)
+        after = resident()
+        click.echo(
+            f"idle: {after:.0f} MiB resident ({1024 * (after - before) / TENANTS:.0f} KiB for each"
+            f" cluster, {before:.0f} MiB without any), {100 * share:.1f} % of a core"
+        )
+        assert all(map(clusters.synced, keys))
+        group.cancel_scope.cancel()
+
+
+def run() -> None:
+    """Print what idle clusters cost."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(soft, FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard < 0 else min(wanted, hard), hard))
+    configure_logs(level="error")
+    with serving() as server:
+        anyio.run(measure, server)
