@@ -12,6 +12,9 @@ from envtest.wire.varints import message
 Found = tuple[bytes, str]
 
 _HEALTH = ("healthz", "livez", "readyz")
+# What a probe lists when it is asked to be verbose; each can be asked for alone.
+_CHECKS = ("ping", "log", "etcd", "poststarthook/rbac/bootstrap-roles")
+_TEXT = "text/plain; charset=utf-8"
 _JSON = "application/json"
 
 
@@ -29,14 +32,21 @@ class Documents:
         self._openapi = openapi
         self._address = address
 
-    def find(self, method: str, path: str, accept: str) -> Found | None:
-        """Return body and content type of a document, if there is one at a path."""
+    def find(self, method: str, path: str, accept: str, *, verbose: bool = False) -> Found | None:
+        """Return body and content type of a document, if there is one at a path.
+
+        Args:
+            method: of the request.
+            path: of the request.
+            accept: its Accept header.
+            verbose: whether a probe shall list what it checks.
+        """
         parts = [part for part in path.split("/") if part]
         if method not in {"GET", "HEAD"} and (not parts or parts[0] not in _HEALTH):
             return None
         match parts:
-            case [one, *_] if one in _HEALTH:
-                found: Found | None = (b"ok", "text/plain; charset=utf-8")
+            case [one, *rest] if one in _HEALTH:
+                found: Found | None = _probe(one, "/".join(rest), verbose=verbose)
             case ["version"]:
                 found = _encoded(discovery.VERSION)
             case ["api"] | ["apis"]:
@@ -78,6 +88,16 @@ class Documents:
             case _:
                 return None
         return None if found is None else (found, _JSON)
+
+
+def _probe(name: str, check: str, *, verbose: bool) -> Found | None:
+    """Return what a probe says; a server that answers at all is well."""
+    if check:
+        return (b"ok", _TEXT) if check in _CHECKS else None
+    if not verbose:
+        return b"ok", _TEXT
+    lines = [*(f"[+]{one} ok" for one in _CHECKS), f"{name} check passed", ""]
+    return "\n".join(lines).encode(), _TEXT
 
 
 def _encoded(body: Mapping[str, object] | None) -> Found | None:
