@@ -1,9 +1,21 @@
 """Events about how full a pool is: one when a tier is entered, one when it is left, no spam."""
 
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any, cast
 
+from hypothesis import given
+from hypothesis import strategies as st
+from typing_extensions import override
+
+from allocator import Capacity
+from controller.clock import SystemClock
+from controller.conditions import is_true
 from controller.events import Recorder
+from reconcilers.conditions import with_findings
+from reconcilers.networkpool.alarms import Alarms
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.status import Summary
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
@@ -197,3 +209,81 @@ async def test_nothing_is_told_of_a_write_that_did_not_happen() -> None:
     gauge.lab.hold("networkpools")
     gauge.lab.server.edit("networkpools", "lab", {"metadata": {"labels": {"x": "y"}}})
     assert await gauge.fill(75) == [WARNING], "told once, by the write that went through"
+
+
+class _Clock(SystemClock):
+    """The time of a story; nothing in it waits."""
+
+    seconds = 0
+
+    @override
+    def now(self) -> datetime:
+        return make.EPOCH + timedelta(seconds=self.seconds)
+
+
+class _Story:
+    """A pool that is written as a test says, and what is told of it."""
+
+    def __init__(self) -> None:
+        self.clock = _Clock()
+        self.pool = make.pool(creationTimestamp="2025-01-01T00:00:00Z")
+        self.told: list[tuple[int, str]] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Let another process take over."""
+        self.alarms = Alarms(cast("Recorder", self), self.clock, 600.0)
+
+    def record(self, *_: Any, action: str, **__: Any) -> None:
+        """Take an event."""
+        self.told.append((self.clock.seconds, action))
+
+    def fill(self, used: int) -> None:
+        """Write how full the pool is."""
+        tiers = Summary(Capacity(100, used, 100 - used, 100 - used, 0), 1).tiers()
+        conditions = with_findings(self.pool.status.conditions, tiers, 1, self.clock.now())
+        before = self.pool
+        self.pool = replace(before, status=replace(before.status, conditions=conditions))
+        self.alarms.wrote(before, self.pool)
+
+    def play(self, steps: list[tuple[int, int]], restarts: frozenset[int]) -> None:
+        """Fill step by step, each a fill and the seconds after it, then let everything rest."""
+        for number, (used, seconds) in enumerate(steps):
+            if number in restarts:
+                self.restart()
+            self.fill(used)
+            self.clock.seconds += seconds
+        for _ in range(20):
+            self.clock.seconds += 60
+            self.alarms.catch_up(self.pool)
+
+
+_STEPS = st.lists(
+    st.tuples(st.sampled_from([50, 75, 90, 100]), st.sampled_from([1, 60, 300, 599, 601])),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(_STEPS, st.frozensets(st.integers(0, 11)))
+def test_whatever_happens_no_two_alike_are_told_within_ten_minutes(
+    steps: list[tuple[int, int]], restarts: frozenset[int]
+) -> None:
+    story = _Story()
+    story.play(steps, restarts)
+    last: dict[str, int] = {}
+    for at, action in story.told:
+        assert at - last.get(action, -600) >= 600
+        last[action] = at
+
+
+@given(_STEPS)
+def test_the_last_word_on_a_tier_is_true(steps: list[tuple[int, int]]) -> None:
+    story = _Story()
+    story.play(steps, frozenset())
+    for tier in ("CapacityWarning", "CapacityCritical", "CapacityExhausted"):
+        words = [action for _, action in story.told if action.endswith(tier)]
+        if words:
+            last_is_entered = words[-1].startswith("Enter")
+            holds = is_true(story.pool.status.conditions, tier)
+            assert holds or not last_is_entered, "entered, but it was left since"
