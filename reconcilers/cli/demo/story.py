@@ -140,7 +140,10 @@ def _oddities() -> list[Step]:
             ),
             (
                 declare(
-                    cast.pool(BROKEN, "10.42.0.0/24", [("10.43.0.1", "10.43.0.9")]),
+                    # A reservation across a range's end: what the CRD alone lets through.
+                    cast.pool(
+                        BROKEN, "10.42.0.0/24", [("10.42.0.0", "10.42.0.9")], ["10.42.0.8/29"]
+                    ),
                     cast.allocation(LOST, "no-such-pool", count=1),
                     cast.allocation(TOO_LARGE, SECONDARY, count=500),
                     cast.allocation(SERVED, SECONDARY, count=6),
