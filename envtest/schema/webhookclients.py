@@ -91,11 +91,11 @@ def _refused_part(url: str) -> str:
 def _service_errors(service: Mapping[str, Any], path: str) -> list[FieldError]:
     out = [required(f"{path}.{name}") for name in ("name", "namespace") if not service.get(name)]
     text, port = service.get("path"), service.get("port", 443)
-    if text is not None:
-        out += _path_errors(text, f"{path}.path")
     if port not in _PORTS:
         detail = "port is not valid: must be between 1 and 65535, inclusive"
         out.append(invalid(f"{path}.port", port, detail))
+    if text is not None:
+        out += _path_errors(text, f"{path}.path")
     return out
 
 

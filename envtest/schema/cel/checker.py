@@ -23,6 +23,7 @@ from envtest.schema.cel.syntax import (
     StructLiteral,
     Uint,
 )
+from envtest.schema.cel.templates import misfit
 from envtest.schema.cel.types import BOOL, DYN, ERROR, OPEN, CelType, list_of, map_of, optional_of
 from envtest.schema.cel.unify import fits, substitute
 from envtest.schema.patterns import InvalidPattern, compile_pattern
@@ -58,6 +59,11 @@ _LITERAL_CHECKS: Final[Mapping[str, Callable[[str], object]]] = {
     "matches": compile_pattern,
     "timestamp": to_timestamp,
 }
+# What can be put in order.
+_ORDERED: Final = frozenset(
+    {"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "uint"}
+    | {ERROR.name, OPEN.name}
+)
 _PAIR_TESTS: Final = frozenset({"all", "exists", "existsOne", "exists_one"})
 _LOGIC: Final = frozenset({"_&&_", "_||_", "@not_strictly_false"})
 
@@ -273,6 +279,7 @@ class _Checker:
         if node.function == "format":
             # What is to be formatted may be mixed.
             del self.demands[demanded:]
+            self._check_format(node)
         if node.target is not None:
             args.insert(0, self.visit(node.target))
         return self._resolve(node, node.function, node.target is not None, args)
@@ -330,6 +337,16 @@ class _Checker:
             else:
                 self.demands.append((literal.at, f"invalid {name} argument"))
 
+    def _check_format(self, node: Call) -> None:
+        """A literal template has to fit a literal list of arguments."""
+        template, items = node.target, node.args[0] if node.args else None
+        if not isinstance(template, Const) or not isinstance(items, ListLiteral):
+            return
+        found = misfit(str(template.value), [self.checked.types[id(item)] for item in items.items])
+        if found is not None:
+            at = node.at if found.argument is None else items.items[found.argument].at
+            self.demands.append((at, found.text))
+
     def _pair_loop(self, node: PairLoop) -> CelType:
         iterated = self.visit(node.range)
         first = self._item(iterated, node.range.at)
@@ -345,6 +362,10 @@ class _Checker:
         for part, kind in zip(node.args, tests, strict=False):
             if not fits(BOOL, kind, {}):
                 self._fail(part.at, f"expected type 'bool' but found '{kind}'")
+        if node.function == "sortBy" and kinds[-1].name not in _ORDERED:
+            applied = f"{list_of(second)}.({list_of(kinds[-1])})"
+            text = f"found no matching overload for '@sortByAssociatedKeys' applied to '{applied}'"
+            return self._fail(node.at, text)
         return _pair_result(node.function, first, second, kinds[-1])
 
     def _operator(self, node: Call, name: str, args: list[CelType]) -> CelType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -121,6 +122,13 @@ _PAIR_MACROS: Final = {
 }
 
 
+# The parser's words for a loop without a name for its variable, which are not cel-go's.
+_TESTED: Final = re.compile(
+    r"(?:all|exists|exists_one)\(\) variable name must be a simple identifier"
+)
+_MADE: Final = re.compile(r"(?:map|filter)\(\) variable name must be a simple identifier")
+
+
 @functools.cache
 def _parser() -> Any:
     return cel.NewEnv(variables={}, extensions=[ext_optional.ExtOptional(1)])
@@ -139,7 +147,8 @@ def parse(source: str) -> Node:
         text = text.replace(
             "has() argument must be a field selection", "invalid argument to has() macro"
         )
-        raise CelSyntaxError(text) from error
+        text = _TESTED.sub("argument must be a simple name", text)
+        raise CelSyntaxError(_MADE.sub("argument is not an identifier", text)) from error
     envelope = _message(parsed)
     tree = _message(_bytes(envelope, 2))
     positions: dict[int, int] = {}

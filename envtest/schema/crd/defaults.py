@@ -9,7 +9,6 @@ from typing import Any
 from envtest.schema.cel.rules import RuleTree
 from envtest.schema.embedded import EmbeddedNode, MalformedObject
 from envtest.schema.errors import NO_FIELD, FieldError, invalid
-from envtest.schema.listtypes import ListNode
 from envtest.schema.pruning import PruneNode
 from envtest.schema.values import ValueSchema
 
@@ -61,16 +60,13 @@ def _has_unknown(schema: _Schema, value: Any) -> bool:
 def _refusals(
     schema: _Schema, embedded: EmbeddedNode | None, value: Any, path: str
 ) -> list[FieldError]:
-    """The errors of the first check that finds any: embedded objects, values, lists, rules."""
+    """The errors of the first check that finds any: embedded objects, values, rules."""
     found: list[FieldError] = []
     if embedded is not None:
         embedded.check(value, path, found)
     if not found:
         ValueSchema(schema).check(value, "", found)
         found = [_moved(error, path) for error in found]
-    lists = ListNode.compile(schema)
-    if not found and lists is not None:
-        lists.check(value, path, found)
     rules = RuleTree.compile(schema)
     if not found and rules is not None:
         found = [_moved(error, path) for error in rules.check(value, None, [])]

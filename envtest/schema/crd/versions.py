@@ -13,7 +13,15 @@ from envtest.schema.crd.defaults import default_errors
 from envtest.schema.crd.internal import ROOT_FIELDS, schema_text
 from envtest.schema.crd.nodes import node_errors
 from envtest.schema.crd.structural import structural_errors
-from envtest.schema.errors import FieldError, Verbatim, duplicate, forbidden, invalid, required
+from envtest.schema.errors import (
+    FieldError,
+    Verbatim,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    too_many,
+)
 from envtest.schema.names import label_1035_errors
 
 _Body = Mapping[str, Any]
@@ -28,6 +36,7 @@ _COLUMN_FORMATS: Final = (
     "int64",
     "password",
 )
+_SELECTABLE_FIELDS: Final = 8
 # Field of a version -> where the server keeps it when all versions say the same.
 _TOP: Final = {
     "schema": "spec.validation",
@@ -223,6 +232,8 @@ def _selectable_errors(fields: Sequence[_Body], schema: _Body, path: str) -> lis
         if found is not None and text in seen:
             out.append(duplicate(where, text))
         seen.add(text)
+    if len(seen) > _SELECTABLE_FIELDS:
+        out.append(too_many(path, len(seen), _SELECTABLE_FIELDS))
     return out
 
 
