@@ -1,6 +1,6 @@
 """PATCH: JSON patch, merge patch, strategic merge patch and server-side apply."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -280,6 +280,7 @@ async def _apply(api: Api, call: Call, options: WriteOptions) -> One:
         # Only now: a conflict wins over a wrong name.
         check_names(call, body)
         if stored is None or live is None:
+            _refuse_uid(call, body)
             return await create_object(api, call, body, options, tracked=True)
         try:
             return await update_object(
@@ -290,6 +291,21 @@ async def _apply(api: Api, call: Call, options: WriteOptions) -> One:
             if error.code != 409 or not moved or attempt == _TRIES - 1:
                 raise
     raise resource.conflict(call.info.name)
+
+
+def _refuse_uid(call: Call, body: Mapping[str, Any]) -> None:
+    """Refuse to create what was to be applied to one particular object.
+
+    Raises:
+        StatusError: 409.
+    """
+    uid = body["metadata"].get("uid")
+    if uid:
+        raise call.resource.conflict(
+            call.info.name,
+            f"uid mismatch: the provided object specified uid {uid}, and no existing object was"
+            " found",
+        )
 
 
 def _judge_duplicates(call: Call, options: WriteOptions, duplicates: list[str]) -> None:

@@ -60,7 +60,11 @@ class Site:
         self.caches: dict[str, Cache[Any]] = {w.resource.plural: w.cache for w in self.watched}
         self._changed = anyio.Event()
         for informer in self.watched:
-            informer.add_handler(lambda _: self._changed.set())
+            informer.add_handler(lambda _: self.changed())
+
+    def changed(self) -> None:
+        """Have everybody who waits for something look again."""
+        self._changed.set()
 
     async def create(self, resource: Any, namespace: str, name: str, **body: Any) -> None:
         await self.client.create(resource, namespace, {"metadata": {"name": name}} | body)
@@ -73,7 +77,9 @@ class Site:
                 await self._changed.wait()
 
     @asynccontextmanager
-    async def controllers(self, managers: int = 1) -> AsyncIterator[None]:
+    async def controllers(
+        self, managers: int = 1, settings: Settings = SETTINGS
+    ) -> AsyncIterator[None]:
         """Run managers that do not ask whether they lead."""
         async with AsyncExitStack() as stack:
             group = await stack.enter_async_context(anyio.create_task_group())
@@ -82,7 +88,7 @@ class Site:
             for _ in range(managers):
                 clock = SystemClock()
                 manager = Manager(self.transport, clock=clock, options=ManagerOptions())
-                stack.push_async_callback(assemble(manager, clock, SETTINGS).aclose)
+                stack.push_async_callback(assemble(manager, clock, settings).aclose)
                 group.start_soon(manager.run)
             yield
             group.cancel_scope.cancel()
