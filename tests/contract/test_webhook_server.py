@@ -1,0 +1,132 @@
+"""Webhooks end to end: an API server asks them, and trusts a certificate of our own making."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import msgspec
+
+from controller import Manager, ManagerOptions, connect
+from controller.errors import Cause
+from controller.options import SelfSigned
+from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied, Patched, Webhook
+from envtest.plane import ControlPlane as Plane
+from tests.envtest.samples import GROUP, PATH, crd, gauge
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+SETTINGS = SelfSigned(
+    namespace="default",
+    service="hook",
+    secret="hook-cert",
+    validating=("rules",),
+    mutating=("defaults",),
+    names=("127.0.0.1",),
+)
+OPTIONS = ManagerOptions(webhook_bind="127.0.0.1:0", webhook_self_signed=SETTINGS)
+
+
+class GaugeSpec(msgspec.Struct):
+    count: int = 0
+    place: str = ""
+
+
+class Gauge(msgspec.Struct):
+    spec: GaugeSpec = msgspec.field(default_factory=GaugeSpec)
+
+
+async def judge(request: AdmissionRequest[Gauge]) -> Answer:
+    """Refuse to count down; warn of big numbers."""
+    if request.object is None or request.oldObject is None:
+        return Allowed(["this gauge is new"])
+    if request.object.spec.count < request.oldObject.spec.count:
+        cause = Cause("spec.count", "FieldValueInvalid", "must not fall")
+        return Denied.invalid("a gauge does not count down", cause)
+    return Allowed()
+
+
+async def place(request: AdmissionRequest[Gauge]) -> Answer:
+    """Give gauges a place."""
+    before = msgspec.json.decode(request.objectBytes)
+    after = {**before, "spec": {"place": "hall", **before.get("spec", {})}}
+    return Patched.between(before, after)
+
+
+def configuration(kind: str, name: str, url: str, operations: list[str]) -> dict[str, Any]:
+    rule = {"apiGroups": [GROUP], "apiVersions": ["v1"], "resources": ["gauges"]}
+    hook = {
+        "name": f"{name}.{GROUP}",
+        "clientConfig": {"url": url},
+        "rules": [{**rule, "operations": operations}],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 5,
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "webhooks": [hook],
+    }
+
+
+@asynccontextmanager
+async def serving(plane: Plane, tmp_path: Path) -> AsyncIterator[Manager]:
+    """Run a manager with both webhooks."""
+    transport = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))
+    manager = Manager(transport, options=OPTIONS)
+    manager.add_webhook(Webhook("/judge", judge, Gauge))
+    manager.add_webhook(Webhook("/place", place, Gauge, mutating=True))
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(manager.run)
+            await manager.wait_serving()
+            yield manager
+            manager.stop()
+    finally:
+        await transport.aclose()
+
+
+async def asked(admin: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Response:
+    """Create `body` once the server knows its webhooks and whom to trust.
+
+    Servers learn of configurations a moment after they were written.
+    """
+    with anyio.fail_after(30):
+        while True:
+            answer = await admin.post(PATH, params={"dryRun": "All"}, json=body)
+            if answer.is_success and answer.json()["spec"].get("place") == "hall":
+                return await admin.post(PATH, json=body)
+
+
+async def test_an_api_server_asks_trusts_and_obeys_our_webhooks(
+    plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    await plane.install_crds([crd()])
+    async with serving(plane, tmp_path) as manager:
+        url = f"https://127.0.0.1:{manager.webhook_port}"
+        for kind, name, path, operations in (
+            ("ValidatingWebhookConfiguration", "rules", "/judge", ["CREATE", "UPDATE"]),
+            ("MutatingWebhookConfiguration", "defaults", "/place", ["CREATE"]),
+        ):
+            body = configuration(kind, name, url + path, operations)
+            created = await admin.post(f"{ADMISSION}/{kind.lower()}s", json=body)
+            assert created.status_code == 201, created.text
+
+        created = await asked(admin, gauge("a"))
+        assert (created.status_code, created.json()["spec"]["place"]) == (201, "hall")
+        assert "this gauge is new" in created.headers["Warning"]
+
+        merge = {"Content-Type": "application/merge-patch+json"}
+        raised = await admin.patch(f"{PATH}/a", json={"spec": {"count": 5}}, headers=merge)
+        lowered = await admin.patch(f"{PATH}/a", json={"spec": {"count": 2}}, headers=merge)
+        assert (raised.status_code, lowered.status_code) == (200, 422)
+        status = lowered.json()
+        assert status["message"] == (
+            f'admission webhook "rules.{GROUP}" denied the request: a gauge does not count down'
+        )
+        assert status["details"]["causes"] == [
+            {"reason": "FieldValueInvalid", "message": "must not fall", "field": "spec.count"}
+        ]
