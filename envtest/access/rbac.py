@@ -198,9 +198,8 @@ def attributes(info: RequestInfo) -> Attributes:
     """Return what a request wants to do."""
     if not info.is_resource:
         return Attributes(info.verb, path=info.path)
-    return Attributes(
-        info.verb, info.group, info.resource, info.subresource, info.namespace, info.name
-    )
+    name = info.name or info.selected
+    return Attributes(info.verb, info.group, info.resource, info.subresource, info.namespace, name)
 
 
 def refusal(user: User, info: RequestInfo, reason: str = "") -> StatusError:
@@ -224,4 +223,4 @@ def refusal(user: User, info: RequestInfo, reason: str = "") -> StatusError:
         f'User "{user.name}" cannot {info.verb} resource "{info.described}" '
         f'in API group "{info.group}" {where}{known}'
     )
-    return forbidden(info.resource, info.group, info.name, why)
+    return forbidden(info.resource, info.group, info.name or info.selected, why)

@@ -32,6 +32,9 @@ class RequestInfo:
     resource: str = ""
     subresource: str = ""
     name: str = ""
+    selected: str = ""
+    """The one object that `metadata.name=...` narrows a collection to: a role may allow to list
+    and watch it by resourceNames."""
 
     @property
     def described(self) -> str:
@@ -57,7 +60,27 @@ def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInf
         verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
         if verb == "list" and query.get("watch", "0").lower() not in {"0", "false"}:
             verb = "watch"
-    return RequestInfo(path, verb, True, group, version, namespace, resource, subresource, name)
+    selected = "" if name else _selected(query.get("fieldSelector", ""))
+    return RequestInfo(
+        path, verb, True, group, version, namespace, resource, subresource, name, selected
+    )
+
+
+def _selected(fields: str) -> str:
+    """Return the name that a field selector asks for exactly, if an object can have it.
+
+    As RequestInfoFactory does (k8s.io/apiserver/pkg/endpoints/request/requestinfo.go).
+    """
+    for term in fields.split(","):
+        field, equals, value = term.partition("=")
+        name = value.removeprefix("=")
+        if equals and field.strip() == "metadata.name" and _is_segment(name):
+            return name
+    return ""
+
+
+def _is_segment(name: str) -> bool:
+    return name not in {"", ".", ".."} and "/" not in name and "%" not in name
 
 
 def _namespace(rest: list[str]) -> tuple[str, list[str]]:

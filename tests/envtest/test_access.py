@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from envtest import ControlPlane, TokenFileError, User, parse_token_file, serve
-from envtest.access.rbac import Attributes, Authorizer
+from envtest.access.rbac import Attributes, Authorizer, attributes
+from envtest.server.request import read_request
 from envtest.storage import Store
 from tests.envtest.conftest import admin_client
 
@@ -87,6 +88,31 @@ def test_a_role_holds_in_its_namespace_only() -> None:
 
     assert allows(rule, Attributes("get", "", "pods", namespace="a"), namespace="a")
     assert not allows(rule, Attributes("get", "", "pods", namespace="b"), namespace="a")
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ({"fieldSelector": "metadata.name=a"}, "a"),
+        ({"fieldSelector": "metadata.namespace=n,metadata.name==a", "watch": "1"}, "a"),
+        ({"fieldSelector": "metadata.name!=a"}, ""),
+        ({"fieldSelector": "metadata.name="}, ""),
+        ({"fieldSelector": "spec.name=a"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_collection_narrowed_to_one_name_may_be_allowed_by_that_name(
+    query: Mapping[str, str], name: str
+) -> None:
+    info = read_request("GET", MAPS, query)
+    assert attributes(info).name == name
+    only_a: Rule = {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "resourceNames": ["a"],
+        "verbs": ["list", "watch"],
+    }
+    assert allows(only_a, attributes(info)) is (name == "a")
 
 
 async def test_a_binding_takes_effect_with_the_next_request() -> None:
