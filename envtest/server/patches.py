@@ -250,7 +250,7 @@ def _unsorted(value: Any) -> str:
 async def _apply(api: Api, call: Call, options: WriteOptions) -> One:
     """Create or update what the applier owns."""
     resource = call.resource
-    applied, duplicates = _read_applied(call)
+    applied, duplicates = read_applied(call)
     for attempt in range(_TRIES):
         stored = api.table(resource).get(call.key)
         if stored is None and call.info.subresource:
@@ -273,7 +273,7 @@ async def _apply(api: Api, call: Call, options: WriteOptions) -> One:
         owners = None if live is None else live["metadata"].get("managedFields")
         result = await settle_owners(resource, owners, settle)
         body = strict_copy(result)
-        _judge_duplicates(call, options, duplicates)
+        judge_duplicates(call, options, duplicates)
         decoded = Decoded(body)
         _fit_patched(resource, decoded)
         judge_complaints(resource, decoded, options.field_validation, call.warnings)
@@ -308,8 +308,8 @@ def _refuse_uid(call: Call, body: Mapping[str, Any]) -> None:
         )
 
 
-def _judge_duplicates(call: Call, options: WriteOptions, duplicates: list[str]) -> None:
-    """Refuse, report or ignore keys of a YAML document that stand twice.
+def judge_duplicates(call: Call, options: WriteOptions, duplicates: list[str]) -> None:
+    """Refuse, report or ignore keys of an applied document that stand twice.
 
     Raises:
         StatusError: 400 under Strict.
@@ -338,7 +338,7 @@ def _copy(value: Any) -> Any:
     return value
 
 
-def _read_applied(call: Call) -> tuple[dict[str, Any], list[str]]:
+def read_applied(call: Call) -> tuple[dict[str, Any], list[str]]:
     """Read the body of an apply: YAML, of which JSON is a part; return complaints with it."""
     try:
         content, duplicates = read_yaml(call.data)

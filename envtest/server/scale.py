@@ -6,6 +6,7 @@ from typing import Any
 from envtest.patching import (
     SCALE_VERSION,
     PatchError,
+    apply,
     from_scale,
     json_patch,
     merge_patch,
@@ -26,7 +27,14 @@ from envtest.server.failures import (
     unsupported_media_type,
 )
 from envtest.server.objectmeta import timestamp
-from envtest.server.options import write_options
+from envtest.server.options import WriteOptions, write_options
+from envtest.server.patches import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    accepted,
+    judge_duplicates,
+    read_applied,
+)
 from envtest.server.resource import Resource
 from envtest.server.writes import check_names, update_object
 
@@ -35,12 +43,6 @@ _PATHS = {
     "statusReplicasPath": ".status.replicas",
     "labelSelectorPath": "",
 }
-_JSON_PATCH = "application/json-patch+json"
-_PATCHES = (
-    _JSON_PATCH,
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-)
 
 
 class _OfScales:
@@ -77,14 +79,19 @@ async def answer_scale(api: Api, call: Call) -> Plain:
     if call.info.verb == "get":
         return Plain(200, _scale(resource, body))
     kind = "PatchOptions" if call.info.verb == "patch" else "UpdateOptions"
-    options = write_options(kind, call.query, call.dry_runs, call.agent)
+    applied = kind == "PatchOptions" and media_type(call.content_type) == APPLY_PATCH
+    options = write_options(kind, call.query, call.dry_runs, call.agent, apply=applied)
     path = _paths(resource)["specReplicasPath"]
-    meta, fields = body["metadata"], {resource.api_version: path}
+    meta, fields = body["metadata"], _replicas_paths(resource)
     present = _scale(resource, body)
     _own(present, to_scale(meta.get("managedFields") or [], fields))
-    wanted = _shaped(_wanted(call, present))
-    check_names(call, wanted)
-    _track(present, wanted, options.manager)
+    if applied:
+        wanted = _shaped(_applied(call, present, options))
+        check_names(call, wanted)
+    else:
+        wanted = _shaped(_wanted(call, present))
+        check_names(call, wanted)
+        _track(present, wanted, options.manager)
     wanted = await api.admission.mutate(call, "UPDATE", wanted, present)
     replicas = _replicas(call, wanted)
     owned = wanted["metadata"].get("managedFields") or []
@@ -128,6 +135,29 @@ def _replicas(call: Call, scale: dict[str, Any]) -> int:
     return replicas
 
 
+def _applied(call: Call, present: dict[str, Any], options: WriteOptions) -> dict[str, Any]:
+    """Return the scale after somebody applied one.
+
+    Raises:
+        StatusError: it is none, or the number belongs to somebody else.
+    """
+    content, duplicates = read_applied(call)
+    judge_duplicates(call, options, duplicates)
+    try:
+        return apply(
+            present,
+            content,
+            manager=options.manager,
+            force=options.force,
+            fields=scale_model(),
+            subresource="scale",
+            now=timestamp(),
+            kind=(SCALE_VERSION, "Scale"),
+        )
+    except PatchError as error:
+        raise refused_patch(error) from error
+
+
 def _own(scale: dict[str, Any], owned: list[dict[str, Any]]) -> None:
     if owned:
         scale["metadata"]["managedFields"] = owned
@@ -154,9 +184,9 @@ def _wanted(call: Call, present: dict[str, Any]) -> dict[str, Any]:
     except MalformedJSON as error:
         raise bad_request(str(error)) from None
     if call.info.verb == "patch":
-        if kind not in _PATCHES:
-            raise unsupported_media_type(_PATCHES)
-        patch = json_patch if kind == _JSON_PATCH else merge_patch
+        if kind not in accepted(call.resource):
+            raise unsupported_media_type(accepted(call.resource))
+        patch = json_patch if kind == JSON_PATCH else merge_patch
         try:
             content = patch(present, content)
         except PatchError as error:
@@ -174,6 +204,20 @@ def _paths(resource: Resource) -> dict[str, str]:
     if isinstance(resource.rules, CustomRules) and resource.rules.scale is not None:
         return {**_PATHS, **resource.rules.scale}
     return {**_PATHS, "labelSelectorPath": ".spec.selector"}
+
+
+def _replicas_paths(resource: Resource) -> dict[str, str]:
+    """Return where each version of a resource has its number of replicas."""
+    if not isinstance(resource.rules, CustomRules):
+        return {resource.api_version: _PATHS["specReplicasPath"]}
+    definition = resource.rules.definition
+    scales = {
+        f"{definition['group']}/{version['name']}": (version.get("subresources") or {}).get(
+            "scale"
+        )
+        for version in definition["versions"]
+    }
+    return {name: scale["specReplicasPath"] for name, scale in scales.items() if scale}
 
 
 def _scale(resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
