@@ -1,5 +1,7 @@
 """What a manager serves while: before its caches are filled, while standing by, while ending."""
 
+import asyncio
+import gc
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,6 +9,7 @@ from pathlib import Path
 
 import anyio
 import httpx
+import pytest
 
 from controller.manager import Manager, ManagerOptions, Watch
 from controller.mapping import to_self
@@ -14,7 +17,7 @@ from controller.meta import Key
 from controller.outcome import SETTLED, Outcome
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
 from envtest.certs import Authority
-from tests.clock import VirtualClock
+from tests.clock import VirtualClock, settle
 from tests.controller.webhooks.questions import review
 from tests.controller.world_objects import WIDGETS, Widget
 from tests.controller.world_store import Connection, Store
@@ -184,3 +187,25 @@ async def test_a_question_in_work_is_answered_before_the_webhooks_end(tmp_path: 
             world.answer.set()
         await world.ended.wait()
     assert codes == [200]
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system has no /proc/self/fd")
+async def test_servers_leave_neither_files_nor_tasks_behind(tmp_path: Path) -> None:
+    async def once() -> tuple[int, int]:
+        world = World(tmp_path)
+        world.go_on.set()
+        async with running(world):
+            await world.clock.advance(0)
+            assert await world.served() == ALL
+            world.manager.stop()
+            await world.ended.wait()
+        gc.collect()
+        await settle()
+        return open_files(), len(asyncio.all_tasks())
+
+    counts = [await once() for _ in range(6)]
+    assert counts[1:] == [counts[0]] * 5

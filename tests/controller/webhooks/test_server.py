@@ -1,5 +1,6 @@
 """The HTTPS server of webhooks: what it takes, what it refuses, which certificate it shows."""
 
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +19,8 @@ from controller.manager import Manager, ManagerOptions
 from controller.metrics import Metrics
 from controller.server import Bind
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
+from controller.webhooks.authority import SERVING_LIFETIME
+from controller.webhooks.selfsigned import OwnCertificate
 from controller.webhooks.server import MAX_BYTES, WebhookServer
 from envtest.certs import Authority
 from tests.clock import VirtualClock
@@ -237,3 +240,43 @@ async def test_a_manager_whose_certificate_is_missing_does_not_start(tmp_path: P
     manager.add_webhook(Webhook("/judge", allow, Widget))
     with pytest.raises(ConfigurationError, match=r"tls\.crt"):
         await manager.run()
+
+
+async def test_before_there_is_a_certificate_nobody_is_let_in_and_readiness_says_so() -> None:
+    metrics = Metrics()
+    holder = Holder("webhook", metrics.certificates)
+    failing = holder.check().ask()
+    assert failing is not None
+    assert (failing.what, failing.why) == (
+        "the webhook server has no certificate",
+        "no certificate yet",
+    )
+    server = WebhookServer(Bind("127.0.0.1", 0), holder, VirtualClock(), metrics.webhooks)
+    async with server.serving([Webhook("/judge", allow, Widget)]) as port:
+        authority = Authority.create()
+        trust = ssl.create_default_context(cadata=authority.pair.certificate.decode("ascii"))
+        url = f"https://127.0.0.1:{port}/judge"
+        async with httpx.AsyncClient(verify=trust) as client:
+            with pytest.raises(httpx.ConnectError):
+                await client.post(url, content=review(), headers=JSON)
+            pair = authority.server("127.0.0.1")
+            assert holder.show(pair.certificate, pair.key)
+            assert (await client.post(url, content=review(), headers=JSON)).is_success
+    assert holder.check().ask() is None
+
+
+async def test_a_certificate_of_ones_own_is_renewed_before_it_ends() -> None:
+    clock, metrics = VirtualClock(), Metrics()
+    holder = Holder("metrics", metrics.certificates)
+    async with anyio.create_task_group() as group:
+        group.start_soon(OwnCertificate(holder, clock, ("localhost",)).run)
+        await clock.advance(0)
+        assert holder.check().ask() is None
+        for renewals in range(1, 20):
+            await clock.advance(SERVING_LIFETIME.total_seconds())
+            told = metrics.exposition().decode()
+            shown = re.search(r"^certwatcher_read_certificate_total (\S+)", told, re.MULTILINE)
+            assert shown is not None
+            assert float(shown[1]) > renewals
+        group.cancel_scope.cancel()
+    assert clock.waiting == 0
