@@ -7,12 +7,17 @@ import msgspec
 from typing_extensions import override
 
 from envtest.builtins.rules import BuiltinRules
-from envtest.schema.errors import FieldError, invalid, not_supported, required
+from envtest.builtins.serviceports import (
+    NODE_PORTS,
+    node_port_problems,
+    port_problems,
+    type_problems,
+)
+from envtest.schema.errors import FieldError, invalid, not_supported
 from envtest.server.objectmeta import Body
 from envtest.storage import Store
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-_NODE_PORTS = range(30000, 32768)
 # Where a type exposes node ports.
 _OUTSIDE = frozenset({"LoadBalancer", "NodePort"})
 
@@ -91,7 +96,7 @@ class ServiceRules(BuiltinRules):
             return
         for port in spec.get("ports", ()):
             if not port.get("nodePort"):
-                port["nodePort"] = next(one for one in _NODE_PORTS if one not in ports)
+                port["nodePort"] = next(one for one in NODE_PORTS if one not in ports)
             ports.add(port["nodePort"])
 
     def _taken(self, body: Body) -> tuple[set[str], set[int]]:
@@ -113,21 +118,12 @@ class ServiceRules(BuiltinRules):
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
         spec = body.get("spec", {})
-        found: list[FieldError] = []
+        found = [*type_problems(spec), *port_problems(spec)]
         if spec.get("type") not in _TYPES:
             found.append(not_supported("spec.type", spec.get("type", ""), _TYPES))
-        headless = spec.get("clusterIP") == "None"
-        if not spec.get("ports") and not headless and spec.get("type") != "ExternalName":
-            found.append(required("spec.ports"))
-        for at, port in enumerate(spec.get("ports", ())):
-            for name in ("port", "targetPort"):
-                value = port.get(name, 0)
-                if isinstance(value, int) and not 1 <= value <= 65535:
-                    text = "must be between 1 and 65535, inclusive"
-                    found.append(invalid(f"spec.ports[{at}].{name}", value, text))
-            if len(spec["ports"]) > 1 and not port.get("name"):
-                found.append(required(f"spec.ports[{at}].name"))
-        return found + self._address_problems(body, old)
+        found += self._address_problems(body, old)
+        before = (old or {}).get("spec", {})
+        return found or list(node_port_problems(spec, before, self._taken(body)[1]))
 
     def _address_problems(self, body: Body, old: Body | None) -> list[FieldError]:
         """Judge a cluster address that the client chose."""
