@@ -7,6 +7,7 @@ stops all of it. The README beside this file has a line on every module.
 
 from controller.backoff import KeyBackoff
 from controller.cache import Cache, Change
+from controller.channels import Channel
 from controller.client import Client
 from controller.clock import Clock, SystemClock
 from controller.clusterkinds import ClusterKind
@@ -34,6 +35,7 @@ from controller.errors import (
     Unauthorized,
 )
 from controller.events import Recorder
+from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.health import Check, Failing
 from controller.informer import Informer, Registration
 from controller.leasekind import LeaseSettings
@@ -45,6 +47,7 @@ from controller.meta import Key, Object, ObjectMeta, OwnerReference, Version
 from controller.metrics import Metrics
 from controller.options import ManagerOptions, SelfSigned
 from controller.outcome import SETTLED, Again, Blocked, Outcome, Settled
+from controller.owners import controller_of, is_owned_by, owned
 from controller.predicates import (
     Predicate,
     all_of,
@@ -60,6 +63,8 @@ from controller.renewable import RenewableTransport, Way
 from controller.resource import Resource
 from controller.runner import Controller, Reconcile
 from controller.signals import run_until_signal
+from controller.sources import CacheLagging, SourceError
+from controller.statuspatch import StatusDraft, merge_patch
 from controller.tenantconfig import TenantCredentials, parse_kubeconfig, tenant_transport
 from controller.transport import HttpTransport, Transport
 from controller.triggers import ClusterWatch, Trigger, Watch
@@ -74,7 +79,9 @@ __all__ = [
     "BadRequest",
     "Blocked",
     "Cache",
+    "CacheLagging",
     "Change",
+    "Channel",
     "Check",
     "Client",
     "Clock",
@@ -121,6 +128,8 @@ __all__ = [
     "SelfSigned",
     "ServerFailure",
     "Settled",
+    "SourceError",
+    "StatusDraft",
     "SystemClock",
     "TenantCredentials",
     "TerminalError",
@@ -132,17 +141,24 @@ __all__ = [
     "Watch",
     "Way",
     "WorkQueue",
+    "add_finalizer",
     "all_of",
     "annotations_changed",
     "any_of",
     "by",
     "configure_logs",
     "connect",
+    "controller_of",
     "generation_changed",
+    "has_finalizer",
+    "is_owned_by",
     "labels_changed",
+    "merge_patch",
     "not_",
+    "owned",
     "parse_kubeconfig",
     "remove_condition",
+    "remove_finalizer",
     "revision_changed",
     "run_until_signal",
     "set_condition",

@@ -115,6 +115,7 @@ class Connection(Transport):
 
     def _answer(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
         store = self.store
+        path = path.removesuffix("/status")
         if method == "POST":
             path = f"{path}/{body['metadata']['name']}"
             if path in store.objects:

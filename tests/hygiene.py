@@ -1,0 +1,147 @@
+"""Fails the test that leaves something behind or keeps the event loop from turning.
+
+    a callback that keeps the loop busy     its CPU time is above BUSY_SECONDS
+    time.sleep on the loop                  it is called where a loop runs
+    an orphan task                          it is not done when its loop is closed
+    an unclosed session, socket, file       it is collected without having been closed
+    a coroutine that nobody awaited         it is collected without having run
+    a child process                         it runs, or was not waited for, after the test
+
+The first is measured in CPU time of the thread, not in time that passed, so that a busy machine
+fails nobody. For the two that only the garbage collector can tell, it runs after each test; what
+was there when the tests began is frozen first, so that this costs about a millisecond.
+
+The hooks are loaded by conftest.py.
+"""
+
+import asyncio
+import gc
+import sys
+import time
+from asyncio import events, runners
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BUSY_SECONDS = 1.0
+
+_problems: list[str] = []
+_undo: list[Callable[[], None]] = []
+_children_before = pytest.StashKey[set[int]]()
+
+
+def pytest_configure() -> None:
+    """Put the gauges in place."""
+    if not _undo:
+        _replace(events.Handle, "_run", _measured(events.Handle._run))
+        _replace(runners.Runner, "close", _checked(runners.Runner.close))
+        _replace(time, "sleep", _awake(time.sleep))  # noqa: TID251 - to catch it
+
+
+def pytest_unconfigure() -> None:
+    """Take the gauges out again."""
+    while _undo:
+        _undo.pop()()
+
+
+def pytest_collection_finish() -> None:
+    """Take what is there now out of the garbage collector's sight."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    """Note what is there before the test."""
+    _problems.clear()
+    item.stash[_children_before] = children()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """Look at what is left when the test and its fixtures are over."""
+    try:
+        yield
+    finally:
+        uncollected()
+        before: set[int] = item.stash[_children_before]
+        for child in children() - before:
+            _problems.append(f"the child process {child} was left: {_command(child)}")
+        found, _problems[:] = list(dict.fromkeys(_problems)), []
+    if found:
+        pytest.fail("this test leaves something behind:\n  " + "\n  ".join(found), pytrace=False)
+
+
+def uncollected() -> None:
+    """Collect garbage, and note what complains about being thrown away."""
+    before = sys.unraisablehook
+
+    def note(complaint: Any) -> None:
+        if isinstance(complaint.exc_value, ResourceWarning | RuntimeWarning):
+            _problems.append(f"{type(complaint.exc_value).__name__}: {complaint.exc_value}")
+        else:
+            before(complaint)
+
+    sys.unraisablehook = note
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = before
+
+
+def children() -> set[int]:
+    """Return the processes that this one has started and not waited for; only Linux tells."""
+    threads = Path("/proc/self/task").glob("*/children")
+    return {int(child) for thread in threads for child in thread.read_text().split()}
+
+
+def _command(process: int) -> str:
+    try:
+        command = Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return "over by now"
+    return command.replace(b"\0", b" ").decode(errors="replace").strip() or "a zombie"
+
+
+def _replace(owner: Any, name: str, new: Any) -> None:
+    old = getattr(owner, name)
+    setattr(owner, name, new)
+    _undo.append(lambda: setattr(owner, name, old))
+
+
+def _measured(run: Callable[[events.Handle], None]) -> Callable[[events.Handle], None]:
+    clock = time.thread_time
+
+    def measured(handle: events.Handle) -> None:
+        begun = clock()
+        run(handle)
+        seconds = clock() - begun
+        if seconds > BUSY_SECONDS:
+            _problems.append(f"the event loop was kept busy for {seconds:.1f} s by {handle!r}")
+
+    return measured
+
+
+def _checked(close: Callable[[Any], None]) -> Callable[[Any], None]:
+    def checked(runner: Any) -> None:
+        loop = runner._loop
+        if loop is not None and not loop.is_closed():
+            for task in asyncio.all_tasks(loop):
+                _problems.append(f"a task was left: {task!r}")
+        close(runner)
+
+    return checked
+
+
+def _awake(sleep: Callable[[float], None]) -> Callable[[float], None]:
+    def awake(seconds: float) -> None:
+        if events._get_running_loop() is not None:
+            frame = sys._getframe(1)
+            where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            _problems.append(f"time.sleep({seconds:g}) on the event loop, at {where}")
+        sleep(seconds)
+
+    return awake

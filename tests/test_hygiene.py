@@ -1,0 +1,99 @@
+"""Tests of the tests: whatever one leaves behind fails that one, and only that one."""
+
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SUITE = """
+import asyncio, subprocess, sys, time
+import aiohttp
+
+KEPT = []
+
+async def test_good():
+    async with aiohttp.ClientSession():
+        await asyncio.sleep(0)
+
+async def test_busy():
+    begun = time.thread_time()
+    while time.thread_time() - begun < 1.2:
+        pass
+
+async def test_waiting_is_not_busy():
+    await asyncio.sleep(1.2)
+
+async def test_asleep():
+    time.sleep(0.001)
+
+async def test_orphan():
+    KEPT.append(asyncio.get_running_loop().create_task(asyncio.sleep(3600)))
+
+async def test_unclosed_session():
+    session = aiohttp.ClientSession()
+    session.itself = session
+
+def test_unclosed_file():
+    file = open(__file__)
+    ring = [file]
+    ring.append(ring)
+
+def test_never_awaited():
+    ring = [asyncio.sleep(0)]
+    ring.append(ring)
+
+def test_child():
+    KEPT.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
+
+def test_after_the_child():
+    child = KEPT.pop()
+    child.communicate(b"go")
+    assert child.returncode == 0
+
+def test_plain():
+    pass
+"""
+SETTINGS = """[pytest]
+asyncio_mode = auto
+asyncio_default_fixture_loop_scope = function
+filterwarnings = error
+"""
+EXPECTED = {
+    "test_busy": "the event loop was kept busy for 1.",
+    "test_asleep": "time.sleep(0.001) on the event loop, at ",
+    "test_orphan": "a task was left: <Task",
+    "test_unclosed_session": "ResourceWarning: Unclosed client session",
+    "test_unclosed_file": "ResourceWarning: unclosed file",
+    "test_never_awaited": "RuntimeWarning: coroutine 'sleep' was never awaited",
+    "test_child": "the child process ",
+}
+
+
+def test_what_a_test_leaves_behind_fails_that_test(tmp_path: Path) -> None:
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    (tmp_path / "pytest.ini").write_text(SETTINGS)
+    report = tmp_path / "report.xml"
+    command = [sys.executable, "-m", "pytest", "-p", "tests.hygiene", "-p", "no:cacheprovider"]
+    run = subprocess.run(
+        [*command, f"--junitxml={report}", "test_suite.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 1, run.stdout + run.stderr
+    complaints: dict[str, str] = {}
+    names = set()
+    for case in ET.parse(report).iter("testcase"):
+        names.add(case.attrib["name"])
+        for fault in [*case.iter("failure"), *case.iter("error")]:
+            complaints[case.attrib["name"]] = f"{fault.attrib['message']}\n{fault.text}"
+    assert names == set(re.findall(r"def (\w+)", SUITE))
+    assert complaints.keys() == EXPECTED.keys(), run.stdout
+    for name, expected in EXPECTED.items():
+        assert expected in complaints[name], name
