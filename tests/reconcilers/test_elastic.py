@@ -678,3 +678,25 @@ async def test_a_rotated_kubeconfig_costs_no_growth() -> None:
         await platform.clock.advance(130)
         assert address_of(tenant, "three") is not None
         assert address_of(other, "three") is not None
+
+
+async def test_the_platforms_own_load_balancer_is_demand_as_any_other() -> None:
+    platform, tenant = _platform()
+    labels = {names.LABEL_PLATFORM_LB: "true"}
+    async with platform.running():
+        await _ready(platform, tenant)
+        meta = {"name": "traefik", "namespace": "traefik", "labels": labels}
+        tenant.add("services", {"metadata": meta, "spec": {"type": "LoadBalancer"}})
+        await platform.clock.advance(35)
+        assert len(_balancers(platform)) == 2
+
+
+async def test_with_all_addresses_in_use_nothing_oscillates() -> None:
+    """The arithmetic trigger of old grew and shrank for ever at exactly this point."""
+    platform, tenant = _platform(sizing={"initialPoolSize": 2, "growthIncrement": 1})
+    Balancer(tenant)
+    async with platform.running():
+        await _ready(platform, tenant, "traefik", "web")
+        writes = len(platform.server.history), len(tenant.history)
+        await platform.clock.advance(2 * 3600)
+        assert (len(platform.server.history), len(tenant.history)) == writes

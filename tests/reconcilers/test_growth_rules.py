@@ -1,0 +1,227 @@
+"""The arithmetic of growth and the memory of what was in vain, as functions of what was seen."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator import AddressRange
+from controller.meta import ObjectMeta
+from reconcilers.api import names
+from reconcilers.api.resources import (
+    Ingress,
+    LoadBalancerStatus,
+    Service,
+    ServiceSpec,
+    ServiceStatus,
+)
+from reconcilers.tenantcluster import membership
+from reconcilers.tenantcluster.elastic import growth, inventory, shrink
+from reconcilers.tenantcluster.elastic.growth import Growth, Supply
+from reconcilers.tenantcluster.elastic.inventory import Inventory
+from reconcilers.tenantcluster.elastic.patience import Patience
+from reconcilers.tenantcluster.elastic.vain import LIMIT, Vain
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+NUMBERS = st.integers(0, 40)
+
+
+def _service(
+    name: str = "web", *ips: str, seconds: float = 0.0, cls: str | None = None
+) -> Service:
+    created = make.EPOCH + timedelta(seconds=seconds)
+    shown = tuple(Ingress(ip=ip) for ip in ips)
+    return Service(
+        ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", creationTimestamp=created),
+        ServiceSpec(type="LoadBalancer", loadBalancerClass=cls),
+        ServiceStatus(LoadBalancerStatus(shown)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "have", "increment", "quota", "in_flight", "expected"),
+    [
+        (1, Supply(0, 0, 2), 1, None, 8, Growth(1)),
+        (3, Supply(0, 0, 2), 2, None, 8, Growth(2)),
+        (3, Supply(1, 1, 3), 1, None, 8, Growth(2)),
+        (3, Supply(3, 2, 3), 1, None, 8, Growth(0)),
+        (1, Supply(5, 1, 3), 1, None, 8, Growth(0)),
+        (5, Supply(0, 0, 2), 1, None, 3, Growth(3)),
+        (5, Supply(2, 2, 2), 1, None, 3, Growth(1)),
+        (3, Supply(0, 0, 2), 2, 4, 8, Growth(1, over_quota=True)),
+        (1, Supply(0, 0, 7), 2, 8, 8, Growth(0, over_quota=True)),
+        (1, Supply(0, 0, 9), 1, 8, 8, Growth(0, over_quota=True)),
+        (1, Supply(0, 0, 7), 1, 8, 8, Growth(1)),
+    ],
+)
+def test_how_many_allocations_are_added(
+    wanted: int, have: Supply, increment: int, quota: int | None, in_flight: int, expected: Growth
+) -> None:
+    assert growth.decide(wanted, have, increment, quota, in_flight) == expected
+
+
+@given(
+    NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.integers(1, 9), st.integers(1, 60), st.integers(1, 9)
+)
+def test_growth_covers_what_is_missing_and_never_more_than_is_allowed(
+    wanted: int, unused: int, flying: int, held: int, increment: int, quota: int, in_flight: int
+) -> None:
+    plan = growth.decide(wanted, Supply(unused, flying, held), increment, quota, in_flight)
+    assert plan.number == 0 or held + plan.number * increment <= quota
+    assert plan.number == 0 or flying + plan.number <= in_flight
+    missing = max(0, wanted - unused)
+    assert (plan.number - 1) * increment < missing or plan.number == 0, "not one too many"
+    if not plan.over_quota and flying + plan.number < in_flight:
+        assert plan.number * increment >= missing
+
+
+def test_supply_counts_growth_in_flight_and_the_quota_counts_all_that_is_not_gone() -> None:
+    role = {names.LABEL_ROLE: "growth"}
+    found = Inventory(frozenset(inventory.addresses(_service("a", "10.40.0.8"))), ())
+    members = [
+        make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.1")),
+        make.allocation("team-a-lb-1", held=("10.40.0.8", "10.40.0.9"), labels=role),
+        make.allocation("team-a-lb-2", size=2, labels=role),
+        make.allocation("team-a-lb-3", held=("10.40.0.16", "10.40.0.17"), labels=role),
+        make.allocation(
+            "team-a-lb-4",
+            held=("10.40.0.20", "10.40.0.21"),
+            labels=role,
+            annotations={names.ANNOTATION_RELEASING: "x"},
+        ),
+        make.allocation(
+            "team-a-lb-5",
+            held=("10.40.0.24", "10.40.0.25"),
+            labels=role,
+            deletionTimestamp="2026-01-01T00:00:00Z",
+        ),
+        make.allocation("nodes", kind="nodes", size=5),
+    ]
+
+    def supply(in_place: bool) -> Supply:
+        return growth.supply(
+            members,
+            make.tenant(),
+            found,
+            in_place=in_place,
+            size=lambda one: growth.size_of(one, 8),
+        )
+
+    assert supply(True) == Supply(addresses=5, allocations=2, held=12)
+    assert supply(False) == Supply(addresses=7, allocations=2, held=12), "not installed yet"
+
+
+def test_growth_names_use_the_lowest_free_index_and_avoid_others() -> None:
+    lab = Lab()
+    cache = lab.caches["ipallocations"]
+    tenant = make.tenant()
+
+    def name() -> str:
+        return membership.free_growth_name(tenant, cache, make.NAMESPACE)
+
+    assert name() == "team-a-lb-1"
+    lab.server.add("ipallocations", make.allocation("team-a-lb-1"))
+    lab.server.add("ipallocations", make.allocation("team-a-lb-3"))
+    assert name() == "team-a-lb-2"
+    lab.server.add("ipallocations", make.allocation("team-a-lb-2", tenant="x/y"))
+    hashed = f"team-a-lb-{names.short_hash('team/a')}-2"
+    assert name() == hashed
+    lab.server.add("ipallocations", make.allocation(hashed))
+    assert name() == "team-a-lb-4"
+
+
+def test_growth_names_of_long_tenants_stay_within_the_limits() -> None:
+    lab = Lab()
+    tenant = make.tenant("n" * 253, "s" * 63)
+    name = membership.free_growth_name(tenant, lab.caches["ipallocations"], make.NAMESPACE)
+    assert len(name) <= 253
+    assert name.endswith("-1")
+
+
+@pytest.mark.parametrize(
+    ("created", "idle", "used", "over", "due"),
+    [
+        (-3600, None, False, False, 600),
+        (-3600, -599, False, False, 1),
+        (-3600, -600, False, True, 0),
+        (-300, -600, False, False, 300),  # never under ten minutes from creation
+        (-3600, -600, True, False, None),
+        (-10, None, False, False, 20),  # MetalLB is about to use it
+    ],
+)
+def test_disuse_takes_ten_minutes_and_an_age_of_ten_minutes(
+    created: float, idle: float | None, used: bool, over: bool, due: float | None
+) -> None:
+    now = make.EPOCH
+    notes = {}
+    if idle is not None:
+        notes[names.ANNOTATION_IDLE_SINCE] = (now + timedelta(seconds=idle)).isoformat()
+    one = make.allocation(
+        "team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), age=-created, annotations=notes
+    )
+    shown = inventory.addresses(_service("a", "10.40.0.1")) if used else ()
+    disuse = shrink.look(one, Inventory(frozenset(shown), ()), now, 600, 30)
+    assert (disuse.over, disuse.due_in) == (over, due)
+
+
+def test_one_that_is_used_again_forgets_its_disuse() -> None:
+    notes = {names.ANNOTATION_IDLE_SINCE: "2025-12-31T23:00:00+00:00"}
+    one = make.allocation("team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), annotations=notes)
+    found = Inventory(frozenset(inventory.addresses(_service("a", "10.40.0.0"))), ())
+    assert shrink.look(one, found, make.EPOCH, 600, 30).remember is None
+
+
+def test_a_pool_is_exhausted_when_statuses_show_every_address_of_it() -> None:
+    held = [AddressRange.parse("10.40.0.0", "10.40.0.1")]
+    services = [_service("a", "10.40.0.0"), _service("b", "10.9.9.9")]
+    assert not inventory.take(services, "", {4}).exhausts(held)
+    services.append(_service("c", "10.40.0.1", cls="other"))
+    assert not inventory.take(services, "", {4}).exhausts(held), "another class proves nothing"
+    services.append(_service("d", "10.40.0.0", "10.40.0.1"))
+    assert inventory.take(services, "", {4}).exhausts(held)
+    assert inventory.take([], "", {4}).exhausts([]), "a pool without addresses has none left"
+
+
+def test_patience_counts_from_creation_unless_it_was_seen_not_to_wait() -> None:
+    patience = Patience()
+    old, new = _service("old", seconds=-100), _service("new", seconds=5)
+    assert patience.look([old], make.EPOCH) == {"uid-old": 100.0}
+    later = make.EPOCH + timedelta(seconds=10)
+    lost = _service("lost", seconds=-500)
+    assert patience.look([old, new, lost], later) == {
+        "uid-old": 110.0,
+        "uid-new": 5.0,
+        "uid-lost": 0.0,
+    }
+
+
+def test_a_tenants_clock_that_is_ahead_makes_nobody_wait_longer() -> None:
+    patience = Patience()
+    ahead = _service("ahead", seconds=3600)
+    assert patience.look([ahead], make.EPOCH) == {"uid-ahead": 0.0}
+    assert patience.look([ahead], make.EPOCH + timedelta(seconds=30)) == {"uid-ahead": 30.0}
+
+
+def test_what_was_in_vain_is_remembered_until_more_is_in_use() -> None:
+    odd = _service("odd")
+    told = Vain(0, frozenset()).joined([odd], 2)
+    assert told.text is not None
+    read = Vain.of(make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: told.text}))
+    assert read == told
+    assert read.holds(odd, 2)
+    assert read.holds(odd, 1)
+    assert not read.holds(odd, 3)
+    assert not read.holds(_service("other"), 2)
+
+
+@pytest.mark.parametrize("text", ["", "x", "x:y", ":", "²:a"])
+def test_a_garbled_memory_remembers_nothing(text: str) -> None:
+    found = Vain.of(make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: text}))
+    assert found == Vain(0, frozenset())
+
+
+def test_the_memory_is_bounded() -> None:
+    told = Vain(0, frozenset()).joined([_service(f"s{n}") for n in range(LIMIT + 50)], 1)
+    assert len(told.text or "") < 10 * LIMIT + 20
