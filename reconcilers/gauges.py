@@ -77,9 +77,9 @@ class Gauges(Collector):
         self._clock = clock
         self._leading = leading
 
-    @override
     def describe(self) -> Iterable[Metric]:
-        return ()  # what there is depends on the caches; nothing to check when registered
+        """Return nothing: what there is depends on the caches, so there is nothing to check."""
+        return ()
 
     @override
     def collect(self) -> Iterator[Metric]:

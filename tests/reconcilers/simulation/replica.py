@@ -112,9 +112,11 @@ class Replica:
         self.pools = Feed(pools, world.history[POOLS], world)
         self.allocations = Feed(allocations, world.history[ALLOCATIONS], world)
         caches: dict[str, Cache[Any]] = {"NetworkPool": pools, "IPAllocation": allocations}
-        client = Client(
-            Wire(flights), on_answer=lambda resource, obj: caches[resource.kind].own(obj)
-        )
+
+        def answered(resource: Resource[Any], obj: Object) -> None:
+            caches[resource.kind].own(obj)
+
+        client = Client(Wire(flights), on_answer=answered)
         settings = PoolSettings(foreign_patience=patience)
         self._reconcilers = (
             NetworkPoolReconciler(
