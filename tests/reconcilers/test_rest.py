@@ -165,6 +165,40 @@ def _a_team_that_does_not_exist(platform: Platform) -> None:
     platform.server.add("providerconfigs", provider)
 
 
+def _elastic(platform: Platform, *services: str, quota: int | None = None) -> None:
+    _healthy(platform)
+    sizing = {"allocationMode": "elastic", "growthIncrement": 1}
+    limits = {"maxLoadBalancerIPs": quota} if quota else {}
+    provider = make.provider("lab", load_balancer=sizing, quota=limits)
+    platform.server.add("providerconfigs", provider)
+    for name in services:
+        meta = {"name": name, "namespace": "default"}
+        spec = {"type": "LoadBalancer"}
+        platform.tenants["a"].add("services", {"metadata": meta, "spec": spec})
+
+
+def _an_elastic_tenant_without_services(platform: Platform) -> None:
+    _elastic(platform)
+
+
+def _an_elastic_tenant_over_its_quota(platform: Platform) -> None:
+    _elastic(platform, "one", "two", "three", "four", quota=3)
+
+
+def _an_elastic_tenant_whose_metallb_serves_nobody(platform: Platform) -> None:
+    _elastic(platform, "one", "two", "three", "four")
+
+
+def _an_elastic_tenant_without_room(platform: Platform) -> None:
+    _elastic(platform, "one", "two", "three", "four")
+    platform.server.add("networkpools", make.pool(cidr="10.40.0.0/29"))
+
+
+def _a_silent_elastic_tenant(platform: Platform) -> None:
+    _elastic(platform, "one")
+    platform.tenants["a"].fail(NoAnswer("timed out"), times=10_000)
+
+
 TROUBLES: list[tuple[Callable[[Platform], None], int, int]] = [
     # the trouble, requests to the management cluster, writes among them
     (_healthy, 0, 0),
@@ -179,7 +213,12 @@ TROUBLES: list[tuple[Callable[[Platform], None], int, int]] = [
     (_no_kubeconfig, 25, 0),
     (_no_metallb, 1, 0),
     (_silent_tenant, 12, 0),
-    (_silent_tenant_of_a_deleted_cluster, 150, 0),
+    (_silent_tenant_of_a_deleted_cluster, 20, 0),
+    (_an_elastic_tenant_without_services, 0, 0),
+    (_an_elastic_tenant_over_its_quota, 0, 0),
+    (_an_elastic_tenant_whose_metallb_serves_nobody, 0, 0),
+    (_an_elastic_tenant_without_room, 1, 0),
+    (_a_silent_elastic_tenant, 20, 0),
     (_clinging_service, 1, 0),
     (_unreadable_allocation, 2, 0),
     (_refused_for_good, 15, 15),
