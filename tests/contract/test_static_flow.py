@@ -6,6 +6,7 @@ The control plane is its own tenant here: one server less to start, and the same
 import base64
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from allocator import AddressRange
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import SystemClock
+from controller.conditions import find
 from controller.config import connect
+from controller.errors import Conflict
 from controller.informer import Informer
 from controller.manager import Manager
 from controller.meta import Key, Version
@@ -37,7 +40,8 @@ from reconcilers.api.resources import (
 )
 from reconcilers.cli.local.objects import NAMESPACE
 from reconcilers.cli.standin.crds import crds as metallb_crds
-from reconcilers.settings import AllocationSettings, Settings, TenantSettings
+from reconcilers.conditions import FOREIGN_MANAGER
+from reconcilers.settings import AllocationSettings, PoolSettings, Settings, TenantSettings
 from reconcilers.wiring import assemble
 
 HOME = names.DEFAULT_NAMESPACE
@@ -158,6 +162,48 @@ def _projected(site: Site, after: int = 0) -> tuple[str, ...] | None:
 def _available(site: Site) -> int:
     pool = site.caches["networkpools"].get(Key(HOME, "lab"))
     return pool.status.availableIPs if pool is not None else -1
+
+
+def _foreign(site: Site) -> str | None:
+    """Return what the pool says of other controllers; None if it says nothing."""
+    pool = site.caches["networkpools"].get(Key(HOME, "lab"))
+    found = find(pool.status.conditions, FOREIGN_MANAGER) if pool is not None else None
+    return found.status if found is not None else None
+
+
+async def _meddle(site: Site) -> None:
+    """Write the pool's status as another controller would."""
+    while True:
+        pool = await site.client.get(NETWORK_POOL, Key(HOME, "lab"))
+        status = {"status": {"allocatedIPs": pool.status.allocatedIPs + 1}}
+        try:
+            await site.client.named("manager").patch(
+                NETWORK_POOL, Version.of(pool), status, subresource="status"
+            )
+        except Conflict:
+            continue
+        return
+
+
+async def test_another_controllers_writes_stop_a_pool_until_it_is_silent(site: Site) -> None:
+    await site.create(NETWORK_POOL, HOME, "lab", spec={"cidr": "10.40.0.0/24"})
+    settings = replace(SETTINGS, pool=PoolSettings(foreign_silence=2.0))
+    spec = {
+        "poolRef": {"name": "lab"},
+        "tenantClusterRef": {"name": "a", "namespace": "team"},
+        "type": "nodes",
+    }
+    async with site.controllers(settings=settings):
+        await site.create(IP_ALLOCATION, HOME, "early", spec=spec)
+        await site.until(lambda: site.phase("ipallocations", "early") == "Allocated")
+        assert _foreign(site) is None, "our own writes are known again"
+        while _foreign(site) != "True":  # a slow machine may look only after the silence
+            await _meddle(site)
+            with anyio.move_on_after(1.0):
+                await site.until(lambda: _foreign(site) == "True")
+        await site.create(IP_ALLOCATION, HOME, "late", spec=spec)
+        await site.until(lambda: _foreign(site) == "False")
+        await site.until(lambda: site.phase("ipallocations", "late") == "Allocated")
 
 
 async def test_two_managers_that_both_lead_never_overlap(site: Site) -> None:
