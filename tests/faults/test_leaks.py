@@ -1,0 +1,189 @@
+"""What controllers may not leave behind, and how watches and requests share a connection pool."""
+
+import asyncio
+import gc
+import os
+
+import aiohttp
+import anyio
+import pytest
+
+from controller import (
+    SETTLED,
+    Client,
+    Controller,
+    Key,
+    KeyBackoff,
+    Metrics,
+    NoAnswer,
+    Outcome,
+    Watch,
+    WorkQueue,
+    to_self,
+)
+from controller.cache import Cache
+from controller.codec import Added, Deleted, Modified
+from controller.informer import Informer
+from tests.clock import VirtualClock
+from tests.controller.world_objects import WIDGETS, Widget, widget
+from tests.controller.world_server import Scripted
+from tests.envtest.samples import gauge
+from tests.faults.world import GAUGES, Gauge, transport_to, world
+
+CYCLES = 500
+CHURN = 100_000
+WATCHES = 150
+REQUESTS = 20
+
+
+def sessions() -> int:
+    """Return how many HTTP sessions are open in this process."""
+    return sum(
+        isinstance(one, aiohttp.ClientSession) and not one.closed for one in gc.get_objects()
+    )
+
+
+def files() -> int:
+    """Return how many files and sockets are open in this process."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+class Counted:
+    """A controller on an informer that others share, over and over again."""
+
+    def __init__(self, informer: Informer[Widget], clock: VirtualClock, metrics: Metrics) -> None:
+        self.informer = informer
+        self.clock = clock
+        self.metrics = metrics
+        self.backoff = KeyBackoff[Key]()
+        self.looks = 0
+
+    async def look(self, key: Key) -> Outcome:
+        """Fail once for each key, so that limiters have entries, then succeed."""
+        self.looks += 1
+        if self.backoff.failures(key) == 0:
+            raise NoAnswer("the first time")
+        return SETTLED
+
+    async def cycle(self) -> None:
+        """Start a controller, let it look, and stop it."""
+        observer = self.metrics.queue("cycled")
+        queue = WorkQueue[Key](self.clock, observer=observer, backoff=self.backoff)
+        observer.watch(queue.statistics)
+        controller = Controller(
+            "cycled", self.look, queue=queue, metrics=self.metrics.controller("cycled", 1)
+        )
+        registration = Watch(self.informer, to_self).connect(queue)
+        async with anyio.create_task_group() as group:
+            group.start_soon(controller.run)
+            await self.clock.advance(0.01)
+            controller.stop()
+        registration.close()
+
+
+def series(metrics: Metrics) -> int:
+    """Return how many series there are."""
+    return sum(len(family.samples) for family in metrics.registry.collect())
+
+
+@pytest.mark.slow
+async def test_controllers_that_come_and_go_leave_nothing_on_what_they_shared() -> None:
+    clock, metrics = VirtualClock(), Metrics()
+    informer = Informer(WIDGETS, Scripted([]), clock)
+    informer.cache.replace([widget("a", 1), widget("b", 2)], 5)
+    counted = Counted(informer, clock, metrics)
+    await counted.cycle()
+    before = (len(asyncio.all_tasks()), files(), series(metrics), clock.waiting)
+    handlers = len(informer.cache._subscribers)
+    for _ in range(CYCLES):
+        await counted.cycle()
+    assert counted.looks == 4 * (CYCLES + 1)
+    assert len(counted.backoff) == 0
+    assert len(informer.cache._subscribers) == handlers == 0
+    assert (len(asyncio.all_tasks()), files(), series(metrics), clock.waiting) == before
+
+
+@pytest.mark.slow
+def test_objects_that_come_and_go_leave_no_index_keys_and_nothing_else() -> None:
+    indexes = {"color": lambda one: (one.spec.color,), "uid": lambda one: (one.metadata.uid,)}
+    cache = Cache(WIDGETS, indexes=indexes)
+    cache.replace([], 1)
+    revision = 1
+    for number in range(CHURN // 4):
+        name, color = f"w{number % 100}", f"c{number}"
+        cache.apply(Added(widget(name, revision + 1, uid=str(number), color=color)))
+        cache.own(widget(name, revision + 2, uid=str(number), color=f"{color}-ours"))
+        cache.apply(Modified(widget(name, revision + 2, uid=str(number), color=f"{color}-ours")))
+        cache.apply(Deleted(widget(name, revision + 3, uid=str(number))))
+        revision += 3
+    assert len(cache) == cache.burials == 0
+    for index in indexes:
+        assert list(cache._indexes.values(index)) == []
+    assert cache._beneath == {}
+    assert len(cache._own_revisions) == 0
+
+
+async def test_informers_and_clients_that_come_and_go_leave_no_connection() -> None:
+    async with world() as here:
+        await here.create("a")
+
+        async def visit() -> None:
+            async with transport_to(here.plane) as transport:
+                informer = Informer(GAUGES, transport, here.clock)
+                async with anyio.create_task_group() as group:
+                    group.start_soon(informer.run)
+                    await informer.wait_synced()
+                    group.cancel_scope.cancel()
+
+        await visit()
+        before = sessions(), len(asyncio.all_tasks())
+        for _ in range(5):
+            await visit()
+        # What the server keeps of a connection goes when it has noticed its end.
+        for _ in range(1000):
+            if len(asyncio.all_tasks()) <= before[1]:
+                break
+            await anyio.lowlevel.checkpoint()
+        assert sessions() == before[0]
+        assert here.clock.waiting == 0
+
+
+@pytest.mark.slow
+async def test_many_watches_and_many_requests_do_not_starve_each_other() -> None:
+    async with world() as here, transport_to(here.plane) as transport:
+        client = Client(transport)
+        informers = [Informer(GAUGES, transport, here.clock) for _ in range(WATCHES)]
+        names = [f"g{number}" for number in range(REQUESTS)]
+
+        async def ask(name: str) -> None:
+            await client.create(GAUGES, "default", gauge(name))
+            await client.get(GAUGES, Key("default", name))
+
+        async with anyio.create_task_group() as group:
+            for informer in informers:
+                group.start_soon(informer.run)
+            for informer in informers:
+                await informer.wait_synced()
+            # With all the watches open, on the same transport:
+            async with anyio.create_task_group() as asking:
+                for name in names:
+                    asking.start_soon(ask, name)
+            for informer in informers:
+                await shown(informer, len(names))
+            group.cancel_scope.cancel()
+        for informer in informers:
+            assert {one.metadata.name for one in informer.cache} == set(names)
+
+
+async def shown(informer: Informer[Gauge], count: int) -> None:
+    """Wait until an informer knows so many objects."""
+    reached = anyio.Event()
+
+    def look(_: object = None) -> None:
+        if len(informer.cache) >= count:
+            reached.set()
+
+    registration = informer.add_handler(look)
+    look()
+    await reached.wait()
+    registration.close()
