@@ -11,6 +11,7 @@ from envtest.schema import openapi_v2, openapi_v3
 from envtest.server.custom import CustomRules
 from envtest.server.registry import Registry
 from envtest.server.resource import Resource
+from envtest.wire.swagger import swagger_protobuf
 
 _META = (
     "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta",
@@ -33,6 +34,7 @@ class OpenApi:
         self._generation = -1
         self._documents: dict[str, bytes] = {}
         self._swagger = b""
+        self._swagger_protobuf = b""
 
     def index(self) -> bytes:
         """Return the answer to /openapi/v3."""
@@ -63,11 +65,19 @@ class OpenApi:
             self._swagger = msgspec.json.encode(_swagger(list(self._registry)))
         return self._swagger
 
+    def swagger_protobuf(self) -> bytes:
+        """Return the same in protobuf, which kubectl and other Go clients prefer."""
+        self._refresh()
+        if not self._swagger_protobuf:
+            self._swagger_protobuf = swagger_protobuf(msgspec.json.decode(self.swagger()))
+        return self._swagger_protobuf
+
     def _refresh(self) -> None:
         if self._generation != self._registry.generation:
             self._generation = self._registry.generation
             self._documents.clear()
             self._swagger = b""
+            self._swagger_protobuf = b""
 
     def _registry_text(self, group: str, version: str) -> bytes:
         return self.document(group, version) or b""

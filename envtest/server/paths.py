@@ -7,7 +7,6 @@ import msgspec
 from envtest.server import discovery
 from envtest.server.openapi import OpenApi
 from envtest.server.registry import Registry
-from envtest.wire.varints import message
 
 Found = tuple[bytes, str]
 
@@ -18,9 +17,6 @@ _TEXT = "text/plain; charset=utf-8"
 _JSON = "application/json"
 
 
-# What kubectl asks for when it meets a List, or a kind that is not served. A document without
-# definitions: it then leaves the judgement of fields to the server, which judges them anyway.
-_SWAGGER_PROTOBUF = message((1, b"2.0"), (2, message((1, b"Kubernetes"), (2, b"v1.36.2"))))
 _SWAGGER_PROTOBUF_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
@@ -76,7 +72,7 @@ class Documents:
     def _open(self, rest: list[str], accept: str) -> Found | None:
         match rest:
             case ["v2"] if "protobuf" in accept:
-                return _SWAGGER_PROTOBUF, _SWAGGER_PROTOBUF_TYPE
+                return self._openapi.swagger_protobuf(), _SWAGGER_PROTOBUF_TYPE
             case ["v2"]:
                 return self._openapi.swagger(), _JSON
             case ["v3"]:

@@ -47,8 +47,3 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
                 at += size
             case other:
                 raise ValueError(f"wire type {other} is not used")
-
-
-def message(*parts: tuple[int, bytes]) -> bytes:
-    """Return a message of length-delimited fields, each a number and its bytes (at most 127)."""
-    return b"".join(bytes((number << 3 | 2, len(value))) + value for number, value in parts)

@@ -4,6 +4,7 @@ from typing import Any
 
 import httpx
 
+from envtest.wire.varints import fields
 from tests.envtest.samples import GROUP
 
 GAUGE = "com.example.lab.v1.Gauge"
@@ -90,3 +91,42 @@ async def test_writing_operations_name_their_parameters(http: httpx.AsyncClient)
     assert [one["name"] for one in second["parameters"]] == names
     assert [one["name"] for one in third["parameters"]] == names
     assert "schema" not in second["parameters"][0]
+
+
+def _parts(data: bytes, number: int) -> list[bytes]:
+    """Return the texts or messages in one field of a message."""
+    return [value for found, value in fields(data) if found == number and isinstance(value, bytes)]
+
+
+def _named(data: bytes, number: int = 1) -> dict[str, bytes]:
+    """Return the entries of a message of names and values."""
+    pairs = [(_parts(entry, 1)[0], _parts(entry, 2)) for entry in _parts(data, number)]
+    return {name.decode(): value[0] if value else b"" for name, value in pairs}
+
+
+async def test_the_second_version_says_the_same_in_protobuf(http: httpx.AsyncClient) -> None:
+    """Field numbers are those of gnostic's `openapi.v2` messages."""
+    plain = await document(http, "/openapi/v2")
+    accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    answer = await http.get("/openapi/v2", headers={"Accept": accept})
+
+    assert answer.headers["Content-Type"] == (
+        "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+    )
+    (paths,), (found,) = _parts(answer.content, 8), _parts(answer.content, 9)
+    definitions = _named(found)
+    assert definitions.keys() == plain["definitions"].keys()
+    assert _named(paths, 2).keys() == plain["paths"].keys()
+    gauge = definitions[GAUGE]
+    (properties,) = _parts(gauge, 25)
+    assert _named(properties).keys() == plain["definitions"][GAUGE]["properties"].keys()
+    metadata = _named(properties)["metadata"]
+    assert _parts(metadata, 1) == [f"#/definitions/{META}".encode()]
+    (spec,) = _parts(_named(properties)["spec"], 25)
+    count = dict(fields(_named(spec)["count"]))
+    assert count[22] == b"\x0a\x07integer"
+    assert count[9] == bytes(8)
+    extensions = _named(gauge, 31)
+    assert _parts(extensions["x-kubernetes-group-version-kind"], 2) == [
+        f'[{{"group":"{GROUP}","version":"v1","kind":"Gauge"}}]'.encode()
+    ]
