@@ -1,0 +1,464 @@
+"""The shipped roles: the whole flow runs under exactly them, and every rule of them is needed."""
+
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+import yaml
+
+from controller.clock import SystemClock
+from controller.config import connect
+from controller.informer import Informer
+from controller.jobs import running
+from controller.manager import Manager
+from controller.meta import Key
+from controller.options import ManagerOptions, SelfSigned
+from controller.transport import Transport
+from envtest import ControlPlane
+from envtest.faults import Call, Proxy
+from envtest.plane import ControlPlane as Plane
+from manifests import folder
+from reconcilers.api import crd, names
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.cli.local.platform import kubeconfig_secret
+from reconcilers.cli.managerflags import LEASE_NAME
+from reconcilers.cli.standin import crds as standin
+from reconcilers.cli.standin.controller import MetalLBStandIn
+from reconcilers.networkpool.report import FEW_PER_MINUTE
+from reconcilers.settings import (
+    AllocationSettings,
+    OrphanSettings,
+    PoolSettings,
+    Settings,
+    TenantSettings,
+)
+from reconcilers.webhooks.configuration import JUDGED, NAME, SERVICE, configuration
+from reconcilers.webhooks.serving import path
+from reconcilers.wiring import assemble
+
+HOME = names.DEFAULT_NAMESPACE
+ACCOUNT = f"system:serviceaccount:{HOME}:butler-ipam"
+LIMIT = 60.0
+CONFIGURATIONS = "validatingwebhookconfigurations"
+FAILURES = FEW_PER_MINUTE + 3
+OURS = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
+SETTINGS = Settings(
+    pool=PoolSettings(resync=1.0, requeue_after_work=0.2, quiet_period=1.0),
+    allocation=AllocationSettings(requeue_releasing=0.1),
+    tenant=TenantSettings(
+        requeue_waiting=0.2,
+        requeue_not_ready=0.5,
+        requeue_young=0.5,
+        requeue_deleting=0.1,
+        growth_after=0.1,
+        shrink_after=0.5,
+        metallb_bundle=f"{HOME}/metallb-bundle",
+    ),
+    orphans=OrphanSettings(resync=0.5),
+)
+CERTIFICATES = "butler-ipam-webhook-certificates"
+OPTIONS = ManagerOptions(
+    stream_lists=False,  # as with servers that cannot stream them
+    leader_elect=True,
+    lease_namespace=HOME,
+    lease_name=LEASE_NAME,
+    metrics_bind="127.0.0.1:0",
+    metrics_secure=True,
+    webhook_bind="127.0.0.1:0",
+    webhook_self_signed=SelfSigned(
+        HOME, SERVICE, CERTIFICATES, validating=[NAME], names=["127.0.0.1"]
+    ),
+)
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that a role allows."""
+
+    role: str
+    namespace: str
+    verb: str
+    group: str
+    resource: str
+    names: tuple[str, ...]
+
+    def covers(self, call: Call) -> bool:
+        """Whether a request needed this."""
+        asked = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
+        if (call.verb, call.group, asked) != (self.verb, self.group, self.resource):
+            return False
+        if self.namespace and call.namespace != self.namespace:
+            return False
+        return not self.names or named(call) in self.names
+
+
+def named(call: Call) -> str:
+    """Return the object a request is about; lists and watches may name it in a field selector."""
+    return call.name or call.query.get("fieldSelector", "").removeprefix("metadata.name=")
+
+
+def documents(name: str) -> Iterator[Json]:
+    for file in sorted(folder(name).iterdir(), key=lambda one: one.name):
+        if file.name.endswith(".yaml") and file.name != "kustomization.yaml":
+            yield from yaml.safe_load_all(file.read_text(encoding="utf-8"))
+
+
+def rules() -> Iterator[Rule]:
+    """Yield every single thing that the controller's roles allow."""
+    bound = {
+        one["roleRef"]["name"] for one in documents("rbac") if one["kind"].endswith("Binding")
+    }
+    for role in documents("rbac"):
+        if role["kind"] not in {"Role", "ClusterRole"} or role["metadata"]["name"] not in bound:
+            continue
+        where = role["metadata"].get("namespace", "")
+        for rule in role["rules"]:
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    for verb in rule["verbs"]:
+                        only = tuple(rule.get("resourceNames", ()))
+                        name = role["metadata"]["name"]
+                        yield Rule(name, where, verb, group, resource, only)
+
+
+class Stage:
+    """The platform's API server, as an administrator writes to it, and a tenant's."""
+
+    def __init__(self, http: httpx.AsyncClient, tenant: httpx.AsyncClient, own: Transport) -> None:
+        self._http = http
+        self._tenant = tenant
+        self._changed = anyio.Event()
+        self.watched: list[Informer[Any]] = [Informer(kind, own, SystemClock()) for kind in OURS]
+        for informer in self.watched:
+            informer.add_handler(lambda _: self._changed.set())
+
+    async def create(self, body: Json, *, inside: bool = False) -> Json:
+        """Create an object on the platform, or inside the tenant."""
+        http = self._tenant if inside else self._http
+        made = await http.post(_collection(body), json=body)
+        assert made.status_code == 201, made.text
+        found: Json = made.json()
+        return found
+
+    async def send(
+        self, method: str, where: str, body: Json | None = None, *, inside: bool = False
+    ) -> httpx.Response:
+        http = self._tenant if inside else self._http
+        headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
+        answer = await http.request(method, where, json=body, headers=headers)
+        assert answer.status_code < 300, answer.text
+        return answer
+
+    async def until(self, holds: Callable[["Stage"], bool]) -> None:
+        """Wait until the watches have shown that something holds."""
+        with anyio.fail_after(LIMIT):
+            while not holds(self):
+                self._changed = anyio.Event()
+                await self._changed.wait()
+
+    def objects(self, kind: str) -> dict[str, Any]:
+        """Return the objects of a kind of ours, by name."""
+        [cache] = [one.cache for one in self.watched if one.resource.kind == kind]
+        return {one.metadata.name: one for one in cache}
+
+    def allocated(self) -> set[str]:
+        found = self.objects("IPAllocation")
+        return {name for name, one in found.items() if one.status.phase == "Allocated"}
+
+
+PLURALS = {"ServiceAccount": "serviceaccounts", "Secret": "secrets", "Service": "services"} | {
+    kind.kind: kind.plural for kind in OURS
+}
+
+
+def _collection(body: Json) -> str:
+    version, kind = body["apiVersion"], body["kind"]
+    base = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    plural = PLURALS.get(kind) or f"{kind.lower()}s"
+    namespace = body["metadata"].get("namespace")
+    return f"{base}/namespaces/{namespace}/{plural}" if namespace else f"{base}/{plural}"
+
+
+def _path(kind: str, name: str, namespace: str = HOME) -> str:
+    return f"/apis/{names.API_VERSION}/namespaces/{namespace}/{PLURALS[kind]}/{name}"
+
+
+def ours(kind: str, name: str, spec: Json, namespace: str = HOME, **metadata: Any) -> Json:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace, **metadata},
+        "spec": spec,
+    }
+
+
+def plain(kind: str, name: str, namespace: str | None, **body: Any) -> Json:
+    where = {"namespace": namespace} if namespace else {}
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **where}, **body}
+
+
+def provider(name: str, **spec: Any) -> Json:
+    return ours(
+        "ProviderConfig",
+        name,
+        {
+            "provider": "proxmox",
+            "credentialsRef": {"name": "credentials"},
+            "proxmox": {"endpoint": "https://p", "nodes": ["a"], "storage": "s"},
+            "network": {
+                "mode": "ipam",
+                "poolRefs": [{"name": "lab"}],
+                "loadBalancer": {
+                    "allocationMode": "elastic",
+                    "initialPoolSize": 1,
+                    "growthIncrement": 1,
+                },
+            },
+            **spec,
+        },
+    )
+
+
+def cluster(name: str, **spec: Any) -> Json:
+    body = {"kubernetesVersion": "v1.31.0", "workers": {"replicas": 1}, **spec}
+    return ours("TenantCluster", name, body, "team")
+
+
+def orphan() -> Json:
+    spec = {
+        "poolRef": {"name": "lab"},
+        "tenantClusterRef": {"namespace": "team", "name": "gone"},
+        "type": "nodes",
+        "count": 2,
+    }
+    return ours("IPAllocation", "left", spec, annotations={names.ANNOTATION_TENANT_UID: "nobody"})
+
+
+def too_large(name: str) -> Json:
+    spec = {
+        "poolRef": {"name": "lab"},
+        "tenantClusterRef": {"namespace": "team", "name": "soon"},
+        "type": "nodes",
+        "count": 64,
+    }
+    return ours("IPAllocation", name, spec)
+
+
+def early() -> Json:
+    """Return a request that comes before its pool."""
+    spec = {
+        "poolRef": {"name": "later"},
+        "tenantClusterRef": {"namespace": "team", "name": "early"},
+        "type": "nodes",
+        "count": 1,
+    }
+    return ours("IPAllocation", "early", spec)
+
+
+def begun(tenant: TenantCluster) -> bool:
+    return names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations
+
+
+@asynccontextmanager
+async def client(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(
+        base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers(), timeout=30
+    ) as http:
+        yield http
+
+
+@asynccontextmanager
+async def stand_in(tenant: Plane, folder: Path) -> AsyncIterator[None]:
+    """Run the stand-in for MetalLB in the tenant."""
+    transport = await connect(tenant.write_kubeconfig(folder / "tenant-admin"))
+    manager = Manager(transport)
+    MetalLBStandIn(manager, SystemClock())
+    async with running([manager.run]):
+        yield
+    await transport.aclose()
+
+
+async def scrape(stage: Stage, manager: Manager) -> str:
+    """Read the metrics as Prometheus would: by the token of an account that may."""
+    await stage.create(plain("ServiceAccount", "prometheus", HOME))
+    await stage.create(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "scraper"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "butler-ipam-metrics-reader",
+            },
+            "subjects": [{"kind": "ServiceAccount", "name": "prometheus", "namespace": HOME}],
+        }
+    )
+    account = f"/api/v1/namespaces/{HOME}/serviceaccounts/prometheus/token"
+    token = (await stage.send("POST", account, {"spec": {}})).json()["status"]["token"]
+    async with httpx.AsyncClient(verify=False) as http:
+        answer = await http.get(
+            f"https://127.0.0.1:{manager.metrics_port}/metrics",
+            headers={"Authorization": f"Bearer {token}"},
+        )
+    assert answer.status_code == 200
+    return answer.text
+
+
+async def prepare(stage: Stage, tenant_kubeconfig: str) -> None:
+    for name in (HOME, "team"):
+        await stage.create(plain("Namespace", name, None))
+    for body in documents("rbac"):
+        await stage.create(body)
+    for name, kubeconfig in (
+        ("shop", tenant_kubeconfig),
+        ("away", re.sub(r"(server: https://[^:]+):\d+", r"\1:1", tenant_kubeconfig)),
+    ):
+        await stage.create(dict(kubeconfig_secret(Key("team", name), kubeconfig)))
+    # A certificate that nobody can use: it is replaced.
+    nonsense = {"tls.crt": "eA==", "tls.key": "eA=="}
+    unusable = plain("Secret", CERTIFICATES, HOME, type="kubernetes.io/tls", data=nonsense)
+    await stage.create(unusable)
+    text = yaml.safe_dump_all([*standin.crds(), plain("Namespace", "metallb-system", None)])
+    await stage.create(plain("ConfigMap", "metallb-bundle", HOME, data={"all.yaml": text}))
+    password = {"username": "dQ==", "password": "cA=="}
+    await stage.create(plain("Secret", "credentials", HOME, data=password))
+
+
+async def call_webhooks(stage: Stage, proxy: Proxy, port: int | None) -> None:
+    """Let the API server ask the webhooks, and wait until it has been told whom to trust."""
+
+    def called(webhook: str) -> Json:
+        kind, _ = JUDGED[webhook]
+        return {"url": f"https://127.0.0.1:{port}{path(kind)}"}
+
+    await stage.create(configuration(called))
+    with anyio.fail_after(LIMIT):
+        await proxy.done.wait(
+            1, lambda call: (call.verb, call.resource) == ("patch", CONFIGURATIONS)
+        )
+    # Lost, it is made anew.
+    await stage.send("DELETE", f"/api/v1/namespaces/{HOME}/secrets/{CERTIFICATES}")
+    with anyio.fail_after(LIMIT):
+        await proxy.done.wait(
+            2, lambda call: (call.verb, call.resource) == ("patch", CONFIGURATIONS)
+        )
+
+
+async def play(stage: Stage, proxy: Proxy) -> None:
+    """Play everything that the controllers do for anybody."""
+    await stage.create(ours("NetworkPool", "lab", {"cidr": "10.40.0.0/26"}))
+    await stage.create(provider("default"))
+    scoped = provider("scoped", scope={"type": "team", "teamRef": {"name": "one"}})
+    await stage.create(scoped)
+    await stage.create(cluster("shop"))  # names no ProviderConfig: the platform may have a default
+    await stage.create(cluster("lost"))  # has no kubeconfig
+    await stage.create(cluster("away"))  # does not answer
+    await stage.create(cluster("early", providerConfigRef={"name": "later"}))
+    await stage.create(early())
+    await stage.create(orphan())
+    await stage.until(lambda s: {"team-shop-lb", "team-shop-nodes"} <= s.allocated())
+    ready = {"status": {"phase": "Ready"}}
+    await stage.send("PATCH", f"{_path('TenantCluster', 'shop', 'team')}/status", ready)
+    away = {"status": {"tenantNamespace": "team"}}
+    await stage.send("PATCH", f"{_path('TenantCluster', 'away', 'team')}/status", away)
+    await stage.until(lambda s: "left" not in s.objects("IPAllocation"))
+
+    # Two Services where one has an address: the tenant grows, and shrinks when one is gone.
+    for name in ("one", "two"):
+        spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+        await stage.create(plain("Service", name, "default", spec=spec), inside=True)
+    await stage.until(lambda s: "team-shop-lb-1" in s.allocated())
+    for name in ("one", "two"):
+        await stage.send("DELETE", f"/api/v1/namespaces/default/services/{name}", inside=True)
+    await stage.until(lambda s: "team-shop-lb-1" not in s.objects("IPAllocation"))
+
+    # More failures than get an event each: the shared one becomes a series.
+    failed = {f"large-{number}" for number in range(FAILURES)}
+    for name in sorted(failed):
+        await stage.create(too_large(name))
+    await stage.until(
+        lambda s: (
+            failed
+            <= {n for n, one in s.objects("IPAllocation").items() if one.status.phase == "Failed"}
+        )
+    )
+    for name in sorted(failed):
+        await stage.send("DELETE", _path("IPAllocation", name))
+
+    await stage.until(lambda s: begun(s.objects("TenantCluster")["away"]))
+    await stage.send("DELETE", "/api/v1/namespaces/team/secrets/away-admin-kubeconfig")
+    await stage.send("DELETE", _path("IPAllocation", "early"))
+    for name in ("shop", "lost", "away", "early"):
+        await stage.send("DELETE", _path("TenantCluster", name, "team"))
+    await stage.until(lambda s: not s.objects("TenantCluster"))
+    await stage.until(lambda s: not s.objects("IPAllocation"))
+    for name in ("default", "scoped"):
+        await stage.send("DELETE", _path("ProviderConfig", name))
+    await stage.send("DELETE", _path("NetworkPool", "lab"))
+    await stage.until(lambda s: not s.objects("ProviderConfig") and not s.objects("NetworkPool"))
+    with anyio.fail_after(LIMIT):
+        await proxy.done.wait(1, lambda call: (call.verb, call.resource) == ("patch", "events"))
+
+
+@pytest.mark.slow
+async def test_the_whole_flow_needs_every_rule_of_the_shipped_roles_and_no_other(
+    plane: Plane, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        tenant = await enter(ControlPlane.start())
+        proxy = await enter(Proxy.before(plane))
+        await plane.install_crds(crd.crds())
+        http, inside = await enter(client(plane)), await enter(client(tenant))
+        await tenant.install_crds(standin.crds())
+        await inside.post("/api/v1/namespaces", json=plain("Namespace", "metallb-system", None))
+        await enter(stand_in(tenant, tmp_path))
+        watching = await connect(plane.write_kubeconfig(tmp_path / "admin"))
+        stack.push_async_callback(watching.aclose)
+        stage = Stage(http, inside, watching)
+        await enter(running([one.run for one in stage.watched]))
+        await prepare(stage, tenant.kubeconfig())
+
+        await plane.add_user(
+            ACCOUNT,
+            ["system:serviceaccounts", f"system:serviceaccounts:{HOME}", "system:authenticated"],
+        )
+        transport = await connect(proxy.write_kubeconfig(tmp_path / "own", ACCOUNT))
+        stack.push_async_callback(transport.aclose)
+        manager = Manager(transport, options=OPTIONS)
+        ways = assemble(manager, SystemClock(), SETTINGS)
+        stack.push_async_callback(ways.aclose)
+        await enter(running([manager.run]))
+        await manager.wait_serving()
+        await call_webhooks(stage, proxy, manager.webhook_port)
+        await play(stage, proxy)
+        metrics = await scrape(stage, manager)
+
+    refused = [line for line in metrics.splitlines() if 'code="403"' in line]
+    assert refused == [], "the shipped roles do not suffice"
+    calls = list(proxy.calls)
+    unused = [str(rule) for rule in rules() if not any(rule.covers(call) for call in calls)]
+    assert not unused, "rules that nothing needed:\n" + "\n".join(unused)
+
+
+def test_what_roles_allow_is_told_apart_by_name() -> None:
+    role: Mapping[str, Any] = {"verb": "get", "group": "", "resource": "secrets"}
+    rule = Rule("r", HOME, **role, names=("a",))
+    call = Call("GET", "/", {}, verb="get", resource="secrets", namespace=HOME, name="a")
+    assert rule.covers(call)
+    other = Call("GET", "/", {}, verb="get", resource="secrets", namespace=HOME, name="b")
+    assert not rule.covers(other)
