@@ -143,11 +143,13 @@ def pools(config: ProviderConfig, found: Iterable[NetworkPool]) -> tuple[Finding
 
 
 def estimated_tenants(pool: NetworkPool, network: ProviderNetwork) -> int:
-    """Return how many tenants of initial size the pool's free addresses suffice for."""
-    sizing = network.sizing
+    """Return how many tenants of initial size, cut to the quota, the free addresses suffice for."""
+    sizing, quota = network.sizing, network.quota
     elastic = sizing.allocationMode == ELASTIC
     balancers = sizing.initialPoolSize if elastic else sizing.defaultPoolSize
-    each = pool.spec.default_count(names.TYPE_NODES) + balancers
+    nodes = pool.spec.default_count(names.TYPE_NODES)
+    each = min(nodes, quota.maxNodeIPs or nodes)
+    each += min(balancers, quota.maxLoadBalancerIPs or balancers)
     return pool.status.availableIPs // each
 
 

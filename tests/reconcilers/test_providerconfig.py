@@ -140,6 +140,13 @@ async def test_capacity_is_estimated_from_the_pools_own_defaults(
     assert _told(lab, "PoolAvailable") == ("True", "PoolAvailable", message)
 
 
+async def test_tenants_are_estimated_as_the_quota_cuts_them() -> None:
+    quota = {"maxNodeIPs": 3, "maxLoadBalancerIPs": 2}
+    lab = _lab(make.provider("lab", quota=quota), _pool(available=100))
+    await lab.provider()
+    assert lab.see("providerconfigs", "default")["capacity"]["estimatedTenants"] == 20
+
+
 async def test_tenants_are_estimated_pool_by_pool_since_none_spans_two() -> None:
     lab = _lab(make.provider("one", "two"), _pool("one", 20), _pool("two", 20))
     await lab.provider()
