@@ -143,7 +143,7 @@ def pools(config: ProviderConfig, found: Iterable[NetworkPool]) -> tuple[Finding
 
 
 def estimated_tenants(pool: NetworkPool, network: ProviderNetwork) -> int:
-    """Return how many tenants of initial size, cut to the quota, the free addresses suffice for."""
+    """Return how many tenants of initial size, cut to the quota, find room in the pool."""
     sizing, quota = network.sizing, network.quota
     elastic = sizing.allocationMode == ELASTIC
     balancers = sizing.initialPoolSize if elastic else sizing.defaultPoolSize
