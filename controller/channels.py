@@ -25,7 +25,12 @@ class Channel(Trigger):
         return None
 
     def send(self, key: Key, *, priority: int = 0) -> None:
-        """Have `key` looked at; call it on the event loop."""
+        """Have `key` looked at; call it on the event loop.
+
+        Args:
+            key: what is to be looked at.
+            priority: as for WorkQueue.add.
+        """
         for queue in self._queues:
             queue.add(key, priority=priority)
         if not self._queues:

@@ -14,7 +14,12 @@ T = TypeVar("T", bound=Object)
 
 
 def has_finalizer(obj: Object, name: str) -> bool:
-    """Whether `obj` is held by the finalizer."""
+    """Whether `obj` is held by the finalizer.
+
+    Args:
+        obj: the object.
+        name: for example `example.com/cleanup`.
+    """
     return name in obj.metadata.finalizers
 
 
@@ -23,6 +28,12 @@ async def add_finalizer(client: Client, resource: Resource[T], obj: T, name: str
 
     Does nothing if it is there already, and nothing to an object that is going: the server would
     refuse it.
+
+    Args:
+        client: for the write.
+        resource: the kind of `obj`.
+        obj: the object as it was read; its version is the precondition.
+        name: for example `example.com/cleanup`.
 
     Raises:
         Conflict: the object has moved on; look again.
@@ -35,6 +46,12 @@ async def add_finalizer(client: Client, resource: Resource[T], obj: T, name: str
 
 async def remove_finalizer(client: Client, resource: Resource[T], obj: T, name: str) -> T:
     """Let go of `obj`; returns it as it was last. Does nothing if it is not held.
+
+    Args:
+        client: for the write.
+        resource: the kind of `obj`.
+        obj: the object as it was read; its version is the precondition.
+        name: for example `example.com/cleanup`.
 
     Raises:
         Conflict: the object has moved on; look again.

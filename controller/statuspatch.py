@@ -46,7 +46,11 @@ class StatusDraft:
         return self._conditions
 
     def set(self, **fields: object) -> None:
-        """Set fields of the status by their API names; None removes one."""
+        """Set fields of the status by their API names; None removes one.
+
+        Args:
+            **fields: values as JSON has them.
+        """
         for name, value in fields.items():
             if value is None:
                 self._after.pop(name, None)
@@ -54,14 +58,25 @@ class StatusDraft:
                 self._after[name] = _without_nothing(msgspec.to_builtins(value))
 
     def condition(self, condition_type: str, status: str, reason: str, message: str = "") -> None:
-        """Set a condition; its transition time moves only if `status` is another one."""
+        """Set a condition; its transition time moves only if `status` is another one.
+
+        Args:
+            condition_type: what it is about, for example `Ready`.
+            status: `True`, `False` or `Unknown`.
+            reason: one CamelCase word for programs.
+            message: a sentence for people.
+        """
         new = Condition(
             condition_type, status, reason, message, observedGeneration=self._generation or None
         )
         self._put(set_condition(self._conditions, new, self._now))
 
     def drop_condition(self, condition_type: str) -> None:
-        """Remove a condition."""
+        """Remove a condition.
+
+        Args:
+            condition_type: for example `Ready`.
+        """
         self._put(remove_condition(self._conditions, condition_type))
 
     def patch(self) -> dict[str, Any]:
@@ -70,6 +85,10 @@ class StatusDraft:
 
     async def write(self, client: Client, resource: Resource[T]) -> T | None:
         """Send what differs; returns the object as it is then, None if nothing did.
+
+        Args:
+            client: for the write.
+            resource: the kind of the object.
 
         Raises:
             Conflict: the object has moved on; look again.
@@ -90,6 +109,10 @@ def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
     """Return the JSON merge patch (RFC 7386) that turns one document into the other.
 
     Neither may hold nulls, which a merge patch cannot write.
+
+    Args:
+        before: decoded JSON.
+        after: what it shall become.
     """
     patch: dict[str, Any] = {name: None for name in before if name not in after}
     for name, value in after.items():
