@@ -1,0 +1,301 @@
+"""No address is ever in two tenants' pools, nor in one whose allocation has gone; from seeds.
+
+Two replicas that both believe they lead work on two tenants and one small pool. Every request, to
+the management cluster and into the tenants, is in flight until the seed lets it run: late, after
+its sender gave up, or with its answer lost. Caches lag, replicas die, allocations are deleted and
+marked all the while. Then it calms down, and everything must have been given back and projected.
+"""
+
+import os
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import anyio
+import pytest
+from anyio.abc import TaskGroup
+from typing_extensions import override
+
+from allocator import AddressRange
+from controller.errors import ControllerError, NoAnswer
+from controller.meta import Key
+from controller.transport import NO_QUERY, Transport
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.settings import Settings
+from reconcilers.tenantcluster.metallb import NO_ADDRESS
+from tests.clock import VirtualClock, settle
+from tests.reconcilers import make
+from tests.reconcilers.balancer import pool_entries
+from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
+from tests.reconcilers.server import Json, Server
+
+PARTS = 5
+SEEDS = max(1, int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "150")) // 5 // PARTS)
+STEPS = 250
+TENANTS = ("a", "b")
+
+
+@dataclass
+class Flight:
+    """A request on its way."""
+
+    run: Callable[[], Awaitable[bytes]]
+    landed: anyio.Event = field(default_factory=anyio.Event)
+    answer: bytes | ControllerError = field(default_factory=lambda: NoAnswer("timed out"))
+
+    async def arrive(self) -> None:
+        """Let the server see it; the answer waits."""
+        try:
+            self.answer = await self.run()
+        except ControllerError as error:
+            self.answer = error
+
+
+class Wire(Transport):
+    """A server behind a network that a seed decides about."""
+
+    def __init__(self, server: Server, flights: list[Flight]) -> None:
+        self.server = server
+        self.flights = flights
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what tests and replicas read of the server itself."""
+        return getattr(self.server, name)
+
+    @override
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] = NO_QUERY,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout: float | None = 30.0,
+    ) -> bytes:
+        flight = Flight(
+            lambda: self.server.request(
+                method, path, query=query, body=body, content_type=content_type
+            )
+        )
+        self.flights.append(flight)
+        await flight.landed.wait()
+        if isinstance(flight.answer, ControllerError):
+            raise flight.answer
+        return flight.answer
+
+    @override
+    def stream(self, path: str, *, query: Mapping[str, str] = NO_QUERY) -> Any:
+        raise AssertionError("caches are fed by the servers themselves")
+
+    @override
+    async def aclose(self) -> None:
+        return None
+
+
+class Storm:
+    """One seed, played."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.clock = VirtualClock()
+        self.server = Server(self.clock.now)
+        self.tenants = {name: Server(self.clock.now, TENANT_KINDS) for name in TENANTS}
+        self.flights: list[Flight] = []
+        self.busy: set[tuple[int, Key, str]] = set()
+        self.number = 0
+        self.problem = ""
+        self.server.add("networkpools", make.pool(cidr="10.40.0.0/30"))
+        self.server.add("providerconfigs", make.provider("lab", quota={"maxLoadBalancerIPs": 1}))
+        for name in TENANTS:
+            self.server.add("tenantclusters", make.tenant(name, status={"phase": "Ready"}))
+            lab = SimpleNamespace(server=self.server, tenant_servers={}, clock=self.clock)
+            Lab.tenant_server(cast("Lab", lab), name)
+        for one in (self.server, *self.tenants.values()):
+            one.listeners.append(lambda _: self._judge())
+        self.replicas = [self._replica() for _ in range(2)]
+
+    def _replica(self) -> Replica:
+        site = SimpleNamespace(
+            server=Wire(self.server, self.flights),
+            clock=self.clock,
+            settings=Settings(),
+            open_tenant=lambda config: Wire(self.tenants[config.decode()], self.flights),
+        )
+        replica = Replica(cast("Lab", site))
+        replica.gate.real = replica.tenant_gate
+        return replica
+
+    def _judge(self) -> None:
+        """Look whether an address is somewhere it must not be."""
+        pools = {name: _entries(tenant) for name, tenant in self.tenants.items()}
+        if any(x.overlaps(y) for x in pools["a"] for y in pools["b"]):
+            self.problem = self.problem or "one address in two tenants' pools"
+        for name, entries in pools.items():
+            held = _held_by(self.server, name)
+            if any(not any(one.contains(entry) for one in held) for entry in entries):
+                self.problem = self.problem or f"{name} has an address that may be given away"
+
+    async def play(self) -> str:
+        """Return what went wrong; empty if nothing did."""
+        async with anyio.create_task_group() as group:
+            for _ in range(STEPS):
+                await self._step(group)
+                if self.problem:
+                    break
+            else:
+                await self._calm(group)
+            group.cancel_scope.cancel()
+        return self.problem
+
+    async def _step(self, group: TaskGroup) -> None:
+        chance = self.random.random()
+        if chance < 0.40 and self.flights:
+            await self._fly()
+        elif chance < 0.75:
+            self._work(group)
+        elif chance < 0.80:
+            self._disturb()
+        elif chance < 0.90:
+            replica = self.random.choice(self.replicas)
+            if self.random.random() < 0.4:
+                replica.hold("ipallocations", "tenantclusters")
+            else:
+                replica.flow()
+        elif chance < 0.92:
+            self.replicas[self.random.randrange(2)] = self._replica()
+        else:
+            await self.clock.advance(self.random.choice([0.5, 2, 6]))
+        await settle()
+
+    async def _fly(self) -> None:
+        flight = self.flights.pop(self.random.randrange(len(self.flights)))
+        chance = self.random.random()
+        if chance < 0.06 and not flight.landed.is_set():  # the sender gives up; it runs later
+            flight.landed.set()
+            self.flights.append(flight)
+            return
+        before = flight.landed.is_set()
+        await flight.arrive()
+        if chance > 0.96 and not before:
+            flight.answer = NoAnswer("the answer was lost")
+        flight.landed.set()
+
+    def _work(self, group: TaskGroup) -> None:
+        place = self.random.randrange(2)
+        replica = self.replicas[place]
+        allocations = [one.metadata.key for one in replica.caches["ipallocations"]]
+        todo: list[tuple[Any, Key]] = [
+            (replica.clusters, Key("team", self.random.choice(TENANTS))),
+            (replica.pools, make.key("lab")),
+            *(
+                [(replica.allocations, self.random.choice(sorted(allocations)))] * 2
+                if allocations
+                else []
+            ),
+        ]
+        reconciler, key = self.random.choice(todo)
+        mark = (id(replica), key, type(reconciler).__name__)
+        if mark not in self.busy:
+            self.busy.add(mark)
+            group.start_soon(self._pass, reconciler, key, mark)
+
+    async def _pass(self, reconciler: Any, key: Key, mark: tuple[int, Key, str]) -> None:
+        try:
+            with suppress(ControllerError):
+                await reconciler.reconcile(key)
+        finally:
+            self.busy.discard(mark)
+
+    def _disturb(self) -> None:
+        known = [
+            o for o in self.server.all("ipallocations") if "deletionTimestamp" not in o["metadata"]
+        ]
+        chance = self.random.random()
+        if chance < 0.4 or not known:
+            self.number += 1
+            tenant = f"team/{self.random.choice(TENANTS)}"
+            body = make.allocation(f"n{self.number}", tenant=tenant, size=1, uid="")
+            self.server.add("ipallocations", body)
+            return
+        name = self.random.choice(known)["metadata"]["name"]
+        if chance < 0.8:
+            self.server.delete("ipallocations", name)
+        else:
+            note = {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}
+            self.server.edit("ipallocations", name, {"metadata": {"annotations": note}})
+
+    async def _calm(self, group: TaskGroup) -> None:
+        """Let everything land, and work until nothing changes."""
+        self.replicas = [self._replica()]
+        for _ in range(400):
+            while self.flights:
+                flight = self.flights.pop()
+                await flight.arrive()
+                flight.landed.set()
+                await settle()
+            self._work_all(group)
+            await settle()
+            if not self.flights and not self.busy:
+                await self.clock.advance(3)
+            if self._is_calm():
+                return
+        self.problem = self.problem or f"it did not calm down: {self._told()}"
+
+    def _work_all(self, group: TaskGroup) -> None:
+        replica = self.replicas[0]
+        keys: list[tuple[Any, Key]] = [(replica.pools, make.key("lab"))]
+        keys += [(replica.clusters, Key("team", name)) for name in TENANTS]
+        keys += [(replica.allocations, o.metadata.key) for o in replica.caches["ipallocations"]]
+        for reconciler, key in keys:
+            mark = (id(replica), key, type(reconciler).__name__)
+            if mark not in self.busy:
+                self.busy.add(mark)
+                group.start_soon(self._pass, reconciler, key, mark)
+
+    def _is_calm(self) -> bool:
+        for one in self.server.all("ipallocations"):
+            marked = names.ANNOTATION_RELEASING in (one["metadata"].get("annotations") or {})
+            if marked or "deletionTimestamp" in one["metadata"]:
+                return False
+        return all(
+            sorted(_entries(tenant), key=_first) == sorted(_held_by(self.server, name), key=_first)
+            for name, tenant in self.tenants.items()
+        )
+
+    def _told(self) -> Json:
+        return {name: pool_entries(tenant) for name, tenant in self.tenants.items()}
+
+
+def _first(one: AddressRange) -> int:
+    return one.first
+
+
+def _entries(tenant: Server) -> list[AddressRange]:
+    texts = [text for text in pool_entries(tenant) if text != NO_ADDRESS]
+    return [found for text in texts if (found := ranges.parsed_entry(text)) is not None]
+
+
+def _held_by(server: Server, tenant: str) -> list[AddressRange]:
+    statuses = [
+        one.get("status") or {}
+        for one in server.all("ipallocations")
+        if one["spec"]["tenantClusterRef"]["name"] == tenant
+        and one["spec"]["type"] == "loadbalancer"
+    ]
+    found = [ranges.parsed(s.get("startAddress", ""), s.get("endAddress", "")) for s in statuses]
+    return [one for one in found if one is not None]
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_no_address_is_where_it_must_not_be_and_in_the_end_all_is_as_it_should_be(
+    part: int,
+) -> None:
+    for seed in range(part * SEEDS, (part + 1) * SEEDS):
+        problem = await Storm(seed).play()
+        assert not problem, f"seed {seed}: {problem}"
