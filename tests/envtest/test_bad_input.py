@@ -11,6 +11,7 @@ from anyio import to_thread
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envtest.wire.yamltext import read_yaml
 from tests.envtest.samples import PATH, gauge
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -170,6 +171,51 @@ async def test_deep_yaml_is_refused_at_once(http: httpx.AsyncClient, text: str) 
     code, message = await send(http, text.encode(), "application/yaml")
 
     assert (code, "exceeded max depth" in message) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a: b: c", "yaml: mapping values are not allowed in this context"),
+        ("x: 1\na: b: c", "yaml: line 2: mapping values are not allowed in this context"),
+        ("a: [", "yaml: line 1: did not find expected node content"),
+        ("\ta: b", "yaml: found character that cannot start any token"),
+        ("a: *x", "yaml: unknown anchor 'x' referenced"),
+        ("&a [*a]", "yaml: anchor 'a' value contains itself"),
+    ],
+)
+async def test_what_is_wrong_with_yaml_is_told_in_gos_words(
+    http: httpx.AsyncClient, text: str, sentence: str
+) -> None:
+    code, message = await send(http, text.encode(), "application/yaml")
+
+    assert (code, sentence in message) == (400, True), message
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (
+            "a: y\nb: 'y'\nc: 0x10\nd: ~\ne: 2020-01-01\nf: !!str 1",
+            [True, "y", 16, None, "2020-01-01", "1"],
+        ),
+        ("a: &x {p: 1}\nb: {<<: *x, q: 2}\nc: <<", [{"p": 1}, {"p": 1, "q": 2}, "<<"]),
+        ("1: a\ntrue: b\n---\nsecond", ["a", "b"]),
+        ("", []),
+    ],
+)
+def test_yaml_reads_as_go_reads_it(text: str, value: list[Any]) -> None:
+    read, duplicates = read_yaml(text.encode())
+
+    assert (list((read or {}).values()), duplicates) == (value, [])
+
+
+def test_a_large_yaml_body_takes_no_deeper_stack_and_keeps_its_order() -> None:
+    lines = [f"k{number}: {number}" for number in range(20_000)]
+
+    read, _ = read_yaml("\n".join(lines).encode())
+
+    assert list(read.values()) == list(range(20_000))
 
 
 async def test_long_lines_and_many_headers_are_taken(http: httpx.AsyncClient) -> None:
