@@ -29,9 +29,10 @@ from controller.election import Won, contested, essence, unopposed
 from controller.health import PING, Check
 from controller.indexes import IndexFunction
 from controller.informer import Informer
+from controller.informers import Informers
 from controller.jobs import ControllerJob, Task, keep_up, running
 from controller.leases import Elector, LeaderLost
-from controller.meta import Key, Object, Version
+from controller.meta import Key, Object
 from controller.metrics import Metrics
 from controller.options import ManagerOptions
 from controller.probes import informer_check
@@ -72,12 +73,18 @@ class Manager:
         """The series of this manager, on a registry of its own."""
         if isinstance(transport, HttpTransport):
             transport.observe = self.metrics.requests(transport.server)
-        self.client = Client(transport, on_answer=self._answered, on_gone=self._gone)
-        """Live requests; objects in the answers enter the caches of this manager."""
-        self._transport = transport
         self._clock = clock or SystemClock()
+        self._informers = Informers(
+            transport,
+            self._clock,
+            streams=self.options.stream_lists,
+            metrics=self.metrics.informer,
+        )
+        self.client = Client(
+            transport, on_answer=self._informers.answered, on_gone=self._informers.gone
+        )
+        """Live requests; objects in the answers enter the caches of this manager."""
         self._http = Serving(self.options, self.metrics, self._clock, transport)
-        self._informers: dict[str, tuple[Informer[Any], object]] = {}
         self._jobs: dict[str, ControllerJob] = {}
         self._services: dict[str, tuple[Job, bool]] = {}
         self._stopping = anyio.Event()
@@ -103,30 +110,7 @@ class Manager:
             RuntimeError: the manager runs already.
         """
         self._only_before_start()
-        asked = (namespace, dict(indexes or {}))
-        known = self._informers.get(resource.full_name)
-        if known is None:
-            observer = self.metrics.informer(resource.full_name)
-            made = Informer(
-                resource,
-                self._transport,
-                self._clock,
-                namespace=namespace,
-                indexes=indexes,
-                streams=self.options.stream_lists,
-                observer=observer,
-            )
-            observer.watch(
-                lambda: made.silent_seconds, lambda: made.lag_seconds, lambda: len(made.cache)
-            )
-            self._informers[resource.full_name] = (made, asked)
-            return made
-        if known[1] != asked:
-            raise ValueError(
-                f"the informer of {resource.full_name} exists with another namespace or other"
-                " indexes: ask for it once and share it"
-            )
-        return known[0]
+        return self._informers.of(resource, namespace, indexes)
 
     def controller(
         self,
@@ -285,7 +269,7 @@ class Manager:
             raise cause from group
 
     async def _run(self) -> None:
-        everybody: list[Task] = [informer.run for informer, _ in self._informers.values()]
+        everybody: list[Task] = [informer.run for informer in self._informers]
         everybody += self._service_tasks(leader_only=False)
         async with (
             self._election() as won,
@@ -318,7 +302,7 @@ class Manager:
         return contested(Elector(self.client, self._clock, settings), status.set)
 
     def _readiness(self) -> list[Check]:
-        informers = (informer_check(informer) for informer, _ in self._informers.values())
+        informers = map(informer_check, self._informers)
         return [PING, *self._http.checks, *informers]
 
     def _service_tasks(self, *, leader_only: bool) -> list[Task]:
@@ -328,16 +312,6 @@ class Manager:
             for name, (run, only) in self._services.items()
             if only == leader_only
         ]
-
-    def _answered(self, resource: Resource[Any], obj: Object) -> None:
-        known = self._informers.get(resource.full_name)
-        if known is not None:
-            known[0].own(obj)
-
-    def _gone(self, resource: Resource[Any], at: Version) -> None:
-        known = self._informers.get(resource.full_name)
-        if known is not None:
-            known[0].gone(at)
 
     def _only_before_start(self) -> None:
         if self._started:
