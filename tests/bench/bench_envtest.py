@@ -5,7 +5,7 @@ connections. For each number there is the wall time and the CPU time of the serv
 first depends on what else the machine does; the second says what a core of its own would give the
 server, and still grows by half or more where others share caches and hardware threads. How much is
 told by the first line: turns of an empty loop per second of CPU time, to be compared with the same
-machine at rest.
+machine at rest. Of the patches the least disturbed of 16 windows is shown, too.
 
 - patches: 8 connections, each merge-patching the status of its own 25 IPAllocations in turn, with
   the resourceVersion of the last answer, so that every patch checks, changes and stores an object.
@@ -42,6 +42,7 @@ from tests.bench.wire import Wire
 CONNECTIONS = 8
 OBJECTS_EACH = 25
 PATCHES = 8_000
+WINDOWS = 16
 WATCHERS = 10
 HISTORY = 4_000
 LISTED = 50_000
@@ -243,9 +244,15 @@ async def writes(of: Server) -> None:
     names = [f"allocation-{number:04}" for number in range(CONNECTIONS * OBJECTS_EACH)]
     await create(of, names)
     await patch(of, names, PATCHES // 10)
-    with of.measured() as cost:
-        await patch(of, names, PATCHES)
-    click.echo(f"  {'status patches':32}{cost.per(PATCHES)}")
+    windows: list[Cost] = []
+    for _ in range(WINDOWS):
+        with of.measured() as cost:
+            await patch(of, names, PATCHES // WINDOWS)
+        windows.append(cost)
+    total = Cost(sum(one.wall for one in windows), sum(one.cpu for one in windows))
+    best = Cost(min(one.wall for one in windows), min(one.cpu for one in windows))
+    click.echo(f"  {'status patches':32}{total.per(PATCHES)}")
+    click.echo(f"  {'the best window of them':32}{best.per(PATCHES // WINDOWS)}")
     await fan_out(of, names)
 
 

@@ -154,7 +154,7 @@ async def test_a_list_can_expire_between_two_pages() -> None:
         with here.proxy.inject(expired(), later) as struck:
             first = await here.transport.request("GET", PATH, query={"limit": "2"})
             token = msgspec.json.decode(first)["metadata"]["continue"]
+            rest = {"limit": "2", "continue": token}
             with pytest.raises(Expired):
-                rest = {"limit": "2", "continue": token}
                 await here.transport.request("GET", PATH, query=rest)
         assert [call.query["continue"] for call in struck.struck] == [token]
