@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from envtest.schema.cel import types
-from envtest.schema.cel.functions import CelError, Overload
+from envtest.schema.cel.functions import NO_OVERLOAD, CelError, Overload, dispatcher
 from envtest.schema.cel.library import FUNCTIONS, NAMESPACES
 from envtest.schema.cel.standard import to_duration, to_timestamp
 from envtest.schema.cel.syntax import (
@@ -65,6 +65,7 @@ _ORDERED: Final = frozenset(
     | {ERROR.name, OPEN.name}
 )
 _PAIR_TESTS: Final = frozenset({"all", "exists", "existsOne", "exists_one"})
+_CONVERSIONS: Final = frozenset({"bool", "double", "int", "uint"})
 _LOGIC: Final = frozenset({"_&&_", "_||_", "@not_strictly_false"})
 
 
@@ -325,6 +326,7 @@ class _Checker:
 
     def _check_literal(self, node: Call, name: str) -> None:
         """Literals that a function would refuse when it runs are refused here."""
+        self._check_conversion(node, name)
         refuses = _LITERAL_CHECKS.get(name)
         literal = node.args[0 if node.target is not None else -1] if node.args else None
         if refuses is None or not isinstance(literal, Const) or not isinstance(literal.value, str):
@@ -336,6 +338,17 @@ class _Checker:
                 self.unready.append(str(error))
             else:
                 self.demands.append((literal.at, f"invalid {name} argument"))
+
+    def _check_conversion(self, node: Call, name: str) -> None:
+        """Conversions of literals are done when a rule is made ready to run."""
+        literal = node.args[0] if len(node.args) == 1 and node.target is None else None
+        if name not in _CONVERSIONS or not isinstance(literal, Const):
+            return
+        try:
+            dispatcher(FUNCTIONS[name])(literal.value)
+        except CelError as error:
+            if str(error) != NO_OVERLOAD:
+                self.unready.append(str(error))
 
     def _check_format(self, node: Call) -> None:
         """A literal template has to fit a literal list of arguments."""

@@ -110,13 +110,13 @@ class Compiler:
         kind = self._type(node.operand)
         name = (kind.names or {}).get(node.field, node.field)
         if node.test:
-            return _tester(operand, name, kind)
+            return _tester(operand, _Field(name, node.field, kind), kind)
         convert = conversion.converter(self._type(node))
         if kind.name == "optional_type":
             inner = kind.params[0]
             name = (inner.names or {}).get(node.field, node.field)
-            return _optional_selector(operand, name, convert)
-        return _selector(operand, name, node.field, convert)
+            return _optional_selector(operand, _Field(name, node.field, inner), convert)
+        return _selector(operand, _Field(name, node.field, kind), convert)
 
     def _list(self, node: ListLiteral) -> Run:
         items = [(self.compile(item), i in node.optional) for i, item in enumerate(node.items)]
@@ -219,7 +219,7 @@ class Compiler:
         key = (kind.names or {}).get(name.value, name.value)
         found = self._type(node)
         inner = found.params[0] if found.name == "optional_type" else found
-        return _optional_selector(operand, key, conversion.converter(inner))
+        return _optional_selector(operand, _Field(key, "", kind), conversion.converter(inner))
 
     def equality(self, node: Call) -> Run:
         """`==` and `!=`: the order of sets and of map lists does not count."""
@@ -300,21 +300,42 @@ def _applied(call: Callable[..., Any], args: list[Run]) -> Run:
     return lambda frame: call(*[arg(frame) for arg in args])
 
 
-def _selector(operand: Run, name: str, written: str, convert: Callable[[Any], Any] | None) -> Run:
+class _Field:
+    """A part of a value: its name in JSON and in the expression.
+
+    A null in a field that the schema names counts as no field; the value of a map may be null.
+    """
+
+    __slots__ = ("name", "nulls", "written")
+
+    def __init__(self, name: str, written: str, kind: CelType) -> None:
+        self.name = name
+        self.written = written
+        self.nulls = kind.fields is None
+
+    def is_in(self, value: Any) -> bool:
+        """Whether a value has the part."""
+        return self.name in value and (self.nulls or value[self.name] is not None)
+
+
+def _selector(operand: Run, field: _Field, convert: Callable[[Any], Any] | None) -> Run:
+    name = field.name
+
     def run(frame: Frame) -> Any:
         value = operand(frame)
         if value is None:
-            raise CelError(f"no such key: {written}")
+            raise CelError(f"no such key: {field.written}")
         if not isinstance(value, dict):
             raise CelError(NO_OVERLOAD)
-        if name not in value:
-            raise CelError(f"no such key: {written}")
+        if not field.is_in(value):
+            raise CelError(f"no such key: {field.written}")
         return value[name] if convert is None else convert(value[name])
 
     return run
 
 
-def _tester(operand: Run, name: str, kind: CelType) -> Run:
+def _tester(operand: Run, field: _Field, kind: CelType) -> Run:
+    name = field.name
     # The server looks at the value too: data that cannot be of its type is an error even here.
     part = kind.params[1] if kind.name == "map" else (kind.fields or {}).get(name, kind)
     convert = conversion.converter(part)
@@ -322,19 +343,23 @@ def _tester(operand: Run, name: str, kind: CelType) -> Run:
     def run(frame: Frame) -> bool:
         value: Any = operand(frame)
         if isinstance(value, Optional):
-            return bool(value.present and name in value.value)
+            return bool(value.present and field.is_in(value.value))
         if value is None:
             return False
         if not isinstance(value, dict):
             raise CelError(NO_OVERLOAD)
-        if name in value and convert is not None:
+        if not field.is_in(value):
+            return False
+        if convert is not None:
             convert(value[name])
-        return name in value
+        return True
 
     return run
 
 
-def _optional_selector(operand: Run, name: str, convert: Callable[[Any], Any] | None) -> Run:
+def _optional_selector(operand: Run, field: _Field, convert: Callable[[Any], Any] | None) -> Run:
+    name = field.name
+
     def run(frame: Frame) -> Optional:
         value = operand(frame)
         if isinstance(value, Optional):
@@ -343,7 +368,7 @@ def _optional_selector(operand: Run, name: str, convert: Callable[[Any], Any] | 
             value = value.value
         if not isinstance(value, dict):
             raise CelError(NO_OVERLOAD)
-        if name not in value:
+        if not field.is_in(value):
             return NONE
         return some(value[name] if convert is None else convert(value[name]))
 

@@ -113,7 +113,10 @@ def _transform_entry(pairs: _Pairs, args: list[Run], frame: Frame) -> dict[Any, 
     made: dict[Any, Any] = {}
     for _ in pairs:
         if _chosen(args, frame):
-            made.update(args[-1](frame))
+            entry = args[-1](frame)
+            for key in entry.keys() & made.keys():
+                raise CelError(f"insert failed: key {key} already exists")
+            made.update(entry)
     return made
 
 

@@ -73,6 +73,14 @@ def _parse_ip(text: str) -> IP | None:
     return None if mapped else IP(address)
 
 
+def _is_mapped(text: str) -> bool:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
+
+
 def _parse_cidr(text: str) -> CIDR | None:
     address, slash, length = text.partition("/")
     canonical = length.isascii() and length.isdigit() and str(int(length)) == length
@@ -88,6 +96,8 @@ def _parse_cidr(text: str) -> CIDR | None:
 def _ip(text: str) -> IP:
     parsed = _parse_ip(text)
     if parsed is None:
+        if _is_mapped(text):
+            raise CelError(f'IPv4-mapped IPv6 address "{text}" is not allowed')
         reason = f'ParseAddr("{text}"): unable to parse IP'
         raise CelError(f'IP Address "{text}" parse error during conversion from string: {reason}')
     return parsed

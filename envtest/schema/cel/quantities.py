@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Final
 
@@ -29,10 +29,17 @@ _SUFFIXES: dict[str, Fraction] = {
 
 @dataclass(frozen=True, slots=True, order=True)
 class Quantity:
-    """An exact amount; `1000m` and `1` are equal."""
+    """An exact amount; `1000m` and `1` are equal.
+
+    Attributes:
+        amount: how much.
+        broken: whether it was written with a fraction of a power of two, as `1.5Gi`. Such a
+            quantity is never an integer, whatever its amount is.
+    """
 
     cel_type: ClassVar[str] = "kubernetes.Quantity"
     amount: Fraction
+    broken: bool = field(default=False, compare=False)
 
 
 def parse_quantity(text: str) -> Quantity | None:
@@ -42,7 +49,8 @@ def parse_quantity(text: str) -> Quantity | None:
         return None
     suffix = found[2] or ""
     if suffix in _SUFFIXES:
-        return Quantity(Fraction(found[1]) * _SUFFIXES[suffix])
+        broken = suffix.endswith("i") and "." in found[1].rstrip(".")
+        return Quantity(Fraction(found[1]) * _SUFFIXES[suffix], broken)
     exponent = int(suffix[1:])
     return Quantity(Fraction(found[1]) * Fraction(10) ** exponent) if abs(exponent) < 64 else None
 
@@ -66,7 +74,7 @@ def _sign(held: Quantity) -> int:
 
 @_define("isInteger", "kubernetes.Quantity.() bool")
 def _is_integer(held: Quantity) -> bool:
-    return held.amount.denominator == 1 and -(2**63) <= held.amount < 2**63
+    return not held.broken and held.amount.denominator == 1 and -(2**63) <= held.amount < 2**63
 
 
 @_define("asInteger", "kubernetes.Quantity.() int")

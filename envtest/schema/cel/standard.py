@@ -197,6 +197,11 @@ def _matches(text: str, pattern: str) -> bool:
         raise CelError(str(error)) from error
 
 
+def _unconvertible(wanted: str) -> CelError:
+    """A text that stands for no value of a type."""
+    return CelError(f"type conversion error from 'string' to '{wanted}'")
+
+
 @_define("type", "(A) type(A)")
 def _type(value: Any) -> CelType:
     return CelType(kind_of(value))
@@ -208,7 +213,7 @@ def _to_int(value: Any) -> int:
         return math.floor((value - _EPOCH).total_seconds())
     if isinstance(value, str):
         if not re.fullmatch(r"[+-]?[0-9]+", value):
-            raise CelError(f'strconv.ParseInt: parsing "{value}": invalid syntax')
+            raise _unconvertible("int")
         return checked_int(int(value))
     if isinstance(value, float) and not math.isfinite(value):
         raise CelError("integer overflow")
@@ -218,7 +223,7 @@ def _to_int(value: Any) -> int:
 @_define("uint", "(int) uint", "(uint) uint", "(double) uint", "(string) uint")
 def _to_uint(value: Any) -> Uint:
     if isinstance(value, str) and not re.fullmatch(r"[0-9]+", value):
-        raise CelError(f'strconv.ParseUint: parsing "{value}": invalid syntax')
+        raise _unconvertible("uint")
     return _checked_uint(int(value))
 
 
@@ -227,7 +232,7 @@ def _to_double(value: Any) -> float:
     try:
         return float(value)
     except ValueError as error:
-        raise CelError(f'strconv.ParseFloat: parsing "{value}": invalid syntax') from error
+        raise _unconvertible("double") from error
 
 
 @_define("bool", "(bool) bool", "(string) bool")
@@ -236,7 +241,7 @@ def _to_bool(value: Any) -> bool:
         return value
     known = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
     if value not in known and value not in {"T", "TRUE", "True", "F", "FALSE", "False"}:
-        raise CelError(f'strconv.ParseBool: parsing "{value}": invalid syntax')
+        raise _unconvertible("bool")
     return known[value.lower()]
 
 
@@ -280,16 +285,12 @@ def to_timestamp(value: Any) -> datetime.datetime:
             return _EPOCH + datetime.timedelta(seconds=value)
         moment = datetime.datetime.fromisoformat(value.upper())
     except (ValueError, OverflowError) as error:
-        text = "timestamp out of range" if isinstance(value, int) else _unreadable_time(value)
-        raise CelError(text) from error
+        if isinstance(value, int):
+            raise CelError("timestamp overflow") from error
+        raise _unconvertible("google.protobuf.Timestamp") from error
     if moment.tzinfo is None or "T" not in value.upper():
-        raise CelError(_unreadable_time(value))
+        raise _unconvertible("google.protobuf.Timestamp")
     return moment
-
-
-def _unreadable_time(text: str) -> str:
-    layout = "2006-01-02T15:04:05Z07:00"
-    return f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"'
 
 
 @_define("duration", "(string) duration", "(duration) duration", "(int) duration")
@@ -305,7 +306,7 @@ def to_duration(value: Any) -> datetime.timedelta:
         return datetime.timedelta(microseconds=value / 1000)
     found = _DURATION.fullmatch(value)
     if found is None:
-        raise CelError(f'time: invalid duration "{value}"')
+        raise _unconvertible("google.protobuf.Duration")
     parts = re.findall(r"(\d+\.?\d*|\.\d+)([a-zµμ]+)", found[2])
     seconds = sum(float(amount) * _UNITS[unit] for amount, unit in parts)
     return datetime.timedelta(seconds=-seconds if found[1] == "-" else seconds)
