@@ -28,6 +28,7 @@ from envtest.server.failures import StatusError, internal
 from envtest.server.forms import Form, negotiate
 from envtest.server.openapi import OpenApi
 from envtest.server.paths import Documents
+from envtest.server.reads import wait_until_fresh
 from envtest.server.rendering import render
 from envtest.server.request import read_request
 from envtest.server.watches import open_watch
@@ -36,6 +37,7 @@ from envtest.wire.query import Query, is_broken
 _log = logging.getLogger(__name__)
 
 NOT_FOUND = b"404 page not found\n"
+READING = frozenset({"get", "list", "watch"})
 _BUILTIN = frozenset(name.rpartition("/")[0] for name in resources())
 
 
@@ -105,6 +107,8 @@ class Front:
             data=await read_body(request, self.deadlines.body),
             warnings=warnings,
         )
+        if info.verb in READING:
+            await wait_until_fresh(self.api, query.get("resourceVersion", ""))
         if info.verb == "watch":
             return await self._watch(request, call, form)
         result = await answer(self.api, self.reviews, self.accounts, call)

@@ -57,6 +57,8 @@ class Api:
     store: Store
     registry: Registry
     admission: Admission = field(default_factory=NoAdmission)
+    # Seconds that a read waits for a revision that is still to come.
+    patience: float = 3.0
     # Who may refuse what a write would store, by who asks: called with the request, the object
     # and, for an update, what is there; they raise a StatusError.
     guards: list[Callable[[Call, dict[str, Any], dict[str, Any] | None], None]] = field(

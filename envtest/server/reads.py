@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import anyio
 import msgspec
 
 from envtest.schema.jsonerrors import explain
@@ -75,6 +76,20 @@ async def ready_to_select(api: Api, resource: Resource) -> None:
     """
     table = api.table(resource)
     await resource.ready([held for key in table.scan() if (held := table.get(key)) is not None])
+
+
+async def wait_until_fresh(api: Api, version: str) -> None:
+    """Give a revision that is still to come a moment to come.
+
+    Args:
+        api: the state; it says how long that is.
+        version: the resourceVersion of a get, list or watch; what is none is judged elsewhere.
+    """
+    if number_fault(version):
+        return
+    with anyio.move_on_after(api.patience):
+        while int(version) > api.store.revision:
+            await api.store.bell().wait()
 
 
 def check_not_future(api: Api, revision: int) -> None:
