@@ -1,0 +1,202 @@
+"""The queries of dashboard and alerts, asked of a Prometheus that holds real scrapes.
+
+Two scrapes of a controller at work are written into a Prometheus database, a minute apart, and
+every query of the dashboard is asked of it: one that finds nothing is about a metric or a label
+that does not exist.
+"""
+
+import json
+import re
+import shutil
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from controller.clock import SystemClock
+from controller.config import connect
+from controller.informer import Informer
+from controller.jobs import running
+from controller.manager import Manager
+from controller.options import ManagerOptions, SelfSigned
+from envtest import ControlPlane
+from manifests import rendering
+from reconcilers.api import crd, names
+from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.cli.managerflags import LEASE_NAME
+from reconcilers.settings import Settings
+from reconcilers.wiring import assemble
+
+PROMETHEUS = Path(rendering.__file__).parent / "prometheus"
+HOME = names.DEFAULT_NAMESPACE
+LIMIT = 60.0
+METRIC = re.compile(r"\b(?:butler|controller|workqueue|leader)_[a-z_]+\b(?!:)")
+LATER = 60
+"""Seconds between the two scrapes, as the database is told."""
+OPTIONS = ManagerOptions(
+    leader_elect=True,
+    lease_namespace=HOME,
+    lease_name=LEASE_NAME,
+    metrics_bind="127.0.0.1:0",
+    webhook_bind="127.0.0.1:0",
+    webhook_self_signed=SelfSigned(HOME, "butler-ipam-webhook", "certificates"),
+)
+
+
+def queries() -> dict[str, str]:
+    """Return the dashboard's queries by panel, with its variables set to everything."""
+    board = json.loads((PROMETHEUS / "dashboard.json").read_text())
+    found = {}
+    for panel in board["panels"]:
+        for target in panel.get("targets", []):
+            expression = re.sub(r"\$(namespace|pool)", ".*", target["expr"])
+            found[f"{panel['title']} {target['refId']} ({panel['id']})"] = expression
+    return found
+
+
+def expressions() -> dict[str, str]:
+    """Return the left sides of the alerts: what they compare must exist."""
+    rule = yaml.safe_load((PROMETHEUS / "alerts.yaml").read_text())
+    found = {}
+    for group in rule["spec"]["groups"]:
+        for one in group["rules"]:
+            for metric in re.findall(METRIC, one["expr"]):
+                found[f"{one.get('alert', one.get('record'))}: {metric}"] = metric
+    return found
+
+
+PROVIDER = {
+    "provider": "proxmox",
+    "credentialsRef": {"name": "none"},
+    "proxmox": {"endpoint": "https://p", "nodes": ["a"], "storage": "s"},
+    "network": {"mode": "ipam", "poolRefs": [{"name": "lab"}]},
+}
+
+
+def request(count: int) -> dict[str, Any]:
+    return {
+        "poolRef": {"name": "lab"},
+        "tenantClusterRef": {"namespace": "team", "name": "one"},
+        "type": "nodes",
+        "count": count,
+    }
+
+
+async def _create(http: httpx.AsyncClient, plural: str, name: str, spec: dict[str, Any]) -> None:
+    kind = {one.plural: one.kind for one in crd.KINDS}[plural]
+    body = {
+        "apiVersion": names.API_VERSION,
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    path = f"/apis/{names.API_VERSION}/namespaces/{HOME}/{plural}"
+    made = await http.post(path, json=body)
+    assert made.status_code == 201, made.text
+
+
+@asynccontextmanager
+async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Manager]]:
+    """Run the controllers on an embedded server; give a client of it, and the manager."""
+    async with ControlPlane.start() as plane:
+        await plane.install_crds(crd.crds())
+        transport = await connect(plane.write_kubeconfig(folder / "kubeconfig"))
+        manager = Manager(transport, options=OPTIONS)
+        ways = assemble(manager, SystemClock(), Settings())
+        served = Informer(IP_ALLOCATION, transport, SystemClock())
+        changed = [anyio.Event()]
+        served.add_handler(lambda _: changed[0].set())
+        async with httpx.AsyncClient(
+            base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers()
+        ) as http:
+            await http.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
+            async with running([manager.run, served.run]):
+                await manager.wait_serving()
+                await _create(http, "networkpools", "lab", {"cidr": "10.4.0.0/28"})
+                await _create(http, "providerconfigs", "proxmox", PROVIDER)
+                await _create(http, "ipallocations", "served", request(4))
+                await _create(http, "ipallocations", "refused", request(16))
+                with anyio.fail_after(LIMIT):
+                    while {one.status.phase for one in served.cache} != {"Allocated", "Failed"}:
+                        changed[0] = anyio.Event()
+                        await changed[0].wait()
+                yield http, manager
+        await ways.aclose()
+        await transport.aclose()
+
+
+async def scrape(manager: Manager) -> str:
+    async with httpx.AsyncClient() as http:
+        return (await http.get(f"http://127.0.0.1:{manager.metrics_port}/metrics")).text
+
+
+def stamped(text: str, at: int) -> str:
+    """Return a scrape as OpenMetrics lines with a time, as Prometheus labels what it scrapes."""
+    lines = []
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = {"instance": "here:8443", "job": "butler-ipam", **sample.labels}
+            inner = ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
+            lines.append(f"{sample.name}{{{inner}}} {sample.value} {at}\n")
+    return "".join(lines)
+
+
+@asynccontextmanager
+async def prometheus(folder: Path, text: str) -> AsyncIterator[httpx.AsyncClient]:
+    """Run Prometheus on a database that holds `text`; give a client of it."""
+    source, data = folder / "scrapes.om", folder / "data"
+    await anyio.Path(source).write_text(text + "# EOF\n")
+    await anyio.run_process(
+        ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(source), str(data)]
+    )
+    config = folder / "prometheus.yml"
+    await anyio.Path(config).write_text("global: {}\n")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        "prometheus",
+        f"--config.file={config}",
+        f"--storage.tsdb.path={data}",
+        "--storage.tsdb.retention.time=100y",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    async with await anyio.open_process(command, stdout=None) as process:
+        assert process.stderr is not None
+        told = b""
+        with anyio.fail_after(LIMIT):
+            while b"ready to receive web requests" not in told:
+                told += await process.stderr.receive()
+        try:
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+                yield http
+        finally:
+            process.terminate()
+
+
+async def test_every_query_of_the_dashboard_and_of_the_alerts_finds_something(
+    tmp_path: Path,
+) -> None:
+    if not shutil.which("prometheus") or not shutil.which("promtool"):
+        pytest.skip("no prometheus on this machine (Debian: prometheus); queries are not tried")
+    async with controllers(tmp_path) as (_, manager):
+        text = await scrape(manager)
+    now = 1_700_000_000
+    both = stamped(text, now) + stamped(text, now + LATER)
+    empty = []
+    async with prometheus(tmp_path, both) as http:
+        for name, query in (queries() | expressions()).items():
+            answer = await http.get(
+                "/api/v1/query", params={"query": query, "time": str(now + LATER)}
+            )
+            assert answer.status_code == 200, f"{name}: {answer.text}"
+            if not answer.json()["data"]["result"]:
+                empty.append(f"{name}: {query}")
+    assert not empty, "\n".join(empty)
