@@ -39,7 +39,7 @@ ATTEMPTS = 5
 class NetworkPoolReconciler:
     """Hands out the ranges of pools, and says in their status what they hold."""
 
-    def __init__(  # noqa: PLR0913 - what it reads and whom it tells; wiring.py is the one caller
+    def __init__(  # noqa: PLR0913 - what it reads and whom it tells; the wiring is the one caller
         self,
         client: Client,
         pools: Cache[NetworkPool],

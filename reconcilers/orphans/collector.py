@@ -52,7 +52,7 @@ class OrphanCollector:
         collected: told the pool of each allocation that is collected.
     """
 
-    def __init__(  # noqa: PLR0913 - the caches it reads; wiring.py is the one caller
+    def __init__(  # noqa: PLR0913 - the caches it reads; the wiring is the one caller
         self,
         client: Client,
         *,

@@ -51,7 +51,7 @@ class _Team:
 class ProviderConfigReconciler:
     """Says whether providers can be used."""
 
-    def __init__(  # noqa: PLR0913 - the caches it reads; wiring.py is the one caller
+    def __init__(  # noqa: PLR0913 - the caches it reads; the wiring is the one caller
         self,
         client: Client,
         configs: Cache[ProviderConfig],

@@ -37,7 +37,7 @@ class TenantSide:
     choice: PoolChoice
 
 
-def tenant_side(  # noqa: PLR0913 - the collaborators; wiring.py is the one caller
+def tenant_side(  # noqa: PLR0913 - the collaborators; the wiring is the one caller
     client: Client,
     world: World,
     *,

@@ -57,7 +57,7 @@ class Resized:
 class Sizing:
     """Looks after how many addresses tenants have."""
 
-    def __init__(  # noqa: PLR0913 - the collaborators, each small; wiring.py is the one caller
+    def __init__(  # noqa: PLR0913 - the collaborators, each small; the wiring is the one caller
         self,
         client: Client,
         allocations: Cache[IPAllocation],

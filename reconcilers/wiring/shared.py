@@ -1,0 +1,85 @@
+"""What every part is handed."""
+
+from dataclasses import dataclass
+
+from controller.client import Client
+from controller.clock import Clock
+from controller.events import Recorder
+from controller.informer import Informer
+from controller.manager import Manager
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.metrics import IpamMetrics
+from reconcilers.networkpool.view import POOL_INDEX, pool_index
+from reconcilers.settings import Settings
+from reconcilers.tenantcluster.membership import TENANT_INDEX, tenant_index
+
+
+@dataclass(frozen=True, slots=True)
+class Informers:
+    """What all four controllers read."""
+
+    pools: Informer[NetworkPool]
+    allocations: Informer[IPAllocation]
+    clusters: Informer[TenantCluster]
+    providers: Informer[ProviderConfig]
+
+    @classmethod
+    def of(cls, manager: Manager) -> "Informers":
+        """Return the manager's informers of our kinds, with the indexes that are asked by."""
+        return cls(
+            pools=manager.informer(NETWORK_POOL),
+            allocations=manager.informer(
+                IP_ALLOCATION, indexes={POOL_INDEX: pool_index, TENANT_INDEX: tenant_index}
+            ),
+            clusters=manager.informer(TENANT_CLUSTER),
+            providers=manager.informer(PROVIDER_CONFIG),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What every part is handed.
+
+    Args:
+        manager: runs it.
+        informers: what all read.
+        client: the manager's, under the name by which we know our own writes again.
+        recorder: takes events.
+        clock: the time.
+        settings: intervals and thresholds.
+        metrics: the series that are about addresses.
+    """
+
+    manager: Manager
+    informers: Informers
+    client: Client
+    recorder: Recorder
+    clock: Clock
+    settings: Settings
+    metrics: IpamMetrics
+
+    @classmethod
+    def of(cls, manager: Manager, clock: Clock, settings: Settings) -> "Shared":
+        """Make what is shared on a manager, and have the recorder run in every replica."""
+        client = manager.client.named(names.FIELD_MANAGER)
+        recorder = Recorder(client, clock, names.COMPONENT, dropped=manager.metrics.events_dropped)
+        manager.add_service("events", recorder.run, leader_only=False)
+        return cls(
+            manager,
+            Informers.of(manager),
+            client,
+            recorder,
+            clock,
+            settings,
+            IpamMetrics(manager.metrics.registry),
+        )
