@@ -14,13 +14,14 @@ import os
 import shutil
 import ssl
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import anyio
+import structlog
 import yaml
 from anyio.to_thread import run_sync
 from typing_extensions import override
@@ -28,7 +29,10 @@ from typing_extensions import override
 from controller.endpoint import Credentials, Endpoint, tls_context
 from controller.errors import ConfigurationError
 from controller.proxies import checked_proxy, proxy_from_environment
+from controller.rotation import state
 from controller.transport import HttpTransport, Transport
+
+log = structlog.get_logger(__name__)
 
 # kubernetes_asyncio's own; its annotations are partial and would have to be contradicted.
 Configuration = Any
@@ -37,6 +41,7 @@ Load = Callable[[], Awaitable[Configuration]]
 TOKEN_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 TOKEN_SECONDS = 60.0
 """How long a token is used before it is read again; as client-go."""
+_NAMED_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 RENEWAL_SECONDS = 5.0
 """A refused token is not looked for more often than this."""
 
@@ -64,10 +69,12 @@ async def connect(
             return await _load_files(paths, context)
 
     configuration = await load()
+    credentials = LoadedCredentials(configuration, load, await run_sync(_files, paths))
     endpoint = Endpoint(
         server=configuration.host,
-        credentials=LoadedCredentials(configuration, load),
-        tls=_tls(configuration),
+        credentials=credentials,
+        tls=credentials.tls(),
+        current_tls=credentials.tls,
         server_name=configuration.tls_server_name or "",
         proxy=_proxy(configuration),
         user_agent=user_agent,
@@ -76,16 +83,22 @@ async def connect(
 
 
 class LoadedCredentials(Credentials):
-    """The token of a loaded configuration, kept fresh.
+    """The token and the certificates of a loaded configuration, kept fresh.
 
     Args:
         configuration: as loaded.
         load: loads it again; runs the exec plugin again, if there is one.
+        files: what it was made of; when one of them is replaced, it is loaded again.
     """
 
-    def __init__(self, configuration: Configuration, load: Load) -> None:
+    def __init__(
+        self, configuration: Configuration, load: Load, files: Sequence[Path] = ()
+    ) -> None:
         self._configuration = configuration
         self._load = load
+        self._files = files
+        self._seen = state(files)
+        self._tls = _tls(configuration)
         self._read = anyio.current_time()
         self._renewed = -RENEWAL_SECONDS
         self._changed = False
@@ -93,12 +106,31 @@ class LoadedCredentials(Credentials):
 
     @override
     async def authorization(self) -> str:
-        hook = self._configuration.refresh_api_key_hook
-        if hook is not None and anyio.current_time() - self._read >= TOKEN_SECONDS:
+        if anyio.current_time() - self._read >= TOKEN_SECONDS:
             self._read = anyio.current_time()
-            # A file that somebody just replaces is no reason to fail: a 401 would follow.
-            await run_sync(_quietly, hook, self._configuration)
+            await self._look_at_files()
+            if (hook := self._configuration.refresh_api_key_hook) is not None:
+                # A file that somebody just replaces is no reason to fail: a 401 would follow.
+                await run_sync(_quietly, hook, self._configuration)
         return self._token()
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Return what new connections use: authority and certificate as last read."""
+        return self._tls
+
+    async def _look_at_files(self) -> None:
+        seen = await run_sync(state, self._files)
+        if seen == self._seen:
+            return
+        try:
+            configuration = await self._load()
+            tls = await run_sync(_tls, configuration)
+        except ConfigurationError as error:
+            # Half of a pair is there, perhaps: what we have still works, and we look again.
+            log.warning("Cannot use the replaced credentials yet", error=str(error))
+            return
+        self._configuration, self._tls, self._seen = configuration, tls, seen
+        log.info("Took the replaced credentials")
 
     @override
     async def renew(self) -> bool:
@@ -106,6 +138,7 @@ class LoadedCredentials(Credentials):
             if anyio.current_time() - self._renewed >= RENEWAL_SECONDS:
                 before = self._token()
                 self._configuration = await self._load()
+                self._tls = await run_sync(_tls, self._configuration)
                 self._renewed = self._read = anyio.current_time()
                 self._changed = before != self._token()
             return self._changed
@@ -113,6 +146,23 @@ class LoadedCredentials(Credentials):
     def _token(self) -> str:
         token: str = self._configuration.api_key.get("BearerToken") or ""
         return token.strip()
+
+
+def _files(kubeconfigs: Sequence[Path]) -> list[Path]:
+    """Return the files that a configuration is made of: kubeconfigs, and what they name.
+
+    Files with `-data` in their place are the loader's own copies and never change.
+    """
+    if not kubeconfigs:
+        return [TOKEN_FILE, TOKEN_FILE.with_name("ca.crt")]
+    found = list(kubeconfigs)
+    for path in kubeconfigs:
+        document = _document(path)
+        for plural, single in (("clusters", "cluster"), ("users", "user")):
+            for entry in document.get(plural) or ():
+                inner = entry.get(single) or {}
+                found += [path.parent / inner[name] for name in _NAMED_FILES if inner.get(name)]
+    return found
 
 
 def _loaders() -> Any:

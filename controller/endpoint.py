@@ -57,6 +57,7 @@ class Endpoint:
         tls: None for plain HTTP.
         server_name: the name in the server's certificate, where it is not the URL's host.
         proxy: URL of an HTTP proxy; empty for none.
+        current_tls: what new connections use in the place of `tls`, where that may change.
         user_agent: the part before the slash is the field manager of writes that name none.
     """
 
@@ -66,6 +67,7 @@ class Endpoint:
     server_name: str = ""
     proxy: str = field(default="", repr=False)
     user_agent: str = "controller"
+    current_tls: Callable[[], ssl.SSLContext | None] | None = None
 
 
 def tls_context(

@@ -215,6 +215,8 @@ class HttpTransport(Transport):
         headers = dict(arguments["headers"])
         if authorization := await endpoint.credentials.authorization():
             headers["Authorization"] = authorization
+        # Other settings mean other connections; those that are open end with what they carry.
+        tls = endpoint.current_tls() if endpoint.current_tls is not None else endpoint.tls
         code, begun = "<error>", perf_counter()
         try:
             response = await session.request(
@@ -223,6 +225,7 @@ class HttpTransport(Transport):
                 allow_redirects=False,  # an API server never does; a token must not follow one
                 proxy=endpoint.proxy or None,
                 server_hostname=endpoint.server_name or None,
+                ssl=tls if tls is not None else True,
                 **{**arguments, "headers": headers},
             )
             code = str(response.status)

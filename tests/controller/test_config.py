@@ -2,7 +2,9 @@
 
 import base64
 import os
+import ssl
 import stat
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +125,7 @@ async def test_a_pod_uses_its_service_account_and_reads_its_token_again(
 
 async def test_a_token_is_read_again_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     class Loaded:
+        host = "http://127.0.0.1"
         api_key = {"BearerToken": "Bearer one"}  # noqa: RUF012 - as the loader has it
 
         @staticmethod
@@ -139,6 +142,105 @@ async def test_a_token_is_read_again_after_a_minute(monkeypatch: pytest.MonkeyPa
     assert await credentials.authorization() == "Bearer one"
     now += 2
     assert await credentials.authorization() == "Bearer two"
+
+
+class Volume:
+    """A folder as kubelet mounts a Secret: files are symlinks into one that is swapped."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.version = 0
+        folder.mkdir()
+
+    def swap(self, **files: bytes) -> None:
+        """Replace all files at once."""
+        self.version += 1
+        new = self.folder / f"..{self.version}"
+        new.mkdir()
+        for name, data in files.items():
+            (new / name).write_bytes(data)
+            if not (self.folder / name).is_symlink():
+                (self.folder / name).symlink_to(Path("..data") / name)
+        (self.folder / "..next").symlink_to(new.name)
+        (self.folder / "..next").rename(self.folder / "..data")
+
+
+async def test_replaced_files_are_used_within_a_minute_and_no_request_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = (authority_and_pair(complete=complete) for complete in (True, False))
+    shown: list[tuple[str, int]] = []
+    slow, going_on = anyio.Event(), anyio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        certificate = request.transport.get_extra_info("ssl_object").getpeercert()
+        shown.append((request.headers["Authorization"], certificate["serialNumber"]))
+        if request.path == "/slow":
+            going_on.set()
+            await slow.wait()
+        return web.json_response({})
+
+    def files(which: tuple[bytes, Any], token: bytes) -> dict[str, bytes]:
+        authority, pair = which
+        return {"ca": authority, "crt": pair.certificate, "key": pair.key, "token": token}
+
+    volume = Volume(tmp_path / "volume")
+    volume.swap(**files(old, b"one"))
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+
+    async def serve_with(which: tuple[bytes, Any], port: int = 0) -> web.TCPSite:
+        serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=which[0].decode())
+        serving.verify_mode = ssl.CERT_REQUIRED
+        serving.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        pair = tmp_path / "serving.pem"
+        pair.write_bytes(which[1].certificate + which[1].key)
+        serving.load_cert_chain(pair)
+        site = web.TCPSite(runner, "127.0.0.1", port, ssl_context=serving)
+        await site.start()
+        return site
+
+    now = 1000.0
+    monkeypatch.setattr(anyio, "current_time", lambda: now)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(runner.cleanup)
+        site = await serve_with(old)
+        port = runner.addresses[0][1]
+        user = {"client-certificate": "crt", "client-key": "key", "tokenFile": "token"}
+        path = kubeconfig(
+            volume.folder / "config",
+            f"https://127.0.0.1:{port}",
+            user,
+            **{"certificate-authority": "ca"},
+        )
+        transport = await connect(path)
+        stack.push_async_callback(transport.aclose)
+        async with anyio.create_task_group() as group:
+            group.start_soon(transport.request, "GET", "/slow")
+            await going_on.wait()
+            await transport.request("GET", "/before")
+            volume.swap(**files(new, b"two"))
+            await site.stop()  # listens no more; the connections that it took stay
+            await serve_with(new, port)
+            now += 59
+            await transport.request("GET", "/before")  # over a connection from before
+            now += 2
+            await transport.request("GET", "/after")
+            slow.set()
+        volume.swap(ca=b"", crt=b"half", key=b"", token=b"three")
+        now += 61
+        await transport.request("GET", "/half")
+        volume.swap(**files(new, b"four"))
+        now += 61
+        await transport.request("GET", "/whole")
+    tokens = [token for token, _ in shown]
+    assert tokens == [f"Bearer {one}" for one in ("one", "one", "one", "two", "two", "four")]
+    serials = [serial for _, serial in shown]
+    assert len(set(serials[:3])) == len(set(serials[3:])) == 1
+    assert serials[0] != serials[-1]
 
 
 async def test_a_refused_token_is_loaded_anew_and_the_request_succeeds(
