@@ -4,7 +4,7 @@ gone?               close the way into it
 being deleted?      teardown.py
 no finalizer?       add it
 cloud mode?         Ready; the tenant is never touched
-otherwise           ask for addresses, project them, say where the cluster stands
+otherwise           ask for addresses, grow and shrink, project, say where the cluster stands
 """
 
 from datetime import datetime
@@ -61,7 +61,7 @@ DAY = 24 * HOUR
 class TenantClusterReconciler:
     """Gives tenants their addresses and takes them back."""
 
-    def __init__(  # noqa: PLR0913 - the collaborators, each small; wiring.py is the one caller
+    def __init__(  # noqa: PLR0913 - the collaborators, each small; the wiring is the one caller
         self,
         client: Client,
         clusters: Cache[TenantCluster],

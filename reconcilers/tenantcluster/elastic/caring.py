@@ -10,8 +10,6 @@ its precondition, so a look that is out of date ends in a conflict and is taken 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
 import structlog
 
@@ -29,7 +27,7 @@ from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster.asking import Asking
 from reconcilers.tenantcluster.elastic import growth, inventory, shrink
-from reconcilers.tenantcluster.elastic.inventory import Inventory
+from reconcilers.tenantcluster.elastic.look import Care, Look
 from reconcilers.tenantcluster.elastic.patience import Patience
 from reconcilers.tenantcluster.elastic.vain import Vain
 from reconcilers.tenantcluster.membership import members
@@ -37,40 +35,6 @@ from reconcilers.tenantcluster.status import demand
 from reconcilers.tenantcluster.world import World
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Care:
-    """What a look at an elastic tenant came to.
-
-    Args:
-        finding: the condition that says whether its Services have their addresses.
-        due_in: seconds until something may be due without anything changing; None for never.
-    """
-
-    finding: Finding
-    due_in: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """What one pass has before it.
-
-    Args:
-        tenant: the cluster.
-        provider: its ProviderConfig.
-        found: what its Services show.
-        waited: for how many seconds each Service that waits has, by uid.
-        in_place: whether MetalLB has had the tenant's first range for as long as a Service waits.
-        now: the time.
-    """
-
-    tenant: TenantCluster
-    provider: ProviderConfig
-    found: Inventory
-    waited: dict[str, float]
-    in_place: bool
-    now: datetime
 
 
 class Elastic:
@@ -143,7 +107,7 @@ class Elastic:
         provider: ProviderConfig,
         services: Sequence[Service],
         in_place: bool,
-    ) -> _Look:
+    ) -> Look:
         key, now = tenant.metadata.key, self._clock.now()
         uid, patience = self._patience.get(key, ("", Patience()))
         if uid != tenant.metadata.uid:
@@ -152,7 +116,7 @@ class Elastic:
         held = [ranges.held(a) for a in self._members(tenant)]
         families = {4} | {one.family for one in held if one is not None}
         found = inventory.take(services, self._settings.load_balancer_class, families)
-        return _Look(tenant, provider, found, patience.look(found.waiting, now), in_place, now)
+        return Look(tenant, provider, found, patience.look(found.waiting, now), in_place, now)
 
     def _current(self, tenant: TenantCluster) -> TenantCluster:
         """Return the cluster as this pass has left it."""
@@ -165,7 +129,7 @@ class Elastic:
             if one.spec.type == names.TYPE_LOADBALANCER
         ]
 
-    def _threshold(self, look: _Look) -> float:
+    def _threshold(self, look: Look) -> float:
         """Return for how many seconds a Service waits before it is a reason to grow.
 
         Where its own and the others' statuses show that no address of the pool is left, waiting
@@ -181,7 +145,7 @@ class Elastic:
         ]
         return exhausted if look.found.exhausts(pool) else after
 
-    async def _grow(self, look: _Look, due: Sequence[Service]) -> Finding | None:
+    async def _grow(self, look: Look, due: Sequence[Service]) -> Finding | None:
         """Add allocations for Services that have waited; return what to say if not all is well."""
         wanted = inventory.addresses_wanted(due)
         if wanted == 0:
@@ -222,7 +186,7 @@ class Elastic:
             return demand(False, "QuotaExceeded", message)
         return demand(False, "Growing", f"{_count(wanted)} without an address; growing")
 
-    async def _withdraw_marks(self, look: _Look) -> None:
+    async def _withdraw_marks(self, look: Look) -> None:
         """Keep what is on its way out where addresses are wanted; what is deleted stays so."""
         for one in self._members(look.tenant):
             if not one.metadata.terminating and one.releasing and ranges.held(one) is not None:
@@ -230,7 +194,7 @@ class Elastic:
                 marks = {names.ANNOTATION_RELEASING: None, names.ANNOTATION_IDLE_SINCE: None}
                 await self._annotate(one, marks)
 
-    async def _shrink(self, look: _Look) -> list[float]:
+    async def _shrink(self, look: Look) -> list[float]:
         """Remember disuse, and mark what is out of use for long enough.
 
         Returns:
@@ -256,7 +220,7 @@ class Elastic:
                 due_in.append(disuse.due_in)
         return due_in
 
-    async def _mark(self, look: _Look, allocation: IPAllocation) -> None:
+    async def _mark(self, look: Look, allocation: IPAllocation) -> None:
         """Begin to give a range back: who waited in vain for all that time is told first."""
         waiting = [
             one
@@ -272,7 +236,7 @@ class Elastic:
         )
         await self._annotate(allocation, {names.ANNOTATION_RELEASING: rfc3339(look.now)})
 
-    async def _tell_vain(self, look: _Look, waiting: Sequence[Service]) -> None:
+    async def _tell_vain(self, look: Look, waiting: Sequence[Service]) -> None:
         current = self._current(look.tenant)
         known = Vain.of(current)
         told = known.joined(waiting, len(look.found.used))
