@@ -25,6 +25,7 @@ from envtest.schema.gotext import quote
 from envtest.schema.maplists import MapKeys, keys_of
 
 _MISSING = object()
+_NO_OLD = CelError("no such attribute(s): oldSelf")
 _LONGEST_MESSAGE = 5 * 1024
 # What one evaluation of a rule may cost, and all of an object's rules together.
 CALL_LIMIT: Final = 1_000_000
@@ -84,6 +85,7 @@ class RuleTree:
     __slots__ = (
         "_additional",
         "_atomic",
+        "_compares",
         "_convert",
         "_items",
         "_kind",
@@ -94,6 +96,8 @@ class RuleTree:
 
     def __init__(self, schema: Mapping[str, Any], kind: CelType, rules: list[Rule]) -> None:
         self._rules = rules
+        # Where no rule reads the old value, expressions for messages cannot read it either.
+        self._compares = any(rule.transition for rule in rules)
         self._kind: str = schema.get("type") or ""
         self._convert = conversion.converter(kind) or (lambda value: value)
         self._atomic = schema.get("x-kubernetes-map-type") == "atomic"
@@ -199,7 +203,7 @@ class RuleTree:
         for rule in self._rules:
             if rule.transition and old is _MISSING and not rule.optional_old:
                 continue
-            held = old
+            held = old if self._compares else _NO_OLD
             if rule.optional_old:
                 held = NONE if old is _MISSING else some(old)
             error, forgivable = self._broken(rule, place, {"self": new, "oldSelf": held}, found)

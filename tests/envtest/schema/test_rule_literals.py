@@ -50,3 +50,13 @@ def test_optional_items_of_a_list_can_be_unwrapped() -> None:
     schema = CompiledSchema.compile({"type": "object", "properties": {"spec": spec}})
     assert schema.validate({"spec": {"a": 1}}) == []
     assert len(schema.validate({"spec": {"a": 1, "b": 2}})) == 2
+
+
+def test_a_message_cannot_tell_of_the_old_value_where_no_rule_compares_with_it() -> None:
+    """The rule's own words are told instead."""
+    for rule, told in (("false", "failed rule: false"), ("self != oldSelf", "y to y")):
+        entry = {"rule": rule, "messageExpression": "oldSelf + ' to ' + self"}
+        text = {"type": "string", "x-kubernetes-validations": [entry]}
+        schema = CompiledSchema.compile({"type": "object", "properties": {"a": text}})
+        new, old = ({"a": "y"}, {"a": "z"}) if rule == "false" else ({"a": "y"}, {"a": "y"})
+        assert [error.detail for error in schema.validate(new, old)] == [told]
