@@ -86,6 +86,9 @@ class Outlook:
 
     def note(self, allocation: IPAllocation) -> None:
         """Take in that an allocation is there, or changed."""
+        before = self._known.get(allocation.metadata.uid)
+        if before is not None and before.spec != allocation.spec:
+            self.forget(allocation.metadata.uid)  # another CRD than ours let it be edited
         self._known[allocation.metadata.uid] = allocation
         self._settle([allocation])
 

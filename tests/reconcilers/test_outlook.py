@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from controller.cache import Cache
@@ -70,7 +70,8 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@example([("pin", "a", 32), ("pin", "b", 0), ("pin", "b", 32)])
+@settings(max_examples=60, deadline=None)
 @given(st.lists(STEPS, max_size=25))
 def test_after_the_pool_has_worked_what_is_left_is_what_was_foreseen(
     steps: list[tuple[str, str, int]],
