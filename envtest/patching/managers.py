@@ -22,6 +22,8 @@ def default_manager(user_agent: str) -> str:
 
 def check_manager(name: str, field: str = "fieldManager") -> list[Cause]:
     """Say what is wrong with the name of a manager, as causes of a 422 answer."""
+    if len(name) <= MAX_NAME and name.isascii() and name.isprintable():
+        return []
     found = []
     if len(name.encode("utf-8", "replace")) > MAX_NAME:
         text = f"Too long: may not be more than {MAX_NAME} bytes"

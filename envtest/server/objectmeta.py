@@ -9,7 +9,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from envtest.schema.errors import FieldError, forbidden, invalid, required
+from envtest.patching import Cause, validate_managed_fields
+from envtest.schema.errors import OMITTED, FieldError, forbidden, invalid, required
 from envtest.schema.names import label_errors, qualified_name_errors
 from envtest.schema.objectmeta import check_annotations, check_labels, check_owners
 from envtest.server import clock
@@ -83,7 +84,15 @@ def check(meta: Body, *, namespaced: bool, name_rule: NameRule) -> list[FieldErr
     for finalizer in meta.get("finalizers") or ():
         texts = qualified_name_errors(finalizer)
         found += [invalid("metadata.finalizers", finalizer, text) for text in texts]
+    if meta.get("managedFields"):
+        found += map(_as_error, validate_managed_fields({"metadata": meta}))
     return found
+
+
+def _as_error(cause: Cause) -> FieldError:
+    """Return what is wrong with an entry of managedFields as an error like the others."""
+    kind, detail = cause.reason.removeprefix("FieldValue"), cause.message.partition(": ")[2]
+    return FieldError(kind, cause.field, OMITTED, detail)
 
 
 def _namespace(meta: Body, *, namespaced: bool) -> list[FieldError]:

@@ -6,6 +6,7 @@ client that reads slowly costs nothing, until its position is compacted and the 
 
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import anyio
@@ -123,8 +124,10 @@ class Watch:
         if wants_present:
             for chunk in await self._present(frames, revision):
                 yield chunk
-        async for chunk in self._follow(frames, log, position):
-            yield chunk
+        # Closed with the stream, not when somebody collects it.
+        async with aclosing(self._follow(frames, log, position)) as following:
+            async for chunk in following:
+                yield chunk
 
     async def _present(self, frames: _Frames, revision: int) -> Sequence[bytes]:
         """Return what is there now as ADDED events, in batches."""

@@ -227,3 +227,23 @@ async def test_a_definition_in_a_group_of_kubernetes_says_who_approved_it(
         "ApprovedAnnotation",
         "approved in https://example.com/pull/1",
     )
+
+
+async def test_an_entry_of_managed_fields_has_to_name_a_manager_that_can_be_one(
+    http: httpx.AsyncClient, plane: Plane
+) -> None:
+    await plane.install_crds([crd()])
+    made = (await http.post(V1, json=gear("a"))).json()
+    (entry,) = made["metadata"]["managedFields"]
+    made["metadata"]["managedFields"] = [{**entry, "manager": "m" * 129}]
+
+    refused = await http.put(f"{V1}/a", json=made)
+
+    assert refused.status_code == 422
+    causes = refused.json()["details"]["causes"]
+    expected = {
+        "reason": "FieldValueTooLong",
+        "message": "Too long: may not be more than 128 bytes",
+        "field": "metadata.managedFields[0].manager",
+    }
+    assert expected in causes
