@@ -8,6 +8,7 @@ reads ~/.netrc. Watches here have a pool of their own, without a limit.
 """
 
 import socket
+from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from time import perf_counter
@@ -30,6 +31,11 @@ HEADERS_SECONDS = 30.0
 """How long a watch may take to begin; a server sends its headers at once."""
 MAX_BYTES = 512 * 1024 * 1024
 """Bytes of the longest answer from a server that is trusted to be sane."""
+
+
+# asyncio reserves this many bytes for each TLS connection, a record's length being 16 KiB. Its own
+# default of 256 KiB is most of what an idle watch costs, and there may be a thousand of them.
+SSLProtocol.max_size = 64 * 1024
 
 
 class Transport(Protocol):
