@@ -1,4 +1,8 @@
-"""What holds for every test: it leaves nothing behind (hygiene.py)."""
+"""What holds for every test: it leaves nothing behind (hygiene.py), and CI repeats itself."""
+
+import os
+
+from hypothesis import settings
 
 from tests.hygiene import (
     pytest_collection_finish,
@@ -7,6 +11,11 @@ from tests.hygiene import (
     pytest_runtest_teardown,
     pytest_unconfigure,
 )
+
+# CI tries the same examples each time; everywhere else hypothesis looks for new ones.
+settings.register_profile("ci", derandomize=True, deadline=None)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 __all__ = [
     "pytest_collection_finish",

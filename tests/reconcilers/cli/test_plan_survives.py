@@ -84,7 +84,7 @@ def test_any_value_in_any_place_ends_in_an_exit_code(
         try:
             for step in path[:-1]:
                 inner = inner[step]
-            inner[path[-1]] = value
+            inner[path[-1]] = copy.deepcopy(value)  # or a later change could put it into itself
         except (KeyError, IndexError, TypeError):
             continue  # an earlier change took the place away
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": world})
