@@ -25,7 +25,7 @@ from typing import Any
 
 import pytest
 
-BUSY_SECONDS = 1.0
+BUSY_SECONDS = 2.0
 
 _problems: list[str] = []
 _undo: list[Callable[[], None]] = []
