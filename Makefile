@@ -31,6 +31,10 @@ format: $(VENV)/.dev  ## Format the code
 crds: $(VENV)/.run  ## Write manifests/crds anew from the models
 	$(BIN)/butler-ipam crds --directory manifests/crds
 
+api-docs: $(VENV)/.run  ## Write API.md anew from the models
+	$(BIN)/butler-ipam crds -o markdown > API.md.new
+	mv API.md.new API.md
+
 manifests: $(VENV)/.run crds  ## Write the one-file install and the chart's copies anew (needs kubectl)
 	$(BIN)/python -m manifests.rendering
 
@@ -62,4 +66,4 @@ $(VENV)/.dev: requirements-dev.txt pyproject.toml .ci/venv
 clean:  ## Remove what the other targets made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help demo test check lint format crds manifests bench wheel lock clean
+.PHONY: help demo test check lint format crds api-docs manifests bench wheel notices image-check lock clean

@@ -1,12 +1,13 @@
 """`butler-ipam crds`: the CustomResourceDefinitions, made of the models of the controllers."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from reconcilers.api import crd
-from reconcilers.cli.documents import as_yaml
+from reconcilers.cli.documents import as_json, as_list, as_yaml
 from reconcilers.cli.options import option
 from reconcilers.cli.problems import Problem
 
@@ -18,23 +19,50 @@ from reconcilers.cli.problems import Problem
     type=click.Path(file_okay=False, path_type=Path),
     help="Write one file for each kind into this folder, instead of to standard output.",
 )
-def crds(kinds: tuple[str, ...], directory: Path | None) -> None:
+@option(
+    *("-o", "--output"),
+    type=click.Choice(["yaml", "json", "name", "markdown"]),
+    default="yaml",
+    help="markdown is the reference of the API for people; always of all kinds.",
+)
+def crds(kinds: tuple[str, ...], directory: Path | None, output: str) -> None:
     """Print the CustomResourceDefinitions, ready for `kubectl apply -f -`.
 
     KIND is a kind, its plural or its short name; all kinds if none is named.
     """
+    if output != "yaml" and directory is not None:
+        raise click.UsageError("--directory writes YAML: leave --output away")
+    if output == "markdown":
+        from reconcilers.cli.reference.markdown import page
+
+        if kinds:
+            raise click.UsageError("the reference is of all kinds: name none")
+        click.echo(page(), nl=False)
+        return
     try:
         chosen = crd.by_name(kinds)
     except KeyError as unknown:
         known = ", ".join(f"{kind.plural} ({kind.short})" for kind in crd.KINDS)
         raise Problem(f"there is no kind {unknown.args[0]!r}; these are: {known}") from unknown
     if directory is None:
-        click.echo(as_yaml(chosen), nl=False)
+        click.echo(_FORMS[output](chosen), nl=False)
         return
     try:
         _write(chosen, directory)
     except OSError as error:
         raise Problem(f"{error.filename}: this cannot be written: {error.strerror}") from error
+
+
+def _names(definitions: list[dict[str, Any]]) -> str:
+    kind = "customresourcedefinition.apiextensions.k8s.io"
+    return "".join(f"{kind}/{one['metadata']['name']}\n" for one in definitions)
+
+
+_FORMS: Mapping[str, Callable[[list[dict[str, Any]]], str]] = {
+    "yaml": as_yaml,
+    "json": lambda definitions: as_json(as_list(definitions)),
+    "name": _names,
+}
 
 
 def file_name(definition: dict[str, Any]) -> str:

@@ -1,0 +1,176 @@
+"""API.md: what can be written into the four kinds, and what the controllers write into them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from reconcilers.api import crd, names
+from reconcilers.cli.reference.vocabulary import MARKS, WORDS, Condition, Event
+
+Schema = Mapping[str, Any]
+
+HEAD = f"""\
+# API reference
+
+Group `{names.GROUP}`, version `{names.VERSION}`; all kinds are namespaced. This page is made of
+the models that the CustomResourceDefinitions are made of: `make api-docs` writes it anew.
+
+A field's path is as in `kubectl explain`; `[]` stands for the entries of a list. What is marked
+**required** is so where its parent is given. `default` is filled in by the API server. Fields that
+only Butler's other controllers read are accepted, kept, and listed here all the same.
+"""
+_LIMITS: Sequence[tuple[str, str]] = (
+    ("minimum", "at least {}"),
+    ("maximum", "at most {}"),
+    ("minLength", "at least {} characters"),
+    ("maxLength", "at most {} characters"),
+    ("minItems", "at least {} entries"),
+    ("maxItems", "at most {} entries"),
+    ("pattern", "matches `{}`"),
+)
+
+
+def page() -> str:
+    """Return the whole page."""
+    parts = [HEAD, _contents()]
+    for kind, definition in zip(crd.KINDS, crd.crds(), strict=True):
+        parts.append("\n".join(_kind(kind, definition)))
+    parts.append("\n".join(_marks()))
+    return "\n".join(parts)
+
+
+def _contents() -> str:
+    kinds = (f"- [{kind.kind}](#{kind.kind.lower()})" for kind in crd.KINDS)
+    marks = "- [Labels, annotations, finalizers](#labels-annotations-finalizers)"
+    return "\n".join([*kinds, marks, ""])
+
+
+def _kind(kind: crd.Kind, definition: Schema) -> Iterator[str]:
+    spec = definition["spec"]
+    [version] = spec["versions"]
+    schema = version["schema"]["openAPIV3Schema"]
+    yield f"## {kind.kind}\n"
+    yield f"{schema['description']}\n"
+    yield f"`kubectl get {kind.plural}`, or `{kind.short}`; `kubectl get butler` has all four."
+    if kind.selectable:
+        fields = ", ".join(f"`{path.removeprefix('.')}`" for path in kind.selectable)
+        yield f"Field selectors: {fields}."
+    shown = ", ".join(f"{one.name}{' (wide)' if one.wide else ''}" for one in kind.columns)
+    yield f"Columns: {shown}.\n"
+    for part in ("spec", "status"):
+        yield f"### {kind.kind} {part}\n"
+        yield from _table(("field", "type", "what it is"), _fields(part, schema))
+    yield from _rules(kind, schema)
+    words = WORDS[kind.kind]
+    yield f"### {kind.kind} conditions\n"
+    yield from _conditions(words.conditions)
+    if words.events:
+        yield f"### {kind.kind} events\n"
+        yield from _events(words.events)
+
+
+def _fields(part: str, schema: Schema) -> Iterator[tuple[str, str, str]]:
+    inner = schema["properties"][part]
+    yield from _walk(inner, part, frozenset(inner.get("required", ())))
+
+
+def _walk(schema: Schema, path: str, required: frozenset[str]) -> Iterator[tuple[str, str, str]]:
+    for name, inner in schema.get("properties", {}).items():
+        where = f"{path}.{name}"
+        yield f"`{where}`", _type(inner), _told(inner, needed=name in required)
+        if where.endswith("status.conditions"):
+            continue  # the same in every kind of Kubernetes
+        deeper, suffix = _deeper(inner)
+        yield from _walk(deeper, where + suffix, frozenset(deeper.get("required", ())))
+
+
+def _deeper(schema: Schema) -> tuple[Schema, str]:
+    """Return the schema whose fields are this one's, and what the path to them adds."""
+    if isinstance(schema.get("items"), Mapping):
+        return schema["items"], "[]"
+    if isinstance(schema.get("additionalProperties"), Mapping):
+        return schema["additionalProperties"], ".*"
+    return schema, ""
+
+
+def _type(schema: Schema) -> str:
+    kind = schema.get("type", "any")
+    if kind == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    if isinstance(schema.get("additionalProperties"), Mapping):
+        return f"map of {_type(schema['additionalProperties'])}"
+    form = schema.get("format")
+    return f"{kind} ({form})" if form else str(kind)
+
+
+def _told(schema: Schema, *, needed: bool) -> str:
+    parts = ["**required**."] if needed else []
+    if described := schema.get("description"):
+        parts.append(str(described))
+    if words := schema.get("enum"):
+        parts.append(f"One of {', '.join(f'`{word}`' for word in words)}.")
+    limits = [text.format(schema[name]) for name, text in _LIMITS if name in schema]
+    if limits:
+        parts.append(f"Limits: {', '.join(limits)}.")
+    if "default" in schema:
+        value = schema["default"]
+        parts.append(f"default `{str(value).lower() if isinstance(value, bool) else value}`.")
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        parts.append("Free-form.")
+    return " ".join(" ".join(parts).split())
+
+
+def _rules(kind: crd.Kind, schema: Schema) -> Iterator[str]:
+    found = list(_all_rules(schema, ""))
+    if not found:
+        return
+    yield f"### {kind.kind} rules\n"
+    yield "The API server refuses what breaks one of these, whether the webhooks run or not.\n"
+    yield from _table(("at", "message", "CEL"), found)
+
+
+def _all_rules(schema: Schema, path: str) -> Iterator[tuple[str, str, str]]:
+    for rule in schema.get("x-kubernetes-validations", ()):
+        where = f"{path}{rule.get('fieldPath', '')}".lstrip(".") or "the object"
+        yield f"`{where}`", rule["message"], f"`{rule['rule']}`"
+    for name, inner in schema.get("properties", {}).items():
+        yield from _all_rules(inner, f"{path}.{name}")
+    deeper, suffix = _deeper(schema)
+    if suffix:
+        yield from _all_rules(deeper, path + suffix)
+
+
+def _conditions(conditions: Iterable[Condition]) -> Iterator[str]:
+    rows = []
+    for one in conditions:
+        rows.append((f"**{one.type}**", "", f"True while {one.meaning}"))
+        rows += [("", f"`{reason}`", said) for reason, said in one.reasons.items()]
+    yield from _table(("condition", "reason", "what it says"), rows)
+
+
+def _events(events: Iterable[Event]) -> Iterator[str]:
+    rows = [(one.type, f"`{one.reason}`", one.meaning) for one in events]
+    yield from _table(("type", "reason", "when"), rows)
+
+
+def _marks() -> Iterator[str]:
+    yield "## Labels, annotations, finalizers\n"
+    yield "Labels are for people and are put right where they drift; they decide nothing, but for"
+    yield "the role. Only what is marked so is meant to be set by hand.\n"
+    rows = [(f"`{name}`", on, said) for name, (on, said) in MARKS.items()]
+    yield from _table(("name", "on", "what it is"), rows)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield _row(head)
+    yield _row(["---"] * len(head))
+    yield from map(_row, rows)
+    yield ""
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(_cell(cell) for cell in cells)} |"
+
+
+def _cell(text: str) -> str:
+    """Return a text that does not end its cell: a bar in code is still a bar to Markdown."""
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,348 @@
+"""What each word means that the controllers write into the cluster.
+
+Meanings cannot be generated, so they stand here, beside the page that they are for. Tests hold
+them to the code: every reason, event, label, annotation and finalizer that it writes has an entry,
+and every entry is written by it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reconcilers.api import names
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition of one kind.
+
+    Args:
+        type: its type.
+        meaning: what it is True for.
+        reasons: what each reason says; which status goes with it comes first.
+    """
+
+    type: str
+    meaning: str
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event on an object of one kind.
+
+    Args:
+        type: Normal or Warning.
+        reason: its reason.
+        meaning: when it is told.
+    """
+
+    type: str
+    reason: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What is written on objects of one kind."""
+
+    conditions: Sequence[Condition]
+    events: Sequence[Event]
+
+
+_TIER_REASONS = {
+    "UtilizationAboveThreshold": "True: so much, or more, is held",
+    "UtilizationBelowThreshold": "False: less is held",
+    "NoCapacity": "False: the pool has no allocatable address, or its spec is wrong",
+}
+_UNMET = {
+    "PoolExhausted": "False: no pool of the ProviderConfig has that many addresses in a row",
+    "PinnedRangeConflict": "False: a pinned range touches one that is held or reserved",
+    "OutOfRange": "False: a pinned range lies outside what the pool hands out",
+    "InvalidRequest": "False: the request can never be served",
+}
+_NO_WAY_IN = {
+    "KubeconfigMissing": "False: there is no kubeconfig Secret yet; the message says where one"
+    " was looked for",
+    "KubeconfigRefused": "False: the kubeconfig asks for what is not allowed, or cannot be read",
+    "TenantUnreachable": "False: the tenant's API server does not answer; tried again ever less"
+    " often",
+    "TenantRefused": "False: the tenant's API server refuses the request",
+    "Unauthorized": "False: the tenant's API server does not know the credentials; the Secret is"
+    " read again",
+    "MetalLBNotInstalled": "False: the tenant does not serve metallb.io",
+    "MetalLBInstalling": "False: MetalLB's bundle is on its way",
+    "MetalLBBundleInvalid": "False: the ConfigMap that --metallb-bundle names holds no bundle",
+    "MetalLBInstallFailed": "False: the tenant refuses an object of the bundle",
+    "Behind": "False, for a moment: a newer state was written than this replica has read",
+}
+
+WORDS: Mapping[str, Words] = {
+    "NetworkPool": Words(
+        conditions=(
+            Condition(
+                "Ready",
+                "the pool hands out ranges",
+                {
+                    "Ready": "True: the message counts what is available",
+                    "ValidationFailed": "False: the spec contradicts itself; the message says how",
+                    "UnreadableAllocation": "False: what some allocation holds cannot be read, so"
+                    " nothing is handed out",
+                    "ForeignManager": "False: another controller writes these statuses",
+                    "Deleting": "False: the pool waits for its allocations to be released",
+                },
+            ),
+            Condition(
+                "Stalled",
+                "nothing will change until a person acts",
+                {
+                    "ValidationFailed": "True: as for Ready",
+                },
+            ),
+            Condition("CapacityWarning", "70 % or more is held", _TIER_REASONS),
+            Condition("CapacityCritical", "85 % or more is held", _TIER_REASONS),
+            Condition("CapacityExhausted", "95 % or more is held", _TIER_REASONS),
+            Condition(
+                "Degraded",
+                "enough is free for a request of default size, but not in one piece",
+                {
+                    "HighFragmentation": "True: the free space is in pieces",
+                    "NotDegraded": "False",
+                },
+            ),
+            Condition(
+                "Overlapping",
+                "another pool may hand out the same addresses, as sites behind NAT do",
+                {"PoolsOverlap": "True: the message names them", "NoOverlap": "False"},
+            ),
+            Condition(
+                "RangesOverlap",
+                "allocations hold the same addresses; others made that so",
+                {"AllocationsOverlap": "True: the message names them", "NoOverlap": "False"},
+            ),
+            Condition(
+                "OutOfRange",
+                "allocations hold what the spec does not hand out any more; they keep it",
+                {"AllocationsOutOfRange": "True: the message names them", "InRange": "False"},
+            ),
+            Condition(
+                "ForeignManager",
+                "another controller writes the statuses that are ours, so nothing is handed out",
+                {
+                    "StatusWrittenByOthers": "True: the message names it",
+                    "NoForeignManager": "False: it has been silent for --pool-foreign-silence",
+                },
+            ),
+            Condition(
+                "OrphanCollectionSuspended",
+                "so many allocations lost their TenantCluster at once that none is collected",
+                {"TooManyOrphans": "True: a person decides", "WithinLimit": "False"},
+            ),
+        ),
+        events=(
+            Event("Normal", "IPsAllocated", "ranges were handed out; many at once share one"),
+            Event("Warning", "AllocationFailed", "a request was refused, or could not be written"),
+            Event("Warning", "PoolCapacityWarning", "70 % was reached"),
+            Event("Warning", "PoolCapacityCritical", "85 % was reached"),
+            Event("Warning", "PoolCapacityExhausted", "95 % was reached"),
+            Event("Normal", "PoolCapacityRecovered", "a tier was left; the note names it"),
+            Event("Normal", "OrphanedAllocationGC", "an allocation's TenantCluster is gone"),
+            Event("Warning", "OrphanCollectionSuspended", "see the condition"),
+            Event("Warning", "UnreadableAllocation", "see the reason of Ready"),
+            Event("Warning", "StatusWrittenByOthers", "another controller was noticed"),
+            Event("Normal", "NoForeignManager", "it has fallen silent"),
+        ),
+    ),
+    "IPAllocation": Words(
+        conditions=(
+            Condition(
+                "Ready",
+                "the allocation holds its range",
+                {
+                    "Ready": "True, phase Allocated: the message has the range",
+                    "Reconciling": "False, phase Pending: the pool has not looked yet",
+                    "PoolNotFound": "False, phase Pending: the pool does not exist",
+                    "PoolNotReady": "False, phase Pending: the pool serves nobody now; the"
+                    " message has its own reason",
+                    **{
+                        reason: text.replace("False", "False, phase Failed")
+                        for reason, text in _UNMET.items()
+                    },
+                    "WaitingForTenant": "False, being deleted: the tenant still has the range, or"
+                    " cannot be asked",
+                    "Released": "False, phase Released: the range was given back in this moment",
+                },
+            ),
+            Condition(
+                "OwnerFound",
+                "its TenantCluster was seen; absent where that was never in doubt",
+                {
+                    "TenantClusterSeen": "True",
+                    "TenantClusterNeverSeen": "False: the range is kept for a cluster to come",
+                },
+            ),
+        ),
+        events=(),
+    ),
+    "TenantCluster": Words(
+        conditions=(
+            Condition(
+                "Ready",
+                "the tenant can use its addresses",
+                {
+                    "Ready": "True",
+                    "ReconcileDegraded": "True, though not all is well: it was Ready before",
+                    "Deleting": "False: addresses are being given back",
+                },
+            ),
+            Condition(
+                "NetworkReady",
+                "its addresses are allocated, or it needs none",
+                {
+                    "Ready": "True",
+                    "Reconciling": "False: allocations wait for their ranges",
+                    **_UNMET,
+                    "ProviderConfigNotFound": "False: there is no ProviderConfig for it",
+                    "NetworkNotReady": "False: the ProviderConfig names no pools",
+                    "ProviderAccessDenied": "False: the ProviderConfig is another team's",
+                },
+            ),
+            Condition(
+                "LoadBalancerReady",
+                "MetalLB in the tenant holds the ranges",
+                {"Ready": "True: the message has the ranges", **_NO_WAY_IN},
+            ),
+            Condition(
+                "LoadBalancerDemandMet",
+                "no Service of an elastic tenant has been without an address for long",
+                {
+                    "Ready": "True",
+                    "Growing": "False: addresses were asked for",
+                    "QuotaExceeded": "False: growing would go above maxLoadBalancerIPs",
+                    "PoolExhausted": "False: no pool has growthIncrement addresses in a row",
+                    "GrownInVain": "False: growing did not help; the tenant's own events say why",
+                },
+            ),
+            Condition(
+                "MetalLBInstalled",
+                "the bundle that --metallb-bundle names is applied; absent without one",
+                {
+                    "Installed": "True: the message has its digest",
+                    **{k: v for k, v in _NO_WAY_IN.items() if k.startswith("MetalLBI")},
+                    "MetalLBBundleInvalid": _NO_WAY_IN["MetalLBBundleInvalid"],
+                },
+            ),
+            Condition(
+                "Reconciling",
+                "present while Ready is False and something goes on; the reason is that of Ready",
+            ),
+            Condition("Stalled", "present in phase Failed; the reason is that of Ready"),
+        ),
+        events=(
+            Event("Normal", "ClusterProvisioning", "addresses are asked for"),
+            Event("Normal", "ClusterReady", "phase Ready was reached"),
+            Event("Normal", "ClusterDeleting", "addresses are being given back"),
+            Event("Warning", "ClusterFailed", "nothing can be asked for; the note says why"),
+            Event(
+                "Warning",
+                "TeardownGracePassed",
+                "a deleted cluster's tenant did not answer for --teardown-grace, and its"
+                " addresses go back without its word",
+            ),
+        ),
+    ),
+    "ProviderConfig": Words(
+        conditions=(
+            Condition(
+                "Ready",
+                "the provider can be used",
+                {
+                    "Ready": "True",
+                    "CredentialsInvalid": "False: as for CredentialsValid",
+                    "PoolExhausted": "False: as for PoolAvailable",
+                    "Reconciling": "False: as for PoolAvailable",
+                    "ValidationFailed": "False: the spec contradicts itself, or names a team that"
+                    " does not exist",
+                },
+            ),
+            Condition(
+                "CredentialsValid",
+                "the Secret is there and has what the provider needs",
+                {
+                    "Ready": "True",
+                    "CredentialsInvalid": "False: the message names the Secret and the keys",
+                },
+            ),
+            Condition(
+                "PoolAvailable",
+                "its pools have free addresses; absent outside of IPAM mode",
+                {
+                    "PoolAvailable": "True: the message counts them",
+                    "PoolExhausted": "False: none has any",
+                    "Reconciling": "False: the pools were not looked at yet",
+                    "ValidationFailed": "False: it names no pools",
+                },
+            ),
+        ),
+        events=(
+            Event("Warning", "CredentialsInvalid", "CredentialsValid turned False"),
+            Event("Warning", "PoolsExhausted", "no pool has a free address any more"),
+        ),
+    ),
+}
+
+_SELF = "IPAllocation"
+MARKS: Mapping[str, tuple[str, str]] = {
+    names.LABEL_TEAM: (_SELF, "label: the namespace of its TenantCluster"),
+    names.LABEL_TENANT: (_SELF, "label: the name of its TenantCluster"),
+    names.LABEL_POOL: (_SELF, "label: the name of its pool"),
+    names.LABEL_TYPE: (_SELF, "label: nodes or loadbalancer"),
+    names.LABEL_ROLE: (_SELF, "label: initial or growth; only growth ever shrinks"),
+    names.LABEL_MANAGED_BY: (_SELF, "label: `butler` on what our controllers made"),
+    names.LABEL_PLATFORM_LB: ("Service in a tenant", "label: the platform's own ingress"),
+    names.ANNOTATION_TENANT_UID: (
+        _SELF,
+        "annotation: the uid of the TenantCluster it was made for; who has that uid owns it",
+    ),
+    names.ANNOTATION_REQUESTED_AT: (
+        _SELF,
+        "annotation: when a request that moved to another pool was first made",
+    ),
+    names.ANNOTATION_RELEASING: (
+        _SELF,
+        "annotation: since when shrink gives it back; projections leave it out",
+    ),
+    names.ANNOTATION_IDLE_SINCE: (_SELF, "annotation: since when no Service uses it"),
+    names.ANNOTATION_RELEASE_ANYWAY: (
+        "TenantCluster",
+        "annotation, **set by people**: the tenant is gone for good, do not wait for its word",
+    ),
+    names.ANNOTATION_PROJECTION_BEGUN: (
+        "TenantCluster",
+        "annotation: when the first range was about to be written into the tenant",
+    ),
+    names.ANNOTATION_GROWN_IN_VAIN: (
+        "TenantCluster",
+        "annotation: Services that growing did not help",
+    ),
+    names.ANNOTATION_METALLB_BUNDLE: (
+        "TenantCluster",
+        "annotation: the digest of MetalLB's bundle that was applied",
+    ),
+    names.ANNOTATION_MOVING: (
+        "TenantCluster",
+        "annotation: requests on their way to another pool, with their age",
+    ),
+    names.ANNOTATION_PROJECTION_BASIS: (
+        "IPAddressPool in a tenant",
+        "annotation: how far the writer had read the allocations",
+    ),
+    names.ANNOTATION_PROJECTION_SEEN: (
+        "IPAddressPool in a tenant",
+        "annotation: the same, on a pool that others made",
+    ),
+    names.FINALIZER_POOL: ("NetworkPool", "finalizer: no allocation names the pool any more"),
+    names.FINALIZER_ALLOCATION: (_SELF, "finalizer: the tenant let go of the range"),
+    names.FINALIZER_TENANT: ("TenantCluster", "finalizer: all its allocations are gone"),
+    names.FINALIZER_PROVIDER: ("ProviderConfig", "finalizer: no TenantCluster uses it any more"),
+}
+"""By name: on what it is, and what it says."""

@@ -1,0 +1,1 @@
+"""The documents say what is so: their commands run, their objects apply, their names exist."""

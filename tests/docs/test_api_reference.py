@@ -1,0 +1,152 @@
+"""API.md is what the models and the controllers say: generated, and complete in its words."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from reconcilers.api import crd, names
+from reconcilers.cli.reference.vocabulary import MARKS, WORDS
+from tests.reconcilers.cli.commandline import run
+
+ROOT = Path(__file__).parents[2]
+PLACE_OF_REASON = {
+    "Finding": 2,
+    "network": 1,
+    "network_condition": 1,
+    "load_balancer": 1,
+    "installed": 1,
+    "demand": 1,
+    "not_ready": 0,
+    "NoWayIn": 0,
+    "Unavailable": 0,
+}
+"""At which place the calls that make a condition take its reason."""
+PLACE_OF_EVENT = 3
+
+
+def sources() -> Iterator[tuple[ModuleType, ast.Module]]:
+    for path in sorted((ROOT / "reconcilers").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if "cli" not in parts and parts[-1] != "__init__":
+            yield import_module(".".join(parts)), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def spoken(module: ModuleType, node: ast.expr) -> Iterator[str]:
+    """Yield the words that an expression can be, as far as it says so itself."""
+    match node:
+        case ast.Constant(value=str(word)):
+            yield word
+        case ast.Name(id=name) if isinstance(getattr(module, name, None), str):
+            yield getattr(module, name)
+        case ast.IfExp(body=one, orelse=other):
+            yield from spoken(module, one)
+            yield from spoken(module, other)
+
+
+@cache
+def written() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the reasons of conditions and of events that the controllers write."""
+    reasons, events = set[str](), set[str]()
+    for module, tree in sources():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call):
+                continue
+            called = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            place = PLACE_OF_REASON.get(called)
+            if place is not None and len(node.args) > place:
+                reasons.update(spoken(module, node.args[place]))
+            if called == "record" and len(node.args) > PLACE_OF_EVENT:
+                events.update(spoken(module, node.args[PLACE_OF_EVENT]))
+    return frozenset(reasons), frozenset(events)
+
+
+@cache
+def literals() -> frozenset[str]:
+    """Return every text that stands in the reconcilers."""
+    return frozenset(
+        node.value
+        for _, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+
+
+def test_the_page_is_what_the_command_prints() -> None:
+    printed = run("crds", "-o", "markdown")
+    assert printed.code == 0
+    assert (ROOT / "API.md").read_text(encoding="utf-8") == printed.out, "run `make api-docs`"
+
+
+def test_every_reason_that_a_condition_can_have_is_told() -> None:
+    told = {r for words in WORDS.values() for one in words.conditions for r in one.reasons}
+    reasons, _ = written()
+    assert len(reasons) > 30
+    assert reasons - told == set()
+
+
+def test_every_event_that_is_recorded_is_told() -> None:
+    told = {event.reason for words in WORDS.values() for event in words.events}
+    _, events = written()
+    assert len(events) > 3
+    assert events - told == set()
+
+
+def test_every_word_that_is_told_is_said_somewhere() -> None:
+    tiers = {"CapacityWarning", "CapacityCritical", "CapacityExhausted"}
+    composed = {f"Pool{tier}" for tier in tiers}
+    assert tiers <= literals()
+    for kind, words in WORDS.items():
+        told = {one.type for one in words.conditions}
+        told |= {reason for one in words.conditions for reason in one.reasons}
+        told |= {event.reason for event in words.events}
+        assert told - composed - literals() == set(), kind
+
+
+def test_every_label_annotation_and_finalizer_is_told() -> None:
+    prefixes = ("LABEL_", "ANNOTATION_", "FINALIZER_")
+    own = {
+        value
+        for name, value in vars(names).items()
+        if name.startswith(prefixes) and isinstance(value, str)
+    }
+    assert own == set(MARKS)
+
+
+@pytest.mark.parametrize("kind", [kind.kind for kind in crd.KINDS])
+def test_every_kind_has_its_fields_and_its_rules_in_the_page(kind: str) -> None:
+    page = (ROOT / "API.md").read_text(encoding="utf-8")
+    [definition] = crd.by_name([kind])
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for part in ("spec", "status"):
+        for field in schema["properties"][part]["properties"]:
+            assert f"| `{part}.{field}` |" in page
+    chapter = page.partition(f"## {kind}\n")[2].partition("\n## ")[0]
+    for rule in schema.get("x-kubernetes-validations", ()):
+        assert rule["message"] in chapter
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("np", "-o", "markdown"), "of all kinds: name none"),
+        (("-d", "x", "-o", "json"), "--directory writes YAML"),
+    ],
+)
+def test_what_cannot_be_printed_is_refused(arguments: tuple[str, ...], sentence: str) -> None:
+    outcome = run("crds", *arguments)
+    assert outcome.code == 2
+    assert sentence in outcome.errors[0]
+
+
+def test_crds_come_as_json_and_as_names_too() -> None:
+    assert run("crds", "ipa", "-o", "name").out == (
+        "customresourcedefinition.apiextensions.k8s.io/ipallocations.butler.butlerlabs.dev\n"
+    )
+    assert list(run("crds", "np", "-o", "json").items) == [
+        "CustomResourceDefinition/networkpools.butler.butlerlabs.dev"
+    ]
