@@ -131,7 +131,8 @@ class Manager:
             concurrency: how many keys are worked on at once.
             timeout_seconds: how long one reconciliation may take; None for as long as it likes.
             group: from a key to those it shares its turns with: a thousand keys of one namespace,
-                say, then delay another's first by no more than one. None for first in, first out.
+                say, then delay another's first by no more than one. It may read caches and must
+                not raise. None for first in, first out.
 
         Raises:
             ValueError: the name is taken, or there is nothing to watch.

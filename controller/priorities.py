@@ -35,15 +35,17 @@ class _Level(Generic[K]):
     """The keys of one priority, by age and by whose turn it is.
 
     Args:
-        group: from a key to the group that it shares its turns with; None for no turns.
+        group: from a key to the group that it shares its turns with; None for no turns. Asked
+            once each time a key is queued, so what it reads may change while the key waits.
     """
 
-    __slots__ = ("_group", "_since", "_turns")
+    __slots__ = ("_group", "_group_of", "_since", "_turns")
 
     def __init__(self, group: Group[K] | None) -> None:
         self._group = group
         self._since: OrderedDict[K, float] = OrderedDict()
         self._turns: OrderedDict[Hashable, OrderedDict[K, None]] = OrderedDict()
+        self._group_of: dict[K, Hashable] = {}
 
     def __len__(self) -> int:
         return len(self._since)
@@ -57,12 +59,13 @@ class _Level(Generic[K]):
         """Put a key at the end of its group; a group that had none waits for its turn."""
         self._since[key] = since
         if self._group is not None:
-            self._turns.setdefault(self._group(key), OrderedDict())[key] = None
+            group = self._group_of[key] = self._group(key)
+            self._turns.setdefault(group, OrderedDict())[key] = None
 
     def remove(self, key: K) -> float:
         """Take a key out; returns since when it is ready."""
         if self._group is not None:
-            group = self._group(key)
+            group = self._group_of.pop(key)
             keys = self._turns[group]
             del keys[key]
             if not keys:
@@ -79,6 +82,7 @@ class _Level(Generic[K]):
             self._turns.move_to_end(group)
         else:
             del self._turns[group]
+        del self._group_of[key]
         return key, self._since.pop(key)
 
     def pop_oldest(self) -> tuple[K, float]:

@@ -42,6 +42,10 @@ def add(shared: Shared, gate: Gate) -> None:
         found = allocations.by_index(TENANT_INDEX, str(cluster.metadata.key))
         return [a.metadata.key for a in found if a.metadata.terminating]
 
+    def tenant(key: Key) -> Key:
+        found = allocations.get(key)
+        return key if found is None else found.spec.tenantClusterRef.key
+
     shared.manager.controller(
         "ipallocation",
         reconciler.reconcile,
@@ -51,4 +55,6 @@ def add(shared: Shared, gate: Gate) -> None:
             Watch(informers.clusters, given_back),
         ],
         concurrency=settings.concurrency,
+        # All allocations live in one namespace; a tenant with hundreds must not delay the others.
+        group=tenant,
     )

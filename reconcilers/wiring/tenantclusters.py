@@ -41,6 +41,7 @@ def add(shared: Shared, tenants: Tenants, gate: TenantGate) -> None:
         recorder=shared.recorder,
         clock=shared.clock,
         settings=settings,
+        metrics=shared.metrics,
     )
     shared.manager.add_service("tenant-services", side.services.watches.run)
 
@@ -66,4 +67,5 @@ def add(shared: Shared, tenants: Tenants, gate: TenantGate) -> None:
             ClusterWatch(side.services.kind, lambda cluster, _: [cluster], matters),
         ],
         concurrency=settings.concurrency,
+        group=lambda cluster: cluster.namespace,
     )

@@ -102,6 +102,16 @@ async def test_a_tenant_that_never_stops_gets_no_more_than_its_turn() -> None:
     assert taken == {"steady": 150, "noisy": 150}
 
 
+async def test_a_key_whose_group_changes_while_it_waits_is_handed_out_all_the_same() -> None:
+    groups = {"a": "one", "b": "one", "c": "two"}
+    queue = WorkQueue[str](VirtualClock(), group=groups.__getitem__)
+    for key in groups:
+        queue.add(key, priority=LOW_PRIORITY)
+    groups["a"] = "two"
+    queue.add("a")
+    assert [await queue.get() for _ in groups] == ["a", "b", "c"]
+
+
 async def test_without_groups_keys_come_in_the_order_in_which_they_were_added() -> None:
     queue = WorkQueue[Key](VirtualClock())
     keys = [Key(space, str(number)) for number in range(5) for space in ("a", "a", "b")]

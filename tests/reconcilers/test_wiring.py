@@ -4,6 +4,7 @@ from typing import Any
 
 from controller.errors import NoAnswer
 from controller.meta import Key
+from reconcilers.settings import Settings
 from tests.reconcilers import make
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import METALLB, Json
@@ -219,6 +220,40 @@ async def test_two_managers_that_both_lead_never_overlap() -> None:
         for address in allocation["status"]["addresses"]
     ]
     assert len(held) == len(set(held)) == 200
+
+
+async def test_a_tenant_with_a_hundred_allocations_delays_another_by_no_more_than_its_turn() -> (
+    None
+):
+    platform = Platform(Settings(concurrency=1))
+    async with platform.running():
+        for number in range(100):
+            name = f"greedy-{number:03}"
+            platform.server.add("ipallocations", make.allocation(name, tenant="greedy/one"))
+        platform.server.add("ipallocations", make.allocation("modest", tenant="modest/two"))
+        await platform.clock.advance(1.0)
+    looked_at = [
+        h.object["metadata"]["name"]
+        for h in platform.server.history
+        if (h.object.get("status") or {}).get("phase") == "Pending"
+    ]
+    assert len(looked_at) == 101
+    assert looked_at.index("modest") <= 2
+
+
+async def test_a_namespace_with_many_clusters_delays_another_by_no_more_than_its_turn() -> None:
+    platform = Platform(Settings(concurrency=1))
+    async with platform.running():
+        for number in range(50):
+            platform.server.add("tenantclusters", make.tenant(f"c{number:02}", "greedy"))
+        platform.server.add("tenantclusters", make.tenant("c", "modest"))
+        await platform.clock.advance(1.0)
+    looked_at = [
+        h.object["metadata"]["namespace"]
+        for h in platform.server.history
+        if h.plural == "tenantclusters" and (h.object.get("status") or {}).get("phase")
+    ]
+    assert looked_at.index("modest") <= 2
 
 
 async def test_an_allocation_in_another_namespace_than_its_pool_finds_none() -> None:
