@@ -14,6 +14,7 @@ import httpx
 
 import controller
 from envtest.plane import ControlPlane as Plane
+from tests.streams import unwound
 
 README = Path(controller.__file__).with_name("README.md")
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -51,8 +52,11 @@ async def test_it_does_what_it_says(
 async def label(admin: httpx.AsyncClient, name: str, entries: str) -> None:
     """Return once the ConfigMap says that it has so many entries."""
     query = {"watch": "1", "fieldSelector": f"metadata.name={name}", "resourceVersion": "0"}
-    async with admin.stream("GET", MAPS, params=query) as events:
-        async for line in events.aiter_lines():
+    async with (
+        admin.stream("GET", MAPS, params=query) as events,
+        unwound(events.aiter_lines()) as lines,
+    ):
+        async for line in lines:
             told: dict[str, Any] = json.loads(line)["object"]["metadata"].get("labels") or {}
             if told.get("entries") == entries:
                 return

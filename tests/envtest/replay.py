@@ -17,6 +17,8 @@ from typing import Any
 import anyio
 import httpx
 
+from tests.streams import unwound
+
 SCENARIOS = Path(__file__).parents[1] / "data" / "transcripts"
 ADMIN = "admin-token"
 # Where the recorded server was; token reviews name it.
@@ -126,11 +128,12 @@ class Player:
             if response.status_code != 200:
                 await response.aread()
                 return _described(response, self._body(response))
-            async for line in response.aiter_lines():
-                if line.strip():
-                    events.append(json.loads(line))
-                if len(events) >= (step.events or 0):
-                    break
+            async with unwound(response.aiter_lines()) as lines:
+                async for line in lines:
+                    if line.strip():
+                        events.append(json.loads(line))
+                    if len(events) >= (step.events or 0):
+                        break
         self._remember(step, events)
         return {"status": 200, "events": mask(events)}
 

@@ -10,6 +10,7 @@ import httpx
 from envtest import ControlPlane
 from tests.envtest.conftest import admin_client
 from tests.envtest.samples import PATH, crd, gauge
+from tests.streams import unwound
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 FOREGROUND = {"propagationPolicy": "Foreground"}
@@ -33,8 +34,10 @@ async def becomes(http: httpx.AsyncClient, path: str, holds: Callable[[Any], boo
     """Read after every change until what is read holds; fail when it does not in a while."""
     collection = path if path == PATH else path.rpartition("/")[0]
     with anyio.fail_after(5):
-        async with http.stream("GET", collection, params={"watch": "true"}) as changes:
-            lines = changes.aiter_lines()
+        async with (
+            http.stream("GET", collection, params={"watch": "true"}) as changes,
+            unwound(changes.aiter_lines()) as lines,
+        ):
             # The watch stands before the first look, so no change can be missed.
             while not holds(body := (await http.get(path)).json()):
                 await anext(lines)

@@ -15,6 +15,7 @@ from envtest.plane import ControlPlane as Plane
 from envtest.server import watches
 from tests.envtest.conftest import admin_client
 from tests.envtest.samples import PATH, crd, gauge
+from tests.streams import unwound
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
@@ -29,7 +30,8 @@ async def watching(http: httpx.AsyncClient, **query: Any) -> AsyncIterator[Async
             async for line in response.aiter_lines():
                 yield json.loads(line)
 
-        yield events()
+        async with unwound(events()) as found:
+            yield found
 
 
 async def test_a_watch_shows_each_change_once_and_in_order(http: httpx.AsyncClient) -> None:

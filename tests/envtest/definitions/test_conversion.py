@@ -17,6 +17,7 @@ from tests.envtest.definitions.gears import (
     crd,
     gear,
 )
+from tests.streams import unwound
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
@@ -78,8 +79,10 @@ async def test_a_list_is_converted_and_so_is_a_watch(
     assert [one["spec"]["size"] for one in listed["items"]] == [_SIZE, _SIZE]
     assert sorted(name for _, names in hook.asked() for name in names) == ["a", "b"]
     query = {"watch": "1", "timeoutSeconds": "5", "resourceVersion": "0"}
-    async with http.stream("GET", V2, params=query) as stream:
-        lines = stream.aiter_lines()
+    async with (
+        http.stream("GET", V2, params=query) as stream,
+        unwound(stream.aiter_lines()) as lines,
+    ):
         seen = [json.loads(await anext(lines)) for _ in range(2)]
         await _created(http, "c")
         seen.append(json.loads(await anext(lines)))
