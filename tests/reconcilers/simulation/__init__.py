@@ -4,8 +4,21 @@ The reconcilers, client and caches are the real ones. The API server is a small 
 so that a seed decides when each request runs, whether its answer arrives, how far each cache lags,
 and when a replica dies: what a real server cannot be made to repeat.
 
+The pools, on a model of an API server that is as small as can be:
+
     world.py      the API server: versions, preconditions, finalizers, a log of events
     wire.py       requests in flight: they may run late, or lose their answer
     replica.py    one replica: lagging caches, real reconcilers, tasks that may be cut off
+    laws.py       what must hold of every write, and in the end
     chaos.py      what happens to them, from a seed
+    poolrules.py  each rule of the protocol, switched off
+
+The tenants, on whole servers in memory, with MetalLB's stand-in:
+
+    routes.py       requests in flight
+    tenantlaws.py   what must hold at every moment, and in the end
+    tenancy.py      what happens to them, from a seed
+    tenantrules.py  each rule of giving back, switched off
+
+`python -m tests.reconcilers.simulation` plays single seeds, with the log.
 """

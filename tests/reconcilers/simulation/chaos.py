@@ -1,23 +1,23 @@
 """What happens to the replicas, from a seed; and what must hold all the while, and afterwards."""
 
 import asyncio
+import gc
+import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import combinations
-from typing import Any
 
 import anyio
+import structlog
 from anyio.abc import TaskGroup
 
-from allocator import AddressRange
 from tests.clock import VirtualClock, settle
+from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge, overlap, unserved
 from tests.reconcilers.simulation.replica import Replica
 from tests.reconcilers.simulation.wire import Flight
 from tests.reconcilers.simulation.world import ALLOCATIONS, POOLS, Json, World
 
-FIRST = "10.0.0."
-SPANS = {"p": (0, 2), "q": (16, 17)}
 NAMES = ("a", "b", "c", "d")
 
 
@@ -31,12 +31,22 @@ class Plan:
     """How often something is edited, wiped or re-created, of all steps."""
     patience: float = 2.0
     """Seconds before a replica completes the promises of others; only economy, never safety."""
+    reading: float = 0.5
+    """How often a cache reads on before a replica works."""
+    users: float = 0.05
+    """How often a request is made or deleted, of all steps."""
+    lateness: float = 0.06
+    """How often a sender gives up on a request that runs later."""
+    others: float = 0.25
+    """How many of the requests are for the other, smaller pool."""
     lost: bool = True
     stale: bool = True
     resets: bool = True
     touches: bool = True
     pool_cycles: bool = True
     wipes: bool = True
+    restores: bool = True
+    """Whether a pool comes back from a backup of another history."""
     calm: bool = True
 
 
@@ -48,15 +58,23 @@ class Run:
     plan: Plan = field(default_factory=Plan)
 
     def __post_init__(self) -> None:
-        self.rnd = random.Random(self.seed)
+        self.random = random.Random(self.seed)
         self.clock = VirtualClock()
         self.world = World(self.clock.now)
+        self.judge = Judge(self.world)
         self.flights: list[Flight] = []
         self.replicas: list[Replica] = []
+        self.requests = 0
 
-    def play(self) -> str | None:
-        """Return what went wrong, None if nothing did."""
-        return asyncio.run(self._play())
+    def play(self, *, silent: bool = True) -> str | None:
+        """Return what went wrong, None if nothing did; log only if not `silent`."""
+        with undisturbed(silent=silent):
+            return asyncio.run(self._play())
+
+    @property
+    def number_of_writes(self) -> int:
+        """How many writes took effect."""
+        return self.world.writes
 
     async def _play(self) -> str | None:
         for name in SPANS:
@@ -76,57 +94,62 @@ class Run:
         for _ in range(self.plan.steps):
             await settle()
             self._step(group)
-            clash = overlap(self.world)
-            if clash:
-                return clash
-        return None
+            if self.judge.problem:
+                return self.judge.problem
+        return overlap(self.world)
 
     def _step(self, group: TaskGroup) -> None:
-        dice = self.rnd.random()
-        if dice < 0.05:
+        dice = self.random.random()
+        busy = self.plan.users + 0.02
+        if dice < self.plan.users:
             self._user()
-        elif dice < 0.07:
+        elif dice < busy:
             self._restart()
-        elif dice < 0.07 + self.plan.mischief:
+        elif dice < busy + self.plan.mischief:
             self._mischief()
-        elif dice < 0.10 + self.plan.mischief:
-            self.clock._elapsed += self.rnd.choice((50, 800, 3000)) * 1_000_000
+        elif dice < busy + 0.03 + self.plan.mischief:
+            self.clock._elapsed += self.random.choice((50, 800, 3000)) * 1_000_000
         elif dice < 0.62 and self.flights:
             self._fly()
         else:
-            replica = self.rnd.choice(self.replicas)
-            replica.read()
+            replica = self.random.choice(self.replicas)
+            replica.read(self.plan.reading)
             replica.work(group)
 
     def _fly(self) -> None:
-        flight = self.rnd.choice(self.flights)
-        if self.plan.lost and self.rnd.random() < 0.06:
+        flight = self.random.choice(self.flights)
+        if self.plan.lost and self.random.random() < self.plan.lateness:
             flight.land(lost=True)  # the sender gives up; the request may still run
             return
         flight.run(self.world)
         self.flights.remove(flight)
         if flight.waited_for:
-            flight.land(lost=self.plan.lost and self.rnd.random() < 0.05)
+            flight.land(lost=self.plan.lost and self.random.random() < 0.05)
 
     def _user(self) -> None:
-        name = self.rnd.choice(NAMES)
+        name = self.random.choice(NAMES)
         if self.world.get(ALLOCATIONS, name):
             self.world.delete(ALLOCATIONS, name)
             return
         spec: Json = {
-            "poolRef": {"name": "q" if self.rnd.random() < 0.25 else "p"},
+            "poolRef": {"name": "q" if self.random.random() < self.plan.others else "p"},
             "tenantClusterRef": {"name": name, "namespace": "team"},
             "type": "loadbalancer",
-            "count": self.rnd.choice((1, 1, 2)),
+            "count": self.random.choice((1, 1, 2)),
         }
         self.world.create(ALLOCATIONS, {"metadata": {"name": name}, "spec": spec})
 
     def _restart(self) -> None:
-        place = self.rnd.randrange(len(self.replicas))
+        place = self.random.randrange(len(self.replicas))
         self.replicas[place].die()
         self.replicas[place] = self._replica(stale=self.plan.stale)
 
     def _mischief(self) -> None:
+        self.judge.blind = True
+        self._harm()
+        self.judge.blind = False
+
+    def _harm(self) -> None:
         options = []
         if self.plan.resets:
             options.append(self._reset)
@@ -136,12 +159,14 @@ class Run:
             options += [self._cycle_pool, self._force_pool]
         if self.plan.wipes:
             options.append(self._wipe)
+        if self.plan.restores:
+            options.append(self._restore)
         if options:
-            self.rnd.choice(options)()
+            self.random.choice(options)()
 
     def _some_allocation(self) -> str | None:
         names = [obj["metadata"]["name"] for obj in self.world.of(ALLOCATIONS)]
-        return self.rnd.choice(names) if names else None
+        return self.random.choice(names) if names else None
 
     def _reset(self) -> None:
         name = self._some_allocation()
@@ -171,19 +196,25 @@ class Run:
         self.world.vanish(POOLS, "p")
         self._make_pool("p")
 
+    def _restore(self) -> None:
+        """Bring the pool back with the memory of a history that is not ours."""
+        self.world.vanish(POOLS, "p")
+        self._make_pool("p", {"allocationsRevision": str(self.world.revision + 100_000)})
+
     def _wipe(self) -> None:
         if self.world.get(POOLS, "p"):
             self.world.patch(POOLS, "p", {"status": None}, guarded=False)
 
-    def _make_pool(self, name: str) -> None:
+    def _make_pool(self, name: str, status: Json | None = None) -> None:
         first, last = SPANS[name]
         span = {"start": f"{FIRST}{first}", "end": f"{FIRST}{last}"}
         spec = {"cidr": "10.0.0.0/24", "tenantAllocation": {"ranges": [span]}}
-        self.world.create(POOLS, {"metadata": {"name": name}, "spec": spec})
+        body: Json = {"metadata": {"name": name}, "spec": spec}
+        self.world.create(POOLS, body if status is None else body | {"status": status})
 
     def _replica(self, *, stale: bool) -> Replica:
         replica = Replica(
-            self.world, self.flights, self.clock, self.rnd, patience=self.plan.patience
+            self.world, self.flights, self.clock, self.random, patience=self.plan.patience
         )
         replica.boot(stale=stale, world=self.world)
         return replica
@@ -194,26 +225,32 @@ class Run:
         for name in SPANS:
             if self.world.get(POOLS, name) is None:
                 self._make_pool(name)
-        for _ in range(14):
+        quiet = 0
+        for _ in range(_PATIENCE):
+            before = self.requests
             for replica in self.replicas:
                 await self._round(group, replica)
-                clash = overlap(self.world)
-                if clash:
-                    return f"{clash} (in the calm)"
-            self.clock._elapsed += 7_000_000_000
-        return unserved(self.world)
+                if self.judge.problem:
+                    return f"{self.judge.problem} (in the calm)"
+            # Once nothing is asked for any more, a quiet minute must not change that.
+            quiet = quiet + 1 if self.requests == before else 0
+            if quiet == _RESTED:
+                return overlap(self.world) or unserved(self.world)
+            self.clock._elapsed += (61 if quiet else 7) * 1_000_000_000
+        return unserved(self.world) or "it did not come to rest"
 
     async def _round(self, group: TaskGroup, replica: Replica) -> None:
-        replica.read(all_of_it=True)
+        replica.read(1.0, all_of_it=True)
         for number, key in replica.all_keys():
             replica.begin(group, number, key)
             await settle()
             while not replica.idle or self.flights:
                 for flight in list(self.flights):
+                    self.requests += 1
                     flight.run(self.world)
                     self.flights.remove(flight)
                     flight.land()
-                replica.read(all_of_it=True)
+                replica.read(1.0, all_of_it=True)
                 await settle()
 
     def _abandon(self, flights: Iterable[Flight]) -> None:
@@ -221,48 +258,19 @@ class Run:
             flight.land(lost=True)
 
 
-def held(obj: Json) -> AddressRange | None:
-    """Return the range in an allocation's status."""
-    status: dict[str, Any] = obj.get("status") or {}
-    if not status.get("startAddress"):
-        return None
-    return AddressRange.parse(status["startAddress"], status["endAddress"])
+_PATIENCE = 30
+_RESTED = 3
 
 
-def overlap(world: World) -> str | None:
-    """Return which two allocations hold one address, None if no two do."""
-    holders = [(obj, span) for obj in world.of(ALLOCATIONS) if (span := held(obj)) is not None]
-    for (one, its), (other, others) in combinations(holders, 2):
-        if its.overlaps(others):
-            names = [obj["metadata"]["name"] for obj in (one, other)]
-            return f"{names[0]} and {names[1]} both hold part of {its.text}"
-    return None
-
-
-def unserved(world: World) -> str | None:
-    """Return which allocation waits although it fits, None if none does."""
-    for obj in world.of(ALLOCATIONS):
-        pool = world.get(POOLS, obj["spec"]["poolRef"]["name"])
-        if held(obj) is not None or pool is None or "deletionTimestamp" in pool["metadata"]:
-            continue
-        if "deletionTimestamp" in obj["metadata"]:
-            return f"{obj['metadata']['name']} is deleted and still there"
-        if _fits(world, obj):
-            return f"{obj['metadata']['name']} waits although it fits: {pool.get('status')}"
-    return None
-
-
-def _fits(world: World, obj: Json) -> bool:
-    first, last = SPANS[obj["spec"]["poolRef"]["name"]]
-    taken = {
-        address
-        for other in world.of(ALLOCATIONS)
-        if (span := held(other)) is not None
-        for address in span.addresses()
-    }
-    run = 0
-    for number in range(first, last + 1):
-        run = 0 if f"{FIRST}{number}" in taken else run + 1
-        if run >= obj["spec"]["count"]:
-            return True
-    return False
+@contextmanager
+def undisturbed(*, silent: bool) -> Iterator[None]:
+    """Log nothing if `silent`, and leave the garbage where it is while a seed is played."""
+    before = structlog.get_config()
+    if silent:
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        structlog.configure(**before)

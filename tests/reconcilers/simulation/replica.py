@@ -138,12 +138,12 @@ class Replica:
             past = history[index - 1].revision if index else 1
             feed.list_at(index, world.revision if index == len(history) and not stale else past)
 
-    def read(self, *, all_of_it: bool = False) -> None:
+    def read(self, often: float, *, all_of_it: bool = False) -> None:
         """Deliver some of what the caches have not seen yet."""
         for feed in (self.pools, self.allocations):
             if all_of_it:
                 feed.advance(feed.behind)
-            elif self._rnd.random() < 0.5:
+            elif self._rnd.random() < often:
                 feed.advance(self._rnd.randint(0, feed.behind))
 
     def work(self, group: TaskGroup) -> None:

@@ -1,18 +1,53 @@
-"""The promise: no two allocations of a pool ever hold one address, and whoever fits is served."""
+"""The promises, proved for the real code from seeds; each failure says how to play it again.
+
+`BUTLER_IPAM_TEST_SEEDS` is how many seeds of the pools' simulation are played with two replicas;
+with three it is a quarter of that, and of the tenants' simulation as many. `python -m
+tests.reconcilers.simulation` plays single ones.
+"""
 
 import os
 
 import pytest
 
 from tests.reconcilers.simulation.chaos import Plan, Run
+from tests.reconcilers.simulation.tenancy import Tenancy
 
-SEEDS = int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "150"))
+SEEDS = int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "1200"))
+PARTS = 8
+"""Each kind in so many tests, that several workers can share them."""
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
+def part_of(seeds: int, part: int) -> range:
+    """Return the seeds of one part."""
+    return range(seeds * part // PARTS, seeds * (part + 1) // PARTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(("replicas", "share"), [(2, 1), (3, 4)], ids=["two", "three"])
 def test_no_two_allocations_ever_hold_one_address_and_whoever_fits_is_served(
-    replicas: int,
+    replicas: int, share: int, part: int
 ) -> None:
-    for seed in range(SEEDS):
+    for seed in part_of(SEEDS // share, part):
         verdict = Run(seed, Plan(replicas=replicas)).play()
-        assert verdict is None, f"seed {seed}, {replicas} replicas: {verdict}"
+        again = f"python -m tests.reconcilers.simulation pools {seed} --replicas {replicas}"
+        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_address_is_where_it_must_not_be_and_every_one_comes_back(part: int) -> None:
+    for seed in part_of(SEEDS // 4, part):
+        verdict = Tenancy(seed).play()
+        again = f"python -m tests.reconcilers.simulation tenants {seed}"
+        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+
+
+@pytest.mark.parametrize("play", [Run, Tenancy], ids=["pools", "tenants"])
+def test_a_seed_plays_the_same_story_each_time(play: type[Run] | type[Tenancy]) -> None:
+    def story() -> list[object]:
+        told = play(7)
+        told.play()
+        return [told.random.random(), told.clock.monotonic(), told.number_of_writes]
+
+    assert story() == story()

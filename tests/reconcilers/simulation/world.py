@@ -35,6 +35,8 @@ class World:
     objects: dict[tuple[str, str], Json] = field(default_factory=dict)
     history: dict[str, list[Event]] = field(default_factory=lambda: {POOLS: [], ALLOCATIONS: []})
     writes: int = 0
+    witness: Callable[[str, Json | None, Json | None], None] = lambda *_: None
+    """Is shown every change: the kind's plural, the object before and after."""
 
     def of(self, plural: str) -> Iterable[Json]:
         """Return all objects of a kind."""
@@ -113,16 +115,19 @@ class World:
             # The answer carries the old resourceVersion, the event that follows a newer one.
             self._remove(plural, name)
             return obj
+        old = self.objects.get((plural, name))
         self.revision += 1
         obj["metadata"] = {**meta, "resourceVersion": str(self.revision)}
         self.objects[plural, name] = obj
         self.history[plural].append(Event(self.revision, name, obj))
+        self.witness(plural, old, obj)
         return obj
 
     def _remove(self, plural: str, name: str) -> None:
         self.revision += 1
-        del self.objects[plural, name]
+        old = self.objects.pop((plural, name))
         self.history[plural].append(Event(self.revision, name, None))
+        self.witness(plural, old, None)
 
 
 def merged(old: Json, patch: Json) -> Json:

@@ -1,0 +1,36 @@
+"""Play single seeds, with the log: what a failing test names is seen again here.
+
+python -m tests.reconcilers.simulation pools 42 --replicas 3
+python -m tests.reconcilers.simulation tenants 42
+python -m tests.reconcilers.simulation pools 0 --to 5000
+"""
+
+import argparse
+import sys
+
+from tests.reconcilers.simulation.chaos import Plan, Run
+from tests.reconcilers.simulation.tenancy import Tenancy
+
+
+def main() -> int:
+    """Play what the command line asks for; return how many seeds failed, at most 1."""
+    parser = argparse.ArgumentParser(prog="python -m tests.reconcilers.simulation")
+    parser.add_argument("world", choices=["pools", "tenants"])
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--to", type=int, help="play the seeds from SEED up to this one")
+    parser.add_argument("--replicas", type=int, default=2, help="of the pools' simulation")
+    asked = parser.parse_args()
+    failed = 0
+    for seed in range(asked.seed, asked.to or asked.seed + 1):
+        if asked.world == "pools":
+            verdict = Run(seed, Plan(replicas=asked.replicas)).play(silent=asked.to is not None)
+        else:
+            verdict = Tenancy(seed).play(silent=asked.to is not None)
+        if verdict or asked.to is None:
+            sys.stdout.write(f"seed {seed}: {verdict or 'clean'}\n")
+        failed += verdict is not None
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,371 @@
+"""How each rule of "two ranges never overlap" is switched off, one by one.
+
+The letters follow ARCHITECTURE.md's numbers: 1 read, 2 taken, 3 choose, 4 promise, 5 write,
+6 drop, 7 fence, 8 own answers.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from allocator import AddressRange
+from controller.cache import Cache
+from controller.client import Client
+from controller.errors import Conflict
+from controller.meta import Key, Object, Version
+from controller.outcome import Outcome
+from reconcilers import ranges
+from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
+from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolStatus
+from reconcilers.networkpool import courier, departure, fence, protocol, reconciler, status
+from reconcilers.networkpool.protocol import Settlement
+from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.view import Reader, View
+from reconcilers.networkpool.writes import Promised
+from tests.reconcilers.simulation.world import POOLS, Json, World
+
+Patch = pytest.MonkeyPatch
+
+
+# 1. Read.
+
+
+def any_position(mp: Patch) -> None:
+    """A pass believes to have read what its cache has not."""
+
+    async def at_least(self: Reader, pool: NetworkPool, revision: int) -> View:
+        view = self.cached(pool.metadata.key)
+        return replace(view, position=max(view.position, revision))
+
+    mp.setattr(Reader, "at_least", at_least)
+
+
+def stale_lists(mp: Patch) -> None:
+    """A LIST shows what the cache does, under the newest revision."""
+
+    async def live(self: Reader, pool: Key) -> View:
+        return replace(self.cached(pool), position=10**9)
+
+    mp.setattr(Reader, "live", live)
+
+
+def position_of_own_answers(mp: Patch) -> None:
+    """Own answers move the position."""
+    own = Cache.own
+
+    def remember(self: Cache[Any], obj: Object) -> bool:
+        shown = own(self, obj)
+        self.position = max(self.position, obj.metadata.revision)
+        return shown
+
+    mp.setattr(Cache, "own", remember)
+
+
+# 2. Taken.
+
+
+def held_in_phase_allocated_only(mp: Patch) -> None:
+    """A range counts only while the phase is Allocated."""
+    held = ranges.held
+
+    def lax(allocation: IPAllocation) -> AddressRange | None:
+        return held(allocation) if allocation.status.phase == ALLOCATED else None
+
+    mp.setattr(ranges, "held", lax)
+
+
+def promises_not_taken(mp: Patch) -> None:
+    """What is promised may be chosen again."""
+    taken = protocol.taken
+
+    def lax(view: View, promises: Iterable[Assignment]) -> Iterator[AddressRange]:
+        return taken(view, ())
+
+    mp.setattr(protocol, "taken", lax)
+
+
+# 3. Choose.
+
+
+def without_finalizer(mp: Patch) -> None:
+    """Whoever asks is served, finalizer or not."""
+
+    def asks(allocation: IPAllocation) -> bool:
+        return not allocation.metadata.terminating and ranges.held(allocation) is None
+
+    mp.setattr(protocol, "_asks", asks)
+
+
+def while_terminating(mp: Patch) -> None:
+    """Whoever asks is served, deleted or not."""
+
+    def asks(allocation: IPAllocation) -> bool:
+        return bool(allocation.metadata.finalizers) and ranges.held(allocation) is None
+
+    mp.setattr(protocol, "_asks", asks)
+    mp.setattr(courier, "at_version", _at_version_though_terminating)
+
+
+def _at_version_though_terminating(promise: Assignment, view: View) -> list[Promised]:
+    found = view.current(promise.name, promise.uid)
+    same = found is not None and found.metadata.resourceVersion == promise.resourceVersion
+    return [Promised(promise, found)] if found is not None and same else []
+
+
+def promised_twice(mp: Patch) -> None:
+    """Whoever is promised something is served once more."""
+    waiting = protocol.waiting
+    mp.setattr(protocol, "waiting", lambda view, _: waiting(view, ()))
+
+
+# 4. Promise.
+
+
+def _blind(mp: Patch, concerns: Any) -> None:
+    """Let the writes of pools that `concerns` picks take effect whatever the version."""
+    patch = World.patch
+
+    def blind(
+        self: World,
+        plural: str,
+        name: str,
+        body: Json,
+        *,
+        status: bool = False,
+        guarded: bool = True,
+    ) -> tuple[int, Json]:
+        if plural == POOLS and guarded and concerns(body):
+            kept = {k: v for k, v in body.get("metadata", {}).items() if k == "finalizers"}
+            body, guarded = {**body, "metadata": kept}, False
+        return patch(self, plural, name, body, status=status, guarded=guarded)
+
+    mp.setattr(World, "patch", blind)
+
+
+def pools_written_blindly(mp: Patch) -> None:
+    """A pool's status is written whatever it has become meanwhile."""
+    _blind(mp, lambda body: "status" in body)
+
+
+def choice_sent_again(mp: Patch) -> None:
+    """After a conflict the same choice is sent again, to the version that is there now."""
+    patch = Client.patch
+
+    async def stubborn(
+        self: Client, resource: Any, at: Any, body: Any, *, subresource: str = ""
+    ) -> Any:
+        try:
+            return await patch(self, resource, at, body, subresource=subresource)
+        except Conflict:
+            if resource.plural != POOLS or "status" not in body:
+                raise
+        live = await self.get(resource, at.key)
+        return await patch(self, resource, Version.of(live), body, subresource="status")
+
+    mp.setattr(Client, "patch", stubborn)
+
+
+def refused_without_proof(mp: Patch) -> None:
+    """A refusal is written though no write of the pool succeeded."""
+    write = NetworkPoolReconciler._write_pool
+
+    async def lax(
+        self: NetworkPoolReconciler, pool: NetworkPool, view: View, decision: protocol.Decision
+    ) -> NetworkPool:
+        return await write(self, pool, view, decision) if decision.choice.grants else pool
+
+    mp.setattr(NetworkPoolReconciler, "_write_pool", lax)
+
+
+# 5. Write.
+
+
+def unbound_promises(mp: Patch) -> None:
+    """A promise is kept to whatever the allocation has become, until it is seen to be kept."""
+
+    def settle(pool: NetworkPool, view: View) -> Settlement:
+        return _settled(pool, view, lambda seen, _: seen.status.phase == ALLOCATED)
+
+    def current(promise: Assignment, view: View) -> list[Promised]:
+        found = view.current(promise.name, promise.uid)
+        if found is None or found.metadata.terminating or ranges.held(found) is not None:
+            return []
+        return [Promised(promise, found)]
+
+    _settling(mp, settle)
+    mp.setattr(courier, "at_version", current)
+
+
+# 6. Drop.
+
+
+def _settled(pool: NetworkPool, view: View, done: Any) -> Settlement:
+    """Settle as the rule does, except that `done` says of a promise to one that is there."""
+    revision = protocol.memory(pool) or 0
+    kept = []
+    for promise in pool.status.assignments:
+        seen = view.current(promise.name, promise.uid)
+        if seen is not None and done(seen, promise):
+            revision = max(revision, seen.metadata.revision)
+        elif seen is not None or view.position < int(promise.resourceVersion):
+            kept.append(promise)
+    return Settlement(tuple(kept), revision)
+
+
+def _settling(mp: Patch, settle: Any) -> None:
+    for module in (protocol, reconciler, departure):
+        mp.setattr(module, "settle", settle)
+
+
+_rule = protocol.settle
+
+
+def never_kept(mp: Patch) -> None:
+    """Promises are forgotten with the next write, settled or not."""
+    _settling(mp, lambda pool, _: Settlement((), protocol.memory(pool) or 0))
+
+
+def kept_until_fulfilled(mp: Patch) -> None:
+    """A promise to a version that is gone stays until the allocation holds the range."""
+    _settling(
+        mp,
+        lambda pool, view: _settled(pool, view, lambda seen, _: ranges.held(seen) is not None),
+    )
+
+
+def dropped_when_absent(mp: Patch) -> None:
+    """A promise to one that the cache does not show goes, however far the cache has read."""
+
+    def settle(pool: NetworkPool, view: View) -> Settlement:
+        return _rule(pool, replace(view, position=10**9))
+
+    _settling(mp, settle)
+
+
+def revision_not_raised(mp: Patch) -> None:
+    """What settled a promise need not have been read by others."""
+    _settling(
+        mp, lambda pool, view: Settlement(_rule(pool, view).open, protocol.memory(pool) or 0)
+    )
+
+
+def revision_of_lists(mp: Patch) -> None:
+    """The revision is raised to the reader's position, a LIST's number too."""
+
+    def settle(pool: NetworkPool, view: View) -> Settlement:
+        found = _rule(pool, view)
+        return Settlement(found.open, max(found.revision, view.position))
+
+    _settling(mp, settle)
+    differs = status.differs
+
+    def eager(had: NetworkPoolStatus, wanted: dict[str, Any]) -> bool:
+        raised = had.allocationsRevision != wanted.get("allocationsRevision", "")
+        return differs(had, wanted) or raised
+
+    mp.setattr(status, "differs", eager)
+
+
+def revision_lowered(mp: Patch) -> None:
+    """The revision is that of what was settled last, be it lower."""
+
+    def settle(pool: NetworkPool, view: View) -> Settlement:
+        before = protocol.memory(pool) or 0
+        forgetful = replace(pool.status, allocationsRevision="0")
+        found = _rule(replace(pool, status=forgetful), view)
+        return Settlement(found.open, found.revision or before)
+
+    _settling(mp, settle)
+
+
+# 7. Fence.
+
+
+def no_fence(mp: Patch) -> None:
+    """A pool without memory hands out what looks free."""
+    mp.setattr(reconciler, "memory", lambda pool: protocol.memory(pool) or 0)
+
+
+def memory_of_others_believed(mp: Patch) -> None:
+    """A memory above every LIST is taken for one of our own."""
+    remembered = NetworkPoolReconciler._remembered
+
+    async def trusting(self: NetworkPoolReconciler, pool: NetworkPool) -> tuple[NetworkPool, View]:
+        revision = protocol.memory(pool)
+        if revision is None:
+            return await remembered(self, pool)
+        return pool, await self._reader.at_least(pool, revision)
+
+    mp.setattr(NetworkPoolReconciler, "_remembered", trusting)
+
+
+def fence_voids_nothing(mp: Patch) -> None:
+    """The fence leaves allocations at the version that earlier promises name."""
+    mp.setattr(fence, "void_status", lambda *_: {})
+
+
+def fence_forgets(mp: Patch) -> None:
+    """The memory that a fence gives is no number of an object."""
+    patch = Client.patch
+
+    async def forgetful(
+        self: Client, resource: Any, at: Any, body: Any, *, subresource: str = ""
+    ) -> Any:
+        told = body.get("status", {})
+        if resource.plural == POOLS and set(told) == {"allocationsRevision", "assignments"}:
+            body = {"status": told | {"allocationsRevision": "0"}}
+        return await patch(self, resource, at, body, subresource=subresource)
+
+    mp.setattr(Client, "patch", forgetful)
+
+
+def terminating_serves(mp: Patch) -> None:
+    """A pool that is being deleted goes on handing out."""
+
+    async def depart(self: NetworkPoolReconciler, pool: NetworkPool) -> Outcome:
+        geometry = ranges.layout(pool.spec, self._settings.max_addresses)
+        pool, view = await self._remembered(pool)
+        return await self._serve(pool, view, geometry)
+
+    mp.setattr(NetworkPoolReconciler, "_depart", depart)
+
+
+def serves_without_finalizer(mp: Patch) -> None:
+    """A pool hands out though nothing keeps it from vanishing."""
+
+    async def adopt(self: NetworkPoolReconciler, pool: NetworkPool) -> NetworkPool:
+        return pool
+
+    mp.setattr(NetworkPoolReconciler, "_adopt", adopt)
+
+
+def leaves_by_cache(mp: Patch) -> None:
+    """A pool goes when the cache shows nobody, without a LIST."""
+
+    async def remaining(pool: NetworkPool, reader: Reader) -> tuple[int, View]:
+        view = reader.cached(pool.metadata.key)
+        return departure.blockers(pool, view), view
+
+    mp.setattr(departure, "remaining", remaining)
+
+
+def leaves_blindly(mp: Patch) -> None:
+    """A pool's finalizer goes whatever was promised meanwhile."""
+    _blind(mp, lambda body: body.get("metadata", {}).get("finalizers") == [])
+
+
+# 8. Own answers.
+
+
+def ghosts(mp: Patch) -> None:
+    """An own answer is shown if it is newer than what is shown, wherever the position is."""
+
+    def newer_wins(self: Cache[Any], obj: Object) -> bool:
+        shown = self.get(obj.metadata.key)
+        if shown is None or shown.metadata.revision < obj.metadata.revision:
+            self._show(obj.metadata.key, obj)
+        return True
+
+    mp.setattr(Cache, "own", newer_wins)

@@ -1,0 +1,46 @@
+"""A safety rule that can be switched off, and what the simulation then says."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.reconcilers.simulation.chaos import Plan
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A rule of the protocol.
+
+    Args:
+        rule: which, in a sentence.
+        off: switches it off.
+        sign: part of what the simulation says without it.
+        plan: under which it has to notice.
+        seed: one that is known to notice; others are tried if the code has changed its course.
+    """
+
+    rule: str
+    off: Callable[[pytest.MonkeyPatch], None]
+    sign: str
+    plan: Any = field(default_factory=Plan)
+    seed: int = 0
+
+
+SEARCHED = 600
+"""How many other seeds are tried before a switch counts as one that nothing misses."""
+
+
+def noticed(switch: Switch, play: Callable[[int], str | None]) -> int:
+    """Return the first seed that fails with the rule switched off.
+
+    Raises:
+        AssertionError: none does, or for another reason than it should.
+    """
+    seeds: list[int] = [switch.seed, *range(SEARCHED)]
+    for seed in seeds:
+        verdict = play(seed)
+        if verdict and switch.sign in verdict:
+            return seed
+    raise AssertionError(f"{SEARCHED} seeds and nothing is amiss without the rule: {switch.rule}")

@@ -1,0 +1,322 @@
+"""Tenants, their Services and MetalLB, and replicas that all believe they lead; from a seed.
+
+Everything of ours is real. Every request, to the management cluster and into the tenants, is in
+flight until the seed lets it run: late, after its sender gave up or died, or with its answer lost.
+Caches lag, replicas die or freeze, tenants are out of order, Services come and go, allocations and
+clusters are deleted. In the calm after it everybody is served and nothing moves any more; then the
+clusters go, and every address has to come back.
+"""
+
+import asyncio
+import base64
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
+
+import anyio
+from anyio.abc import TaskGroup
+
+from controller.meta import Key
+from reconcilers.settings import Settings, TenantSettings
+from tests.clock import VirtualClock, settle
+from tests.reconcilers import make
+from tests.reconcilers.balancer import Balancer, service
+from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
+from tests.reconcilers.server import Server
+from tests.reconcilers.simulation import tenantlaws
+from tests.reconcilers.simulation.chaos import undisturbed
+from tests.reconcilers.simulation.routes import Packet, Route
+
+TENANTS = ("a", "b")
+SETTINGS = Settings(
+    tenant=TenantSettings(growth_after=1.0, shrink_after=8.0, teardown_grace=1e9),
+)
+
+
+@dataclass(frozen=True)
+class Weather:
+    """What is thrown at them.
+
+    Args:
+        steps: how long it lasts.
+        outages: whether tenants are out of order for a while.
+        secrets: whether kubeconfigs are gone for a while.
+        clusters: whether TenantClusters are deleted and created again.
+        calm: whether what follows it is judged, too.
+        settings: the controllers'.
+    """
+
+    steps: int = 260
+    outages: bool = True
+    secrets: bool = True
+    clusters: bool = True
+    calm: bool = True
+    settings: Settings = SETTINGS
+
+
+class Tenancy:
+    """One seed, played."""
+
+    def __init__(self, seed: int, weather: Weather | None = None) -> None:
+        self.random = random.Random(seed)
+        self.weather = weather or Weather()
+        self.clock = VirtualClock()
+        self.server = Server(self.clock.now)
+        self.tenants = {name: Server(self.clock.now, TENANT_KINDS) for name in TENANTS}
+        self.balancers = {name: Balancer(tenant) for name, tenant in self.tenants.items()}
+        self.packets: list[Packet] = []
+        self.passes: dict[tuple[int, Key, str], anyio.CancelScope] = {}
+        self.down: set[str] = set()
+        self.number = 0
+        self.problem = ""
+        self.server.add("networkpools", make.pool(cidr="10.40.0.0/30"))
+        elastic = {"allocationMode": "elastic", "initialPoolSize": 1, "growthIncrement": 1}
+        quota = {"maxLoadBalancerIPs": 3}
+        self.server.add(
+            "providerconfigs", make.provider("lab", load_balancer=elastic, quota=quota)
+        )
+        for name in TENANTS:
+            self._make_cluster(name)
+        for one in (self.server, *self.tenants.values()):
+            one.listeners.append(lambda _: self._judge())
+        self.replicas = [self._replica() for _ in range(2)]
+
+    def play(self, *, silent: bool = True) -> str | None:
+        """Return what went wrong, None if nothing did; log only if not `silent`."""
+        with undisturbed(silent=silent):
+            asyncio.run(self._play())
+        return self.problem or None
+
+    @property
+    def number_of_writes(self) -> int:
+        """How many writes took effect."""
+        return sum(one.revision for one in (self.server, *self.tenants.values()))
+
+    async def _play(self) -> None:
+        async with anyio.create_task_group() as group:
+            for _ in range(self.weather.steps):
+                await self._step(group)
+                if self.problem:
+                    break
+            if self.weather.calm and not self.problem:
+                await self._calm(group)
+            for packet in self.packets:
+                packet.landed.set()
+            group.cancel_scope.cancel()
+
+    def _judge(self) -> None:
+        self.problem = self.problem or tenantlaws.misplaced(self.server, self.tenants) or ""
+
+    # The storm.
+
+    async def _step(self, group: TaskGroup) -> None:
+        chance = self.random.random()
+        if chance < 0.42 and self.packets:
+            await self._send()
+        elif chance < 0.76:
+            self._work(group)
+        elif chance < 0.84:
+            self._use()
+        elif chance < 0.92:
+            replica = self.random.choice(self.replicas)
+            if self.random.random() < 0.4:
+                replica.hold("ipallocations", "tenantclusters")
+            else:
+                replica.flow()
+        elif chance < 0.95:
+            self._disturb()
+        else:
+            await self.clock.advance(self.random.choice([0.5, 2, 6]))
+        await settle()
+
+    async def _send(self) -> None:
+        packet = self.packets.pop(self.random.randrange(len(self.packets)))
+        chance = self.random.random()
+        if chance < 0.06 and not packet.landed.is_set():  # the sender gives up; it runs later
+            packet.landed.set()
+            self.packets.append(packet)
+            return
+        unreachable = packet.to in self.down and self.random.random() < 0.9
+        await packet.arrive(lost=unreachable, mute=chance > 0.96)
+
+    def _work(self, group: TaskGroup) -> None:
+        replica = self.random.choice(self.replicas)
+        reconciler, key = self.random.choice(self._keys(replica))
+        self._begin(group, replica, reconciler, key)
+
+    def _keys(self, replica: Replica) -> list[tuple[Any, Key]]:
+        allocations = sorted(one.metadata.key for one in replica.caches["ipallocations"])
+        return [
+            *((replica.clusters, Key("team", name)) for name in TENANTS),
+            (replica.pools, make.key("lab")),
+            (tenantlaws.Orphans(replica), make.key("orphans")),
+            *((replica.allocations, key) for key in allocations),
+        ]
+
+    def _begin(self, group: TaskGroup, replica: Replica, reconciler: Any, key: Key) -> None:
+        mark = (id(replica), key, type(reconciler).__name__)
+        if mark not in self.passes:
+            self.passes[mark] = anyio.CancelScope()
+            group.start_soon(self._pass, replica, reconciler, mark)
+
+    async def _pass(self, replica: Replica, reconciler: Any, mark: tuple[int, Key, str]) -> None:
+        with self.passes[mark]:
+            await tenantlaws.attempt(reconciler, mark[1])
+        del self.passes[mark]
+        assert replica is not None, "kept alive as long as it works: its id is in the mark"
+
+    def _use(self) -> None:
+        """Have a Service come or go, or MetalLB stop or go on."""
+        name = self.random.choice(TENANTS)
+        tenant, balancer = self.tenants[name], self.balancers[name]
+        chance = self.random.random()
+        known = [one["metadata"]["name"] for one in tenant.all("services")]
+        if chance < 0.25:
+            balancer.paused = not balancer.paused
+            if not balancer.paused:
+                balancer.run()
+        elif known and (chance < 0.6 or len(known) > 3):
+            tenant.vanish("services", self.random.choice(known), namespace="default")
+        else:
+            self.number += 1
+            service(tenant, f"s{self.number}")
+
+    def _disturb(self) -> None:
+        options = [self._restart, self._delete_allocation]
+        if self.weather.outages:
+            options.append(self._toggle_outage)
+        if self.weather.secrets:
+            options.append(self._toggle_secret)
+        if self.weather.clusters:
+            options.append(self._toggle_cluster)
+        self.random.choice(options)()
+
+    def _restart(self) -> None:
+        """Let a replica die wherever it is, or freeze: then what it does goes on, late."""
+        place = self.random.randrange(len(self.replicas))
+        old = self.replicas[place]
+        if self.random.random() < 0.5:
+            old.hold(*old.caches)
+        else:
+            for mark, scope in self.passes.items():
+                if mark[0] == id(old):
+                    scope.cancel()
+        self.replicas[place] = self._replica()
+
+    def _delete_allocation(self) -> None:
+        known = [
+            one["metadata"]["name"]
+            for one in self.server.all("ipallocations")
+            if "deletionTimestamp" not in one["metadata"]
+        ]
+        if known:
+            self.server.delete("ipallocations", self.random.choice(known))
+
+    def _toggle_outage(self) -> None:
+        self.down ^= {self.random.choice(TENANTS)}
+
+    def _toggle_secret(self) -> None:
+        """Take the way into a tenant, or bring it back; never of a cluster that is deleted."""
+        name = self.random.choice(TENANTS)
+        cluster = self.server.objects.get(("tenantclusters", "team", name))
+        if cluster is None or "deletionTimestamp" in cluster["metadata"]:
+            return
+        if self.server.has("secrets", f"{name}-admin-kubeconfig", namespace="team"):
+            self.server.vanish("secrets", f"{name}-admin-kubeconfig", namespace="team")
+        else:
+            self._make_secret(name)
+
+    def _toggle_cluster(self) -> None:
+        name = self.random.choice(TENANTS)
+        if self.server.has("tenantclusters", name, namespace="team"):
+            self._make_secret(name)
+            self.server.delete("tenantclusters", name, namespace="team")
+        else:
+            self._make_cluster(name)
+
+    def _make_cluster(self, name: str) -> None:
+        self.number += 1
+        body = make.tenant(name, status={"phase": "Ready"}, uid=f"uid-{name}-{self.number}")
+        self.server.add("tenantclusters", body)
+        self._make_secret(name)
+
+    def _make_secret(self, name: str) -> None:
+        meta = {"name": f"{name}-admin-kubeconfig", "namespace": "team"}
+        encoded = base64.b64encode(name.encode()).decode()
+        if not self.server.has("secrets", meta["name"], namespace="team"):
+            self.server.add("secrets", {"metadata": meta, "data": {"admin.conf": encoded}})
+
+    def _replica(self) -> Replica:
+        routes: Mapping[str, Route] = {
+            name: Route(tenant, self.packets, name) for name, tenant in self.tenants.items()
+        }
+        site = SimpleNamespace(
+            server=Route(self.server, self.packets, ""),
+            clock=self.clock,
+            settings=self.weather.settings,
+            open_tenant=lambda config: routes[config.decode()],
+        )
+        replica = Replica(cast("Lab", site))
+        replica.gate.real = replica.tenant_gate
+        return replica
+
+    # The calm.
+
+    async def _calm(self, group: TaskGroup) -> None:
+        """Nothing is thrown at them any more: everybody is served, then everything comes back."""
+        self.down.clear()
+        for name in TENANTS:
+            self._make_secret(name)
+        for balancer in self.balancers.values():
+            balancer.resume()
+        for place in range(len(self.replicas)):
+            self.replicas[place] = self._replica()
+        await self._rest(group)
+        gone = [n for n in TENANTS if not self.server.has("tenantclusters", n, namespace="team")]
+        for name in gone:
+            self._make_cluster(name)
+        if gone and not self.problem:
+            await self._rest(group)
+        self.problem = self.problem or tenantlaws.unmet(self.server, self.tenants) or ""
+        for name in TENANTS:
+            if not self.problem:
+                self.server.delete("tenantclusters", name, namespace="team")
+        if not self.problem:
+            await self._rest(group)
+        self.problem = self.problem or tenantlaws.leaked(self.server, self.tenants) or ""
+
+    async def _rest(self, group: TaskGroup) -> None:
+        """Work until three looks in a row, the last ones minutes apart, have changed nothing."""
+        quiet = 0
+        for _ in range(90):
+            before = [one.revision for one in (self.server, *self.tenants.values())]
+            asked = len(self.server.requests)
+            for replica in self.replicas:
+                await self._round(group, replica)
+            after = [one.revision for one in (self.server, *self.tenants.values())]
+            quiet = quiet + 1 if before == after else 0
+            if self.problem:
+                return
+            if quiet == _RESTED and len(self.server.requests) == asked:
+                return
+            if quiet > _RESTED:
+                requests = self.server.requests[asked:]
+                self.problem = f"at rest, and still asks the management cluster: {requests}"
+                return
+            await self.clock.advance(2 if quiet == 0 else 70)
+        self.problem = f"it did not come to rest: {tenantlaws.told(self.server, self.tenants)}"
+
+    async def _round(self, group: TaskGroup, replica: Replica) -> None:
+        for reconciler, key in self._keys(replica):
+            self._begin(group, replica, reconciler, key)
+            await settle()
+            while self.packets:
+                await self.packets.pop().arrive()
+                await settle()
+        await settle()
+
+
+_RESTED = 5
+"""Looks without a change after which it is at rest: long enough for shrink to be over."""

@@ -1,0 +1,145 @@
+"""What must hold of tenants at every moment, and in the end."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from allocator import AddressRange
+from controller.errors import ControllerError
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.tenantcluster.metallb import NO_ADDRESS
+from tests.reconcilers.balancer import pool_entries
+from tests.reconcilers.lab import Replica
+from tests.reconcilers.server import Json, Server
+
+Tenants = Mapping[str, Server]
+
+
+async def attempt(reconciler: Any, key: Key) -> None:
+    """Run one pass; a fault is the runner's business, and here the seed's."""
+    with suppress(ControllerError):
+        await reconciler.reconcile(key)
+
+
+@dataclass(frozen=True)
+class Orphans:
+    """The collection of orphans as a reconciler of one key."""
+
+    replica: Replica
+
+    async def reconcile(self, key: Key) -> None:
+        """Look for orphans once."""
+        await self.replica.orphans.sweep()
+
+
+def misplaced(server: Server, tenants: Tenants) -> str | None:
+    """Return which address is somewhere it must not be, None if none is.
+
+    Wherever a tenant has an address, in its pool or on a Service, one of its own allocations holds
+    it; and no two allocations hold one address.
+    """
+    held = [span for one in server.all("ipallocations") if (span := holding(one)) is not None]
+    clash = next((x.text for x, y in combinations(held, 2) if x.overlaps(y)), None)
+    if clash:
+        return f"two allocations hold {clash}"
+    for name, tenant in tenants.items():
+        own = holdings(server, name)
+        for span in entries(tenant):
+            if not any(one.contains(span) for one in own):
+                return f"{span.text} is in {name}'s pool and may be given away"
+        for span in shown(tenant):
+            if not any(one.contains(span) for one in own):
+                return f"{span.text} is on a Service of {name} and may be given away"
+    return None
+
+
+def unmet(server: Server, tenants: Tenants) -> str | None:
+    """Return whose Services or addresses are not as they should be at rest, None if all are."""
+    for one in server.all("ipallocations"):
+        marked = names.ANNOTATION_RELEASING in (one["metadata"].get("annotations") or {})
+        if marked or "deletionTimestamp" in one["metadata"]:
+            return f"{one['metadata']['name']} is on its way out for ever"
+    free = 4 - sum(span.size for name in tenants for span in holdings(server, name))
+    for name, tenant in tenants.items():
+        own = holdings(server, name)
+        if _texts(entries(tenant)) != _texts(own):
+            return f"{name}'s pool has {_texts(entries(tenant))} of {_texts(own)}"
+        cluster = server.see("tenantclusters", name, namespace="team")
+        vain = names.ANNOTATION_GROWN_IN_VAIN in (cluster["metadata"].get("annotations") or {})
+        waiting = len(tenant.all("services")) - len(shown(tenant))
+        if waiting and free and len(own) < _QUOTA and not vain:
+            return f"{waiting} Services of {name} wait although {free} addresses are free"
+    return None
+
+
+def leaked(server: Server, tenants: Tenants) -> str | None:
+    """Return what is left after the last cluster went, None if nothing is."""
+    for plural in ("tenantclusters", "ipallocations"):
+        left = [one["metadata"]["name"] for one in server.all(plural)]
+        if left:
+            return f"{plural} are left: {left}"
+    for name, tenant in tenants.items():
+        left = [o["metadata"]["name"] for k in _METALLB for o in tenant.all(k)]
+        if left:
+            return f"{name} still has {left}"
+    status = server.see("networkpools", "lab")["status"]
+    if (status["availableIPs"], status["totalIPs"]) != (4, 4):
+        return f"the pool counts {status['availableIPs']} of {status['totalIPs']} as free"
+    return None
+
+
+def told(server: Server, tenants: Tenants) -> str:
+    """Return where everything is, for people."""
+    found = {name: _texts(entries(tenant)) for name, tenant in tenants.items()}
+    return f"pools {found}, allocations {[_brief(o) for o in server.all('ipallocations')]}"
+
+
+def holding(allocation: Json) -> AddressRange | None:
+    """Return the range in an allocation's status."""
+    status = allocation.get("status") or {}
+    return ranges.parsed(status.get("startAddress") or "", status.get("endAddress") or "")
+
+
+def holdings(server: Server, tenant: str) -> list[AddressRange]:
+    """Return the ranges of a tenant's load-balancer allocations."""
+    return [
+        span
+        for one in server.all("ipallocations")
+        if one["spec"]["tenantClusterRef"]["name"] == tenant
+        and one["spec"]["type"] == names.TYPE_LOADBALANCER
+        and (span := holding(one)) is not None
+    ]
+
+
+def entries(tenant: Server) -> list[AddressRange]:
+    """Return the ranges that a tenant's MetalLB may hand out."""
+    texts = [text for text in pool_entries(tenant) if text != NO_ADDRESS]
+    return [span for text in texts if (span := ranges.parsed_entry(text)) is not None]
+
+
+def shown(tenant: Server) -> list[AddressRange]:
+    """Return the addresses that a tenant's Services show."""
+    found = [
+        one.get("ip") or ""
+        for service in tenant.all("services")
+        for one in ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+    ]
+    return [span for ip in found if (span := ranges.parsed(ip, ip)) is not None]
+
+
+def _texts(spans: list[AddressRange]) -> list[str]:
+    return sorted(span.text for span in spans)
+
+
+def _brief(allocation: Json) -> tuple[str, str, str | None]:
+    span = holding(allocation)
+    phase = (allocation.get("status") or {}).get("phase")
+    return allocation["metadata"]["name"], span.text if span else "-", phase
+
+
+_QUOTA = 3
+_METALLB = ("ipaddresspools", "l2advertisements")

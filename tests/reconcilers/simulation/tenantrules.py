@@ -1,0 +1,204 @@
+"""How each rule of "addresses are given back in an order that cannot hurt" is switched off."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from allocator import AddressRange
+from controller.client import Client
+from controller.errors import ControllerError
+from controller.meta import Version
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
+from reconcilers.api.resources import IP_ADDRESS_POOL, IPAddressPool
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.ipallocation.gate import Holding, LetGo
+from reconcilers.tenantcluster import gate, metallb, projecting
+from reconcilers.tenantcluster.elastic.caring import Elastic
+from reconcilers.tenantcluster.elastic.returning import Returning
+from reconcilers.tenantcluster.gate import TenantGate
+from reconcilers.tenantcluster.metallb import MetalLB, Projection
+from reconcilers.tenantcluster.projecting import Projector
+
+Patch = pytest.MonkeyPatch
+
+
+def open_gate(mp: Patch) -> None:
+    """The finalizer goes whatever the tenant says."""
+
+    async def ask(self: TenantGate, allocation: IPAllocation, mark: int) -> LetGo:
+        return LetGo("nobody was asked")
+
+    mp.setattr(TenantGate, "ask", ask)
+
+
+def marks_projected(mp: Patch) -> None:
+    """A range that is being given back is projected like any other."""
+
+    def projection(members: Sequence[IPAllocation], position: int) -> Projection:
+        unmarked = [a for a in members if a.spec.type == names.TYPE_LOADBALANCER]
+        held = [ranges.held(a) for a in unmarked if a.status.phase == ALLOCATED]
+        entries = [f"{one.start_text}-{one.end_text}" for one in held if one is not None]
+        return Projection(tuple(entries), position)
+
+    mp.setattr(projecting, "projection", projection)
+
+
+def older_views_written(mp: Patch) -> None:
+    """A projection is written though a newer one has been."""
+    basis_of = metallb.basis_of
+    mp.setattr(metallb, "basis_of", lambda _: 0)
+
+    def differs(live: IPAddressPool, wanted: Projection) -> bool:
+        behind = basis_of(live) < wanted.needed
+        return behind or live.spec.addresses != wanted.entries or not metallb.is_ours(live)
+
+    mp.setattr(MetalLB, "_differs", staticmethod(differs))
+
+
+def applied_blindly(mp: Patch) -> None:
+    """A projection is applied whatever the pool has become."""
+    apply = Client.apply
+
+    async def blind(self: Client, resource: Any, key: Any, body: Any, **options: Any) -> Any:
+        options |= {"version": "", "uid": ""}
+        return await apply(self, resource, key, body, **options)
+
+    mp.setattr(Client, "apply", blind)
+
+
+def basis_of_own_answers(mp: Patch) -> None:
+    """A projection's basis is what was written, not what was read."""
+    wanted = Projector.wanted
+
+    def boastful(self: Projector, tenant: TenantCluster) -> Projection:
+        newest = max((a.metadata.revision for a in self._allocations), default=0)
+        found = wanted(self, tenant)
+        return replace(found, basis=max(found.basis, newest))
+
+    mp.setattr(Projector, "wanted", boastful)
+
+
+def any_basis(mp: Patch) -> None:
+    """The tenant's pool need not have been written since the mark."""
+    inspect = TenantGate._inspect
+
+    async def lax(self: TenantGate, client: Client, given: AddressRange, mark: int) -> Any:
+        return await inspect(self, client, given, 0)
+
+    mp.setattr(TenantGate, "_inspect", lax)
+
+
+def pool_not_looked_at(mp: Patch) -> None:
+    """Nobody looks whether the tenant's pool still has the range."""
+    mp.setattr(gate, "_touches", lambda entry, given: False)
+    mp.setattr(gate, "basis_of", lambda pool: 10**9)
+
+
+def services_not_looked_at(mp: Patch) -> None:
+    """Nobody looks whether a Service still shows an address."""
+
+    async def nobody(*_: Any) -> None:
+        return None
+
+    mp.setattr(TenantGate, "_user", nobody)
+
+
+def silence_is_consent(mp: Patch) -> None:
+    """A tenant that cannot be asked has let go."""
+    look = TenantGate._look
+
+    async def hasty(
+        self: TenantGate, tenant: TenantCluster, allocation: IPAllocation, mark: int
+    ) -> LetGo | Holding:
+        answer = await look(self, tenant, allocation, mark)
+        if isinstance(answer, Holding) and not answer.answered:
+            return LetGo("it does not answer")
+        return answer
+
+    mp.setattr(TenantGate, "_look", hasty)
+
+
+def failure_is_absence(mp: Patch) -> None:
+    """A kubeconfig that cannot be read is one that is not there."""
+    is_gone = TenantGate._is_gone
+
+    async def hasty(self: TenantGate, tenant: TenantCluster) -> bool:
+        try:
+            return await is_gone(self, tenant)
+        except ControllerError:
+            return True
+
+    mp.setattr(TenantGate, "_is_gone", hasty)
+
+
+def begun_not_recorded(mp: Patch) -> None:
+    """That something is projected is not recorded before it is."""
+
+    async def begin(self: Projector, tenant: TenantCluster, now: datetime) -> TenantCluster:
+        return tenant
+
+    mp.setattr(Projector, "begin", begin)
+
+
+def created_with_ranges(mp: Patch) -> None:
+    """A tenant's pool is created with its ranges at once."""
+
+    async def create(self: MetalLB, wanted: Projection) -> IPAddressPool:
+        body = metallb._pool_body(wanted)
+        body["metadata"]["name"] = metallb.POOL_NAME
+        return await self._client.create(IP_ADDRESS_POOL, self._pool.namespace, body)
+
+    mp.setattr(MetalLB, "_create", create)
+
+
+def filled_unconfirmed(mp: Patch) -> None:
+    """A pool that was just created is filled with what the cache says."""
+
+    async def confirmed(self: Projector, tenant: TenantCluster) -> Projection:
+        return self.wanted(tenant)
+
+    mp.setattr(Projector, "_confirmed", confirmed)
+
+
+def deleted_unmarked(mp: Patch) -> None:
+    """Shrink deletes and the finalizer goes, without the mark and the question in between."""
+
+    async def conclude(self: Returning, allocation: IPAllocation) -> bool:
+        await self._delete(allocation, "it is out of use")
+        return True
+
+    mp.setattr(Returning, "_conclude", conclude)
+    open_gate(mp)
+
+
+def marks_stay(mp: Patch) -> None:
+    """Shrink is not withdrawn though a Service has taken an address."""
+
+    async def conclude(self: Returning, allocation: IPAllocation) -> bool:
+        answer = await self._gate.ask(allocation, allocation.metadata.revision)
+        if isinstance(answer, LetGo):
+            await self._delete(allocation, answer.how)
+        return isinstance(answer, LetGo)
+
+    async def nothing(*_: Any) -> None:
+        return None
+
+    mp.setattr(Returning, "_conclude", conclude)
+    mp.setattr(Elastic, "_withdraw_marks", nothing)
+
+
+def pools_deleted_blindly(mp: Patch) -> None:
+    """The tenant's pool is deleted whatever it has become."""
+    delete = Client.delete
+
+    async def blind(self: Client, resource: Any, at: Version, **options: Any) -> Any:
+        if resource.plural == "ipaddresspools":
+            at = Version.of(await self.get(resource, at.key))
+        return await delete(self, resource, at, **options)
+
+    mp.setattr(Client, "delete", blind)
