@@ -3,10 +3,10 @@
 In this order: the kubeconfig and context that were given; $KUBECONFIG; the service account
 of the pod we run in; ~/.kube/config.
 
-kubernetes_asyncio reads all of these, exec plugins included, and it is imported only here and only
-when somebody connects: the import costs 40 MiB and most of a second. What it leaves
-out is added: tokens are stripped, read again every minute in a thread, and loaded anew
-after a 401; impersonation, which it would silently ignore, is refused.
+kubernetes_asyncio reads kubeconfigs, exec plugins included, and it is imported only here and only
+when there is one to read: the import costs 40 MiB and most of a second, which a pod with a service
+account is spared. What it leaves out is added: tokens are stripped, read again every minute in a
+thread, and loaded anew after a 401; impersonation, which it would silently ignore, is refused.
 """
 
 import atexit
@@ -28,6 +28,7 @@ from typing_extensions import override
 
 from controller.endpoint import Credentials, Endpoint, tls_context
 from controller.errors import ConfigurationError
+from controller.incluster import pod_configuration
 from controller.proxies import checked_proxy, proxy_from_environment
 from controller.rotation import state
 from controller.transport import HttpTransport, Transport
@@ -212,12 +213,7 @@ def _existing(path: Path, where: str) -> Path:
 
 
 async def _load_in_cluster() -> Configuration:
-    configuration = _blank()
-    try:
-        _loaders().load_incluster_config(client_configuration=configuration)
-    except (_loaders().ConfigException, OSError) as error:
-        raise ConfigurationError(f"the pod's service account cannot be used: {error}") from error
-    return configuration
+    return await run_sync(pod_configuration, TOKEN_FILE)
 
 
 async def _load_files(paths: list[Path], context: str | None) -> Configuration:

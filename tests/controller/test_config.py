@@ -4,6 +4,8 @@ import base64
 import os
 import ssl
 import stat
+import subprocess
+import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from aiohttp.test_utils import TestServer
 from controller import config
 from controller.config import LoadedCredentials, connect
 from controller.errors import ConfigurationError, Unauthorized
+from controller.incluster import pod_configuration
 from controller.proxies import checked_proxy, proxy_from_environment
 from tests.controller.world_certs import authority_and_pair
 
@@ -106,10 +109,7 @@ async def test_a_pod_uses_its_service_account_and_reads_its_token_again(
     token, ca = tmp_path / "token", tmp_path / "ca.crt"
     token.write_text("good\n")
     ca.write_bytes(authority)
-    incluster = "kubernetes_asyncio.config.incluster_config"
     monkeypatch.setattr(config, "TOKEN_FILE", token)
-    monkeypatch.setattr(f"{incluster}.SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(f"{incluster}.SERVICE_CERT_FILENAME", str(ca))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     transport = await connect()
@@ -121,6 +121,49 @@ async def test_a_pod_uses_its_service_account_and_reads_its_token_again(
     assert await endpoint.credentials.authorization() == "Bearer good"
     assert await endpoint.credentials.renew()
     assert await endpoint.credentials.authorization() == "Bearer newer"
+
+
+def test_a_pod_does_without_the_loader_of_kubeconfigs_and_its_models(tmp_path: Path) -> None:
+    authority, _ = authority_and_pair()
+    (tmp_path / "token").write_text("good\n")
+    (tmp_path / "ca.crt").write_bytes(authority)
+    script = (
+        "import sys, anyio\n"
+        "from pathlib import Path\n"
+        "from controller import config\n"
+        f"config.TOKEN_FILE = Path({str(tmp_path / 'token')!r})\n"
+        "transport = anyio.run(config.connect)\n"
+        "print(transport.server, 'kubernetes_asyncio' in sys.modules)\n"
+    )
+    service = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    printed = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **service},
+    ).stdout
+    assert printed.split() == ["https://10.96.0.1:443", "False"]
+
+
+@pytest.mark.parametrize(
+    ("token", "authority", "port", "words"),
+    [
+        ("good", "ca", "", "no KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT"),
+        (" \n", "ca", "443", "token is empty"),
+        ("good", "", "443", "ca.crt is empty"),
+        ("good", None, "443", "ca.crt: No such file or directory"),
+    ],
+)
+def test_a_service_account_that_is_not_complete_is_refused(
+    tmp_path: Path, token: str, authority: str | None, port: str, words: str
+) -> None:
+    (tmp_path / "token").write_text(token)
+    if authority is not None:
+        (tmp_path / "ca.crt").write_text(authority)
+    service = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": port}
+    with pytest.raises(ConfigurationError, match=words):
+        pod_configuration(tmp_path / "token", service)
 
 
 async def test_a_token_is_read_again_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,9 @@
 """The front door: what it names is there, and nobody inside depends on it."""
 
 import ast
+import subprocess
+import sys
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -26,14 +29,39 @@ def _as_ruff_sorts(name: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_what_the_front_door_imports_is_what_it_lists(door: ModuleType) -> None:
+    assert sorted(_imported(door)) == sorted(door.__all__)
+
+
+def _imported(door: ModuleType) -> dict[str, tuple[str, str]]:
+    """Return what a package's first page imports from our own modules, and from where."""
     tree = ast.parse(Path(str(door.__file__)).read_text())
-    imported = [
-        alias.asname or alias.name
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom)
+    return {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("controller.")
         for alias in node.names
-    ]
-    assert sorted(imported) == sorted(door.__all__)
+        if node.module is not None
+    }
+
+
+def test_what_is_loaded_late_is_what_type_checkers_see() -> None:
+    for name, (module, original) in _imported(controller).items():
+        assert getattr(controller, name) is getattr(import_module(module), original), name
+    assert set(controller.__all__) <= set(dir(controller))
+    with pytest.raises(AttributeError, match="no attribute 'Informant'"):
+        controller.Informant  # noqa: B018
+
+
+def test_keys_and_conditions_cost_no_http_client() -> None:
+    script = (
+        "import sys\n"
+        "from controller import Condition, Key, ObjectMeta, Resource\n"
+        "print(*({'aiohttp', 'prometheus_client', 'kubernetes_asyncio'} & set(sys.modules)))"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed.split() == []
 
 
 def test_the_readme_has_a_line_for_every_module() -> None:
