@@ -78,6 +78,7 @@ async def test_the_age_of_a_request_that_moves_is_durable_before_it_is_deleted()
     with pytest.raises(NoAnswer):
         await lab.cluster()
     told = lab.caches["tenantclusters"].get(make.key("a", "team"))
+    assert told is not None
     assert moving(told)["team-a-lb"].since == SINCE
     lab.server.vanish("ipallocations", "team-a-lb")
     another = lab.another()  # a process that knows nothing of the first one

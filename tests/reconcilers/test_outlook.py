@@ -56,8 +56,11 @@ class World:
     def largest(self, choice: PoolChoice) -> int:
         """Return the largest request that a choice finds room for."""
         provider = make.provider("lab")
-        sizes = range(1, 65)
-        return max((n for n in sizes if choice.first_fit(provider, lambda _, n=n: n)), default=0)
+
+        def fits(size: int) -> bool:
+            return choice.first_fit(provider, lambda _: size) is not None
+
+        return max(filter(fits, range(1, 65)), default=0)
 
 
 NAMES = st.sampled_from("abcdefgh")
