@@ -1,9 +1,10 @@
-"""How pools, allocations and providers stand, read from the caches at each scrape.
+"""How pools, allocations, providers and tenants stand, read from the caches at each scrape.
 
 No number is kept, so none can be stale, and an object's series go with the object. Only a replica
 that leads shows them: sums over replicas would count everything twice.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,12 +15,24 @@ from typing_extensions import override
 
 from controller.cache import Cache
 from controller.clock import Clock
+from controller.conditions import find
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import RELEASED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolStatus
 from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.tenantcluster import (
+    DELETING,
+    FAILED,
+    INSTALLING,
+    PENDING,
+    PROVISIONING,
+    READY,
+    UPDATING,
+    TenantCluster,
+)
+from reconcilers.tenantcluster.status import DEMAND_MET, LOAD_BALANCER_READY
 
 POOL_GAUGES: tuple[tuple[str, str, Callable[[NetworkPoolStatus], int]], ...] = (
     ("total_ips", "Allocatable addresses.", lambda s: s.totalIPs),
@@ -36,6 +49,13 @@ POOL_GAUGES: tuple[tuple[str, str, Callable[[NetworkPoolStatus], int]], ...] = (
 )
 POOL = ["pool", "namespace"]
 PROVIDER = ["provider_config", "namespace"]
+TENANT = ["tenant_cluster", "namespace"]
+PHASES = (PENDING, PROVISIONING, INSTALLING, READY, UPDATING, DELETING, FAILED)
+TENANT_GAUGES = (
+    ("synced", "Whether MetalLB in it holds what it was given.", LOAD_BALANCER_READY),
+    ("demand_met", "Whether none of its Services has been without an address.", DEMAND_MET),
+)
+"""Shown of those that have the condition: a tenant in cloud mode is not projected into."""
 
 
 @dataclass(slots=True)
@@ -59,6 +79,7 @@ class Gauges(Collector):
         pools: of which the status is shown.
         allocations: of which is shown how many wait, and for how long.
         providers: of which the status is shown.
+        clusters: of which is shown whether their MetalLB is in line.
         clock: for ages.
         leading: whether this replica is the one to ask.
     """
@@ -68,12 +89,14 @@ class Gauges(Collector):
         pools: Cache[NetworkPool],
         allocations: Cache[IPAllocation],
         providers: Cache[ProviderConfig],
+        clusters: Cache[TenantCluster],
         clock: Clock,
         leading: Callable[[], bool],
     ) -> None:
         self._pools = pools
         self._allocations = allocations
         self._providers = providers
+        self._clusters = clusters
         self._clock = clock
         self._leading = leading
 
@@ -88,6 +111,7 @@ class Gauges(Collector):
         yield from self._of_pools()
         yield from self._of_allocations()
         yield from self._of_providers()
+        yield from self._of_clusters()
 
     def _of_pools(self) -> Iterator[Metric]:
         pools = sorted(self._pools, key=lambda pool: pool.metadata.key)
@@ -138,6 +162,25 @@ class Gauges(Collector):
                 available.add_metric(labels, config.status.capacity.availableIPs)
                 tenants.add_metric(labels, config.status.capacity.estimatedTenants)
         yield from (ready, available, tenants)
+
+    def _of_clusters(self) -> Iterator[Metric]:
+        clusters = sorted(self._clusters, key=lambda one: one.metadata.key)
+        phases = Counter(one.status.phase or PENDING for one in clusters)
+        counts = GaugeMetricFamily(
+            "butler_tenant_clusters", "TenantClusters, by phase.", labels=["phase"]
+        )
+        for phase in PHASES:
+            counts.add_metric([phase], phases[phase])
+        yield counts
+        for name, what, kind in TENANT_GAUGES:
+            gauge = GaugeMetricFamily(f"butler_tenant_cluster_{name}", what, labels=TENANT)
+            for one in clusters:
+                said = find(one.status.conditions, kind)
+                if said is not None and not one.metadata.terminating:
+                    gauge.add_metric(
+                        [one.metadata.name, one.metadata.namespace], said.status == "True"
+                    )
+            yield gauge
 
 
 def _waits(allocation: IPAllocation) -> bool:

@@ -45,6 +45,18 @@ class IpamMetrics:
             ["pool", "namespace"],
             registry=registry,
         )
+        self._grown = Counter(
+            "butler_ip_allocation_growth_total",
+            "Allocations that were added because Services of an elastic tenant had no address.",
+            ["pool", "namespace"],
+            registry=registry,
+        )
+        self._shrunk = Counter(
+            "butler_ip_allocation_shrink_total",
+            "Allocations that were given back because an elastic tenant did not use them.",
+            ["pool", "namespace"],
+            registry=registry,
+        )
         self._latency = Histogram(
             "butler_ip_allocation_seconds",
             "From the request for a range to the range, by what the addresses are for.",
@@ -54,6 +66,7 @@ class IpamMetrics:
         )
         for kind in (names.TYPE_NODES, names.TYPE_LOADBALANCER):
             self._latency.labels(kind)
+        self._of_pool = (self._refused_writes, self._collected, self._grown, self._shrunk)
         self._pools: set[Key] = set()
 
     def pool(self, pool: Key) -> None:
@@ -62,8 +75,8 @@ class IpamMetrics:
             self._pools.add(pool)
             for result in (SUCCESS, FAILED):
                 self._processed.labels(pool.name, pool.namespace, result)
-            self._refused_writes.labels(pool.name, pool.namespace)
-            self._collected.labels(pool.name, pool.namespace)
+            for counter in self._of_pool:
+                counter.labels(pool.name, pool.namespace)
 
     def served(self, pool: Key, kind: str, seconds: float) -> None:
         """Count an allocation that got its range `seconds` after it was asked for."""
@@ -81,8 +94,20 @@ class IpamMetrics:
 
     def collected(self, pool: Key) -> None:
         """Count an orphan; one of a pool that does not exist is only logged."""
+        self._count(self._collected, pool)
+
+    def grown(self, pool: Key) -> None:
+        """Count an allocation that growth added."""
+        self._count(self._grown, pool)
+
+    def shrunk(self, pool: Key) -> None:
+        """Count an allocation that shrink gave back, after its tenant let go of it."""
+        self._count(self._shrunk, pool)
+
+    def _count(self, counter: Counter, pool: Key) -> None:
+        # Series of a pool that does not exist would stay for ever.
         if pool in self._pools:
-            self._collected.labels(pool.name, pool.namespace).inc()
+            counter.labels(pool.name, pool.namespace).inc()
 
     def forget(self, pool: Key) -> None:
         """Remove the series of a pool that is gone."""
@@ -91,5 +116,5 @@ class IpamMetrics:
         self._pools.remove(pool)
         for result in (SUCCESS, FAILED):
             self._processed.remove(pool.name, pool.namespace, result)
-        for counter in (self._refused_writes, self._collected):
+        for counter in self._of_pool:
             counter.remove(pool.name, pool.namespace)

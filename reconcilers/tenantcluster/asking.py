@@ -15,6 +15,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.metrics import IpamMetrics
 from reconcilers.tenantcluster.drafts import Draft, Drafts, Standing, Wanted, groups
 from reconcilers.tenantcluster.moving import moving, remember, tidy
 from reconcilers.tenantcluster.poolchoice import PoolChoice
@@ -23,14 +24,26 @@ _log = structlog.get_logger(__name__)
 
 
 class Asking:
-    """Creates the allocations of tenants."""
+    """Creates the allocations of tenants.
+
+    Args:
+        client: the management cluster.
+        allocations: what is there already.
+        choice: chooses pools.
+        metrics: counts growth.
+    """
 
     def __init__(
-        self, client: Client, allocations: Cache[IPAllocation], choice: PoolChoice
+        self,
+        client: Client,
+        allocations: Cache[IPAllocation],
+        choice: PoolChoice,
+        metrics: IpamMetrics,
     ) -> None:
         self._client = client
         self._allocations = allocations
         self._choice = choice
+        self._metrics = metrics
         self._drafts = Drafts(allocations, choice)
 
     def wanted(
@@ -74,6 +87,7 @@ class Asking:
                 return made
             with self._choice.reserved(draft.pool, draft.count):
                 created = await self._create(tenant, draft)
+            self._metrics.grown(created.pool_key)
             _log.info(
                 "elastic IPAM: created growth allocation",
                 allocation=created.metadata.name,

@@ -6,6 +6,7 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.events import Recorder
 from reconcilers.ipallocation.gate import Gate
+from reconcilers.metrics import IpamMetrics
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.asking import Asking
 from reconcilers.tenantcluster.elastic.caring import Elastic
@@ -46,11 +47,13 @@ def tenant_side(  # noqa: PLR0913 - the collaborators; the wiring is the one cal
     recorder: Recorder,
     clock: Clock,
     settings: Settings,
+    metrics: IpamMetrics | None = None,
 ) -> TenantSide:
     """Return the reconciler of TenantClusters, and what it works with."""
     allocations = world.allocations
+    metrics = metrics or IpamMetrics()
     choice = PoolChoice(world.pools, allocations, settings.pool.max_addresses)
-    asking = Asking(client, allocations, choice)
+    asking = Asking(client, allocations, choice, metrics)
     services = TenantServices(world.clusters, tenants, clock, settings.tenant)
     elastic = Elastic(client, world, asking, clock, settings.tenant)
     sizing = Sizing(
@@ -59,7 +62,7 @@ def tenant_side(  # noqa: PLR0913 - the collaborators; the wiring is the one cal
         tenants=tenants,
         services=services,
         elastic=elastic,
-        returning=Returning(client, allocations, gate),
+        returning=Returning(client, allocations, gate, metrics),
         clock=clock,
         settings=settings.tenant,
     )

@@ -43,6 +43,7 @@ def add_gauges(shared: Shared) -> None:
             informers.pools.cache,
             informers.allocations.cache,
             informers.providers.cache,
+            informers.clusters.cache,
             shared.clock,
             leading.is_set,
         )

@@ -9,7 +9,7 @@ import json
 import re
 import shutil
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,10 @@ from controller.options import ManagerOptions, SelfSigned
 from envtest import ControlPlane
 from manifests import rendering
 from reconcilers.api import crd, names
-from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.settings import Settings
+from reconcilers.tenantcluster.status import DEMAND_MET, LOAD_BALANCER_READY
 from reconcilers.wiring import assemble
 
 PROMETHEUS = Path(rendering.__file__).parent / "prometheus"
@@ -76,7 +77,16 @@ PROVIDER = {
     "provider": "proxmox",
     "credentialsRef": {"name": "none"},
     "proxmox": {"endpoint": "https://p", "nodes": ["a"], "storage": "s"},
-    "network": {"mode": "ipam", "poolRefs": [{"name": "lab"}]},
+    "network": {
+        "mode": "ipam",
+        "poolRefs": [{"name": "lab"}],
+        "loadBalancer": {"allocationMode": "elastic"},
+    },
+}
+TENANT = {
+    "kubernetesVersion": "v1.31.0",
+    "providerConfigRef": {"name": "proxmox"},
+    "workers": {"replicas": 1},
 }
 
 
@@ -87,6 +97,16 @@ def request(count: int) -> dict[str, Any]:
         "type": "nodes",
         "count": count,
     }
+
+
+async def _admit_to(http: httpx.AsyncClient, tenant: str, kubeconfig: str) -> None:
+    """Leave a tenant's kubeconfig where controllers look for it."""
+    body = {
+        "metadata": {"name": f"{tenant}-admin-kubeconfig"},
+        "stringData": {"admin.conf": kubeconfig},
+    }
+    made = await http.post(f"/api/v1/namespaces/{HOME}/secrets", json=body)
+    assert made.status_code == 201, made.text
 
 
 async def _create(http: httpx.AsyncClient, plural: str, name: str, spec: dict[str, Any]) -> None:
@@ -104,29 +124,49 @@ async def _create(http: httpx.AsyncClient, plural: str, name: str, spec: dict[st
 
 @asynccontextmanager
 async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Manager]]:
-    """Run the controllers on an embedded server; give a client of it, and the manager."""
+    """Run the controllers on an embedded server; give a client of it, and the manager.
+
+    The server is its own tenant, one without MetalLB.
+    """
     async with ControlPlane.start() as plane:
         await plane.install_crds(crd.crds())
-        transport = await connect(plane.write_kubeconfig(folder / "kubeconfig"))
+        kubeconfig = plane.write_kubeconfig(folder / "kubeconfig")
+        transport = await connect(kubeconfig)
         manager = Manager(transport, options=OPTIONS)
         ways = assemble(manager, SystemClock(), Settings())
         served = Informer(IP_ALLOCATION, transport, SystemClock())
+        clusters = Informer(TENANT_CLUSTER, transport, SystemClock())
         changed = [anyio.Event()]
         served.add_handler(lambda _: changed[0].set())
+        clusters.add_handler(lambda _: changed[0].set())
+
+        def looked_after() -> bool:
+            said = {one.type for tenant in clusters.cache for one in tenant.status.conditions}
+            return {LOAD_BALANCER_READY, DEMAND_MET} <= said
+
+        def refused() -> bool:
+            return {one.status.phase for one in served.cache} == {"Allocated", "Failed"}
+
+        async def until(done: Callable[[], bool]) -> None:
+            with anyio.fail_after(LIMIT):
+                while not done():
+                    changed[0] = anyio.Event()
+                    await changed[0].wait()
+
         async with httpx.AsyncClient(
             base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers()
         ) as http:
             await http.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
-            async with running([manager.run, served.run]):
+            async with running([manager.run, served.run, clusters.run]):
                 await manager.wait_serving()
-                await _create(http, "networkpools", "lab", {"cidr": "10.4.0.0/28"})
+                await _create(http, "networkpools", "lab", {"cidr": "10.4.0.0/24"})
                 await _create(http, "providerconfigs", "proxmox", PROVIDER)
                 await _create(http, "ipallocations", "served", request(4))
-                await _create(http, "ipallocations", "refused", request(16))
-                with anyio.fail_after(LIMIT):
-                    while {one.status.phase for one in served.cache} != {"Allocated", "Failed"}:
-                        changed[0] = anyio.Event()
-                        await changed[0].wait()
+                await _admit_to(http, "one", await anyio.Path(kubeconfig).read_text())
+                await _create(http, "tenantclusters", "one", TENANT)
+                await until(looked_after)
+                await _create(http, "ipallocations", "refused", request(256))
+                await until(refused)
                 yield http, manager
         await ways.aclose()
         await transport.aclose()

@@ -137,3 +137,9 @@ def test_every_alert_has_a_severity_a_summary_a_runbook_and_a_unit_test() -> Non
         assert alert["annotations"]["runbook_url"] == f"OPERATIONS.md#{name.lower()}"
         assert f"### {name}\n" in guide, f"OPERATIONS.md has no runbook for {name}"
         assert name in tested, f"{name} has no unit test"
+
+
+def test_a_series_keeps_the_namespace_of_its_object_when_it_is_scraped() -> None:
+    """Prometheus renames a label that its target has too, unless it is told to honor it."""
+    [monitor] = documents(MANIFESTS / "prometheus/service-monitor.yaml")
+    assert all(endpoint["honorLabels"] for endpoint in monitor["spec"]["endpoints"])

@@ -2,13 +2,15 @@
 
 from functools import partial
 
-from controller.errors import Invalid
+from controller.errors import Invalid, NoAnswer
 from controller.manager import Manager
 from reconcilers.api import names
 from reconcilers.gauges import Gauges
 from tests.reconcilers import make
+from tests.reconcilers.balancer import Balancer, service
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.platform import Platform
+from tests.reconcilers.server import Server
 
 LAB = {"pool": "lab", "namespace": make.NAMESPACE}
 
@@ -175,6 +177,68 @@ async def test_a_providers_gauges_are_its_status_and_go_with_it() -> None:
         assert _value(manager, "butler_provider_config_ready", **config) is None
 
 
+def _elastic() -> tuple[Platform, Server]:
+    platform = _platform()
+    sizing = {"allocationMode": "elastic", "growthIncrement": 1}
+    platform.server.add("providerconfigs", make.provider("lab", load_balancer=sizing))
+    platform.server.add("tenantclusters", make.tenant())
+    return platform, platform.tenant("a")
+
+
+async def test_growth_and_shrink_are_counted_when_they_are_done() -> None:
+    platform, tenant = _elastic()
+    Balancer(tenant)
+    growth, shrink = (f"butler_ip_allocation_{what}_total" for what in ("growth", "shrink"))
+    async with platform.running() as manager:
+        await platform.clock.advance(30)
+        assert _value(manager, growth, **LAB) == 0, "there from the start"
+        assert _value(manager, shrink, **LAB) == 0
+        for name in ("one", "two", "three", "four"):
+            service(tenant, name)
+        await platform.clock.advance(90)
+        assert _value(manager, growth, **LAB) == 2
+        for name in ("three", "four"):
+            tenant.vanish("services", name, namespace="default")
+        await platform.clock.advance(590)
+        assert _value(manager, shrink, **LAB) == 0, "out of use, and not for long enough"
+        await platform.clock.advance(120)
+        assert _value(manager, shrink, **LAB) == 2
+        assert _value(manager, growth, **LAB) == 2
+
+
+async def test_whether_a_tenant_is_in_line_is_shown_and_goes_with_it() -> None:
+    platform, tenant = _elastic()
+    one = {"tenant_cluster": "a", "namespace": "team"}
+    synced, met = (f"butler_tenant_cluster_{what}" for what in ("synced", "demand_met"))
+    async with platform.running() as manager:
+        await platform.clock.advance(30)
+        assert _value(manager, synced, **one) == 1
+        assert _value(manager, met, **one) == 1
+        assert _value(manager, "butler_tenant_clusters", phase="Ready") == 1
+        assert _value(manager, "butler_tenant_clusters", phase="Failed") == 0
+        for name in ("one", "two", "three"):
+            service(tenant, name)
+        tenant.fail(NoAnswer("nobody there"), times=100_000)
+        await platform.clock.advance(3600)
+        assert _value(manager, synced, **one) == 0
+        platform.server.vanish("tenantclusters", "a", namespace="team")
+        await platform.clock.advance(5)
+        assert _value(manager, synced, **one) is None
+        assert _value(manager, met, **one) is None
+        assert _value(manager, "butler_tenant_clusters", phase="Ready") == 0
+
+
+async def test_a_tenant_in_cloud_mode_is_neither_in_line_nor_out_of_it() -> None:
+    platform = _platform()
+    platform.server.add("providerconfigs", make.provider(spec={"network": {"mode": "cloud"}}))
+    platform.server.add("tenantclusters", make.tenant())
+    async with platform.running() as manager:
+        await platform.clock.advance(30)
+        assert _value(manager, "butler_tenant_clusters", phase="Ready") == 1
+        tenant = {"tenant_cluster": "a", "namespace": "team"}
+        assert _value(manager, "butler_tenant_cluster_synced", **tenant) is None
+
+
 async def test_a_scrape_costs_no_request() -> None:
     platform = _platform()
     async with platform.running() as manager:
@@ -192,6 +256,7 @@ def test_a_replica_that_does_not_lead_shows_no_gauges() -> None:
             lab.caches["networkpools"],
             lab.caches["ipallocations"],
             lab.caches["providerconfigs"],
+            lab.caches["tenantclusters"],
             lab.clock,
             partial(bool, leads),
         )

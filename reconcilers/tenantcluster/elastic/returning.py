@@ -17,6 +17,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.gate import Gate, Holding
+from reconcilers.metrics import IpamMetrics
 from reconcilers.tenantcluster.membership import members
 
 _log = structlog.get_logger(__name__)
@@ -25,10 +26,17 @@ _log = structlog.get_logger(__name__)
 class Returning:
     """Brings to an end what shrink has begun, in whatever mode the tenant is by now."""
 
-    def __init__(self, client: Client, allocations: Cache[IPAllocation], gate: Gate) -> None:
+    def __init__(
+        self,
+        client: Client,
+        allocations: Cache[IPAllocation],
+        gate: Gate,
+        metrics: IpamMetrics,
+    ) -> None:
         self._client = client
         self._allocations = allocations
         self._gate = gate
+        self._metrics = metrics
 
     async def conclude(self, tenant: TenantCluster) -> int:
         """Delete what the tenant let go of, withdraw what it uses; return how many are left.
@@ -73,3 +81,4 @@ class Returning:
             await self._client.delete(IP_ALLOCATION, Version.of(allocation))
         except NotFound:
             return
+        self._metrics.shrunk(allocation.pool_key)
