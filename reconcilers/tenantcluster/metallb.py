@@ -209,10 +209,21 @@ class MetalLB:
         await self._client.patch(IP_ADDRESS_POOL, Version.of(empty), patch)
 
     async def _advertise(self, wanted: Projection) -> None:
-        """Make sure that somebody announces the pool; what names it already stays as it is."""
+        """Make sure that somebody announces the pool; what names it already stays as it is.
+
+        Raises:
+            Unavailable: the tenant positively does not serve the kind.
+            ControllerError: the tenant did not answer.
+        """
         try:
             live = await self._client.get(L2_ADVERTISEMENT, self._advertisement)
         except NotFound:
+            if not await self._client.served(L2_ADVERTISEMENT):
+                raise Unavailable(
+                    NOT_INSTALLED,
+                    "MetalLB is installed in the tenant only in part: L2Advertisement is not"
+                    " served",
+                ) from None
             live = None
         if live is not None and live.spec.announces(POOL_NAME):
             return

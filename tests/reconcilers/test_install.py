@@ -103,6 +103,51 @@ async def test_nothing_else_is_applied_before_the_kinds_are_established() -> Non
     assert _told(lab, "LoadBalancerReady")[:2] == ("False", "MetalLBInstalling")
 
 
+async def test_a_definition_that_says_nothing_of_itself_yet_is_waited_for() -> None:
+    """An API server answers with `conditions: null` until it has looked at a new definition."""
+    lab, tenant = _lab()
+
+    def unjudged(happening: Happening) -> None:
+        if happening.plural == "customresourcedefinitions":
+            key = (happening.plural, "", happening.object["metadata"]["name"])
+            tenant.objects[key]["status"] = {"conditions": None}
+
+    tenant.listeners.append(unjudged)
+    await lab.rounds_of("a", 3)
+    assert _told(lab)[:2] == ("False", "MetalLBInstalling")
+    assert "to be established" in _told(lab)[2]
+
+
+async def test_metallb_that_is_there_in_part_is_completed() -> None:
+    lab, tenant = _lab()
+    tenant.served = (*KINDS, "ipaddresspools")
+
+    def complete(happening: Happening) -> None:
+        if happening.plural == "customresourcedefinitions" and "l2" not in str(tenant.served):
+            tenant.served = (*tenant.served, "l2advertisements")
+            conditions = [{"type": "Established", "status": "True"}]
+            name = happening.object["metadata"]["name"]
+            tenant.edit(
+                happening.plural, name, {"status": {"conditions": conditions}}, namespace=""
+            )
+
+    tenant.listeners.append(complete)
+    await lab.rounds()
+    assert tenant.all("deployments")
+    assert tenant.all("l2advertisements")
+    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+
+
+async def test_without_a_bundle_metallb_that_is_there_in_part_is_said_to_be() -> None:
+    lab, tenant = _lab()
+    lab.server.vanish("configmaps", "metallb")
+    tenant.served = (*KINDS, "ipaddresspools")
+    await lab.rounds_of("a", 3)
+    _, _, message = _told(lab, "LoadBalancerReady")
+    assert lab.see("tenantclusters", "a", "team")["phase"] == "Installing"
+    assert "404" not in message
+
+
 async def test_at_rest_the_bundle_is_not_looked_at_and_another_one_is_applied() -> None:
     lab, tenant = _lab()
     tenant.listeners.append(_establish(tenant))

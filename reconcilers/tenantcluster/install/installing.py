@@ -49,9 +49,12 @@ class ConfigMap:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The part of any object's status that says how far it is."""
+    """The part of any object's status that says how far it is.
 
-    conditions: tuple[Condition, ...] = ()
+    API servers write null for the conditions of a definition that they have not looked at yet.
+    """
+
+    conditions: tuple[Condition, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +270,7 @@ class _Kinds:
             return
         resource = await self._resource(manifest)
         found = await self._client.get(resource, self._key(resource, manifest))
-        if not is_true(found.status.conditions, "Established"):
+        if not is_true(found.status.conditions or (), "Established"):
             raise _NotYet(f"{manifest} to be established")
 
     def _key(self, resource: Resource[Applied], manifest: Manifest) -> Key:
