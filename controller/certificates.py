@@ -24,6 +24,7 @@ from controller.clock import Clock
 from controller.errors import ConfigurationError
 from controller.health import Check, Failing
 from controller.servingmetrics import CertificateSeries
+from controller.validity import valid_until
 
 POLL_SECONDS = 10.0
 CERTIFICATE_FILE = "tls.crt"
@@ -68,11 +69,13 @@ class Holder:
             with _readable(certificate + b"\n" + key) as path:
                 # With a password given, an encrypted key is an error, no question on a terminal.
                 context.load_cert_chain(path, password="")
+            until = valid_until(certificate)
         except (ssl.SSLError, ValueError) as error:
             reason = getattr(error, "reason", None) or str(error)
             self.failed(f"the certificate and key cannot be used: {reason}")
             return False
         self._series.reads.inc()
+        self._series.expiry.labels(self._what).set(until.timestamp())
         self._current, self._pair, self._fault = context, (certificate, key), ""
         log.info("Updated current TLS certificate", server=self._what)
         return True

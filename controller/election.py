@@ -1,7 +1,7 @@
 """Leading as a context: the lease is held inside it and given back when everything has ended."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 
@@ -23,7 +23,9 @@ async def unopposed() -> AsyncIterator[Won]:
 
 
 @asynccontextmanager
-async def contested(elector: Elector, report: Callable[[float], None]) -> AsyncIterator[Won]:
+async def contested(
+    elector: Elector, report: Callable[[float], None], lost: anyio.Event
+) -> AsyncIterator[Won]:
     """Give a function that waits for the lease and has it held until the context ends.
 
     Everything that may only run while leading has to run inside the context: when the
@@ -34,7 +36,17 @@ async def contested(elector: Elector, report: Callable[[float], None]) -> AsyncI
     Args:
         elector: takes part in the election.
         report: told 1 when we begin to lead and 0 when we no longer do.
+        lost: set in the moment in which the lease is lost, however long the work takes to end.
     """
+
+    async def hold() -> None:
+        try:
+            await elector.hold()
+        except LeaderLost:
+            report(0)
+            lost.set()
+            raise
+
     try:
         async with anyio.create_task_group() as group:
 
@@ -45,7 +57,7 @@ async def contested(elector: Elector, report: Callable[[float], None]) -> AsyncI
                     race.cancel_scope.cancel()
                 if elector.leading:
                     report(1)
-                    group.start_soon(elector.hold)
+                    group.start_soon(hold)
                 return elector.leading
 
             yield won
@@ -56,8 +68,19 @@ async def contested(elector: Elector, report: Callable[[float], None]) -> AsyncI
             await elector.release()
 
 
-def essence(group: ExceptionGroup[Exception]) -> Exception:
-    """Return the one failure in nested groups, or the loss of the lease among several."""
+@contextmanager
+def one_failure() -> Iterator[None]:
+    """Let a failure out of the groups it comes in: the one there is, or the loss of the lease."""
+    try:
+        yield
+    except ExceptionGroup as group:
+        cause = _essence(group)
+        if cause is group:
+            raise
+        raise cause from group
+
+
+def _essence(group: ExceptionGroup[Exception]) -> Exception:
     lost = group.subgroup(LeaderLost)
     found: Exception = lost or group
     while isinstance(found, ExceptionGroup) and len(found.exceptions) == 1:

@@ -65,3 +65,8 @@ class LeaseSettings:
     def request_seconds(self) -> float:
         """How long one request may take, so that one that hangs cannot cost the lease."""
         return max(1.0, self.renew_deadline / 2)
+
+    @property
+    def ending_seconds(self) -> float:
+        """How long work may take to end after the lease was lost, before nobody else can lead."""
+        return 0.8 * (self.lease_duration - self.renew_deadline)

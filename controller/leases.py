@@ -75,6 +75,7 @@ class Elector:
         self._observed: _Observed | None = None
         self._renewed = 0.0
         self._claimed = False
+        self._at_work = False
         self.leading = False
         """Whether the lease is ours."""
 
@@ -84,7 +85,7 @@ class Elector:
         log.info("Attempting to acquire leader lease", lease=str(self._settings.key))
         while not await self._attempt():
             await self._clock.sleep(period * (1 + JITTER * self._jitter()))
-        self.leading = True
+        self.leading = self._at_work = True
         log.info("Acquired lease", lease=str(self._settings.key))
 
     async def hold(self) -> None:
@@ -100,12 +101,25 @@ class Elector:
             if scope.cancelled_caught:
                 raise self._lost(f"not renewed within {self._settings.renew_deadline:g} s")
 
+    @property
+    def overdue_seconds(self) -> float:
+        """How long ago the lease has passed while the work that it protects had not ended.
+
+        Zero as it should be, and before the lease was ever ours. Work that a lost lease does not
+        end (a deadlock, a task that ignores being cancelled) is what a liveness probe is for.
+        """
+        if not self._at_work:
+            return 0.0
+        passed = self._renewed + self._settings.lease_duration
+        return max(0.0, self._clock.monotonic() - passed)
+
     async def release(self) -> None:
         """Give the lease back, so that the next leader need not wait for it to pass.
 
         To be called when the work has ended. Takes no longer than one request may; if it does
         not succeed that is logged, and the lease passes by itself.
         """
+        self._at_work = False
         if not self._claimed:
             return
         self.leading = self._claimed = False

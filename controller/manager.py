@@ -15,9 +15,8 @@ Stopping lets running reconciliations end within a grace period and then cancels
 the lease cancels them at once: `run` raises LeaderLost, and the process has to exit.
 """
 
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -25,19 +24,20 @@ import anyio
 from controller.client import Client
 from controller.clock import Clock, SystemClock
 from controller.clusters import Clusters, ClusterSettings, OpenCluster
-from controller.election import Won, contested, essence, unopposed
+from controller.election import Won, contested, one_failure, unopposed
 from controller.health import PING, Check
 from controller.indexes import IndexFunction
 from controller.informer import Informer
 from controller.informers import Informers
-from controller.jobs import ControllerJob, Task, keep_up, running
+from controller.jobs import ControllerJob, Task, running
 from controller.leases import Elector, LeaderLost
 from controller.meta import Key, Object
 from controller.metrics import Metrics
 from controller.options import ManagerOptions
-from controller.probes import informer_check
+from controller.probes import informer_check, leader_check
 from controller.resource import Resource
 from controller.runner import Controller, Reconcile
+from controller.services import Job, Services
 from controller.serving import Serving
 from controller.transport import HttpTransport, Transport
 from controller.triggers import Trigger, Watch
@@ -47,7 +47,6 @@ from controller.workqueue import WorkQueue
 __all__ = ["LeaderLost", "Manager", "ManagerOptions", "Watch"]
 
 T = TypeVar("T", bound=Object)
-Job = Callable[[], Awaitable[None]]
 
 
 class Manager:
@@ -86,7 +85,9 @@ class Manager:
         """Live requests; objects in the answers enter the caches of this manager."""
         self._http = Serving(self.options, self.metrics, self._clock, transport)
         self._jobs: dict[str, ControllerJob] = {}
-        self._services: dict[str, tuple[Job, bool]] = {}
+        self._services = Services(self._clock, self.metrics.service_restarts)
+        self.lost = anyio.Event()
+        """Set in the moment in which the lease is lost: what runs is being cancelled."""
         self._stopping = anyio.Event()
         self._started = False
         self._serving = anyio.Event()
@@ -172,9 +173,7 @@ class Manager:
             RuntimeError: the manager runs already.
         """
         self._only_before_start()
-        if name in self._services:
-            raise ValueError(f"there is a service called {name} already")
-        self._services[name] = (run, leader_only)
+        self._services.add(name, run, leader_only=leader_only)
 
     def add_check(self, check: Check) -> None:
         """Add a condition of readiness: one more line of /readyz.
@@ -261,17 +260,12 @@ class Manager:
         """
         self._only_before_start()
         self._started = True
-        try:
+        with one_failure():
             await self._run()
-        except ExceptionGroup as group:
-            cause = essence(group)
-            if cause is group:
-                raise
-            raise cause from group
 
     async def _run(self) -> None:
         everybody: list[Task] = [informer.run for informer in self._informers]
-        everybody += self._service_tasks(leader_only=False)
+        everybody += self._services.tasks(leader_only=False)
         async with (
             self._election() as won,
             self._http.pages(self._readiness),
@@ -285,7 +279,7 @@ class Manager:
     async def _work(self) -> None:
         jobs = self._jobs.values()
         async with (
-            running([*self._service_tasks(leader_only=True), *self._http.leader_tasks()]),
+            running([*self._services.tasks(leader_only=True), *self._http.leader_tasks()]),
             running([job.run for job in jobs]),
         ):
             await self._stopping.wait()
@@ -298,21 +292,14 @@ class Manager:
     def _election(self) -> AbstractAsyncContextManager[Won]:
         if not self.options.leader_elect:
             return unopposed()
-        settings = self.options.lease_settings()
-        status = self.metrics.leader_status.labels(settings.key.name)
-        return contested(Elector(self.client, self._clock, settings), status.set)
+        elector = Elector(self.client, self._clock, self.options.lease_settings())
+        self._http.vitals.append(leader_check(elector))
+        status = self.metrics.leader_status.labels(self.options.lease_name)
+        return contested(elector, status.set, self.lost)
 
     def _readiness(self) -> list[Check]:
         informers = map(informer_check, self._informers)
         return [PING, *self._http.checks, *informers]
-
-    def _service_tasks(self, *, leader_only: bool) -> list[Task]:
-        restarts = self.metrics.service_restarts
-        return [
-            partial(keep_up, name, run, self._clock, restarts)
-            for name, (run, only) in self._services.items()
-            if only == leader_only
-        ]
 
     def _only_before_start(self) -> None:
         if self._started:

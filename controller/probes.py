@@ -6,9 +6,13 @@ from typing import Any
 from controller.accessreviews import AccessReviewer
 from controller.health import Check, Failing, asked, report
 from controller.informer import Informer
+from controller.leases import Elector
 from controller.metrics import Metrics
 from controller.server import Answer, Guard, Page, Query
 from controller.sources import SourceError
+
+OVERDUE_SECONDS = 20.0
+"""How long after its lease a leader may still work before it counts as stuck."""
 
 
 def metrics_page(metrics: Metrics) -> Page:
@@ -44,6 +48,22 @@ def health_page(name: str, checks: Callable[[], Iterable[Check]]) -> Page:
         return Answer(result.text.encode(), status=200 if result.healthy else 503)
 
     return page
+
+
+def leader_check(elector: Elector) -> Check:
+    """Return a check that fails when the work of a leader goes on after its lease has passed.
+
+    The tolerance is the one of Kubernetes' own controllers (client-go's HealthzAdaptor, as
+    kube-controller-manager uses it).
+    """
+
+    def ask() -> Failing | None:
+        overdue = elector.overdue_seconds
+        if overdue <= OVERDUE_SECONDS:
+            return None
+        return Failing("the lease has passed and the work goes on", f"for {overdue:.0f} s")
+
+    return Check("leader-election", ask)
 
 
 def informer_check(informer: Informer[Any]) -> Check:

@@ -62,6 +62,8 @@ class Serving:
         """Filled while running."""
         self.checks: list[Check] = []
         """What has to hold for webhooks to be served."""
+        self.vitals: list[Check] = [PING]
+        """What has to hold for this process to be worth keeping."""
         self._options = options
         self._metrics = metrics
         self._clock = clock
@@ -99,7 +101,7 @@ class Serving:
                 self.ports.metrics = await stack.enter_async_context(served)
             if health:
                 pages = {
-                    "/healthz": health_page("healthz", lambda: [PING]),
+                    "/healthz": health_page("healthz", lambda: self.vitals),
                     "/readyz": health_page("readyz", readiness),
                 }
                 served = serve(health, pages, "probes")
@@ -137,6 +139,8 @@ class Serving:
         holder = Holder("webhook", self._metrics.certificates)
         upkeep = self._certificate(holder)
         self.checks.append(holder.check())
+        if self._injector is not None:
+            self.checks.append(self._injector.check())
         server = WebhookServer(bind, holder, self._clock, self._metrics.webhooks)
         async with server.serving(self._webhooks) as port, running([upkeep]):
             self.ports.webhooks = port

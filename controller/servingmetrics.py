@@ -1,4 +1,7 @@
-"""The series of what we serve, under controller-runtime's names: webhooks and certificates."""
+"""The series of what we serve, under controller-runtime's names: webhooks and certificates.
+
+When a certificate ends is a name of our own: controller-runtime tells only that it was read.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -87,5 +90,11 @@ class CertificateSeries:
         self.errors = Counter(
             "certwatcher_read_certificate_errors_total",
             "How often a serving certificate could not be used.",
+            registry=registry,
+        )
+        self.expiry = Gauge(
+            "controller_certificate_expiry_timestamp_seconds",
+            "When the serving certificate that is shown ceases to be valid, in Unix time.",
+            ["server"],
             registry=registry,
         )

@@ -17,6 +17,7 @@ import structlog
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import Conflict, ControllerError, NotFound
+from controller.health import Check, Failing
 from controller.informer import Informer
 from controller.jobs import running
 from controller.meta import Key, Version
@@ -60,6 +61,25 @@ class Injector:
         }
         self._client = Client(transport, on_answer=self._answered)
         self._changed = anyio.Event()
+        self._refused: dict[str, str] = {}
+
+    def check(self) -> Check:
+        """Return a check that fails while a configuration cannot be read or written.
+
+        Its webhooks are not called then, or called and not trusted, and with the failure policy
+        `Fail` nobody can write what they judge. Replicas that do not lead have nothing to say.
+        """
+
+        def ask() -> Failing | None:
+            refused = dict(self._refused)
+            for (kind, name), informer in self._informers.items():
+                if informer.last_error is not None:
+                    refused[f"watch {kind.plural} {name}"] = str(informer.last_error)
+            if not refused:
+                return None
+            return Failing(f"cannot {', '.join(refused)}", "; ".join(refused.values()))
+
+        return Check("webhook-ca-bundle", ask)
 
     async def run(self) -> None:
         """Keep the configurations right until cancelled."""
@@ -79,6 +99,7 @@ class Injector:
                         with self._clock.move_on_after(RETRY_SECONDS):
                             await self._changed.wait()
         finally:
+            self._refused.clear()
             for registration in registrations:
                 registration.close()
 
@@ -94,7 +115,9 @@ class Injector:
         if found is None or not self._shared.bundle:
             return True
         webhooks = with_bundle(found.webhooks, self._shared.bundle, self._settings)
+        what = f"patch {kind.plural} {name}"
         if webhooks == list(found.webhooks):
+            self._refused.pop(what, None)
             return True
         try:
             await self._client.patch(kind, Version.of(found), {"webhooks": webhooks})
@@ -103,7 +126,9 @@ class Injector:
             return False
         except ControllerError as error:
             log.warning("Cannot write the CA bundle", configuration=name, error=str(error))
+            self._refused[what] = str(error)
             return False
+        self._refused.pop(what, None)
         log.info("Wrote the CA bundle", configuration=name, kind=kind.kind)
         return True
 

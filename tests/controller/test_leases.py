@@ -1,10 +1,12 @@
 """Leader election: one leader at a time, whatever hangs, fails or freezes."""
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import anyio
 import pytest
+from typing_extensions import override
 
 from controller.client import Client
 from controller.errors import NoAnswer, ServerFailure
@@ -213,6 +215,104 @@ def old_record() -> dict[str, Any]:
         "renewTime": "2025-01-01T00:00:00.000000Z",
         "leaseTransitions": 3,
     }
+
+
+async def test_those_who_wait_try_again_after_two_seconds_and_up_to_2_2_times_that() -> None:
+    for shares, first in (([0.0], 2.0), ([0.999], 4.3976)):
+        clock, store = VirtualClock(), Store()
+        lease = {"metadata": {"name": "leader", "namespace": "system"}, "spec": old_record()}
+        store.put(PATH, lease)
+        settings = LeaseSettings(KEY, "b")
+        elector = Elector(Client(Connection(store)), clock, settings, jitter=shares.pop)
+        async with anyio.create_task_group() as group:
+            group.start_soon(elector.acquire)
+            await clock.advance(0)
+            assert clock.next_due == pytest.approx(first)
+            group.cancel_scope.cancel()
+
+
+async def test_a_record_that_changes_without_being_renewed_is_alive_too() -> None:
+    clock, store = VirtualClock(), Store()
+    metadata = {"name": "leader", "namespace": "system"}
+    candidate = Candidate("b", store, clock)
+    async with anyio.create_task_group() as group:
+        group.start_soon(candidate.run)
+        for number in range(6):
+            # Its clock stands still, or jumps: what counts is that we saw another record.
+            spec = {**old_record(), "leaseTransitions": number}
+            store.put(PATH, {"metadata": metadata, "spec": spec})
+            await clock.advance(10)
+        assert candidate.led == []
+        await clock.advance(20)
+        assert candidate.leads
+        group.cancel_scope.cancel()
+
+
+async def test_a_wall_clock_that_jumps_costs_no_leadership() -> None:
+    class Jumping(VirtualClock):
+        ahead = timedelta()
+
+        @override
+        def now(self) -> datetime:
+            return super().now() + self.ahead
+
+    clock, store = Jumping(), Store()
+    a, b = Candidate("a", store, clock), Candidate("b", store, clock)
+    async with anyio.create_task_group() as group:
+        group.start_soon(a.run)
+        await clock.advance(0)
+        group.start_soon(b.run)
+        for jump in (timedelta(days=1), timedelta(days=-400), timedelta(seconds=-30)):
+            await clock.advance(60)
+            clock.ahead = jump
+        await clock.advance(60)
+        assert a.leads
+        assert b.led == []
+        group.cancel_scope.cancel()
+
+
+async def test_a_restart_under_the_same_name_leads_at_once_and_is_no_transition() -> None:
+    clock, store = VirtualClock(), Store()
+    lease = {"metadata": {"name": "leader", "namespace": "system"}, "spec": old_record()}
+    store.put(PATH, lease)
+    candidate = Candidate("a", store, clock)
+    async with anyio.create_task_group() as group:
+        group.start_soon(candidate.run)
+        await clock.advance(0)
+        assert candidate.leads
+        spec = store.objects[PATH]["spec"]
+        assert spec["leaseTransitions"] == 3
+        assert spec["acquireTime"] == old_record()["acquireTime"]
+        group.cancel_scope.cancel()
+
+
+async def test_of_two_who_claim_at_once_one_leads() -> None:
+    clock, store = VirtualClock(), Store()
+    candidates = [Candidate(name, store, clock) for name in "ab"]
+    async with anyio.create_task_group() as group:
+        for candidate in candidates:
+            group.start_soon(candidate.run)
+        await clock.advance(600)
+        assert sum(candidate.leads for candidate in candidates) == 1
+        group.cancel_scope.cancel()
+
+
+async def test_work_that_goes_on_after_the_lease_has_passed_is_told() -> None:
+    async def play(world: World) -> None:
+        elector = world.a.elector
+        await world.clock.advance(60)
+        assert elector.overdue_seconds == 0
+        world.a.way.hangs = True
+        await world.clock.advance(15)  # the last renewal was sent at 60
+        assert not world.a.leads
+        assert elector.overdue_seconds == 0
+        await world.clock.advance(30)
+        assert elector.overdue_seconds == 30
+        await elector.release()  # the work has ended
+        assert elector.overdue_seconds == 0
+        assert world.b.elector.overdue_seconds == 0
+
+    await playing(play)
 
 
 async def test_a_released_lease_is_taken_within_one_retry_period() -> None:

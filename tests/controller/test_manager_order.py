@@ -10,8 +10,9 @@ from pathlib import Path
 import anyio
 import httpx
 import pytest
+from typing_extensions import override
 
-from controller.manager import Manager, ManagerOptions, Watch
+from controller.manager import LeaderLost, Manager, ManagerOptions, Watch
 from controller.mapping import to_self
 from controller.meta import Key
 from controller.outcome import SETTLED, Outcome
@@ -163,6 +164,39 @@ async def test_the_lease_goes_last_when_nothing_is_served_any_more(tmp_path: Pat
         world.manager.stop()
         await world.ended.wait()
     assert served_at_release == [set()]
+
+
+async def test_a_leader_whose_work_outlives_its_lease_is_not_alive(tmp_path: Path) -> None:
+    class Stubborn(World):
+        @override
+        async def look(self, key: Key) -> Outcome:
+            with anyio.CancelScope(shield=True):
+                await super().look(key)
+            return SETTLED
+
+        @override
+        async def run(self) -> None:
+            with pytest.raises(LeaderLost):
+                await self.manager.run()
+            self.ended.set()
+
+    world = Stubborn(tmp_path)
+    async with running(world), httpx.AsyncClient() as client:
+        await world.clock.advance(0)
+        await world.begun.wait()
+        alive = f"http://127.0.0.1:{world.ports['probes']}/healthz"
+        world.way.hangs = True
+        await world.clock.advance(9)
+        assert not world.manager.lost.is_set()
+        await world.clock.advance(1)
+        assert world.manager.lost.is_set()
+        assert (await client.get(alive)).status_code == 200
+        await world.clock.advance(26)
+        answer = await client.get(alive)
+        assert answer.status_code == 503
+        assert "the lease has passed and the work goes on" in answer.text
+        world.go_on.set()
+        await world.ended.wait()
 
 
 async def test_a_question_in_work_is_answered_before_the_webhooks_end(tmp_path: Path) -> None:

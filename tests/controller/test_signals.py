@@ -95,3 +95,48 @@ def test_the_second_signal_ends_the_process_at_once() -> None:
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 1
+
+
+STUBBORN = """
+import anyio
+from controller import Manager, ManagerOptions, Watch, run_until_signal, to_self
+from tests.controller.world_objects import WIDGETS
+from tests.controller.world_store import Connection, Store
+
+async def main():
+    store = Store()
+    path = "/apis/example.com/v1/namespaces/default/widgets/a"
+    store.put(path, {"metadata": {"name": "a", "namespace": "default"}})
+    way = Connection(store)
+
+    async def look(key):
+        print("begun", flush=True)
+        way.hangs = True
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep_forever()
+
+    options = ManagerOptions(
+        leader_elect=True, lease_namespace="system", lease_name="leader",
+        lease_duration=1.0, renew_deadline=0.5, retry_period=0.2,
+    )
+    manager = Manager(way, options=options)
+    manager.controller("widget", look, watches=[Watch(manager.informer(WIDGETS), to_self)])
+    await run_until_signal(manager)
+
+anyio.run(main)
+"""
+
+
+def test_work_that_ignores_a_lost_lease_ends_with_the_process() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", STUBBORN],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert "begun" in ended.stdout
+    assert "The lease is lost and the work does not end" in ended.stdout
+    assert ended.returncode == 1

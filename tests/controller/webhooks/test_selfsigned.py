@@ -208,12 +208,35 @@ async def test_a_server_that_refuses_the_secret_is_asked_again() -> None:
 async def test_a_configuration_that_may_not_be_written_is_tried_again() -> None:
     world = World()
     world.put_configuration()
-    world.replicas[0].way.refused["PATCH"] = Forbidden(403, "Forbidden", "no")
+    leader, standby = world.replicas
+    leader.way.refused["PATCH"] = Forbidden(403, "Forbidden", "no")
     async with running(world):
         await world.clock.advance(10)
         assert world.bundle() == b""
-        world.replicas[0].way.refused.clear()
+        what = "cannot patch validatingwebhookconfigurations rules"
+        assert leader.injector.check().ask() == Failing(what, "403 Forbidden: no")
+        assert standby.injector.check().ask() is None
+        leader.way.refused.clear()
         await world.clock.advance(5)
+        assert world.bundle() == world.secret("ca.crt")
+        assert leader.injector.check().ask() is None
+
+
+async def test_a_configuration_that_may_not_be_read_is_named_by_readiness() -> None:
+    world = World()
+    world.put_configuration()
+    leader = world.replicas[0]
+    plural = "validatingwebhookconfigurations"
+    leader.way.forbidden[plural] = Forbidden(403, "Forbidden", "not yours")
+    async with running(world):
+        await world.clock.advance(10)
+        problem = leader.injector.check().ask()
+        assert problem is not None
+        assert problem.what == f"cannot watch {plural} rules"
+        assert "not yours" in problem.why
+        leader.way.forbidden.clear()
+        await world.clock.advance(120)
+        assert leader.injector.check().ask() is None
         assert world.bundle() == world.secret("ca.crt")
 
 

@@ -1,0 +1,66 @@
+"""Until when a certificate is valid, held to what cryptography reads from the same bytes."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.certificates import Holder
+from controller.metrics import Metrics
+from controller.validity import valid_until
+
+KEY = ec.generate_private_key(ec.SECP256R1())
+FIRST = datetime(1951, 1, 1, tzinfo=UTC)
+DATES = st.integers(0, 8000 * 365 * 86400).map(lambda seconds: FIRST + timedelta(seconds=seconds))
+
+
+def certificate(until: datetime, name: str = "x", serial: int = 1) -> bytes:
+    """Return a certificate, PEM."""
+    who = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    builder = x509.CertificateBuilder(who, who, KEY.public_key(), serial)
+    built = builder.not_valid_before(until - timedelta(days=1)).not_valid_after(until)
+    return built.sign(KEY, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+@settings(deadline=None)
+@given(DATES, st.text("ab", min_size=1, max_size=64), st.integers(1, 2**159 - 1))
+def test_the_date_is_found_whatever_stands_before_it(
+    until: datetime, name: str, serial: int
+) -> None:
+    pem = certificate(until, name, serial)
+    read = x509.load_pem_x509_certificate(pem).not_valid_after_utc
+    assert valid_until(b"words before\n" + pem + pem) == read == until
+
+
+@pytest.mark.parametrize(
+    ("pem", "why"),
+    [
+        (b"", "there is no certificate"),
+        (b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n", "cut short"),
+        (b"-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----\n", "cut short"),
+        (b"-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n", "padding"),
+    ],
+)
+def test_what_is_no_certificate_is_refused(pem: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        valid_until(pem)
+
+
+def test_the_end_of_the_certificate_that_is_shown_is_a_metric() -> None:
+    metrics = Metrics()
+    until = datetime(2030, 5, 1, tzinfo=UTC)
+    key = KEY.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    holder = Holder("webhook", metrics.certificates)
+    assert holder.show(certificate(until), key)
+    assert not holder.show(certificate(until + timedelta(days=1))[:99], key)
+    name = "controller_certificate_expiry_timestamp_seconds"
+    shown = metrics.registry.get_sample_value(name, {"server": "webhook"})
+    assert shown == until.timestamp()
