@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import PurePath
 
 import click
+from click.shell_completion import CompletionItem
 from typing_extensions import override
 
 from reconcilers.cli import problems
@@ -69,11 +70,22 @@ class LazyGroup(click.Group):
         return command
 
     @override
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that begin so, without loading any of them."""
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)
+        return [
+            CompletionItem(name, help=command.summary)
+            for name, command in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+
+    @override
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         wanted = args[0]
-        if wanted not in COMMANDS and not wanted.startswith("-"):
+        if wanted not in COMMANDS and not wanted.startswith("-") and not ctx.resilient_parsing:
             near = get_close_matches(wanted, COMMANDS, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise click.UsageError(f"there is no command {wanted!r}{hint}", ctx)

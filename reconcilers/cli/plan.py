@@ -1,6 +1,6 @@
 """`butler-ipam plan`: what manifests would be allocated, without a cluster."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -10,8 +10,9 @@ import click
 import structlog
 
 from controller.meta import Key
+from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.names import DEFAULT_NAMESPACE
+from reconcilers.api.names import DEFAULT_NAMESPACE, GROUP
 from reconcilers.cli import problems
 from reconcilers.cli.documents import as_json, as_list, as_yaml
 from reconcilers.cli.options import option
@@ -20,12 +21,15 @@ from reconcilers.cli.planning.forecast import Forecast
 from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.cli.planning.table import render
 from reconcilers.cli.planning.tenants import Tenants
+from reconcilers.cli.planning.whatif import Change, Size, changes, report
 from reconcilers.cli.reading.manifests import Manifests, read
 from reconcilers.cli.reading.place import Findings
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import referred
 
-Form = Literal["table", "json", "yaml"]
+Form = Literal["table", "json", "yaml", "name"]
+
+MOST_ADDRESSES = 2**32
 
 EXIT_CODES = """
 \b
@@ -43,20 +47,40 @@ class Plan:
     Args:
         ledger: the objects as they would be.
         before: the allocations as they were in the input.
+        changed: what becomes of the pools.
+        asked: whether it was asked how many more tenants fit.
     """
 
     ledger: Ledger
     before: dict[Key, IPAllocation]
+    changed: Sequence[Change]
+    asked: bool
 
     def text(self, form: Form) -> str:
-        """Return the outcome in one of three forms."""
+        """Return the outcome in one of four forms."""
         if form == "table":
-            return render(self.ledger, self.before)
-        whole = as_list(self.ledger.bodies())
+            return render(self.ledger, self.before, self.changed)
+        if form == "name":
+            return "".join(self._named())
+        whole = report(self.changed) if self.asked else as_list(self.ledger.bodies())
         return as_json(whole) if form == "json" else as_yaml([whole])
 
+    def _named(self) -> Iterator[str]:
+        """Yield the allocations that get a range by this plan, as kubectl names objects."""
+        for one in self.ledger.allocations:
+            earlier = self.before.get(one.metadata.key)
+            had = earlier is not None and ranges.held(earlier) is not None
+            if ranges.held(one) is not None and not had:
+                yield f"ipallocation.{GROUP}/{one.metadata.name}\n"
 
-def work_out(manifests: Manifests, settings: Settings, now: datetime, findings: Findings) -> Plan:
+
+def work_out(
+    manifests: Manifests,
+    settings: Settings,
+    now: datetime,
+    findings: Findings,
+    sizes: Sequence[Size] = (),
+) -> Plan:
     """Return what controllers with these settings would make of manifests.
 
     Args:
@@ -64,6 +88,7 @@ def work_out(manifests: Manifests, settings: Settings, now: datetime, findings: 
         settings: of the controllers.
         now: when it all happens.
         findings: told of what is wrong among the manifests.
+        sizes: of tenants of which to count how many more fit.
     """
     ledger = Ledger.of(manifests)
     tenants = Tenants(ledger, settings, referred(manifests.platform_default, settings.namespace))
@@ -73,7 +98,8 @@ def work_out(manifests: Manifests, settings: Settings, now: datetime, findings: 
     before = {one.key: one.object for one in manifests.allocations}
     with _quiet():
         Forecast(ledger, tenants, settings, now).run()
-    return Plan(ledger, before)
+    changed = changes(manifests, ledger, sizes, settings.pool.max_addresses)
+    return Plan(ledger, before, changed, asked=bool(sizes))
 
 
 @contextmanager
@@ -91,6 +117,21 @@ def _drop(_: object, __: str, ___: object) -> str:
     raise structlog.DropEvent
 
 
+def size(text: str) -> Size:
+    """Return the size that `NODES+LB` means.
+
+    Raises:
+        BadParameter: it means none.
+    """
+    nodes, plus, balancers = text.partition("+")
+    counts = [int(part) for part in (nodes, balancers) if part.isascii() and part.isdecimal()]
+    if not plus or len(counts) != 2 or not any(counts):
+        raise click.BadParameter(f"{text!r} is not of the form NODES+LB: write 5+8, or 0+4")
+    if max(counts) > MOST_ADDRESSES:
+        raise click.BadParameter(f"{text!r} asks for more addresses than IPv4 has")
+    return Size(*counts)
+
+
 @click.command(epilog=EXIT_CODES)
 @option(
     *("-f", "--filename"),
@@ -102,9 +143,18 @@ def _drop(_: object, __: str, ___: object) -> str:
 @option("-R", "--recursive", is_flag=True, help="Look into the folders inside folders too.")
 @option(
     *("-o", "--output"),
-    type=click.Choice(["table", "json", "yaml"]),
+    type=click.Choice(["table", "json", "yaml", "name"]),
     default="table",
-    help="json and yaml print the objects as a v1 List, with the status they would get.",
+    help="json and yaml print the objects as a v1 List, with the status they would get; with"
+    " --fit, the pools' figures; name prints the allocations that get a range.",
+)
+@option(
+    "--fit",
+    type=size,
+    multiple=True,
+    metavar="NODES+LB",
+    help="Count how many more tenants of this size each pool has room for, before and after; may"
+    " be repeated.",
 )
 @option(
     *("-n", "--namespace"),
@@ -130,6 +180,7 @@ def plan(
     filename: tuple[str, ...],
     recursive: bool,
     output: Form,
+    fit: tuple[Size, ...],
     **limits: Any,
 ) -> None:
     """Show what manifests would be allocated, the pools' status and fragmentation after it.
@@ -149,7 +200,7 @@ def plan(
     manifests = read(
         filename, namespace=settings.namespace, now=now, findings=findings, recursive=recursive
     )
-    outcome = work_out(manifests, settings, now, findings)
+    outcome = work_out(manifests, settings, now, findings, tuple(dict.fromkeys(fit)))
     if not manifests.every() and not findings.wrong:
         findings.add("error", "there is nothing to plan: no NetworkPool or IPAllocation was found")
     for finding in findings:

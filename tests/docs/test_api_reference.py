@@ -46,6 +46,8 @@ def spoken(module: ModuleType, node: ast.expr) -> Iterator[str]:
         case ast.IfExp(body=one, orelse=other):
             yield from spoken(module, one)
             yield from spoken(module, other)
+        case _:
+            return
 
 
 @cache

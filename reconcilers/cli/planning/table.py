@@ -11,6 +11,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.columns import Cell, bar, number, table
 from reconcilers.cli.planning.ledger import Ledger
+from reconcilers.cli.planning.whatif import Change
 from reconcilers.conditions import READY
 from reconcilers.networkpool.protocol import requested
 from reconcilers.tenantcluster.status import NETWORK_READY
@@ -18,16 +19,18 @@ from reconcilers.tenantcluster.status import NETWORK_READY
 _COLOURS = {ALLOCATED: "green", FAILED: "red", PENDING: "yellow", RELEASED: None}
 
 
-def render(ledger: Ledger, before: dict[Key, IPAllocation]) -> str:
+def render(ledger: Ledger, before: dict[Key, IPAllocation], changed: Sequence[Change] = ()) -> str:
     """Return the tables.
 
     Args:
         ledger: the objects after the forecast.
         before: the allocations as they were in the input.
+        changed: what becomes of the pools.
     """
     allocations = sorted(ledger.allocations, key=_by_pool_and_place)
     parts = [
         _section("Pools", _pools(list(ledger.pools))),
+        _section("Before and after", _changes(changed)),
         _section("Allocations", _allocations(allocations, before, ledger)),
         _section("Tenants", _tenants(list(ledger.tenants))),
         _sum(allocations, before),
@@ -61,6 +64,26 @@ def _pools(pools: Sequence[NetworkPool]) -> str:
         for pool in pools
     ]
     return table((*head, "FRAGMENTED", "READY"), rows)
+
+
+def _changes(changed: Sequence[Change]) -> str:
+    sizes = list(changed[0].after.fits) if changed else []
+    head = ["NAMESPACE", "NAME", "ALLOCATED", "FREE", "LARGEST", "FRAGMENTED"]
+    rows = [_change(one) for one in changed if sizes or one.before != one.after]
+    return table([*head, *(f"FITS {size.text}" for size in sizes)], rows)
+
+
+def _change(one: Change) -> list[Cell]:
+    old, new = one.before.capacity, one.after.capacity
+    pairs = [
+        (f"{old.allocated:,}", f"{new.allocated:,}"),
+        (f"{old.available:,}", f"{new.available:,}"),
+        (f"{old.largest_free:,}", f"{new.largest_free:,}"),
+        (f"{old.fragmentation_percent}%", f"{new.fragmentation_percent}%"),
+        *((f"{one.before.fits[size]:,}", f"{more:,}") for size, more in one.after.fits.items()),
+    ]
+    cells = [Cell(was if was == now else f"{was} -> {now}", right=True) for was, now in pairs]
+    return [Cell(one.pool.metadata.namespace), Cell(one.pool.metadata.name), *cells]
 
 
 def _state(conditions: Sequence[Condition]) -> Cell:

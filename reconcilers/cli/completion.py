@@ -1,0 +1,44 @@
+"""`kubectl_complete-ipam`: what kubectl asks when somebody presses Tab after `kubectl ipam`.
+
+kubectl (1.26 and newer) runs an executable of this name on the PATH with the words after `ipam`,
+the last of them the one to complete, and reads what cobra's own completion prints: a line for each
+choice, its description after a tab, and at the end a colon and a number that says what the shell
+does besides. `butler-ipam` itself completes by click: `_BUTLER_IPAM_COMPLETE`.
+"""
+
+import sys
+from collections.abc import Sequence
+
+import click
+from click.shell_completion import CompletionItem, ShellComplete
+
+from reconcilers.cli.main import cli
+
+FILES = 0
+"""The shell completes names of files."""
+NOTHING_ELSE = 4
+"""The choices are all there are."""
+FOLDERS = 16
+"""The shell completes names of folders."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the choices for the last of the words."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    items = choices(words[:-1], words[-1] if words else "")
+    for item in items:
+        if item.type == "plain":
+            click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
+    click.echo(f":{_directive(items)}")
+
+
+def choices(before: list[str], incomplete: str) -> list[CompletionItem]:
+    """Return the choices for `incomplete`, given the words before it."""
+    return ShellComplete(cli, {}, "kubectl ipam", "_IPAM").get_completions(before, incomplete)
+
+
+def _directive(items: Sequence[CompletionItem]) -> int:
+    kinds = {item.type for item in items}
+    if "file" in kinds:
+        return FILES
+    return FOLDERS if "dir" in kinds else NOTHING_ELSE

@@ -1,0 +1,88 @@
+"""What Tab offers: to a shell by click, and to kubectl by an executable of its own."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from reconcilers.cli.completion import main
+from reconcilers.cli.main import COMMANDS
+
+ROOT = Path(__file__).parents[3]
+CALL = """
+import sys
+from reconcilers.cli.main import main
+sys.argv = ["butler-ipam"]
+try:
+    main()
+finally:
+    print("pydantic" in sys.modules)
+"""
+
+
+def offered(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[list[str], str]:
+    """Return the choices without their descriptions, and the number at the end."""
+    main(words)
+    *lines, last = capsys.readouterr().out.splitlines()
+    return [line.partition("\t")[0] for line in lines], last
+
+
+def test_kubectl_is_offered_the_commands_with_what_they_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main([""])
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert lines == [f"{name}\t{command.summary}" for name, command in COMMANDS.items()]
+    assert last == ":4"
+
+
+@pytest.mark.parametrize(
+    ("words", "choices", "last"),
+    [
+        (("pl",), ["plan"], ":4"),
+        (("pools", "--conte"), ["--context"], ":4"),
+        (("pools", "-o", "w"), ["wide"], ":4"),
+        (("run", "--log-level", ""), ["debug", "info", "warning", "error"], ":4"),
+        (("map", "--svg", ""), [], ":0"),
+        (("crds", "--directory", ""), [], ":16"),
+        (("nonsense", ""), list(COMMANDS), ":4"),
+        ((), list(COMMANDS), ":4"),
+    ],
+)
+def test_the_last_word_is_completed(
+    words: tuple[str, ...], choices: list[str], last: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert offered(capsys, *words) == (choices, last)
+
+
+def test_kubectl_finds_the_executable_by_its_name() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["scripts"]["kubectl_complete-ipam"] == f"{main.__module__}:{main.__name__}"
+    assert project["scripts"]["kubectl-ipam"] == project["scripts"]["butler-ipam"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_shell_gets_its_script(shell: str) -> None:
+    printed = subprocess.run(
+        [sys.executable, "-c", CALL],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"_BUTLER_IPAM_COMPLETE": f"{shell}_source"},
+    ).stdout
+    assert f"_BUTLER_IPAM_COMPLETE={shell}_complete" in printed
+
+
+def test_the_shell_is_offered_commands_without_any_being_loaded() -> None:
+    env = os.environ | {
+        "_BUTLER_IPAM_COMPLETE": "bash_complete",
+        "COMP_WORDS": "butler-ipam p",
+        "COMP_CWORD": "1",
+    }
+    printed = subprocess.run(
+        [sys.executable, "-c", CALL], capture_output=True, text=True, check=True, env=env
+    ).stdout
+    assert printed.split() == ["plain,plan", "plain,pools", "False"]

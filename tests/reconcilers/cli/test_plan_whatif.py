@@ -1,0 +1,109 @@
+"""What a plan does to the pools, and how many more tenants would fit."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator import AddressRange, Layout, Space
+from reconcilers.cli.planning.whatif import Size, more
+from tests.reconcilers.cli.commandline import allocation, holding, plan, plan_text, pool, run
+
+
+def figures(*objects: Any, fit: str) -> dict[str, dict[str, Any]]:
+    outcome = plan(*objects, options=("--fit", fit))
+    assert outcome.code == 0
+    whole = json.loads(outcome.out)
+    assert (whole["apiVersion"], whole["kind"]) == ("report.butler-ipam/v1", "PoolForecastList")
+    return {one["name"]: one for one in whole["items"]}
+
+
+def test_the_largest_block_and_the_fragmentation_are_told_before_and_after() -> None:
+    held = allocation("old", 8, status=holding("10.40.0.8", "10.40.0.15"))
+    told = figures(
+        pool(
+            cidr="10.40.0.0/27",
+        ),
+        held,
+        allocation("new", 16),
+        fit="0+8",
+    )["lab"]
+    assert (told["before"]["largestFreeBlock"], told["after"]["largestFreeBlock"]) == (16, 8)
+    assert (told["before"]["fragmentationPercent"], told["after"]["fragmentationPercent"]) == (
+        34,
+        0,
+    )
+    assert told["before"]["fits"] == [{"nodes": 0, "loadBalancers": 8, "tenants": 3}]
+    assert told["after"]["fits"] == [{"nodes": 0, "loadBalancers": 8, "tenants": 1}]
+
+
+def test_a_tenant_fits_only_where_both_its_ranges_do() -> None:
+    told = figures(pool(cidr="10.40.0.0/28"), fit="5+8")["lab"]
+    assert told["before"]["fits"][0]["tenants"] == 1
+    told = figures(pool(cidr="10.40.0.0/28"), fit="9+8")["lab"]
+    assert told["before"]["fits"][0]["tenants"] == 0
+
+
+def test_the_table_has_a_column_for_each_size() -> None:
+    text = json.dumps(pool(cidr="10.40.0.0/24"))
+    out = plan_text(text, "--fit", "5+8", "--fit", "0+4").out
+    section = out.partition("Before and after\n")[2].partition("\n\n")[0]
+    head, row = section.splitlines()
+    assert head.split() == [
+        *("NAMESPACE", "NAME", "ALLOCATED", "FREE", "LARGEST", "FRAGMENTED"),
+        *("FITS", "5+8", "FITS", "0+4"),
+    ]
+    assert row.split() == ["butler-system", "lab", "0", "256", "256", "0%", "19", "64"]
+
+
+def test_without_the_question_a_pool_that_stays_as_it_is_needs_no_line() -> None:
+    assert "Before and after" not in plan_text(json.dumps(pool())).out
+
+
+def test_a_pool_that_cannot_be_served_from_has_no_figures_and_one_that_goes_has_no_room() -> None:
+    going = pool("going", "10.0.0.0/24", deletionTimestamp="2026-01-01T00:00:00Z")
+    outcome = plan(pool("bad", "10.0.0.0/33"), going, options=("--fit", "1+1"))
+    told = {one["name"]: one for one in json.loads(outcome.out)["items"]}
+    assert list(told) == ["going"]
+    assert told["going"]["before"]["fits"][0]["tenants"] == 0
+
+
+@pytest.mark.parametrize("text", ["8", "0+0", "5+", "+8", "a+b", "5+8+1", "-1+4", "5000000000+1"])
+def test_a_size_that_is_none_gets_a_sentence(text: str) -> None:
+    outcome = run("plan", "-f", "-", f"--fit={text}")
+    assert outcome.code == 2
+    assert text in outcome.errors[0]
+
+
+def test_names_are_of_what_gets_a_range_now() -> None:
+    held = allocation("old", 8, status=holding("10.40.0.8", "10.40.0.15"))
+    text = "\n---\n".join(map(json.dumps, (pool(), held, allocation("new", 16))))
+    assert plan_text(text, "-o", "name").out == ("ipallocation.butler.butlerlabs.dev/new\n")
+
+
+@given(
+    st.integers(0, 9),
+    st.integers(0, 9),
+    st.lists(st.integers(0, 63), max_size=12),
+)
+def test_so_many_more_fit_and_not_one_more(nodes: int, balancers: int, taken: list[int]) -> None:
+    if nodes + balancers == 0:
+        return
+    first = AddressRange.parse_cidr("10.0.0.0/26").first
+
+    def space() -> Space:
+        held = [AddressRange(first + at, first + at, 4) for at in set(taken)]
+        return Space(Layout.parse("10.0.0.0/26", (), ()), held)
+
+    counted = more(space(), Size(nodes, balancers))
+    left = space()
+    wanted = [count for count in (balancers, nodes) if count]
+    for _ in range(counted):
+        for count in wanted:
+            left.allocate(count)
+    if left.fits(wanted[0]):
+        left.allocate(wanted[0])
+        assert len(wanted) == 2
+        assert not left.fits(wanted[1])
