@@ -1,6 +1,7 @@
 """`butler-ipam map`: a picture of a pool's address space."""
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def draw(
     elif html is not None:
         from reconcilers.cli.survey.page import page
 
-        _write(html, page(pictures, objects))
+        _write(html, page(pictures, objects, datetime.now(UTC)))
     else:
         click.echo(_rendered(pictures, output), nl=False)
 

@@ -5,7 +5,7 @@ that is in several states shows the gravest of them (State is in that order). Wh
 the list under the grid, which has every stretch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import click
@@ -22,7 +22,7 @@ _ORDER = {state: place for place, state in enumerate(State)}
 
 def grid(picture: Picture) -> str:
     """Return the grid: a line for each row, with the address it begins at."""
-    inside = [one for one in picture.extents if _in_cidr(one, picture)]
+    inside = picture.inside
     first = inside[0].range.first
     size = inside[-1].range.last - first + 1
     per_cell = cell_size(size)
@@ -41,18 +41,13 @@ def grid(picture: Picture) -> str:
     return "".join(lines) + f"each cell: {what}\n"
 
 
-def _in_cidr(extent: Extent, picture: Picture) -> bool:
-    cidr = AddressRange.parse_cidr(picture.pool.spec.cidr)
-    return cidr.contains(extent.range)
-
-
 def cell_size(size: int) -> int:
     """Return how many addresses a cell stands for: the least power of two that fits the grid."""
     needed = -(-size // (COLUMNS * ROWS))
     return 1 << max(0, needed - 1).bit_length()
 
 
-def _cells(extents: list[Extent], first: int, size: int, per_cell: int) -> list[State]:
+def _cells(extents: Sequence[Extent], first: int, size: int, per_cell: int) -> list[State]:
     cells: list[State | None] = [None] * -(-size // per_cell)
     for extent in extents:
         begin = (extent.range.first - first) // per_cell

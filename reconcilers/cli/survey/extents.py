@@ -1,7 +1,7 @@
 """A pool's whole space as one ordered list: what is held, by whom, and the gaps between.
 
 One sweep over the ends of all ranges. Stretches that lie next to each other and say the same are
-one. What lies outside the pool's CIDR and is held all the same is listed too.
+one, unless the CIDR ends between them. What lies outside it and is held is listed too.
 """
 
 from collections import Counter
@@ -87,11 +87,19 @@ class Picture:
         pool: whose.
         extents: ascending, without gaps inside the CIDR.
         fault: why the spec makes no sense, if it does not; then there are no extents.
+        cidr: the pool's; None if the spec makes no sense.
     """
 
     pool: NetworkPool
     extents: tuple[Extent, ...]
     fault: str = ""
+    cidr: AddressRange | None = None
+
+    @property
+    def inside(self) -> tuple[Extent, ...]:
+        """The extents in the CIDR: what is held far outside would make a dot of the pool."""
+        cidr = self.cidr
+        return tuple(one for one in self.extents if cidr and cidr.contains(one.range))
 
     def addresses(self) -> Counter[State]:
         """Return how many addresses are in each state."""
@@ -136,7 +144,7 @@ def picture(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Picture:
         for holder, held in holders(pool, allocations)
         if held.family == layout.family
     ]
-    return Picture(pool, tuple(_sweep(layers, layout.cidr)))
+    return Picture(pool, tuple(_sweep(layers, layout.cidr)), cidr=layout.cidr)
 
 
 def holders(
@@ -188,7 +196,8 @@ def _sweep(layers: Iterable[_Layer], cidr: AddressRange) -> Iterator[Extent]:
         if not inside and not active:
             continue
         extent = _judged(AddressRange(first, beyond - 1, cidr.family), active.values())
-        if pending is not None and _joins(pending, extent):
+        edge = first in {cidr.first, cidr.last + 1}
+        if pending is not None and not edge and _joins(pending, extent):
             pending = _joined(pending, extent)
             continue
         if pending is not None:

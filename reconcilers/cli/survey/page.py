@@ -7,10 +7,12 @@ never markup.
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from importlib.resources import files
 from typing import Any
 
-from reconcilers.cli.survey.extents import Picture, State
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.cli.survey.extents import Picture
 from reconcilers.cli.survey.objects import Objects
 from reconcilers.cli.survey.palette import COLOURS
 from reconcilers.cli.survey.usage import usage
@@ -18,15 +20,21 @@ from reconcilers.cli.survey.usage import usage
 _PLACE = "/*DATA*/null"
 
 
-def page(pictures: Sequence[Picture], objects: Objects) -> str:
+def page(pictures: Sequence[Picture], objects: Objects, now: datetime) -> str:
     """Return the page.
 
     Args:
         pictures: of the pools that it shows.
         objects: everything, for the pools' figures.
+        now: as of when this is so.
     """
     template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
-    data = {"states": _states(), "pools": [_pool(one, objects) for one in pictures]}
+    of_pool = objects.by_pool()
+    data = {
+        "made": now.strftime("%Y-%m-%d %H:%M UTC"),
+        "states": _states(),
+        "pools": [_pool(one, of_pool[one.pool.metadata.key]) for one in pictures],
+    }
     return template.replace(_PLACE, _safe(data))
 
 
@@ -38,18 +46,20 @@ def _safe(data: Any) -> str:
 
 def _states() -> dict[str, dict[str, str]]:
     return {
-        state.value: {"fill": COLOURS[state].fill, "words": COLOURS[state].words}
-        for state in State
+        state.value: {"fill": paint.fill, "dark": paint.dark, "words": paint.words}
+        for state, paint in COLOURS.items()
     }
 
 
-def _pool(one: Picture, objects: Objects) -> dict[str, Any]:
-    figures = usage(one.pool, objects.of_pool(one.pool.metadata.key))
-    first = one.extents[0].range.first if one.extents else 0
+def _pool(one: Picture, allocations: Sequence[IPAllocation]) -> dict[str, Any]:
+    figures = usage(one.pool, allocations)
+    cidr = one.cidr
     return {
         "name": str(one.pool.metadata.key),
         "cidr": one.pool.spec.cidr,
         "fault": one.fault,
+        "first": cidr.start_text if cidr else "",
+        "size": cidr.size if cidr else 0,
         "ready": figures.ready,
         "reason": figures.reason,
         "percent": figures.percent,
@@ -58,10 +68,10 @@ def _pool(one: Picture, objects: Objects) -> dict[str, Any]:
         "available": figures.capacity.available,
         "total": figures.capacity.total,
         "waiting": figures.waiting,
-        # From the pool's first address: numbers of a browser are exact up to 2^53.
+        # From the CIDR's first address: numbers of a browser are exact up to 2^53.
         "extents": [
             {
-                "at": extent.range.first - first,
+                "at": extent.range.first - (cidr.first if cidr else 0),
                 "size": extent.range.size,
                 "start": extent.range.start_text,
                 "end": extent.range.end_text,

@@ -18,22 +18,24 @@ class Paint:
         letter: in a picture of letters.
         terminal: click's name of its colour; None for the terminal's own.
         fill: CSS colour in pictures.
+        dark: the same where the ground is dark, so that what is most of a pool does not glare.
         words: what it means, for a legend.
     """
 
     letter: str
     terminal: str | None
     fill: str
+    dark: str
     words: str
 
 
 COLOURS: Mapping[State, Paint] = {
-    State.OVERLAP: Paint("!", "bright_red", "#d1242f", "held by several"),
-    State.STRAY: Paint("?", "magenta", "#bf3989", "held, though not to be handed out"),
-    State.RELEASING: Paint("<", "yellow", "#d4a72c", "being given back"),
-    State.ALLOCATED: Paint("#", "blue", "#0969da", "held"),
-    State.PROMISED: Paint("+", "cyan", "#54aeff", "chosen, not yet written"),
-    State.RESERVED: Paint("x", "bright_black", "#6e7781", "reserved"),
-    State.FREE: Paint(".", "green", "#aceebb", "free"),
-    State.OUTSIDE: Paint(" ", None, "#d0d7de", "outside the ranges for tenants"),
+    State.OVERLAP: Paint("!", "bright_red", "#d1242f", "#ff7b72", "held by several"),
+    State.STRAY: Paint("?", "magenta", "#bf3989", "#f778ba", "held, though not to be handed out"),
+    State.RELEASING: Paint("<", "yellow", "#d4a72c", "#e3b341", "being given back"),
+    State.ALLOCATED: Paint("#", "blue", "#0969da", "#58a6ff", "held"),
+    State.PROMISED: Paint("+", "cyan", "#54aeff", "#a5d6ff", "chosen, not yet written"),
+    State.RESERVED: Paint("x", "bright_black", "#6e7781", "#8b949e", "reserved"),
+    State.FREE: Paint(".", "green", "#aceebb", "#1b4b2a", "free"),
+    State.OUTSIDE: Paint(" ", None, "#d0d7de", "#2d333b", "outside the ranges for tenants"),
 }

@@ -24,8 +24,8 @@ def svg(picture: Picture) -> str:
     Args:
         picture: of a pool whose spec makes sense.
     """
-    first = picture.extents[0].range.first
-    size = picture.extents[-1].range.last - first + 1
+    first = picture.inside[0].range.first
+    size = picture.inside[-1].range.last - first + 1
     per_row = 1 << max(0, -(-size // ROWS) - 1).bit_length()
     rows = -(-size // per_row)
     height = HEAD + rows * ROW_HEIGHT + LEGEND
@@ -54,7 +54,7 @@ def _title(picture: Picture) -> str:
 
 def _rectangles(picture: Picture, first: int, per_row: int) -> Iterator[str]:
     scale = WIDTH / per_row
-    for extent in picture.extents:
+    for extent in picture.inside:
         begin, end = extent.range.first - first, extent.range.last - first
         for row in range(begin // per_row, end // per_row + 1):
             left = max(begin, row * per_row) - row * per_row

@@ -207,6 +207,25 @@ def test_the_page_is_self_contained_and_no_name_can_break_out_of_its_data(tmp_pa
         assert reference not in page
 
 
+def test_what_is_held_far_outside_a_pool_does_not_make_a_dot_of_it(tmp_path: Path) -> None:
+    objects = (
+        pool("lab", "10.0.0.0/24", reserved=["10.0.0.255/32"]),
+        held("far", "1.0.0.0", "1.0.0.7"),
+        held("across", "10.0.0.255", "10.0.1.7"),
+    )
+    seen = extents(ask(tmp_path, "map", "-o", "json", objects=objects))
+    strays = [(start, end) for start, end, state in seen if state == "stray"]
+    assert strays == [
+        ("1.0.0.0", "1.0.0.7"),
+        ("10.0.0.255", "10.0.0.255"),
+        ("10.0.1.0", "10.0.1.7"),
+    ]
+    drawn = ask(tmp_path, "map", "--svg", "-", objects=objects).out
+    assert "1.0.0.0" not in drawn.replace("10.0.0.0", "")
+    assert ">10.0.0.248</text>" in drawn
+    assert "1.0.0.0" in ask(tmp_path, "map", objects=objects).out, "it is in the list all the same"
+
+
 def test_the_page_draws_itself_in_a_real_browser(tmp_path: Path) -> None:
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
