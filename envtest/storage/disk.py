@@ -77,7 +77,9 @@ class Disk:
             folder.mkdir(parents=True, exist_ok=True)
             if not self._path.exists():
                 _create(self._path)
-            elif not self._path.stat().st_size:
+            elif (
+                self._path.stat().st_size <= 1
+            ):  # SQLite takes a file of one byte for an empty one
                 raise DiskError(f"{self._path} is empty: it was cut short; {_REMEDY}")
             self._database = _opened(self._path)
 
