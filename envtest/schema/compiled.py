@@ -6,6 +6,7 @@ Pruning, defaulting and validation of objects of one kind and version.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 from envtest.schema import objectmeta
@@ -18,6 +19,7 @@ from envtest.schema.listtypes import ListNode
 from envtest.schema.pruning import PruneNode
 from envtest.schema.values import ValueSchema
 
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _RULES_SKIPPED: Final = invalid(
     NO_FIELD,
     None,
@@ -49,8 +51,13 @@ class CompiledSchema:
         """Compile the `openAPIV3Schema` of a CRD version that `validate_crd` has accepted."""
         return cls(open_api_v3_schema)
 
-    def prune(self, obj: dict[str, Any]) -> list[str]:
+    def prune(self, obj: dict[str, Any], old: Mapping[str, Any] = _NOTHING) -> list[str]:
         """Drop unknown fields and bring metadata into shape, in place.
+
+        Args:
+            obj: the object.
+            old: an object that has been through this and `default`; what both share (the very
+                same value, as a merge patch leaves it) is spared a second look.
 
         Returns:
             The paths of the dropped fields in the server's order: those of the schema sorted, then
@@ -63,18 +70,23 @@ class CompiledSchema:
                 to be put behind `Widget in version "v1" cannot be handled as a Widget: `.
         """
         unknown: list[str] = []
-        self._prune.prune(obj, "", unknown, root=True)
+        self._prune.prune_root(obj, unknown, old)
         unknown.sort()
         if self._embedded is not None:
             self._embedded.coerce(obj, "", unknown)
         metadata = obj.get("metadata")
         if metadata is not None:
-            unknown += objectmeta.coerce(metadata, "metadata")
+            unknown += objectmeta.coerce(metadata, "metadata", old.get("metadata") or _NOTHING)
         return unknown
 
-    def default(self, obj: dict[str, Any]) -> None:
-        """Fill in defaults and drop nulls that mean «not there», in place."""
-        self._defaults.apply(obj)
+    def default(self, obj: dict[str, Any], old: Mapping[str, Any] = _NOTHING) -> None:
+        """Fill in defaults and drop nulls that mean «not there», in place.
+
+        Args:
+            obj: the object.
+            old: as for `prune`.
+        """
+        self._defaults.apply_root(obj, old)
 
     def validate(
         self,

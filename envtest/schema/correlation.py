@@ -17,7 +17,7 @@ from envtest.schema.maplists import MapKeys, MapListIndex, keys_of
 class Shape:
     """The structure of one schema node, as far as it matters for finding corresponding parts."""
 
-    __slots__ = ("additional", "items", "map_keys", "properties")
+    __slots__ = ("additional", "described", "items", "map_keys", "properties")
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         properties = schema.get("properties") or {}
@@ -26,6 +26,19 @@ class Shape:
         self.items = self._of(schema.get("items"))
         is_map = schema.get("x-kubernetes-list-type") == "map"
         self.map_keys: MapKeys | None = keys_of(schema) if is_map else None
+        # Whether every part of a pruned value has its counterpart in the very same value.
+        self.described = self._describes(schema)
+
+    def _describes(self, schema: Mapping[str, Any]) -> bool:
+        """Tell whether nothing undescribed can be in a pruned value, nor items with one key."""
+        if schema.get("x-kubernetes-preserve-unknown-fields"):
+            return False
+        if schema.get("x-kubernetes-embedded-resource") or self.map_keys is not None:
+            return False
+        if schema.get("type") == "object":
+            parts = [*self.properties.values(), *([self.additional] if self.additional else ())]
+            return bool(parts) and all(part.described for part in parts)
+        return True
 
     @classmethod
     def _of(cls, schema: object) -> Self | None:
@@ -51,6 +64,11 @@ class Pair:
             return None
         return Pair(shape, value, self.old[name])
 
+    @property
+    def has_items(self) -> bool:
+        """Whether items can have pairs: only in lists of type map."""
+        return self._shape.map_keys is not None
+
     def item(self, value: Any) -> Pair | None:
         """The pair of an item of a list; None in lists that are not of type map."""
         shape, keys = self._shape.items, self._shape.map_keys
@@ -69,6 +87,9 @@ class Pair:
 
     def _compare(self) -> bool:
         value, old = self.value, self.old
+        if value is old and self._shape.described:
+            # As a patch leaves what it does not touch: nothing to compare.
+            return True
         if isinstance(value, dict) and isinstance(old, dict):
             return len(value) == len(old) and all(
                 pair is not None and pair.unchanged()

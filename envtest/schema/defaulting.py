@@ -47,6 +47,15 @@ class DefaultNode:
             return None, (False, None)
         return cls(schema), (not schema.get("nullable"), schema.get("default"))
 
+    def apply_root(self, obj: dict[str, Any], old: Mapping[str, Any]) -> None:
+        """Fill in a whole object, in place, but for the parts that are the very same in `old`.
+
+        Args:
+            obj: the object.
+            old: one that was filled in before.
+        """
+        self._apply_object(obj, old)
+
     def apply(self, value: Any) -> None:
         """Fill in defaults below `value`, in place."""
         if isinstance(value, dict):
@@ -58,7 +67,7 @@ class DefaultNode:
                     value[index] = copy.deepcopy(default)
                 self._items.apply(value[index])
 
-    def _apply_object(self, value: dict[str, Any]) -> None:
+    def _apply_object(self, value: dict[str, Any], old: Mapping[str, Any] | None = None) -> None:
         for name, default, replaces_null in self._defaults:
             if name not in value or (replaces_null and value[name] is None):
                 value[name] = copy.deepcopy(default)
@@ -67,7 +76,7 @@ class DefaultNode:
             if item is None:
                 if self._drops_null(name):
                     dropped.append(name)
-            elif isinstance(item, dict | list):
+            elif isinstance(item, dict | list) and (old is None or old.get(name) is not item):
                 child = self._properties.get(name, self._additional)
                 if child is not None:
                     child.apply(item)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from envtest.schema import names
@@ -56,6 +57,8 @@ _LISTED = {
     "managedFields": ("ManagedFieldsEntry", _MANAGER),
     "ownerReferences": ("OwnerReference", _OWNER),
 }
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_ABSENT: Final = object()
 _EMPTY: tuple[Any, ...] = ("", 0, [], {})
 _KINDS = {
     bool: "bool",
@@ -75,8 +78,13 @@ class MalformedMetadata(ValueError):
     """Metadata of the wrong shape; the text is what Go's JSON decoder says."""
 
 
-def coerce(metadata: Any, path: str) -> list[str]:
+def coerce(metadata: Any, path: str, old: Mapping[str, Any] = _NOTHING) -> list[str]:
     """Drop unknown fields, nulls and what is empty from `metadata`, in place.
+
+    Args:
+        metadata: what was decoded.
+        path: where it stands.
+        old: metadata that has been through this; values that are the very same are left out.
 
     Returns:
         The paths of the dropped unknown fields (`metadata.foo`), sorted.
@@ -89,23 +97,29 @@ def coerce(metadata: Any, path: str) -> list[str]:
         kind = _KINDS.get(type(metadata), "null")
         text = f"json: cannot unmarshal {kind} into Go value of type v1.ObjectMeta"
         raise MalformedMetadata(text)
-    _coerce_struct(metadata, "ObjectMeta", _META, path, unknown)
+    changed = [name for name, value in metadata.items() if old.get(name, _ABSENT) is not value]
+    _coerce_struct(metadata, "ObjectMeta", _META, path, unknown, changed)
     # A Go struct writes none of its empty fields back, but for what is a pointer.
-    for name in [name for name, value in metadata.items() if value in _EMPTY]:
-        if name != "deletionGracePeriodSeconds":
+    for name in changed:
+        if metadata.get(name, _ABSENT) in _EMPTY and name != "deletionGracePeriodSeconds":
             del metadata[name]
     return sorted(unknown)
 
 
-def _coerce_struct(
-    value: dict[str, Any], struct: str, fields: Mapping[str, str], path: str, unknown: list[str]
+def _coerce_struct(  # one struct, and how to speak of it
+    value: dict[str, Any],
+    struct: str,
+    fields: Mapping[str, str],
+    path: str,
+    unknown: list[str],
+    members: Iterable[str],
 ) -> None:
     prefix = (
         "ObjectMeta"
         if struct == "ObjectMeta"
         else f"{struct}.{path.rpartition('.')[2].split('[')[0]}"
     )
-    for name in sorted(value):
+    for name in sorted(members):
         kind = fields.get(name)
         if kind is None:
             unknown.append(f"{path}.{name}")
@@ -126,7 +140,7 @@ def _coerce_items(value: dict[str, Any], name: str, path: str, unknown: list[str
             item = value[name][index] = {}  # noqa: PLW2901  # as Go reads null
         if not isinstance(item, dict):
             raise _mismatch(item, f"ObjectMeta.{name}", f"v1.{struct}")
-        _coerce_struct(item, struct, fields, f"{path}.{name}[{index}]", unknown)
+        _coerce_struct(item, struct, fields, f"{path}.{name}[{index}]", unknown, list(item))
 
 
 def _coerce_field(value: dict[str, Any], name: str, kind: str, prefix: str) -> None:

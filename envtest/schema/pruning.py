@@ -35,6 +35,16 @@ class PruneNode:
             return cls(schema)
         return None if schema is None else cls(None)
 
+    def prune_root(self, obj: dict[str, Any], unknown: list[str], old: Mapping[str, Any]) -> None:
+        """Drop unknown fields of a whole object: apiVersion, kind and metadata always stay.
+
+        Args:
+            obj: the object, changed in place.
+            unknown: where paths go, unsorted.
+            old: an object that was pruned; parts that are the very same are left out.
+        """
+        self._prune_object(obj, "", unknown, (True, self._preserve), old)
+
     def prune(
         self,
         value: Any,
@@ -65,7 +75,12 @@ class PruneNode:
                     items.prune(item, f"{path}[{index}]", unknown, keep_all=keep_all)
 
     def _prune_object(
-        self, value: dict[str, Any], path: str, unknown: list[str], keeps: tuple[bool, bool]
+        self,
+        value: dict[str, Any],
+        path: str,
+        unknown: list[str],
+        keeps: tuple[bool, bool],
+        old: Mapping[str, Any] | None = None,
     ) -> None:
         root, keep_all = keeps
         dropped: list[str] = []
@@ -78,7 +93,7 @@ class PruneNode:
             if child is None:
                 if not keep_all:
                     dropped.append(name)
-            elif isinstance(item, dict | list):
+            elif isinstance(item, dict | list) and (old is None or old.get(name) is not item):
                 child.prune(item, prefix + name, unknown)
         for name in dropped:
             del value[name]

@@ -126,7 +126,7 @@ class ValueSchema:
         Returns:
             The server's match count.
         """
-        if pair is not None and value == pair.old and pair.unchanged():
+        if pair is not None and (value is pair.old or value == pair.old) and pair.unchanged():
             # Whatever is wrong would be forgiven; matches count in branches only, without pairs.
             return 0
         before = len(out)
@@ -218,6 +218,8 @@ class ValueSchema:
     ) -> int:
         matched = 1
         items = self._items
+        if pair is not None and not pair.has_items:
+            pair = None
         if items is not None:
             for index, item in enumerate(value):
                 if type(item) is str and items.plain_text:
@@ -244,6 +246,7 @@ class ValueSchema:
                 out.append(invalid(path, name, detail))
         matched = 0
         properties, additional = self._properties, self._additional
+        before = pair.old if pair is not None and type(pair.old) is dict else None
         prefix = f"{path}." if path else ""
         for name, item in value.items():
             child = properties.get(name, additional)
@@ -251,6 +254,9 @@ class ValueSchema:
                 continue
             if type(item) is str and child.plain_text:
                 matched += _PLAIN_TEXT_MATCHED
+                continue
+            if before is not None and type(item) is str and before.get(name) == item:
+                # As in `check`, without a pair: strings are a good part of an object.
                 continue
             below = None if pair is None else pair.member(name, item)
             matched += child.check(item, prefix + name, out, below)

@@ -46,15 +46,23 @@ class CustomRules(Rules):
 
     @override
     def decode(self, body: Body) -> list[str]:
+        return self.decode_changed(body, {})
+
+    @override
+    def decode_changed(self, body: Body, old: Body) -> list[str]:
         if body.get("apiVersion") != self._api_version:
             known = {"apiVersion", "kind", "metadata"}
             unknown = sorted(name for name in body if name not in known)
             return unknown + coerce(body["metadata"], "metadata")
-        return self.compiled.prune(body)
+        return self.compiled.prune(body, old)
 
     @override
     def default(self, body: Body) -> None:
         self.compiled.default(body)
+
+    @override
+    def default_changed(self, body: Body, old: Body) -> None:
+        self.compiled.default(body, old)
 
     def fitted(self, body: Body) -> Body:
         """Return a stored body as this version has it."""

@@ -103,15 +103,17 @@ async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
     for attempt in range(_TRIES):
         stored = api.current(call)
         await call.resource.ready([stored])
-        before = call.resource.load(stored)
+        live = call.resource.load(stored)
+        before = live if _shares(call) else call.resource.load(stored)
         decoded = Decoded(change(before))
+        if decoded.body.get("metadata") is before["metadata"]:
+            # The server writes into the object's own metadata, never below.
+            decoded.body["metadata"] = dict(decoded.body["metadata"])
         pinned = _is_pinned(decoded.body, stored)
         decoded.complaints += noticed
-        owners = before["metadata"].get("managedFields")
-        shown = _fit_patched(call.resource, decoded, owners)
+        shown = _fit_patched(call.resource, decoded, before)
         _judge_patched(call, decoded, options, shown)
         check_names(call, decoded.body)
-        live = call.resource.load(stored)
         try:
             return await update_object(api, call, stored, live, decoded.body, options)
         except StatusError as error:
@@ -119,6 +121,16 @@ async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
             if error.code != 409 or pinned or not moved or attempt == _TRIES - 1:
                 raise
     raise call.resource.conflict(call.info.name)
+
+
+def _shares(call: Call) -> bool:
+    """Tell whether the patched object may share with the stored one what the patch leaves alone.
+
+    A merge patch copies what it changes. The rules of custom resources change nothing below the
+    top of what was decoded before, and know what they need not look at again; the rules of
+    built-in kinds fill in as they like.
+    """
+    return call.content_type == MERGE_PATCH and call.resource.rules.custom
 
 
 def _is_pinned(body: dict[str, Any], stored: Stored) -> bool:
@@ -151,13 +163,13 @@ def _object(value: Any) -> dict[str, Any]:
     return value
 
 
-def _fit_patched(resource: Resource, decoded: Decoded, owners: object = None) -> bytes:
+def _fit_patched(resource: Resource, decoded: Decoded, live: dict[str, Any]) -> bytes:
     """Decode the patched object as its kind; a misfit is the patch's fault.
 
     Args:
         resource: its kind.
         decoded: the object.
-        owners: its managedFields before the patch.
+        live: the object before the patch; nothing if there was none.
 
     Returns:
         The object as it was before decoding, which is what refusals quote.
@@ -166,7 +178,7 @@ def _fit_patched(resource: Resource, decoded: Decoded, owners: object = None) ->
     # Decoding changes the body; a refusal quotes it as it was.
     before = msgspec.json.encode(body)
     try:
-        unknown = _decode_patched(resource, body, owners)
+        unknown = _decode_patched(resource, body, live)
     except (TypedError, MalformedObject, MalformedMetadata) as error:
         shown = _shown(resource, msgspec.json.decode(before))
         raise invalid_object("", "", "", [invalid("patch", shown, str(error))]) from None
@@ -174,7 +186,7 @@ def _fit_patched(resource: Resource, decoded: Decoded, owners: object = None) ->
     return before
 
 
-def _decode_patched(resource: Resource, body: dict[str, Any], owners: object) -> list[str]:
+def _decode_patched(resource: Resource, body: dict[str, Any], live: dict[str, Any]) -> list[str]:
     """Decode a patched object, in place; return the paths of unknown fields.
 
     Entries of managedFields that the patch left alone were decoded when they were stored; they are
@@ -193,13 +205,13 @@ def _decode_patched(resource: Resource, body: dict[str, Any], owners: object) ->
         raise TypedError(fault)
     if body.get("metadata") is None:
         body["metadata"] = {}
-    meta = body["metadata"]
+    meta, owners = body["metadata"], live.get("metadata", {}).get("managedFields")
     spared = owners is not None and isinstance(meta, dict) and meta.get("managedFields") is owners
     if not spared:
-        return resource.rules.decode(body)
+        return resource.rules.decode_changed(body, live)
     del meta["managedFields"]
     try:
-        return resource.rules.decode(body)
+        return resource.rules.decode_changed(body, live)
     finally:
         body["metadata"]["managedFields"] = owners
 
@@ -275,7 +287,7 @@ async def _apply(api: Api, call: Call, options: WriteOptions) -> One:
         body = strict_copy(result)
         judge_duplicates(call, options, duplicates)
         decoded = Decoded(body)
-        _fit_patched(resource, decoded)
+        _fit_patched(resource, decoded, {})
         judge_complaints(resource, decoded, options.field_validation, call.warnings)
         # Only now: a conflict wins over a wrong name.
         check_names(call, body)

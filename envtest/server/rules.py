@@ -60,6 +60,17 @@ class Rules(ABC):
     def default(self, body: Body) -> None:  # noqa: B027  # optional
         """Fill in what a client may leave out."""
 
+    def decode_changed(self, body: Body, old: Body) -> list[str]:  # noqa: ARG002  # optional
+        """As `decode`, for a body that may share parts with the stored object it replaces.
+
+        What is stored has been decoded and defaulted, so a kind may leave the very same parts out.
+        """
+        return self.decode(body)
+
+    def default_changed(self, body: Body, old: Body) -> None:  # noqa: ARG002  # optional
+        """As `default`, for a body that may share parts with the stored object it replaces."""
+        self.default(body)
+
     def warnings(self, body: Body, old: Body | None) -> list[str]:  # noqa: ARG002  # a hook
         """Return what the writer of an object should know."""
         return []

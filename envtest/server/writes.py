@@ -234,7 +234,7 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
         StatusError: 409 when the object has moved on, 422 when the new one breaks rules.
     """
     resource, subresource = call.resource, call.info.subresource
-    resource.rules.default(body)
+    resource.rules.default_changed(body, live)
     if not tracked:
         await _track(call, live, body, options, subresource)
     asked, body = body, await api.admission.mutate(call, "UPDATE", body, live)
