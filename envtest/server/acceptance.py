@@ -7,6 +7,7 @@ taken name waits; one that is served goes on under the names that it has.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from envtest.schema.crd.conversion import ca_bundle_fault
 from envtest.schema.gotext import quote
 from envtest.server import objectmeta
 from envtest.server.objectmeta import Body
@@ -52,9 +53,15 @@ def accept_names(body: Body, others: Iterable[Body]) -> bool:
 
 
 def _establish(body: Body, *, named: bool) -> bool:
-    """Let a CRD be served once all its names are accepted; from then on it stays so."""
+    """Let a CRD be served once all its names are accepted; from then on it stays so.
+
+    One whose conversion webhook is to be trusted by what is no certificate waits for another.
+    """
     if condition(body, "Established") == "True":
         return False
+    if named and ca_bundle_fault(body["spec"].get("conversion")):
+        text = "The conversion webhook CABundle is invalid"
+        return set_condition(body["status"], "Established", "False", "InvalidCABundle", text)
     if named:
         text = "the initial names have been accepted"
         return set_condition(body["status"], "Established", "True", "InitialNamesAccepted", text)

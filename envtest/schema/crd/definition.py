@@ -55,7 +55,7 @@ def validate_crd(crd: _Body, old: _Body | None = None) -> list[FieldError]:
     out: list[FieldError] = []
     if old is None:
         out += _name_errors(crd, spec)
-    out += _spec_errors(spec, (old or {}).get("spec") or {})
+    out += _spec_errors(spec, old or {})
     if old is not None:
         out += _change_errors(spec, old)
     out += _stored_errors(crd, spec)
@@ -91,7 +91,8 @@ def _name_errors(crd: _Body, spec: _Body) -> list[FieldError]:
     return [invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
 
 
-def _spec_errors(spec: _Body, before: _Body) -> list[FieldError]:
+def _spec_errors(spec: _Body, old: _Body) -> list[FieldError]:
+    before = old.get("spec") or {}
     versions, had = spec.get("versions"), before.get("versions") or []
     hoisted = per_version.hoisted_fields(versions or [])
     out = _group_errors(spec)
@@ -109,7 +110,9 @@ def _spec_errors(spec: _Body, before: _Body) -> list[FieldError]:
     out += names_errors(spec.get("names") or {}, "spec.names")
     if versions:
         out += per_version.shared_errors(versions, hoisted, had)
-    return out + conversion_errors(spec.get("conversion"))
+    return out + conversion_errors(
+        spec.get("conversion"), before.get("conversion"), served=_established(old)
+    )
 
 
 def _group_errors(spec: _Body) -> list[FieldError]:

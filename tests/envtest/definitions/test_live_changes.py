@@ -1,10 +1,13 @@
 """Definitions that change, compete and end while there are objects of their kind."""
 
+import base64
 import copy
 from typing import Any
 
 import httpx
+import pytest
 
+from envtest.certs import Authority
 from envtest.plane import ControlPlane as Plane
 from tests.envtest.definitions.gears import DEFINITION, DEFINITIONS, GROUP, V1, V2, crd, gear
 
@@ -247,3 +250,70 @@ async def test_an_entry_of_managed_fields_has_to_name_a_manager_that_can_be_one(
         "field": "metadata.managedFields[0].manager",
     }
     assert expected in causes
+
+
+def _trusting(bundle: bytes, *reviews: str) -> dict[str, Any]:
+    client = {"url": "https://127.0.0.1:9/", "caBundle": base64.b64encode(bundle).decode()}
+    webhook = {"clientConfig": client, "conversionReviewVersions": list(reviews or ["v1"])}
+    return {"strategy": "Webhook", "webhook": webhook}
+
+
+async def test_a_definition_is_served_once_its_webhook_can_be_trusted(
+    http: httpx.AsyncClient,
+) -> None:
+    made = await http.post(DEFINITIONS, json=crd(conversion=_trusting(b"\n")))
+    assert made.status_code == 201, made.text
+
+    assert (await _conditions(http, "gears"))["Established"] == (
+        "False",
+        "InvalidCABundle",
+        "The conversion webhook CABundle is invalid",
+    )
+    assert (await http.get(V1)).status_code == 404
+
+    sound = Authority.create().pair.certificate
+    change = {"spec": {"conversion": _trusting(sound)}}
+    changed = await http.patch(DEFINITION, json=change, headers=MERGE)
+    assert changed.status_code == 200, changed.text
+
+    assert (await _conditions(http, "gears"))["Established"][0] == "True"
+    assert (await http.get(V1)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("bundle", "fault"),
+    [
+        (b"\n", "unable to parse bytes as PEM block"),
+        (
+            b"-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n",
+            "no valid certificate authority data seen",
+        ),
+        (
+            b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            "failed to parse certificate: x509: malformed certificate",
+        ),
+    ],
+)
+async def test_a_served_definition_gets_no_bundle_without_certificates(
+    http: httpx.AsyncClient, plane: Plane, bundle: bytes, fault: str
+) -> None:
+    await plane.install_crds([crd()])
+    change = {"spec": {"conversion": _trusting(bundle)}}
+
+    refused = await http.patch(DEFINITION, json=change, headers=MERGE)
+
+    assert refused.status_code == 422
+    (cause,) = refused.json()["details"]["causes"]
+    assert cause["field"] == "spec.conversion.webhookClientConfig.caBundle"
+    shown = base64.b64encode(bundle).decode()
+    assert cause["message"].startswith(
+        f'Invalid value: "{shown}": unable to load root certificates: {fault}'
+    )
+
+
+async def test_a_bundle_may_hold_more_than_certificates(http: httpx.AsyncClient) -> None:
+    sound = Authority.create().pair.certificate
+    bundle = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n# of old\n" + sound
+    made = await http.post(DEFINITIONS, json=crd(conversion=_trusting(bundle)))
+    assert made.status_code == 201, made.text
+    assert (await _conditions(http, "gears"))["Established"][0] == "True"
