@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from controller.mapping import by, to_owner, to_self
     from controller.meta import Key, Object, ObjectMeta, OwnerReference, Version
     from controller.metrics import Metrics
+    from controller.mutations import ObjectMutated
     from controller.options import ManagerOptions, SelfSigned
     from controller.outcome import SETTLED, Again, Blocked, Outcome, Settled
     from controller.owners import controller_of, is_owned_by, owned
@@ -121,6 +122,7 @@ __all__ = [
     "NotFound",
     "Object",
     "ObjectMeta",
+    "ObjectMutated",
     "Outcome",
     "OwnerReference",
     "Page",
@@ -203,6 +205,7 @@ _HOMES = {
     "mapping": "by to_owner to_self",
     "meta": "Key Object ObjectMeta OwnerReference Version",
     "metrics": "Metrics",
+    "mutations": "ObjectMutated",
     "options": "ManagerOptions SelfSigned",
     "outcome": "SETTLED Again Blocked Outcome Settled",
     "owners": "controller_of is_owned_by owned",

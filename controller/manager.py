@@ -33,6 +33,7 @@ from controller.jobs import ControllerJob, Task, running
 from controller.leases import Elector, LeaderLost
 from controller.meta import Key, Object
 from controller.metrics import Metrics
+from controller.mutations import MutationDetector
 from controller.options import ManagerOptions
 from controller.probes import informer_check, leader_check
 from controller.resource import Resource
@@ -257,6 +258,7 @@ class Manager:
             LeaderLost: the lease was lost; the process must exit.
             ConfigurationError: a port cannot be listened on, a certificate is missing, or the
                 lease is not configured.
+            ObjectMutated: an object of a cache was changed in place, if the options ask for that.
         """
         self._only_before_start()
         self._started = True
@@ -265,6 +267,8 @@ class Manager:
 
     async def _run(self) -> None:
         everybody: list[Task] = [informer.run for informer in self._informers]
+        if self.options.detect_mutations:
+            everybody += [MutationDetector(one, self._clock).run for one in self._informers]
         everybody += self._services.tasks(leader_only=False)
         async with (
             self._election() as won,

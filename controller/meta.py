@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, Self
 from typing_extensions import override
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+_set = object.__setattr__
 
 
 class Key(NamedTuple):
@@ -80,6 +81,13 @@ class ObjectMeta:
     annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     finalizers: tuple[str, ...] = ()
     ownerReferences: tuple[OwnerReference, ...] = ()
+
+    def __post_init__(self) -> None:
+        # Objects of a cache are shared: who tries to change their labels is to be told at once.
+        if type(self.labels) is dict:
+            _set(self, "labels", MappingProxyType(self.labels))
+        if type(self.annotations) is dict:
+            _set(self, "annotations", MappingProxyType(self.annotations))
 
     @property
     def key(self) -> Key:

@@ -73,6 +73,8 @@ class ManagerOptions:
         grace_seconds: how long running reconciliations may take to end when stopping.
         stream_lists: ask for lists as beginnings of watches (the WatchList feature, which servers
             have switched on since 1.34), and in parts only where a server cannot.
+        detect_mutations: end with ObjectMutated when somebody changes an object of a cache in
+            place; for tests, as it keeps a description of every object.
     """
 
     leader_elect: bool = False
@@ -91,6 +93,7 @@ class ManagerOptions:
     webhook_self_signed: SelfSigned | None = None
     grace_seconds: float = 30.0
     stream_lists: bool = True
+    detect_mutations: bool = False
 
     def lease_settings(self) -> LeaseSettings:
         """Return the settings of the election.

@@ -42,7 +42,9 @@ class Platform:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Manager]:
         """Run a manager while the context lasts."""
-        manager = Manager(self.server, clock=self.clock, options=ManagerOptions())
+        manager = Manager(
+            self.server, clock=self.clock, options=ManagerOptions(detect_mutations=True)
+        )
         tenants = assemble(
             manager, self.clock, self.settings, lambda config: self.tenants[config.decode()]
         )

@@ -1,0 +1,141 @@
+"""What handlers and reconcilers share: one cache, its objects, and its order of events."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import anyio
+import pytest
+
+from controller import (
+    SETTLED,
+    Change,
+    Key,
+    Manager,
+    ManagerOptions,
+    ObjectMeta,
+    ObjectMutated,
+    Outcome,
+    Resource,
+    Version,
+    Watch,
+    to_self,
+)
+from tests.faults.world import GAUGES, PATIENCE, Gauge, observed, transport_to, world
+
+MANY = 50
+ROUNDS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A kind with something in it that can be changed in place."""
+
+    metadata: ObjectMeta
+    data: dict[str, str] = field(default_factory=dict)
+
+
+SETTINGS = Resource("", "v1", "ConfigMap", "configmaps", Settings)
+
+
+async def test_a_late_handler_sees_each_object_once_as_initial_without_gap_or_disorder() -> None:
+    async with world() as here:
+        made = {f"g{number:02}": await here.create(f"g{number:02}") for number in range(MANY)}
+        async with observed(here) as seen:
+            late: list[list[Change[Gauge]]] = []
+
+            async def update(name: str) -> None:
+                latest = made[name]
+                for count in range(2, ROUNDS + 2):
+                    body = {"spec": {"count": count}}
+                    latest = await here.direct.patch(GAUGES, Version.of(latest), body)
+
+            async with anyio.create_task_group() as group:
+                for name in made:
+                    group.start_soon(update, name)
+                for told in range(MANY, MANY * 5, MANY):
+                    await seen.wait(told)
+                    heard: list[Change[Gauge]] = []
+                    seen.informer.add_handler(heard.append)
+                    # Registered means served: nothing is left to wait for.
+                    assert len(heard) == len(seen.informer.cache)
+                    shown = [
+                        seen.informer.cache.get(one.new.metadata.key) for one in heard if one.new
+                    ]
+                    assert shown == [one.new for one in heard]
+                    late.append(heard)
+            await seen.wait(MANY * (ROUNDS + 1))
+            for heard in late:
+                initial = [one.new.metadata.name for one in heard if one.initial and one.new]
+                assert sorted(initial) == sorted(made)
+                chains: dict[str, list[Change[Gauge]]] = defaultdict(list)
+                for one in heard:
+                    assert one.new is not None
+                    chains[one.new.metadata.name].append(one)
+                for chain in chains.values():
+                    assert chain[0].initial
+                    assert not any(one.initial for one in chain[1:])
+                    assert all(before.new == after.old for before, after in pairwise(chain))
+                    assert chain[-1].new is not None
+                    assert chain[-1].new.spec.count == ROUNDS + 1
+
+
+async def test_what_a_reconciler_tries_to_change_stays_as_it_is_for_everybody_else() -> None:
+    async with world() as here:
+        body = {"metadata": {"name": "a", "labels": {"team": "net"}}, "data": {"x": "1"}}
+        await here.direct.create(SETTINGS, "default", body)
+        manager = Manager(here.transport, clock=here.clock)
+        maps = manager.informer(SETTINGS)
+        looked = anyio.Event()
+        refused: list[type[Exception]] = []
+
+        async def vandalise(key: Key) -> Outcome:
+            found = maps.cache.get(key)
+            assert found is not None
+            for attempt in (
+                lambda: found.metadata.labels.update(team="ours"),  # type: ignore[attr-defined]
+                lambda: setattr(found.metadata, "labels", {}),
+                lambda: setattr(found, "data", {}),
+            ):
+                try:
+                    attempt()
+                except (AttributeError, TypeError) as error:
+                    refused.append(type(error))
+            if key.name == "a":
+                looked.set()
+            return SETTLED
+
+        manager.controller("vandal", vandalise, watches=[Watch(maps, to_self)])
+        async with anyio.create_task_group() as group:
+            group.start_soon(manager.run)
+            with anyio.fail_after(PATIENCE):
+                await looked.wait()
+            found = maps.cache.get(Key("default", "a"))
+            group.cancel_scope.cancel()
+        assert len(refused) % 3 == 0
+        assert found is not None
+        assert found.metadata.labels == {"team": "net"}
+        assert found.data == {"x": "1"}
+
+
+async def test_the_detector_of_mutations_names_what_was_changed_in_place() -> None:
+    async with world() as here, transport_to(here.plane) as transport:
+        await here.direct.create(
+            SETTINGS, "default", {"metadata": {"name": "a"}, "data": {"x": "1"}}
+        )
+        options = ManagerOptions(detect_mutations=True)
+        manager = Manager(transport, options=options)
+        maps = manager.informer(SETTINGS)
+
+        async def scribble(key: Key) -> Outcome:
+            found = maps.cache.get(key)
+            if found is not None and key.name == "a":
+                found.data["x"] = "2"
+            return SETTLED
+
+        manager.controller("scribbler", scribble, watches=[Watch(maps, to_self)])
+        with anyio.fail_after(PATIENCE), pytest.raises(ObjectMutated) as told:
+            await manager.run()
+        assert "ConfigMap default/a was changed in place" in str(told.value)
+        assert "{'x': '1'}" in str(told.value)
+        assert "{'x': '2'}" in str(told.value)
