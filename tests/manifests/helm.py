@@ -5,6 +5,7 @@ by `{{-` and `-}}`. Whatever else a template may hold is an error here, so the c
 what this can check. Where a helm binary is found, a test holds the two against each other.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -98,8 +99,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "eq": lambda one, other: one == other,
     "ne": lambda one, other: one != other,
     "default": lambda fallback, value=None: value if truth(value) else fallback,
-    "printf": lambda form, *values: form % tuple(text_of(v) for v in values),
-    "quote": lambda value: '"' + text_of(value).replace("\\", "\\\\").replace('"', '\\"') + '"',
+    "printf": lambda form, *values: form.replace("%v", "%s") % tuple(text_of(v) for v in values),
+    "quote": lambda value: json.dumps(text_of(value), ensure_ascii=False),
     "toYaml": to_yaml,
     "nindent": lambda width, text: "\n" + indented(width, text),
     "indent": indented,

@@ -4,16 +4,20 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
+from envtest import ControlPlane
 from manifests import rendering
 from reconcilers.cli.run import run
-from tests.manifests.helm import Chart
+from tests.manifests.helm import Chart, merged
+from tests.manifests.valueschema import faults
 
 MANIFESTS = Path(rendering.__file__).parent
 CHART = MANIFESTS / "chart"
@@ -179,6 +183,128 @@ def test_every_value_is_documented_and_in_the_schema() -> None:
             at = at["properties"][name]
         indent = "  " * (len(path) - 1)
         assert re.search(rf"^{indent}# -- .+\n{indent}{path[-1]}:", text, re.MULTILINE), path
+
+
+def judged(values: dict[str, Any]) -> list[str]:
+    """Return what the schema has against values, laid over the defaults."""
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    return list(faults(merged(defaults, values), schema))
+
+
+def test_the_defaults_fit_the_schema() -> None:
+    assert judged({}) == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"replicas": 3},
+        {"replicaCount": "2"},
+        {"replicaCount": -1},
+        {"image": {"digest": "latest"}},
+        {"image": {"repository": ""}},
+        {"fullnameOverride": "Upper"},
+        {"fullnameOverride": "123"},
+        {"serviceAccount": {"name": "a b"}},
+        {"settings": {"--concurrency": 4}},
+        {"settings": {"max-pool-addresses": 16777216}},
+        {"settings": {"concurrency": [4]}},
+        {"webhooks": {"failurePolicy": "Maybe"}},
+        {"webhooks": {"port": 0}},
+        {"metrics": {"serviceMonitor": {"interval": "often"}}},
+        {"logging": {"level": "loud"}},
+        {"podLabels": {"a": 1}},
+        {"extraArgs": "--x"},
+    ],
+    ids=str,
+)
+def test_values_that_cannot_be_meant_are_refused(values: dict[str, Any]) -> None:
+    assert len(judged(values)) == 1
+
+
+ODD = ["--a=b: c # d", "--e={{ f }}", "--g='h\"", "- i", "--j=\\n\u00fc", "*k", "--l=\ttab"]
+
+
+def test_arguments_and_settings_reach_the_command_as_they_were_written() -> None:
+    settings = {"one": "b: c # d", "two": "yes", "three": True, "four": '"', "five": "1e3"}
+    values = {"extraArgs": ODD, "settings": settings, "priorityClassName": "123"}
+    assert judged(values) == []
+    objects = render(**values)
+    args = container(objects)["args"]
+    assert args[-len(ODD) :] == ODD
+    wanted = {"--one=b: c # d", "--two=yes", "--three=true", '--four="', "--five=1e3"}
+    assert wanted <= set(args)
+    assert objects["Deployment/butler-ipam"]["spec"]["template"]["spec"]["priorityClassName"] == (
+        "123"
+    )
+
+
+def test_a_long_name_and_a_release_of_digits_make_valid_objects() -> None:
+    values = {"fullnameOverride": "x" * 54 + "-yz"}
+    assert judged(values) == []
+    objects = Chart(CHART, values, "2024", "butler-system").documents()
+    services = [one["metadata"]["name"] for one in objects if one["kind"] == "Service"]
+    assert len(services) == 2
+    assert all(len(name) <= 63 for name in services)
+    for one in objects:
+        assert all(isinstance(v, str) for v in one["metadata"].get("labels", {}).values())
+        assert "-" * 2 not in one["metadata"]["name"]
+
+
+COMBINATIONS: list[dict[str, Any]] = [
+    {},
+    {"fullnameOverride": "other"},
+    {"crds": {"enable": False}},
+    {"crds": {"keep": False}},
+    {"webhooks": {"enabled": False}},
+    {"rbac": {"create": False, "people": True}},
+    {"rbac": {"people": False}},
+    {"serviceAccount": {"create": False, "name": "there"}},
+    {"networkPolicy": {"enabled": True}, "podDisruptionBudget": {"enabled": False}},
+    {"metrics": {"secure": False, "port": 8080, "dashboard": {"enabled": True}}},
+    {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}]},
+    {"podAnnotations": {"a": "b: c"}, "podLabels": {"team": "x"}, "replicaCount": 1},
+    {"extraArgs": ODD, "imagePullSecrets": [{"name": "pull"}]},
+]
+
+
+async def test_an_api_server_takes_whatever_is_rendered() -> None:
+    async with server() as (http, plurals):
+        for values in COMBINATIONS:
+            assert judged(values) == []
+            for one in Chart(CHART, values, "butler-ipam", "butler-system").documents():
+                version, kind = one["apiVersion"], one["kind"]
+                path = f"/api/{version}" if "/" not in version else f"/apis/{version}"
+                if "namespace" in one["metadata"]:
+                    path += f"/namespaces/{one['metadata']['namespace']}"
+                path += f"/{plurals[version, kind]}"
+                query = {"dryRun": "All", "fieldValidation": "Strict"}
+                answer = await http.post(path, params=query, json=one)
+                name = f"{values}: {kind} {one['metadata']['name']}"
+                assert answer.status_code == 201, f"{name}: {answer.text}"
+
+
+@asynccontextmanager
+async def server() -> AsyncIterator[tuple[httpx.AsyncClient, dict[tuple[str, str], str]]]:
+    """Give a client of an API server, and the plurals of the kinds that it serves."""
+    async with (
+        ControlPlane.start() as plane,
+        httpx.AsyncClient(
+            base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers(), timeout=60
+        ) as http,
+    ):
+        await http.post("/api/v1/namespaces", json={"metadata": {"name": "butler-system"}})
+        plurals: dict[tuple[str, str], str] = {}
+        groups = (await http.get("/apis")).json()["groups"]
+        versions = ["v1", *(v["groupVersion"] for group in groups for v in group["versions"])]
+        for version in versions:
+            prefix = "api" if "/" not in version else "apis"
+            listed = (await http.get(f"/{prefix}/{version}")).json()["resources"]
+            plurals |= {
+                (version, one["kind"]): one["name"] for one in listed if "/" not in one["name"]
+            }
+        yield http, plurals
 
 
 @pytest.mark.parametrize(

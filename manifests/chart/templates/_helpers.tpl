@@ -1,14 +1,15 @@
+{{- /* 55: with -metrics or -webhook it is the name of a Service, and those have 63 at most. */ -}}
 {{- define "butler-ipam.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | trunc 55 | trimSuffix "-" -}}
 {{- else -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 55 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "butler-ipam.selector" -}}
 app.kubernetes.io/name: butler-controller
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: ipam
 {{- end -}}
 
