@@ -2,16 +2,26 @@
 
 import base64
 import re
+from collections.abc import Iterator
+from itertools import chain, permutations
 from typing import Any
 
+import msgspec
 from typing_extensions import override
 
 from envtest.builtins.rules import BuiltinRules, status_metadata
-from envtest.schema.errors import FieldError, forbidden, invalid, too_long
+from envtest.patching import json_kind
+from envtest.schema.errors import FieldError, forbidden, invalid, required, too_long
+from envtest.schema.jsonerrors import explain
 from envtest.server.objectmeta import Body
 from envtest.server.rules import keep_only
 
 _LARGEST = 1024 * 1024
+_LONGEST_KEY = 253
+_REGISTRIES = {
+    "kubernetes.io/dockercfg": ".dockercfg",
+    "kubernetes.io/dockerconfigjson": ".dockerconfigjson",
+}
 _KEY = "[-._a-zA-Z0-9]+"
 _KEY_TEXT = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
@@ -69,19 +79,31 @@ class NamespaceRules(BuiltinRules):
 class KeyedRules(BuiltinRules):
     """Config maps: keys are checked, and `immutable` holds."""
 
-    parts: tuple[str, ...] = ("data", "binaryData")
+    # Where values are texts, and where they are base64; and what is too long with all of them.
+    plain: tuple[str, ...] = ("data",)
+    coded: tuple[str, ...] = ("binaryData",)
+    whole = "[]"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The maps that hold values."""
+        return (*self.plain, *self.coded)
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
-        size = sum(len(text) for part in self.parts for text in body.get(part, {}).values())
-        if size > _LARGEST:
-            return [too_long("[]", _LARGEST)]
         found = [
-            invalid(f"{part}[{key}]", key, _KEY_TEXT)
+            invalid(f"{part}[{key}]", key, error)
             for part in self.parts
             for key in body.get(part, ())
-            if not re.fullmatch(_KEY, key)
+            for error in _key_errors(key)
         ]
+        for part, other in permutations(self.parts, 2):
+            both = [key for key in body.get(part, ()) if key in body.get(other, ())]
+            text = f"duplicate of key present in {other}"
+            found += [invalid(f"{part}[{key}]", key, text) for key in both]
+        sizes = (_sizes(body, part, coded=part in self.coded) for part in self.parts)
+        if sum(chain.from_iterable(sizes)) > _LARGEST:
+            found.append(too_long(self.whole, _LARGEST))
         if old is not None and old.get("immutable"):
             if not body.get("immutable"):
                 found.append(forbidden("immutable", "field is immutable when `immutable` is set"))
@@ -94,9 +116,11 @@ class KeyedRules(BuiltinRules):
 
 
 class SecretRules(KeyedRules):
-    """Secrets: texts become data, and the type stays."""
+    """Secrets: texts become data, the type stays, and known types have what they are for."""
 
-    parts: tuple[str, ...] = ("data",)
+    plain: tuple[str, ...] = ()
+    coded: tuple[str, ...] = ("data",)
+    whole = "data"
 
     @override
     def default(self, body: Body) -> None:
@@ -108,10 +132,62 @@ class SecretRules(KeyedRules):
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
-        found = super().check_content(body, old)
+        found = [*super().check_content(body, old), *_type_problems(body)]
         if old is not None and body.get("type") != old.get("type"):
             found.append(invalid("type", body.get("type", ""), "field is immutable"))
         return found
+
+
+def _key_errors(key: str) -> Iterator[str]:
+    if len(key) > _LONGEST_KEY:
+        yield f"must be no more than {_LONGEST_KEY} characters"
+    if not re.fullmatch(_KEY, key):
+        yield _KEY_TEXT
+    if key in {".", ".."}:
+        yield f"must not be '{key}'"
+    elif key.startswith(".."):
+        yield "must not start with '..'"
+
+
+def _sizes(body: Body, part: str, *, coded: bool) -> Iterator[int]:
+    """Yield how many bytes each value has; what is base64 counts as what it stands for."""
+    for text in body.get(part, {}).values():
+        yield len(base64.b64decode(text)) if coded else len(text.encode())
+
+
+def _type_problems(body: Body) -> Iterator[FieldError]:
+    """Yield what a secret of a known type lacks, as ValidateSecret does."""
+    kind, data = body.get("type", ""), body.get("data", {})
+    if kind == "kubernetes.io/service-account-token":
+        name = "kubernetes.io/service-account.name"
+        if not (body["metadata"].get("annotations") or {}).get(name):
+            yield required(f"metadata.annotations[{name}]")
+    elif kind == "kubernetes.io/basic-auth":
+        if not data.keys() & {"username", "password"}:
+            yield required("data[username]")
+            yield required("data[password]")
+    elif kind == "kubernetes.io/ssh-auth":
+        if not data.get("ssh-privatekey"):
+            yield required("data[ssh-privatekey]")
+    elif kind == "kubernetes.io/tls":
+        yield from (required(f"data[{key}]") for key in ("tls.crt", "tls.key") if key not in data)
+    elif kind in _REGISTRIES:
+        yield from _registry_problems(data, _REGISTRIES[kind])
+
+
+def _registry_problems(data: Body, key: str) -> Iterator[FieldError]:
+    """Yield what keeps a registry's credentials from being a JSON object."""
+    if key not in data:
+        yield required(f"data[{key}]")
+        return
+    text = base64.b64decode(data[key])
+    fault = explain(text)
+    value = None if fault else msgspec.json.decode(text)
+    if not isinstance(value, dict | None):
+        kind = json_kind(value)
+        fault = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+    if fault:
+        yield invalid(f"data[{key}]", "<secret contents redacted>", fault)
 
 
 class LeaseRules(BuiltinRules):

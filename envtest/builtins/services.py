@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from typing_extensions import override
 
+from envtest.builtins.loadbalancers import class_problems, status_problems
 from envtest.builtins.rules import BuiltinRules
 from envtest.builtins.serviceports import (
     NODE_PORTS,
@@ -14,12 +15,15 @@ from envtest.builtins.serviceports import (
     type_problems,
 )
 from envtest.schema.errors import FieldError, invalid, not_supported
+from envtest.server import objectmeta
 from envtest.server.objectmeta import Body
 from envtest.storage import Store
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 # Where a type exposes node ports.
 _OUTSIDE = frozenset({"LoadBalancer", "NodePort"})
+# What goes with a type that it needs, if the client did not touch it.
+_OF_LOAD_BALANCERS = ("allocateLoadBalancerNodePorts", "loadBalancerClass")
 
 
 class ServiceRules(BuiltinRules):
@@ -74,7 +78,15 @@ class ServiceRules(BuiltinRules):
         elif spec["type"] == "ClusterIP":
             for port in spec.get("ports", ()):
                 port.pop("nodePort", None)
+        _drop_unused(body, before)
         self._allocate(body, self._taken(body))
+
+    @override
+    def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
+        if subresource != "status":
+            return super().check_update(body, old, subresource)
+        found = objectmeta.check_change(body["metadata"], old["metadata"])
+        return [*found, *status_problems(body)]
 
     def _allocate(self, body: Body, taken: tuple[set[str], set[int]]) -> None:
         """Give the service the addresses and ports that it lacks."""
@@ -123,6 +135,7 @@ class ServiceRules(BuiltinRules):
             found.append(not_supported("spec.type", spec.get("type", ""), _TYPES))
         found += self._address_problems(body, old)
         before = (old or {}).get("spec", {})
+        found += class_problems(spec, before)
         return found or list(node_port_problems(spec, before, self._taken(body)[1]))
 
     def _address_problems(self, body: Body, old: Body | None) -> list[FieldError]:
@@ -153,3 +166,21 @@ class ServiceRules(BuiltinRules):
         else:
             return []
         return [invalid("spec.clusterIPs", [address], text)]
+
+
+def _drop_unused(body: Body, before: Body) -> None:
+    """Drop what a service does not need any more because its type was changed.
+
+    As dropTypeDependentFields does (pkg/registry/core/service/strategy.go): a field goes if the
+    client left it as it was; if not, it stays to be refused.
+    """
+    spec, kind = body["spec"], body["spec"]["type"]
+    unused: list[str] = []
+    if before.get("type") == "LoadBalancer" and kind != "LoadBalancer":
+        unused += _OF_LOAD_BALANCERS
+        body["status"] = {**body.get("status", {}), "loadBalancer": {}}
+    if before.get("type") in _OUTSIDE and kind not in _OUTSIDE:
+        unused.append("externalTrafficPolicy")
+    for name in unused:
+        if spec.get(name) == before.get(name):
+            spec.pop(name, None)

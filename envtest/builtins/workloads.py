@@ -7,7 +7,10 @@ from typing import Any
 
 from typing_extensions import override
 
+from envtest.builtins.podspecs import pod_problems, workload_problems
 from envtest.builtins.rules import BuiltinRules
+from envtest.schema.errors import FieldError
+from envtest.server import objectmeta
 from envtest.server.objectmeta import Body
 
 _SURGE = {"maxUnavailable": "25%", "maxSurge": "25%"}
@@ -83,10 +86,26 @@ class WorkloadRules(BuiltinRules):
             _fill(spec, enableServiceLinks=True)
             default_pod(spec)
             return
+        if self.kind != "ReplicationController":
+            spec.setdefault("template", {})
         template = spec.get("template")
         if isinstance(template, dict):
             template.setdefault("metadata", {})
             default_pod(template.setdefault("spec", {}))
+
+    @override
+    def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
+        if subresource:
+            return objectmeta.check_change(body["metadata"], old["metadata"])
+        return super().check_update(body, old, subresource)
+
+    @override
+    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+        if self.kind == "Pod":
+            return list(pod_problems(body.get("spec", {}), "spec"))
+        if self.group == "apps":
+            return list(workload_problems(self.kind, body, old))
+        return []
 
     @override
     def first_status(self) -> dict[str, Any]:

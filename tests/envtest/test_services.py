@@ -26,25 +26,33 @@ async def refused(http: httpx.AsyncClient, **spec: Any) -> list[str]:
             {"ports": [{"port": 99999}]},
             [
                 "spec.ports[0].port: Invalid value: 99999: must be between 1 and 65535, inclusive",
-                ("spec.ports[0].targetPort: Invalid value: 99999: "
-                "must be between 1 and 65535, inclusive"),
+                (
+                    "spec.ports[0].targetPort: Invalid value: 99999: "
+                    "must be between 1 and 65535, inclusive"
+                ),
             ],
         ),
         (
             {"ports": [{"port": 1, "targetPort": "a--b", "protocol": "ICMP"}]},
             [
-                ('spec.ports[0].protocol: Unsupported value: "ICMP": supported values: "SCTP", '
-                '"TCP", "UDP"'),
-                ('spec.ports[0].targetPort: Invalid value: "a--b": '
-                "must not contain consecutive hyphens"),
+                (
+                    'spec.ports[0].protocol: Unsupported value: "ICMP": supported values: "SCTP", '
+                    '"TCP", "UDP"'
+                ),
+                (
+                    'spec.ports[0].targetPort: Invalid value: "a--b": '
+                    "must not contain consecutive hyphens"
+                ),
             ],
         ),
         (
             {"ports": [{"port": 1, "name": "a"}, {"port": 1, "name": "a"}]},
             [
                 'spec.ports[1].name: Duplicate value: "a"',
-                ('spec.ports[1]: Duplicate value: {"Name":"","Protocol":"TCP","AppProtocol":null,'
-                '"Port":1,"TargetPort":0,"NodePort":0}'),
+                (
+                    'spec.ports[1]: Duplicate value: {"Name":"","Protocol":"TCP",'
+                    '"AppProtocol":null,"Port":1,"TargetPort":0,"NodePort":0}'
+                ),
             ],
         ),
         ({"ports": [HTTP, {"port": 81, "name": "b"}]}, ["spec.ports[0].name: Required value"]),
@@ -57,30 +65,38 @@ async def refused(http: httpx.AsyncClient, **spec: Any) -> list[str]:
         (
             {"type": "NodePort", "ports": [{**HTTP, "nodePort": 80}]},
             [
-                ("spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid "
-                "range. The range of valid ports is 30000-32767")
+                (
+                    "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid "
+                    "range. The range of valid ports is 30000-32767"
+                )
             ],
         ),
         (
             {"type": "LoadBalancer", "clusterIP": "None", "ports": [HTTP]},
             [
-                ('spec.clusterIPs[0]: Invalid value: "None": '
-                "may not be set to 'None' for LoadBalancer services")
+                (
+                    'spec.clusterIPs[0]: Invalid value: "None": '
+                    "may not be set to 'None' for LoadBalancer services"
+                )
             ],
         ),
         (
             {"type": "LoadBalancer", "ports": [{"port": 10250}]},
             [
-                ("spec.ports[0]: Invalid value: 10250: may not expose port 10250 externally since "
-                "it is used by kubelet")
+                (
+                    "spec.ports[0]: Invalid value: 10250: may not expose port 10250 externally "
+                    "since it is used by kubelet"
+                )
             ],
         ),
         ({"type": "ExternalName"}, ["spec.externalName: Required value"]),
         (
             {"sessionAffinity": "Never", "ports": [HTTP]},
             [
-                ('spec.sessionAffinity: Unsupported value: "Never": supported values: "ClientIP", '
-                '"None"')
+                (
+                    'spec.sessionAffinity: Unsupported value: "Never": supported values: '
+                    '"ClientIP", "None"'
+                )
             ],
         ),
     ],
@@ -100,3 +116,85 @@ async def test_a_node_port_is_held_by_one_service(http: httpx.AsyncClient) -> No
     assert await refused(http, **spec) == [
         "spec.ports[0].nodePort: Invalid value: 30123: provided port is already allocated"
     ]
+
+
+async def balanced(http: httpx.AsyncClient, **spec: Any) -> None:
+    made = {"type": "LoadBalancer", "loadBalancerClass": "a.io/b", "ports": [HTTP], **spec}
+    answer = await http.post(SERVICES, json={"metadata": {"name": "s"}, "spec": made})
+    assert answer.status_code == 201, answer.text
+
+
+async def patched(http: httpx.AsyncClient, path: str, body: Any) -> httpx.Response:
+    merge = {"Content-Type": "application/merge-patch+json"}
+    return await http.patch(f"{SERVICES}/{path}", json=body, headers=merge)
+
+
+async def test_a_status_names_addresses_and_nothing_else(http: httpx.AsyncClient) -> None:
+    await balanced(http)
+
+    ingress = [{"ip": "x"}, {"ip": "1.2.3.4", "ipMode": "Far"}, {"hostname": "1.2.3.4"}]
+    ingress += [{"hostname": "A"}, {"hostname": "a", "ipMode": "VIP"}]
+    answer = await patched(http, "s/status", {"status": {"loadBalancer": {"ingress": ingress}}})
+
+    assert answer.status_code == 422
+    at = "status.loadBalancer.ingress"
+    causes = answer.json()["details"]["causes"]
+    assert [(one["field"], one["message"].partition(": a lower")[0]) for one in causes] == [
+        (
+            f"{at}[0].ip",
+            'Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
+        ),
+        (f"{at}[1].ipMode", 'Unsupported value: "Far": supported values: "Proxy", "VIP"'),
+        (f"{at}[2].hostname", 'Invalid value: "1.2.3.4": must be a DNS name, not an IP address'),
+        (f"{at}[3].hostname", 'Invalid value: "A"'),
+        (f"{at}[4].ipMode", "Forbidden: may not be specified when `ip` is not set"),
+    ]
+
+
+async def test_only_a_load_balancer_has_an_address_in_its_status(http: httpx.AsyncClient) -> None:
+    await http.post(SERVICES, json={"metadata": {"name": "s"}, "spec": {"ports": [HTTP]}})
+
+    status = {"loadBalancer": {"ingress": [{"ip": "1.2.3.4", "ipMode": "VIP"}]}}
+    answer = await patched(http, "s/status", {"status": status})
+
+    assert answer.json()["details"]["causes"] == [
+        {
+            "reason": "FieldValueForbidden",
+            "message": "Forbidden: may only be used when `spec.type` is 'LoadBalancer'",
+            "field": "status.loadBalancer.ingress",
+        }
+    ]
+
+
+async def test_the_class_of_a_load_balancer_stays(http: httpx.AsyncClient) -> None:
+    await balanced(http)
+
+    answer = await patched(http, "s", {"spec": {"loadBalancerClass": "c.io/d"}})
+
+    assert answer.status_code == 422
+    assert answer.json()["message"] == (
+        'Service "s" is invalid: spec.loadBalancerClass: Invalid value: "c.io/d": '
+        "may not change once set"
+    )
+    await http.delete(f"{SERVICES}/s")
+    assert await refused(http, ports=[HTTP], loadBalancerClass="a") == [
+        "spec.loadBalancerClass: Forbidden: may only be used when `type` is 'LoadBalancer'"
+    ]
+
+
+async def test_a_service_that_is_balanced_no_more_keeps_nothing_of_it(
+    http: httpx.AsyncClient,
+) -> None:
+    await balanced(http)
+    ingress = [{"ip": "1.2.3.4"}]
+    given = await patched(http, "s/status", {"status": {"loadBalancer": {"ingress": ingress}}})
+    assert given.json()["status"]["loadBalancer"]["ingress"] == [
+        {"ip": "1.2.3.4", "ipMode": "VIP"}
+    ]
+
+    left = await patched(http, "s", {"spec": {"type": "ClusterIP"}})
+
+    assert left.status_code == 200, left.text
+    assert left.json()["status"] == {"loadBalancer": {}}
+    gone = {"allocateLoadBalancerNodePorts", "externalTrafficPolicy", "loadBalancerClass"}
+    assert not gone & left.json()["spec"].keys()
