@@ -6,6 +6,7 @@ from typing import Any
 
 from envtest.server.request import RequestInfo
 from envtest.server.resource import Resource
+from envtest.server.tables import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,4 +74,13 @@ class Plain:
     body: dict[str, Any]
 
 
-Answer = One | Many | Plain
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """An answer that is the scale of an object, and how it is shown in a table."""
+
+    code: int
+    rows: Rows
+    body: dict[str, Any]
+
+
+Answer = One | Many | Plain | Scaled

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from envtest.server.call import Answer, Many, One, Plain
+from envtest.server.call import Answer, Many, One, Plain, Scaled
 from envtest.server.forms import Form
 from envtest.server.tables import partial, partial_list, table
 from envtest.wire.yamltext import write_yaml
@@ -24,7 +24,7 @@ def render(answer: Answer, form: Form, include: str = "Metadata") -> tuple[int, 
     if isinstance(answer, Plain):
         data = msgspec.json.encode(answer.body)
     elif form.shape == "object":
-        data = answer.body if isinstance(answer, One) else _list(answer)
+        data = _whole(answer)
     else:
         data = msgspec.json.encode(_transformed(answer, form, include))
     if form.media == "application/yaml":
@@ -32,21 +32,29 @@ def render(answer: Answer, form: Form, include: str = "Metadata") -> tuple[int, 
     return code, data
 
 
-def _transformed(answer: One | Many, form: Form, include: str) -> dict[str, Any]:
-    """Return a table or metadata."""
-    resource = answer.resource
+def _whole(answer: One | Many | Scaled) -> bytes:
+    """Return the object itself."""
     if isinstance(answer, One):
-        body = _decode(answer.body)
+        return answer.body
+    return _list(answer) if isinstance(answer, Many) else msgspec.json.encode(answer.body)
+
+
+def _transformed(answer: One | Many | Scaled, form: Form, include: str) -> dict[str, Any]:
+    """Return a table or metadata."""
+    if not isinstance(answer, Many):
+        body = _decode(answer.body) if isinstance(answer, One) else answer.body
         if form.shape == "partial":
             return partial(body, form.version)
         meta = {"resourceVersion": body["metadata"].get("resourceVersion", "")}
-        return table(resource, [body], meta=meta, include=include, version=form.version)
+        rows = answer.resource.rules if isinstance(answer, One) else answer.rows
+        return table(rows, [body], meta=meta, include=include, version=form.version)
+    resource = answer.resource
     head = {"apiVersion": resource.api_version, "kind": resource.kind}
     bodies = ({**head, **_decode(item)} for item in answer.items)
     meta = _list_meta(answer)
     if form.shape == "partial":
         return partial_list(bodies, meta=meta, version=form.version)
-    return table(resource, bodies, meta=meta, include=include, version=form.version)
+    return table(resource.rules, bodies, meta=meta, include=include, version=form.version)
 
 
 def _list_meta(answer: Many) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from envtest.schema import MalformedJSON, strict_json
 from envtest.schema.errors import invalid
 from envtest.server.api import Api
 from envtest.server.bodies import media_type
-from envtest.server.call import Call, Plain
+from envtest.server.call import Call, Scaled
 from envtest.server.custom import CustomRules
 from envtest.server.failures import (
     bad_request,
@@ -36,6 +36,7 @@ from envtest.server.patches import (
     read_applied,
 )
 from envtest.server.resource import Resource
+from envtest.server.scalerows import ScaleRows
 from envtest.server.writes import check_names, update_object
 
 _PATHS = {
@@ -70,14 +71,14 @@ class _OfScales:
         await self._admission.validate(call, operation, *scales)
 
 
-async def answer_scale(api: Api, call: Call) -> Plain:
+async def answer_scale(api: Api, call: Call) -> Scaled:
     """Answer a GET, PUT or PATCH of an object's scale."""
     resource = call.resource
     stored = api.current(call)
     await resource.ready([stored])
     body = resource.load(stored)
     if call.info.verb == "get":
-        return Plain(200, _scale(resource, body))
+        return _answer(resource, body)
     kind = "PatchOptions" if call.info.verb == "patch" else "UpdateOptions"
     applied = kind == "PatchOptions" and media_type(call.content_type) == APPLY_PATCH
     options = write_options(kind, call.query, call.dry_runs, call.agent, apply=applied)
@@ -106,7 +107,12 @@ async def answer_scale(api: Api, call: Call) -> Plain:
     of_scales = replace(api, admission=_OfScales(api, resource))
     written = await update_object(of_scales, call, stored, live, body, options, tracked=True)
     loaded, _ = strict_json(written.body)
-    return Plain(200, _scale(resource, loaded))
+    return _answer(resource, loaded)
+
+
+def _answer(resource: Resource, body: dict[str, Any]) -> Scaled:
+    rows = ScaleRows(custom=resource.rules.custom)
+    return Scaled(200, rows, _scale(resource, body))
 
 
 def _shaped(content: dict[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,24 @@
 """Tables and bare metadata: what `kubectl get` and metadata clients ask for."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
-from envtest.server.resource import Resource
+from envtest.server.objectmeta import Body
+from envtest.server.rules import Cells, Column
+
+
+class Rows(Protocol):
+    """What objects of a kind show of themselves in a table."""
+
+    def columns(self) -> list[Column]:
+        """Return the columns."""
+
+    def cells(self, body: Body) -> Cells:
+        """Return an object's row."""
 
 
 def table(
-    resource: Resource,
+    rows: Rows,
     bodies: Iterable[dict[str, Any]],
     *,
     meta: dict[str, Any],
@@ -18,30 +29,30 @@ def table(
     """Return a Table.
 
     Args:
-        resource: what the objects are.
+        rows: how the objects are shown.
         bodies: the objects, with apiVersion and kind.
         meta: the table's own metadata.
         include: `None`, `Metadata` or `Object`: what each row carries of its object.
         version: of meta.k8s.io.
         headers: whether to describe the columns; later events of a watch leave that out.
     """
-    columns = resource.rules.columns()
+    columns = rows.columns()
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": meta,
         "columnDefinitions": [column.as_dict() for column in columns] if headers else None,
-        "rows": [_row(resource, body, include, version) for body in bodies],
+        "rows": [_row(rows, body, include, version) for body in bodies],
     }
 
 
-def _row(resource: Resource, body: dict[str, Any], include: str, version: str) -> dict[str, Any]:
+def _row(rows: Rows, body: dict[str, Any], include: str, version: str) -> dict[str, Any]:
     carried: dict[str, Any] | None = None
     if include == "Object":
         carried = body
     elif include != "None":
         carried = partial(body, version)
-    return {"cells": resource.rules.cells(body), "object": carried}
+    return {"cells": rows.cells(body), "object": carried}
 
 
 def partial(body: dict[str, Any], version: str = "v1") -> dict[str, Any]:

@@ -73,7 +73,7 @@ class _Frames:
         headers, self._headers = self._headers, False
         return msgspec.json.encode(
             table(
-                self._resource,
+                self._resource.rules,
                 [_decode(body)],
                 meta={"resourceVersion": str(revision)},
                 include=self._include,

@@ -130,3 +130,20 @@ async def test_a_patch_type_that_custom_resources_have_not_is_refused(
     assert refused.json()["message"].endswith(
         "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
     )
+
+
+async def test_a_table_of_a_scale_shows_the_numbers_that_are_wanted_and_there(
+    http: httpx.AsyncClient,
+) -> None:
+    wanted = "application/json;as=Table;g=meta.k8s.io;v=v1"
+    table = (await http.get(f"{PATH}/a/scale", headers={"Accept": wanted})).json()
+    titles = [(column["name"], column["type"]) for column in table["columnDefinitions"]]
+    assert titles == [
+        ("Name", "string"),
+        ("Desired", "integer"),
+        ("Available", "integer"),
+        ("Age", "date"),
+    ]
+    (row,) = table["rows"]
+    assert row["cells"][:3] == ["a", 2, 1]
+    assert row["object"]["kind"] == "PartialObjectMetadata"
