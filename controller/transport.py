@@ -9,7 +9,7 @@ reads ~/.netrc. Watches here have a pool of their own, without a limit.
 
 import socket
 from asyncio.sslproto import SSLProtocol
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from time import perf_counter
 from types import MappingProxyType
@@ -24,6 +24,7 @@ from yarl import URL
 from controller.endpoint import Endpoint, RequestObserver
 from controller.errors import ControllerError, MalformedAnswer, NoAnswer, Unauthorized
 from controller.statuses import refusal
+from controller.warningheaders import warning_texts
 
 NO_QUERY: Mapping[str, str] = MappingProxyType({})
 CONNECT_SECONDS = 10.0
@@ -108,6 +109,8 @@ class HttpTransport(Transport):
     ) -> None:
         self.observe: RequestObserver | None = None
         """Told of each request; a manager counts them."""
+        self.warned: Callable[[str], None] | None = None
+        """Told of each warning beside a successful answer; the command line shows them."""
         self._endpoint = endpoint
         self._max_bytes = max_bytes
         self._max_seconds = max_seconds
@@ -193,6 +196,9 @@ class HttpTransport(Transport):
             raise _unanswered(f"{method} {url}", error) from error
         if not 200 <= response.status <= 299:
             raise _refusal(response, data)
+        if self.warned is not None:
+            for text in warning_texts(response.headers.getall("Warning", ())):
+                self.warned(text)
         return data
 
     async def _open_watch(

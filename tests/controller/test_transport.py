@@ -331,3 +331,14 @@ async def test_a_redirect_is_not_followed_with_our_token() -> None:
         with pytest.raises(ControllerError):
             await transport.request("GET", "/x")
     assert asked == ["/x"]
+
+
+async def test_warnings_beside_an_answer_are_told() -> None:
+    told = list[str]()
+    async with answering(
+        always(200, "{}", "application/json", Warning='299 - "use v1"')
+    ) as transport:
+        await transport.request("GET", "/")
+        transport.warned = told.append
+        await transport.request("GET", "/")
+    assert told == ["use v1"]
