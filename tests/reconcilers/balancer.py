@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from reconcilers.cli.standin.api import AddressPool, Service
+from reconcilers.api.resources import Service
+from reconcilers.cli.standin.api import AddressPool, addresses
 from reconcilers.cli.standin.assigning import assignments
 from reconcilers.cli.standin.config import configuration
 from tests.reconcilers.server import Happening, Json, Server
@@ -38,7 +39,7 @@ class Balancer:
         services = [msgspec.convert(o, Service) for o in self.tenant.all("services")]
         served = [one for one in services if one.metadata.name not in self.refuses]
         for one in assignments(served, pools):
-            if one.service.addresses != one.addresses:
+            if addresses(one.service) != one.addresses:
                 ingress = [{"ip": address} for address in one.addresses]
                 self._show(one.service.metadata.name, ingress)
 

@@ -1,9 +1,13 @@
-"""The kinds as the stand-in for MetalLB reads them; its own view, not the reconcilers'."""
+"""What the stand-in for MetalLB reads: all of an IPAddressPool, and what Services ask for.
+
+The reconcilers know less of a pool, as they own less of it; a Service is the same to both.
+"""
 
 from dataclasses import dataclass, field
 
 from controller.meta import ObjectMeta
 from controller.resource import Resource
+from reconcilers.api.resources import Service
 
 GROUP = "metallb.io"
 VERSION = "v1beta1"
@@ -45,56 +49,15 @@ class AddressPool:
     status: AddressPoolStatus | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ingress:
-    """One address that a Service was given."""
-
-    ip: str = ""
+def addresses(service: Service) -> tuple[str, ...]:
+    """Return the addresses that a Service's status shows."""
+    return tuple(one.ip for one in service.status.loadBalancer.ingress if one.ip)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadBalancerStatus:
-    """The addresses that a Service was given."""
-
-    ingress: tuple[Ingress, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceStatus:
-    """A Service's status."""
-
-    loadBalancer: LoadBalancerStatus = field(default_factory=LoadBalancerStatus)
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceSpec:
-    """The part of a Service's spec that a load balancer reads."""
-
-    type: str = "ClusterIP"
-    loadBalancerClass: str | None = None
-    loadBalancerIP: str = ""
-    ipFamilies: tuple[str, ...] = ()
-    ipFamilyPolicy: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """A Service."""
-
-    metadata: ObjectMeta
-    spec: ServiceSpec = field(default_factory=ServiceSpec)
-    status: ServiceStatus = field(default_factory=ServiceStatus)
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """The addresses that its status shows."""
-        return tuple(one.ip for one in self.status.loadBalancer.ingress if one.ip)
-
-    def asks(self, annotations: tuple[str, ...]) -> str:
-        """Return the first of `annotations` that the Service carries; empty if none."""
-        carried = self.metadata.annotations
-        return next((carried[name] for name in annotations if carried.get(name)), "")
+def asks(service: Service, annotations: tuple[str, ...]) -> str:
+    """Return the first of `annotations` that the Service carries; empty if none."""
+    carried = service.metadata.annotations
+    return next((carried[name] for name in annotations if carried.get(name)), "")
 
 
 ADDRESS_POOL = Resource(GROUP, VERSION, "IPAddressPool", "ipaddresspools", AddressPool)
-SERVICE = Resource("", "v1", "Service", "services", Service)

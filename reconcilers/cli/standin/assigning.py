@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from reconcilers.cli.standin.api import WANTED_ADDRESSES, WANTED_POOL, Service
+from reconcilers.api.resources import Service
+from reconcilers.cli.standin.api import WANTED_ADDRESSES, WANTED_POOL, addresses, asks
 from reconcilers.cli.standin.config import IPV4, Address, Pool, family
 
 PREFER_DUAL_STACK = "PreferDualStack"
@@ -61,16 +62,16 @@ def _age(service: Service) -> tuple[str, str]:
 
 def _kept(service: Service, pools: Sequence[Pool], taken: set[Address]) -> Assignment | None:
     """Return the assignment that a Service's status shows; None if it may not keep it."""
-    shown = _parsed(service.addresses)
+    shown = _parsed(addresses(service))
     if not shown or taken.intersection(shown):
         return None
     pool = next((one for one in pools if all(address in one for address in shown)), None)
-    if pool is None or service.asks(WANTED_POOL) not in ("", pool.name):
+    if pool is None or asks(service, WANTED_POOL) not in ("", pool.name):
         return None
     wanted = _wanted(service)
     if wanted is None or (wanted and set(wanted) != set(shown)):
         return None
-    return Assignment(service, service.addresses, pool.name)
+    return Assignment(service, addresses(service), pool.name)
 
 
 def _parsed(texts: Sequence[str]) -> list[Address]:
@@ -83,7 +84,7 @@ def _parsed(texts: Sequence[str]) -> list[Address]:
 
 def _wanted(service: Service) -> list[Address] | None:
     """Return the addresses that the Service asks for by name; None if it asks for nonsense."""
-    text = service.asks(WANTED_ADDRESSES) or service.spec.loadBalancerIP
+    text = asks(service, WANTED_ADDRESSES) or service.spec.loadBalancerIP
     if not text:
         return []
     return _parsed([part.strip() for part in text.split(",")]) or None
@@ -122,12 +123,12 @@ def _chosen(
 
 
 def _candidates(service: Service, pools: Sequence[Pool]) -> list[Pool]:
-    name = service.asks(WANTED_POOL)
+    name = asks(service, WANTED_POOL)
     if name:
         if found := [pool for pool in pools if pool.name == name]:
             return found
         raise CannotServe(f'unknown pool "{name}"')
-    by_address = bool(service.asks(WANTED_ADDRESSES) or service.spec.loadBalancerIP)
+    by_address = bool(asks(service, WANTED_ADDRESSES) or service.spec.loadBalancerIP)
     return [pool for pool in pools if pool.auto_assign or by_address]
 
 

@@ -17,13 +17,13 @@ from controller.events import EventType, Recorder
 from controller.manager import Manager, Watch
 from controller.meta import Key, Object, Version
 from controller.outcome import SETTLED, Outcome
+from reconcilers.api.resources import SERVICE, Service
 from reconcilers.cli.standin.api import (
     ADDRESS_POOL,
     ALLOCATED_FROM,
-    SERVICE,
     AddressPool,
     AddressPoolStatus,
-    Service,
+    addresses,
 )
 from reconcilers.cli.standin.assigning import Assignment, assignments, is_ours, used
 from reconcilers.cli.standin.config import IPV4, IPV6, InvalidConfig, Pool, configuration
@@ -97,7 +97,7 @@ class MetalLBStandIn:
         """Make the Service say what it has; status first, so that nobody sees a false origin."""
         service = assignment.service
         self._complain(service, assignment.problem)
-        if service.addresses != assignment.addresses:
+        if addresses(service) != assignment.addresses:
             service = await self._set_status(service, assignment)
         if service.metadata.annotations.get(ALLOCATED_FROM, "") != assignment.pool:
             origin = {ALLOCATED_FROM: assignment.pool or None}
@@ -106,8 +106,8 @@ class MetalLBStandIn:
             )
 
     async def _set_status(self, service: Service, assignment: Assignment) -> Service:
-        if service.addresses:
-            lost = ", ".join(service.addresses)
+        if addresses(service):
+            lost = ", ".join(addresses(service))
             self._tell(SERVICE, service, "Normal", "ClearAssignment", f"{lost} is not ours to use")
         if assignment.addresses:
             given = ", ".join(assignment.addresses)

@@ -14,17 +14,13 @@ from controller.jobs import running
 from controller.manager import Manager
 from controller.meta import Key
 from controller.transport import Transport
+from reconcilers.api.resources import SERVICE, Service
 from reconcilers.cli.local.objects import apply, delete, make_namespaces
 from reconcilers.cli.local.servers import api_server
-from reconcilers.cli.standin.api import (
-    ADDRESS_POOL,
-    ALLOCATED_FROM,
-    NAMESPACE,
-    SERVICE,
-    Service,
-)
+from reconcilers.cli.standin.api import ADDRESS_POOL, ALLOCATED_FROM, NAMESPACE, addresses
 from reconcilers.cli.standin.controller import MetalLBStandIn
 from reconcilers.cli.standin.crds import crds
+from reconcilers.cli.standin.presence import wait_served
 
 SECONDS = 30.0
 
@@ -62,10 +58,10 @@ class Tenant:
         found = self.service(name)
         return found.metadata.annotations.get(ALLOCATED_FROM) if found is not None else None
 
-    def shows(self, name: str, *addresses: str) -> Callable[[], bool]:
+    def shows(self, name: str, *wanted: str) -> Callable[[], bool]:
         def question() -> bool:
             found = self.service(name)
-            return found is not None and found.addresses == addresses
+            return found is not None and addresses(found) == wanted
 
         return question
 
@@ -90,12 +86,12 @@ async def a_tenant() -> AsyncIterator[Tenant]:
             yield tenant
 
 
-def pool(*addresses: str, name: str = "default-pool") -> dict[str, Any]:
+def pool(*entries: str, name: str = "default-pool") -> dict[str, Any]:
     return {
         "apiVersion": "metallb.io/v1beta1",
         "kind": "IPAddressPool",
         "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {"addresses": list(addresses)},
+        "spec": {"addresses": list(entries)},
     }
 
 
@@ -161,3 +157,22 @@ async def test_a_service_that_is_no_load_balancer_any_more_is_let_go() -> None:
         await apply(tenant.transport, balanced("next"))
         await tenant.until(tenant.shows("next", "10.0.0.4"))
         await tenant.until(lambda: tenant.origin() is None)
+
+
+async def test_where_metallb_comes_later_the_stand_in_begins_later() -> None:
+    clock = SystemClock()
+    async with api_server("tenant", []) as server:
+        served = anyio.Event()
+
+        async def wait() -> None:
+            await wait_served(server.transport, clock)
+            served.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            first, second = crds()
+            await apply(server.transport, first)
+            assert not served.is_set()
+            await apply(server.transport, second)
+            with anyio.fail_after(SECONDS):
+                await served.wait()

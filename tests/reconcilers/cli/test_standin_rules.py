@@ -9,15 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.meta import ObjectMeta
-from reconcilers.cli.standin.api import (
-    AddressPool,
-    AddressPoolSpec,
+from reconcilers.api.resources import (
     Ingress,
     LoadBalancerStatus,
     Service,
     ServiceSpec,
     ServiceStatus,
 )
+from reconcilers.cli.standin.api import AddressPool, AddressPoolSpec
 from reconcilers.cli.standin.assigning import Assignment, assignments
 from reconcilers.cli.standin.config import InvalidConfig, Pool, configuration
 
