@@ -11,9 +11,10 @@ from controller import logs
 from controller.clock import SystemClock
 from controller.errors import ControllerError
 from controller.meta import Key
+from reconcilers.api import names
 from reconcilers.cli.local import kubeconfigs, samples
 from reconcilers.cli.local.objects import Manifest, UnknownKind, apply, make_namespaces
-from reconcilers.cli.local.platform import Platform, platform
+from reconcilers.cli.local.platform import Platform, Tenant, platform
 from reconcilers.cli.local.servers import ApiServer
 from reconcilers.cli.local.signals import Interrupted
 from reconcilers.cli.local.start import run_until_interrupted
@@ -48,8 +49,9 @@ DEFAULT_CLUSTER = Key("team-a", "sandbox")
 def up(data: Path | None, kubeconfig: Path | None, with_samples: bool, log_level: str) -> None:
     """Start API servers, controllers and samples, and stay.
 
-    There is a platform and one tenant, in which a stand-in takes MetalLB's place. The API servers
-    are embedded, or real ones if KUBEBUILDER_ASSETS names a folder with etcd and kube-apiserver.
+    There is a platform, whose API server asks our admission webhooks, and one tenant, in which a
+    stand-in takes MetalLB's place. The API servers are embedded, or real ones if
+    KUBEBUILDER_ASSETS names a folder with etcd and kube-apiserver.
     """
     logs.configure("console", log_level)
     place = kubeconfigs.place(kubeconfig, data, "platform.kubeconfig")
@@ -65,7 +67,8 @@ def up(data: Path | None, kubeconfig: Path | None, with_samples: bool, log_level
 
 async def _up(data: Path | None, places: tuple[Path, Path], documents: list[Manifest]) -> None:
     cluster = samples.first_cluster(documents) or DEFAULT_CLUSTER
-    async with platform({TENANT: cluster}, SystemClock(), Settings(), data) as whole:
+    controllers = {names.COMPONENT: Settings()}
+    async with platform([Tenant(TENANT, cluster)], SystemClock(), controllers, data) as whole:
         kubeconfigs.write(places[0], whole.management.kubeconfig)
         kubeconfigs.write(places[1], whole.tenants[cluster].kubeconfig)
         applied = await _load(whole.management, documents)
@@ -92,7 +95,7 @@ def _told(whole: Platform, cluster: Key, places: tuple[Path, Path], applied: int
     tenant = whole.tenants[cluster]
     return "\n".join(
         [
-            f"platform   {whole.management.url}   controllers run, {applied} samples applied",
+            f"platform   {whole.management.url}   controllers and webhooks run, {applied} samples",
             f"tenant     {tenant.url}   TenantCluster {cluster}; MetalLB's place has a stand-in",
             "",
             f"  export KUBECONFIG={places[0]}",

@@ -9,7 +9,6 @@ from ipaddress import ip_address
 
 from controller.cache import Change
 from controller.meta import Key
-from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.cli.demo.step import Sight
@@ -110,14 +109,25 @@ def all_free(name: str) -> Sight:
 
     def look(world: World) -> Sequence[str]:
         pool = world.pool(name)
-        status = pool.status
-        if status.availableIPs != status.totalIPs or status.largestFreeBlock != status.totalIPs:
+        status, ranges = pool.status, pool.spec.tenantAllocation
+        several = ranges is not None and len(ranges.ranges) > 1
+        whole = several or status.largestFreeBlock == status.totalIPs
+        if status.availableIPs != status.totalIPs or not whole:
             raise NotYet(
                 f"NetworkPool {name} has {status.availableIPs} of {status.totalIPs} free,"
                 f" {status.largestFreeBlock} of them in a row"
             )
         if any(a.spec.poolRef.name == name for a in world.allocations):
-            raise NotYet(f"{names.GROUP} still has IPAllocations of {name}")
-        return [f"NetworkPool {name}: all {status.totalIPs} addresses are free, in one block"]
+            raise NotYet(f"there still are IPAllocations of {name}")
+        where = "in its ranges" if several else "in one block"
+        return [f"NetworkPool {name}: all {status.totalIPs} addresses are free, {where}"]
 
     return look
+
+
+def nothing_left(world: World) -> Sequence[str]:
+    """See an empty management cluster."""
+    for cache in (world.allocations, world.pools, world.providers, world.clusters):
+        if len(cache):
+            raise NotYet(f"{len(cache)} {cache.resource.plural} are still there")
+    return ["no NetworkPool, IPAllocation, ProviderConfig or TenantCluster is left"]

@@ -1,27 +1,39 @@
 """The objects of the story, as somebody would write them into files."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from controller.meta import Key
 from reconcilers.api import names
+from reconcilers.cli.demo.timing import BUNDLE
 from reconcilers.cli.local.objects import Manifest
+from reconcilers.cli.standin import crds as standin
 
 PRIMARY = "vlan40"
 SECONDARY = "vlan41"
-BROKEN = "vlan42-typo"
+SMALL = "vlan42"
+SEVERAL = "brownfield"
+LATE = "not-there-yet"
+BUSY = "vlan48"
+
 PROVIDER = "harvester"
+ELASTIC = "harvester-elastic"
 CREDENTIALS = "harvester-credentials"
 
 WEB = Key("team-a", "web")
 SHOP = Key("team-b", "shop")
 BATCH = Key("team-c", "batch")
+BARE = Key("team-d", "bare")
 
 PINNED = "appliance"
 PINNED_TWICE = "appliance-again"
-LOST = "asks-nobody"
-TOO_LARGE = "too-large"
-SERVED = "asks-well"
+LOST = "asks-nobody-yet"
+HOLDER = "fills-the-pool"
+WAITING = "comes-too-late"
+FITS = "fits-a-gap"
+FITS_TOO = "fits-another"
+RESTORED = "from-a-backup"
 
 
 def pool(
@@ -42,22 +54,36 @@ def pool(
     )
 
 
-def provider(*pools: str) -> Manifest:
-    """Return the ProviderConfig that offers `pools`, first choice first."""
+def provider(name: str, sizing: Manifest, *pools: str) -> Manifest:
+    """Return a ProviderConfig that offers `pools`, first choice first."""
     return _ours(
         "ProviderConfig",
-        PROVIDER,
+        name,
         {
             "provider": "harvester",
             "credentialsRef": {"name": CREDENTIALS},
             "harvester": {"networkName": "default/vlan40"},
             "network": {
                 "mode": "ipam",
-                "poolRefs": [{"name": name, "priority": n} for n, name in enumerate(pools)],
-                "loadBalancer": {"defaultPoolSize": 8, "allocationMode": "static"},
+                "poolRefs": [{"name": one, "priority": n} for n, one in enumerate(pools)],
+                "loadBalancer": sizing,
             },
         },
     )
+
+
+def static(size: int) -> Manifest:
+    """Return the sizing by which each tenant has `size` addresses for load balancers."""
+    return {"defaultPoolSize": size, "allocationMode": "static"}
+
+
+def elastic(initial: int, increment: int) -> Manifest:
+    """Return the sizing by which tenants have what they need."""
+    return {
+        "allocationMode": "elastic",
+        "initialPoolSize": initial,
+        "growthIncrement": increment,
+    }
 
 
 def credentials() -> Manifest:
@@ -75,11 +101,11 @@ def namespace(name: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def cluster(key: Key) -> Manifest:
+def cluster(key: Key, provider_name: str = PROVIDER) -> Manifest:
     """Return a TenantCluster."""
     spec = {
         "kubernetesVersion": "v1.31.4",
-        "providerConfigRef": {"name": PROVIDER},
+        "providerConfigRef": {"name": provider_name},
         "workers": {"replicas": 3},
     }
     return _ours("TenantCluster", key.name, spec, key.namespace)
@@ -112,6 +138,24 @@ def service(name: str) -> Manifest:
             "selector": {"app": name},
             "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
         },
+    }
+
+
+def restored(name: str, pool_name: str, owner: Key, uid: str) -> Manifest:
+    """Return an IPAllocation as a backup has it, made for a cluster that had a certain uid."""
+    body = allocation(name, pool_name, count=2)
+    meta = {**body["metadata"], "annotations": {names.ANNOTATION_TENANT_UID: uid}}
+    reference = {"namespace": owner.namespace, "name": owner.name}
+    return {**body, "metadata": meta, "spec": {**body["spec"], "tenantClusterRef": reference}}
+
+
+def bundle() -> Manifest:
+    """Return the ConfigMap with what installs MetalLB: here its kinds, as the rest are pods."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": BUNDLE, "namespace": names.DEFAULT_NAMESPACE},
+        "data": {"metallb.yaml": "\n---\n".join(json.dumps(one) for one in standin.crds())},
     }
 
 

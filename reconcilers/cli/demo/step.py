@@ -58,6 +58,16 @@ def remove(resource: Resource[Any], *keys: Key) -> Deed:
     return act
 
 
+def remove_in(cluster: Key, resource: Resource[Any], *keys: Key) -> Deed:
+    """Return the deed of deleting objects of a tenant."""
+
+    async def act(world: World) -> None:
+        for key in keys:
+            await delete(world.tenant(cluster).server.client, resource, key)
+
+    return act
+
+
 async def _apply(server: ApiServer, manifests: Sequence[Manifest]) -> None:
     for manifest in manifests:
         await apply(server.transport, manifest)

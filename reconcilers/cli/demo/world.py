@@ -1,14 +1,19 @@
 """What the API servers show, kept current by watching; nobody polls and nobody sleeps."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
 
-from controller.cache import Cache
+from controller.cache import Cache, Change
 from controller.clock import Clock
+from controller.eventkind import EVENTS
 from controller.informer import Informer
-from controller.meta import Key, Object
+from controller.jobs import Task
+from controller.leasekind import LEASES, Lease
+from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -26,9 +31,33 @@ from reconcilers.api.resources import (
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.local.platform import Platform
 from reconcilers.cli.local.servers import ApiServer
+from reconcilers.cli.standin import api as standin
+from reconcilers.cli.standin.presence import DEFINITION, wait_served
 
 T = TypeVar("T", bound=Object)
 Follow = Callable[[ApiServer, Resource[Any]], Cache[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Regarding:
+    """What an event is about."""
+
+    kind: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An Event, as people read it."""
+
+    metadata: ObjectMeta
+    type: str = ""
+    reason: str = ""
+    note: str = ""
+    regarding: Regarding = field(default_factory=Regarding)
+
+
+TOLD = Resource(EVENTS.group, EVENTS.version, EVENTS.kind, EVENTS.plural, Told)
 
 
 class NotYet(Exception):
@@ -40,6 +69,7 @@ class TenantView:
 
     def __init__(self, server: ApiServer, follow: Follow) -> None:
         self.server = server
+        self.kinds = follow(server, DEFINITION)
         self.pools = follow(server, IP_ADDRESS_POOL)
         self.advertisements = follow(server, L2_ADVERTISEMENT)
         self.services = follow(server, SERVICE)
@@ -55,13 +85,20 @@ class World:
 
     def __init__(self, platform: Platform, clock: Clock) -> None:
         self.management = platform.management
-        self.informers: list[Informer[Any]] = []
+        self.replicas = platform.replicas
+        self.watches: list[Task] = []
+        """What has to run, for all this to be current."""
         self._clock = clock
         self._moved = anyio.Event()
         self.pools: Cache[NetworkPool] = self._follow(self.management, NETWORK_POOL)
         self.allocations: Cache[IPAllocation] = self._follow(self.management, IP_ALLOCATION)
         self.clusters: Cache[TenantCluster] = self._follow(self.management, TENANT_CLUSTER)
         self.providers: Cache[ProviderConfig] = self._follow(self.management, PROVIDER_CONFIG)
+        self.leases: Cache[Lease] = self._follow(self.management, LEASES)
+        self.events: Cache[Told] = self._follow(self.management, TOLD)
+        self.uids: dict[Key, str] = {}
+        """The uid of each TenantCluster that was ever seen."""
+        self.clusters.subscribe(self._remember)
         self._tenants = {
             key: TenantView(server, self._follow) for key, server in platform.tenants.items()
         }
@@ -69,8 +106,18 @@ class World:
     def _follow(self, server: ApiServer, resource: Resource[T]) -> Cache[T]:
         informer = Informer(resource, server.transport, self._clock)
         informer.add_handler(lambda _: self.wake())
-        self.informers.append(informer)
+        later = resource.group == standin.GROUP
+        self.watches.append(partial(self._served, server, informer) if later else informer.run)
         return informer.cache
+
+    async def _served(self, server: ApiServer, informer: Informer[Any]) -> None:
+        """Watch a kind of MetalLB's from when it is there."""
+        await wait_served(server.transport, self._clock)
+        await informer.run()
+
+    def _remember(self, change: Change[TenantCluster]) -> None:
+        if change.new is not None:
+            self.uids[change.new.metadata.key] = change.new.metadata.uid
 
     def wake(self) -> None:
         """Let whoever waits look again."""
@@ -100,6 +147,10 @@ class World:
             NotYet: it is not there.
         """
         return there(self.allocations, Key(names.DEFAULT_NAMESPACE, name))
+
+    def now(self) -> float:
+        """Return seconds that never go back, for what is to be told of how long things took."""
+        return self._clock.monotonic()
 
     async def until(
         self, look: Callable[["World"], Sequence[str]], seconds: float

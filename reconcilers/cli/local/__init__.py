@@ -3,5 +3,8 @@
 servers.py    API servers, embedded or real, and the ways into them
 objects.py    any manifest, applied over HTTP
 platform.py   what `up` and `demo` start: CRDs, controllers, tenants
+replicas.py   the controllers, once or twice, each with a way in that can be cut (lifeline.py)
+admission.py  their webhooks, put in force
+samples.py    the samples that are shipped
 signals.py    Ctrl-C
 """

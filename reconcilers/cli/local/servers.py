@@ -43,6 +43,22 @@ class ApiServer:
         """Return a client over its transport."""
         return Client(self.transport)
 
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Transport]:
+        """Give another way into it, with connections of its own."""
+        transport = _transport(self.kubeconfig)
+        try:
+            yield transport
+        finally:
+            with anyio.CancelScope(shield=True):
+                await transport.aclose()
+
+
+def _transport(kubeconfig: str) -> Transport:
+    return tenant_transport(
+        parse_kubeconfig(kubeconfig.encode()), max_bytes=ANSWER_LIMIT, timeout=REQUEST_SECONDS
+    )
+
 
 @asynccontextmanager
 async def api_server(
@@ -66,9 +82,7 @@ async def api_server(
             )
         await plane.install_crds(list(crds))
         kubeconfig = plane.kubeconfig()
-        transport = tenant_transport(
-            parse_kubeconfig(kubeconfig.encode()), max_bytes=ANSWER_LIMIT, timeout=REQUEST_SECONDS
-        )
+        transport = _transport(kubeconfig)
         try:
             yield ApiServer(name, plane.url, plane.kind, kubeconfig, transport)
         finally:

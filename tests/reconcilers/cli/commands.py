@@ -39,9 +39,11 @@ def butler_ipam(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "reconcilers.cli.main", *arguments]
 
 
-async def call(*arguments: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    """Run `butler-ipam` to its end."""
-    with anyio.fail_after(SECONDS):
+async def call(
+    *arguments: str, seconds: float = SECONDS, **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run `butler-ipam` to its end, which has to come within `seconds`."""
+    with anyio.fail_after(seconds):
         return await anyio.run_process(
             butler_ipam(*arguments), check=False, env=environment(**variables), cwd="/"
         )

@@ -1,6 +1,8 @@
 """The demo: it happens, and where it does not, it says which step."""
 
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
@@ -8,16 +10,23 @@ import pytest
 from controller.cache import Change
 from controller.clock import SystemClock
 from controller.endpoint import Endpoint
+from controller.errors import Cause, Invalid, NoAnswer
 from controller.transport import HttpTransport
 from reconcilers.api import names
 from reconcilers.api.crd import crds
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.cli.demo import cast, sights
+from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
+from reconcilers.cli.demo import cast
+from reconcilers.cli.demo.attempts import creating, reasons, refused, warned
 from reconcilers.cli.demo.audit import Broken, Witness, vouches
+from reconcilers.cli.demo.chapters import tenants
 from reconcilers.cli.demo.command import perform
+from reconcilers.cli.demo.farewell import Farewell, let_go_first
 from reconcilers.cli.demo.player import DidNotHappen, play
-from reconcilers.cli.demo.step import Step, declare
+from reconcilers.cli.demo.sights import pools
+from reconcilers.cli.demo.step import Step, declare, remove
 from reconcilers.cli.demo.world import World
+from reconcilers.cli.local.lifeline import Lifeline
 from reconcilers.cli.local.platform import Platform
 from reconcilers.cli.local.servers import ApiServer, api_server
 from reconcilers.cli.local.signals import sole
@@ -30,11 +39,12 @@ from tests.reconcilers.make import allocation
 
 
 async def test_the_whole_story_happens() -> None:
-    done = await call("demo")
+    done = await call("demo", seconds=180.0)
     told = done.stdout.decode()
     assert done.returncode == 0, told + done.stderr.decode()
     assert "no two ranges ever overlapped" in told
-    assert "All 13 steps happened" in told
+    assert "All 26 steps happened" in told
+    assert "2 s, not 30 s, until a Service without an address makes its tenant grow" in told
     assert done.stderr == b""
 
 
@@ -49,7 +59,7 @@ async def test_a_demo_that_fails_names_the_step_and_shows_the_end_of_the_log() -
     done = await call("demo", "--step-timeout=0s")
     complained = done.stderr.decode()
     assert done.returncode == 1
-    assert "error: step 1 of 13 (An administrator declares two pools) did not happen" in complained
+    assert "error: step 1 of 26 (An administrator declares two pools) did not happen" in complained
     assert "    log: " in complained
     assert "Traceback" not in complained
 
@@ -72,7 +82,7 @@ async def test_a_step_that_does_not_happen_is_named() -> None:
     transport = HttpTransport(Endpoint("https://nowhere.invalid"))
     nowhere = ApiServer("management", "https://nowhere.invalid", "embedded", "", transport)
     world, told = World(Platform(nowhere, {}), clock), list[str]()
-    step = Step("A pool is served by nobody", (sights.pool_in_use(cast.PRIMARY, 0),))
+    step = Step("A pool is served by nobody", (pools.pool_in_use(cast.PRIMARY, 0),))
     failures = list[str]()
 
     async def watch_it() -> None:
@@ -100,8 +110,17 @@ async def test_the_demo_notices_a_range_that_is_released_before_its_tenant_let_g
 
     monkeypatch.setattr(TenantGate, "ask", hasty)
     monkeypatch.setattr(MetalLB, "_withdraw", nothing)
+
+    def short(_: Witness, farewell: Farewell, url: str) -> list[Step]:
+        leaving = Step(
+            "The tenant goes",
+            (let_go_first(farewell, 1),),
+            (remove(TENANT_CLUSTER, cast.WEB),),
+        )
+        return [*tenants.beginning(), *tenants.static_tenant()[:2], leaving]
+
     with pytest.raises(ExceptionGroup) as failure:
-        await perform(30.0)
+        await perform(30.0, short)
     assert "was released, and IPAddressPool default-pool in the tenant still has it" in str(
         sole(failure.value)
     )
@@ -115,6 +134,72 @@ async def test_what_the_server_refuses_is_told() -> None:
         await _namespace(world)
         with pytest.raises(DidNotHappen, match=r"Nonsense is declared.*cidr"):
             await play([refused], world, clock, lambda _: None, 5.0)
+
+
+async def test_what_should_be_refused_and_is_not_stops_the_story() -> None:
+    sound = cast.pool("sound", "10.0.0.0/24", [])
+    step = refused("All is refused", creating("a sound pool", NETWORK_POOL, sound, "unsound"))
+    async with _with_crds() as world:
+        with pytest.raises(DidNotHappen, match="a sound pool, and it was not refused"):
+            await play([step], world, SystemClock(), lambda _: None, 5.0)
+
+
+async def test_a_refusal_for_another_reason_stops_the_story() -> None:
+    odd = cast.pool("odd", "nonsense", [])
+    step = refused("It is refused", creating("a pool", NETWORK_POOL, odd, "straddles"))
+    async with _with_crds() as world:
+        with pytest.raises(DidNotHappen, match=r"'straddles' is not in what was said: .*cidr"):
+            await play([step], world, SystemClock(), lambda _: None, 5.0)
+
+
+async def test_what_should_be_warned_of_and_is_not_stops_the_story() -> None:
+    sound = cast.pool("sound", "10.0.0.0/24", [])
+    step = warned("There is a warning", creating("a pool", NETWORK_POOL, sound, "host bits"))
+    async with _with_crds() as world:
+        with pytest.raises(DidNotHappen, match="'host bits' is not in what was said: nothing"):
+            await play([step], world, SystemClock(), lambda _: None, 5.0)
+
+
+def test_each_cause_of_a_refusal_is_told_on_a_line_of_its_own() -> None:
+    causes = [Cause("spec.a", "FieldValueInvalid", "odd"), Cause("", "X", "and another")]
+    assert reasons(Invalid(422, "Invalid", "all in one", causes=causes)) == [
+        "spec.a: odd",
+        "and another",
+    ]
+    assert reasons(Invalid(422, "Invalid", "all in one")) == ["all in one"]
+
+
+@asynccontextmanager
+async def _with_crds() -> AsyncIterator[World]:
+    async with api_server("management", crds()) as server:
+        world = World(Platform(server, {}), SystemClock())
+        await _namespace(world)
+        yield world
+
+
+async def test_a_lifeline_that_is_cut_lets_nothing_through() -> None:
+    async with api_server("management", []) as server, server.connected() as transport:
+        line = Lifeline(transport)
+        await line.request("GET", "/version")
+        async with line.stream(
+            "/api/v1/namespaces",
+            query={
+                "watch": "1",
+                "sendInitialEvents": "true",
+                "resourceVersionMatch": "NotOlderThan",
+            },
+        ) as chunks:
+            assert await anext(chunks)
+            await line.cut()
+            with pytest.raises(NoAnswer):
+                await _read(chunks)
+        with pytest.raises(NoAnswer, match="the connection is cut"):
+            await line.request("GET", "/version")
+
+
+async def _read(chunks: AsyncIterator[bytes]) -> None:
+    async for _ in chunks:
+        pass
 
 
 async def _namespace(world: World) -> None:

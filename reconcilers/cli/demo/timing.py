@@ -1,0 +1,67 @@
+"""How long things take here, and how long elsewhere: thresholds are scaled so that nobody waits.
+
+Two replicas run. The second, which leads after the first was cut off, also has what is off by
+default: the fast path for exhausted pools, with the time that production has, and the bundle.
+"""
+
+from dataclasses import replace
+
+from controller.options import ManagerOptions
+from reconcilers.api.names import DEFAULT_NAMESPACE
+from reconcilers.settings import AllocationSettings, OrphanSettings, Settings, TenantSettings
+
+FIRST, SECOND = "replica-1", "replica-2"
+BUNDLE = "metallb-bundle"
+"""The ConfigMap with the manifests of MetalLB."""
+
+_TENANT = TenantSettings(
+    requeue_not_ready=1.0,
+    requeue_deleting=0.25,
+    shrink_after=5.0,
+    teardown_grace=3.0,
+    request_timeout=2.0,
+)
+_SETTINGS = Settings(
+    allocation=AllocationSettings(requeue_releasing=0.25),
+    tenant=replace(_TENANT, growth_after=2.0),
+    orphans=OrphanSettings(resync=1.0),
+)
+REPLICAS = {
+    FIRST: _SETTINGS,
+    SECOND: replace(
+        _SETTINGS, tenant=replace(_TENANT, growth_when_exhausted=2.0, metallb_bundle=BUNDLE)
+    ),
+}
+ELECTION = ManagerOptions(
+    leader_elect=True,
+    lease_namespace=DEFAULT_NAMESPACE,
+    lease_name="butler-ipam",
+    lease_duration=6.0,
+    renew_deadline=4.0,
+    retry_period=1.0,
+)
+
+
+def told() -> list[str]:
+    """Return what is scaled, one line each."""
+    ours, usual = _SETTINGS.tenant, TenantSettings()
+    scaled = [
+        ("until a Service without an address makes its tenant grow", "growth_after"),
+        ("until a range that nobody uses is given back", "shrink_after"),
+        ("until a deleted tenant that does not answer is given up", "teardown_grace"),
+        ("between two looks at a cluster that is not Ready", "requeue_not_ready"),
+        ("that a request to a tenant may take", "request_timeout"),
+    ]
+    lines = [
+        f"{getattr(ours, name):g} s, not {getattr(usual, name):g} s, {what}"
+        for what, name in scaled
+    ]
+    lines.append(
+        f"{_SETTINGS.orphans.resync:g} s, not {OrphanSettings().resync:g} s,"
+        " between two looks for orphans"
+    )
+    lines.append(
+        f"{ELECTION.lease_duration:g} s, not {ManagerOptions().lease_duration:g} s,"
+        " until another replica takes the lease of one that is gone"
+    )
+    return lines

@@ -1,0 +1,114 @@
+"""The webhooks of `up` and `demo`: in force once the controllers run, and in nobody's way before.
+
+In a cluster a Service leads to whichever replica is there. Here the configuration names the port
+of one of them, and is changed when that one goes.
+"""
+
+from typing import Any
+
+import msgspec
+import structlog
+
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import ControllerError, Invalid, NotFound, ServerFailure
+from controller.meta import Key, Version
+from controller.options import ManagerOptions, SelfSigned
+from controller.webhooks.kinds import VALIDATING
+from reconcilers.api import names
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.cli.local.objects import apply
+from reconcilers.cli.local.servers import ApiServer
+from reconcilers.cli.problems import Problem
+from reconcilers.webhooks.configuration import JUDGED, NAME, SERVICE, configuration
+from reconcilers.webhooks.serving import path
+
+HOST = "127.0.0.1"
+SECRET = "butler-ipam-webhook-certificates"  # noqa: S105 - a name
+KEY = Key("", NAME)
+PATIENCE = 30.0
+"""Seconds until the webhooks are in force, at most."""
+PAUSE = 0.05
+
+_log = structlog.get_logger(__name__)
+
+_REFUSED_BY_WEBHOOKS_ALONE: dict[str, Any] = {
+    "apiVersion": names.API_VERSION,
+    "kind": NETWORK_POOL.kind,
+    "metadata": {"name": "webhooks-in-force"},
+    "spec": {
+        "cidr": "192.0.2.0/24",
+        "reserved": [{"cidr": "192.0.2.0/26"}],
+        "tenantAllocation": {"ranges": [{"start": "192.0.2.0", "end": "192.0.2.31"}]},
+    },
+}
+"""A reservation across the end of a range: CEL has no arithmetic for that."""
+
+
+def serving_webhooks(namespace: str) -> ManagerOptions:
+    """Return the options of a manager that serves webhooks, with a certificate of its own."""
+    signed = SelfSigned(namespace, SERVICE, SECRET, validating=[NAME], names=[HOST])
+    return ManagerOptions(webhook_bind=f"{HOST}:0", webhook_self_signed=signed)
+
+
+async def remove(client: Client) -> None:
+    """Remove what an earlier start left behind: it leads to a port where nobody listens."""
+    try:
+        found = await client.get(VALIDATING, KEY)
+        await client.delete(VALIDATING, Version.of(found))
+    except NotFound:
+        return
+
+
+async def put_in_force(server: ApiServer, port: int, clock: Clock) -> None:
+    """Have the API server ask the webhooks at `port`, and wait until it does.
+
+    Raises:
+        Problem: it does not.
+        ControllerError: it refused the configuration, or did not answer.
+    """
+    await apply(server.transport, configuration(lambda name: {"url": _url(name, port)}))
+    why = "nobody was asked"
+    with clock.move_on_after(PATIENCE):
+        while why:
+            why = await _why_not(server)
+            if why:
+                # Nothing tells what a server holds in its own cache: it has to be tried.
+                await clock.sleep(PAUSE)
+    if why:
+        raise Problem(f"the admission webhooks are not in force: {why}")
+
+
+async def redirect(client: Client, port: int) -> None:
+    """Have the API server ask the webhooks at another port; whom it trusts stays.
+
+    Raises:
+        Conflict: somebody else changed the configuration just now.
+    """
+    found = await client.get(VALIDATING, KEY)
+    webhooks = [
+        {**one, "clientConfig": {**one["clientConfig"], "url": _url(one["name"], port)}}
+        for one in found.webhooks
+    ]
+    await client.patch(VALIDATING, Version.of(found), {"webhooks": webhooks})
+
+
+def _url(name: str, port: int) -> str:
+    kind, _ = JUDGED[name]
+    return f"https://{HOST}:{port}{path(kind)}"
+
+
+async def _why_not(server: ApiServer) -> str:
+    """Return why the webhooks are not in force yet; empty if they are."""
+    where = NETWORK_POOL.collection(names.DEFAULT_NAMESPACE)
+    body = msgspec.json.encode(_REFUSED_BY_WEBHOOKS_ALONE)
+    try:
+        await server.transport.request("POST", where, query={"dryRun": "All"}, body=body)
+    except Invalid:
+        return ""
+    except ServerFailure as failure:
+        return failure.message
+    except ControllerError as failure:
+        _log.info("the webhooks could not be tried", error=str(failure))
+        return str(failure)
+    return "the API server does not ask them"
