@@ -205,6 +205,31 @@ async def test_as_many_keys_run_at_once_as_the_concurrency_allows_and_never_one_
     assert len(peak) == 8  # five keys, and once more those three that ran when added again
 
 
+async def test_a_key_added_a_thousand_times_while_it_is_worked_on_is_worked_on_once_more() -> None:
+    clock = VirtualClock()
+    queue = WorkQueue[Key](clock)
+    running, most, runs = 0, 0, 0
+
+    async def reconcile(_: Key) -> Outcome:
+        nonlocal running, most, runs
+        runs, running = runs + 1, running + 1
+        most = max(most, running)
+        await clock.sleep(1)
+        running -= 1
+        return SETTLED
+
+    controller = Controller("test", reconcile, queue=queue, concurrency=16)
+    async with anyio.create_task_group() as group:
+        group.start_soon(controller.run)
+        queue.add(KEY)
+        for _ in range(1000):
+            await clock.advance(0.0005)
+            queue.add(KEY)
+        await clock.advance(60)
+        group.cancel_scope.cancel()
+    assert (runs, most) == (2, 1)
+
+
 async def test_a_stopped_controller_finishes_what_runs_and_begins_nothing() -> None:
     clock, running, peak, release = VirtualClock(), list[Key](), list[int](), anyio.Event()
     queue = WorkQueue[Key](clock)

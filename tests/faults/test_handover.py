@@ -1,0 +1,85 @@
+"""Two managers on one API server: the lease goes from one to the other when the work has ended."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from controller import SETTLED, Key, Manager, ManagerOptions, Outcome, Watch, to_self
+from controller.leasekind import LEASES
+from tests.faults.world import GAUGES, PATIENCE, World, transport_to, world
+
+LEASE = Key("default", "leader")
+HOURS = 3600.0
+
+
+class Replica:
+    """A manager whose reconciler works until it is told to go on."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.begun, self.go_on, self.ended = anyio.Event(), anyio.Event(), anyio.Event()
+        self.interrupted = False
+        gauges = manager.informer(GAUGES)
+        manager.controller("gauges", self.look, watches=[Watch(gauges, to_self)])
+
+    async def look(self, key: Key) -> Outcome:
+        """Work."""
+        self.begun.set()
+        try:
+            await self.go_on.wait()
+        except anyio.get_cancelled_exc_class():
+            self.interrupted = True
+            raise
+        return SETTLED
+
+    async def run(self) -> None:
+        """Run the manager to its end."""
+        await self.manager.run()
+        self.ended.set()
+
+
+@asynccontextmanager
+async def replica(here: World, name: str) -> AsyncIterator[Replica]:
+    """Run a replica with a lease that nobody would live to see pass."""
+    options = ManagerOptions(
+        leader_elect=True,
+        lease_namespace=LEASE.namespace,
+        lease_name=LEASE.name,
+        identity=name,
+        lease_duration=HOURS,
+        renew_deadline=HOURS / 2,
+        retry_period=0.2,
+    )
+    async with transport_to(here.plane) as transport, anyio.create_task_group() as group:
+        made = Replica(Manager(transport, options=options))
+        group.start_soon(made.run)
+        await made.manager.wait_serving()
+        yield made
+        group.cancel_scope.cancel()
+
+
+async def test_a_stopped_leader_gives_its_lease_to_the_next_when_its_work_has_ended() -> None:
+    async def holder() -> str:
+        return (await here.direct.get(LEASES, LEASE)).spec.holderIdentity or ""
+
+    async with world() as here:
+        await here.create("a")
+        async with replica(here, "first") as first:
+            await first.begun.wait()
+            async with replica(here, "second") as second:
+                first.manager.stop()
+                await here.create("b")  # work for whoever leads next, and not before
+                assert await holder() == "first"
+                assert not first.ended.is_set()
+                assert not second.begun.is_set()
+                first.go_on.set()
+                with anyio.fail_after(PATIENCE):
+                    await first.ended.wait()
+                    # It can lead only because the lease was given back: it lasts for an hour.
+                    await second.begun.wait()
+                assert await holder() == "second"
+                assert not first.interrupted
+                lease = await here.direct.get(LEASES, LEASE)
+                assert lease.spec.leaseTransitions == 1
+                second.go_on.set()
