@@ -24,7 +24,7 @@ from envtest.server.api import Api
 from envtest.server.bodies import media_type
 from envtest.server.call import Call, User
 from envtest.server.clock import ServerClock
-from envtest.server.failures import StatusError, internal
+from envtest.server.failures import StatusError, internal, method_not_allowed
 from envtest.server.forms import Form, negotiate
 from envtest.server.openapi import OpenApi
 from envtest.server.paths import Documents
@@ -93,6 +93,9 @@ class Front:
         if resource is None:
             return _missing(request.path)
         form = negotiate(request.headers.get("Accept", ""))
+        if request.method == "HEAD" and not resource.rules.custom:
+            # Built-in resources have routes for the methods that they name; custom ones for verbs.
+            raise method_not_allowed()
         check_served(resource, info)
         if resource.deprecation:
             warnings.append(resource.deprecation)
@@ -113,7 +116,7 @@ class Front:
             return await self._watch(request, call, form)
         result = await answer(self.api, self.reviews, self.accounts, call)
         code, data = render(result, form, query.get("includeObject", "Metadata"))
-        if _wants_pretty(request) and form.media == "application/json":
+        if _wants_pretty(request, query) and form.media == "application/json":
             data = msgspec.json.format(data, indent=2)
         return _response(code, data, form.media, warnings)
 
@@ -155,9 +158,9 @@ class Front:
             timer.cancel()
 
 
-def _wants_pretty(request: web.BaseRequest) -> bool:
+def _wants_pretty(request: web.BaseRequest, query: Query) -> bool:
     """Tell whether a person reads the answer, as the real server guesses it."""
-    given = request.query.get("pretty")
+    given = query.get("pretty")
     if given is not None:
         return given.lower() not in {"0", "false"}
     return request.headers.get("User-Agent", "").startswith(("curl", "Wget", "Mozilla/5.0"))

@@ -7,20 +7,29 @@ write has waited too long, as the real server drops whoever does not keep up.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 
 import anyio
+import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMethod, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 from typing_extensions import override
+
+from envtest.server.failures import method_not_allowed
 
 # Go takes a mebibyte of headers in all; here each may be that long, and there may be this many.
 HEADER_LIMIT = 1024 * 1024
 HEADER_COUNT = 1024
 # How long to go on reading, and forgetting, the body of a request that was refused.
 _LINGERING_SECONDS = 1.0
+
+# As the parser reports a line whose first word it does not know.
+_UNKNOWN_METHOD = re.compile(r"b['\"][-!#$%&'*+.^_`|~\w]+ /[^ ]* HTTP/1\.[01]['\"]")
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -80,6 +89,36 @@ class Watchers:
                 scope.cancel()
 
 
+class _Connection(RequestHandler):
+    """Answers what is no HTTP as Go's server does, and unknown methods as the API does."""
+
+    @override
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+            return super().handle_error(request, status, exc, message)
+        if isinstance(exc, BadHttpMethod) and _UNKNOWN_METHOD.search(message or ""):
+            # For Go any word is a method. Who asks is not looked at: the parser keeps no headers.
+            refused = method_not_allowed()
+            answer = web.Response(
+                status=refused.code,
+                body=msgspec.json.encode(refused.body()),
+                content_type="application/json",
+            )
+        else:
+            code = HTTPStatus.BAD_REQUEST
+            if isinstance(exc, LineTooLong):
+                code = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            answer = web.Response(status=code, text=f"{code.value} {code.phrase}")
+        answer.force_close()
+        return answer
+
+
 class Connections(web.Server):
     """Accepts connections and hands requests over.
 
@@ -106,6 +145,10 @@ class Connections(web.Server):
         self._head_seconds = deadlines.head
         # Connections that have not sent a whole head yet, with what will close them.
         self._silent: dict[RequestHandler, asyncio.TimerHandle] = {}
+
+    @override
+    def __call__(self) -> RequestHandler:
+        return _Connection(self, loop=self._loop, **self._kwargs)
 
     async def _begin(self, request: web.BaseRequest) -> web.StreamResponse:
         timer = self._silent.pop(request.protocol, None)

@@ -123,6 +123,9 @@ def select(api: Api, call: Call, options: ListOptions) -> Selected:
     revision, after = api.store.revision, ""
     if options.token:
         revision, after = _read_token(options.token)
+        if options.revision:
+            text = "specifying resource version is not allowed when using continue"
+            raise bad_request(text)
         revision = api.store.revision if revision < 0 else revision
     elif options.revision is not None:
         check_not_future(api, options.revision)

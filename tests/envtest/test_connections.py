@@ -218,3 +218,30 @@ async def told_of(stream: ByteStream, count: int) -> None:
         data = tail + await stream.receive()
         seen += data.count(b'"name":"heavy-')
         tail = data[-len(b'"name":"heavy-') + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "part"),
+    [
+        (f"BREW {MAPS} HTTP/1.1", 405, '"reason":"MethodNotAllowed"'),
+        ("nonsense", 400, "400 Bad Request"),
+        ("GET / HTTP/1.1\r\nno header", 400, "400 Bad Request"),
+        (
+            "GET / HTTP/1.1\r\nX-Long: " + "x" * 1_100_000,
+            431,
+            "431 Request Header Fields Too Large",
+        ),
+    ],
+)
+async def test_what_is_no_request_is_answered_as_go_answers_it(
+    line: str, code: int, part: str
+) -> None:
+    async with serve() as server, connection(server) as stream:
+        await stream.send(f"{line}\r\nHost: localhost\r\n\r\n".encode())
+        with anyio.fail_after(10):
+            answer = (await read_to_end(stream)).decode()
+
+    first, _, body = answer.partition("\r\n\r\n")
+    assert first.split(" ")[1] == str(code)
+    assert part in body
+    assert line not in answer

@@ -268,3 +268,25 @@ async def test_a_scale_has_the_name_of_its_object(http: httpx.AsyncClient) -> No
 
     assert code == 400
     assert message == "the name of the object (b) does not match the name on the URL (a)"
+
+
+async def test_a_page_names_its_revision_itself(http: httpx.AsyncClient) -> None:
+    for name in "ab":
+        await http.post(PATH, json=gauge(name))
+    page = (await http.get(PATH, params={"limit": "1"})).json()["metadata"]
+    query = {"continue": page["continue"], "resourceVersion": page["resourceVersion"]}
+
+    answer = await http.get(PATH, params=query)
+
+    assert (answer.status_code, answer.json()["message"]) == (
+        400,
+        "specifying resource version is not allowed when using continue",
+    )
+    rest = await http.get(PATH, params=query | {"resourceVersion": "0"})
+    assert [one["metadata"]["name"] for one in rest.json()["items"]] == ["b"]
+
+
+async def test_heads_alone_are_given_of_custom_resources_only(http: httpx.AsyncClient) -> None:
+    assert (await http.head(PATH)).status_code == 200
+    assert (await http.head("/readyz")).status_code == 200
+    assert (await http.head("/api/v1/namespaces")).status_code == 405
