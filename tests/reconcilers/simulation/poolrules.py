@@ -268,18 +268,6 @@ def revision_of_lists(mp: Patch) -> None:
     mp.setattr(status, "differs", eager)
 
 
-def revision_lowered(mp: Patch) -> None:
-    """The revision is that of what was settled last, be it lower."""
-
-    def settle(pool: NetworkPool, view: View) -> Settlement:
-        before = protocol.memory(pool) or 0
-        forgetful = replace(pool.status, allocationsRevision="0")
-        found = _rule(replace(pool, status=forgetful), view)
-        return Settlement(found.open, found.revision or before)
-
-    _settling(mp, settle)
-
-
 # 7. Fence.
 
 
@@ -304,21 +292,6 @@ def memory_of_others_believed(mp: Patch) -> None:
 def fence_voids_nothing(mp: Patch) -> None:
     """The fence leaves allocations at the version that earlier promises name."""
     mp.setattr(fence, "void_status", lambda *_: {})
-
-
-def fence_forgets(mp: Patch) -> None:
-    """The memory that a fence gives is no number of an object."""
-    patch = Client.patch
-
-    async def forgetful(
-        self: Client, resource: Any, at: Any, body: Any, *, subresource: str = ""
-    ) -> Any:
-        told = body.get("status", {})
-        if resource.plural == POOLS and set(told) == {"allocationsRevision", "assignments"}:
-            body = {"status": told | {"allocationsRevision": "0"}}
-        return await patch(self, resource, at, body, subresource=subresource)
-
-    mp.setattr(Client, "patch", forgetful)
 
 
 def terminating_serves(mp: Patch) -> None:
@@ -351,11 +324,6 @@ def leaves_by_cache(mp: Patch) -> None:
     mp.setattr(departure, "remaining", remaining)
 
 
-def leaves_blindly(mp: Patch) -> None:
-    """A pool's finalizer goes whatever was promised meanwhile."""
-    _blind(mp, lambda body: body.get("metadata", {}).get("finalizers") == [])
-
-
 # 8. Own answers.
 
 
@@ -369,3 +337,5 @@ def ghosts(mp: Patch) -> None:
         return True
 
     mp.setattr(Cache, "own", newer_wins)
+    # The client hands on what its last finalizer left, as if it were still there.
+    mp.setattr("controller.client._remains", lambda _: True)

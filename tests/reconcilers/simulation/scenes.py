@@ -1,0 +1,134 @@
+"""Scenes in which one rule of the protocol is all that stands between two and one address."""
+
+from controller.meta import Key
+from tests.reconcilers.simulation.laws import held
+from tests.reconcilers.simulation.stage import Stage, writes_of
+from tests.reconcilers.simulation.world import ALLOCATIONS, NAMESPACE, POOLS
+
+
+async def late_write_after_loss_of_memory(stage: Stage, memory: str | None = None) -> str | None:
+    """B's range is on its way to it when the pool forgets; then A is asked for, who goes first."""
+    stage.ask("b")
+    waits = {"status": {"phase": "Pending"}}
+    stage.world.patch(ALLOCATIONS, "b", waits, status=True, guarded=False)
+    await stage.pool(stage.replica(), writes_of("b"))
+    if memory is None:
+        stage.world.patch(POOLS, "p", {"status": None}, guarded=False)
+    else:
+        stage.judge.blind = True
+        stage.world.vanish(POOLS, "p")
+        stage.make_pool(allocationsRevision=memory)
+        stage.judge.blind = False
+    stage.ask("a")
+    on_their_way, stage.late = stage.late, []
+    other = stage.replica()
+    for _ in range(2):  # the second look is for one that waited for its cache
+        await stage.pool(other, lambda flight: writes_of("b")(flight) and _grants(flight.body))
+        stage.clock._elapsed += 2_000_000_000
+    stage.late = on_their_way
+    stage.arrive()
+    return stage.problem
+
+
+def _grants(body: dict[str, dict[str, object]]) -> bool:
+    return "startAddress" in body.get("status", {})
+
+
+async def memory_of_others(stage: Stage) -> str | None:
+    """The same, where the pool comes back with the memory of another history."""
+    return await late_write_after_loss_of_memory(stage, "1000000")
+
+
+async def _unknown_to_another(stage: Stage, *, wiped: bool) -> str | None:
+    """B's range is on its way when another replica, which has not heard of B, serves C."""
+    stage.ask("c", 2)
+    other = stage.replica()
+    stage.ask("b", 2)
+    await stage.pool(stage.replica(), lambda flight: flight.plural == ALLOCATIONS)
+    stage.late = [flight for flight in stage.late if flight.name == "b"]
+    if wiped:
+        stage.world.patch(POOLS, "p", {"status": None}, guarded=False)
+    other.pools.advance(other.pools.behind)
+    stage.clock._elapsed += 2_000_000_000
+    await stage.pool(other)
+    stage.arrive()
+    return stage.problem
+
+
+async def promised_to_one_unheard_of(stage: Stage) -> str | None:
+    """The pool's promise to B is all that tells of it."""
+    return await _unknown_to_another(stage, wiped=False)
+
+
+async def forgotten_and_unheard_of(stage: Stage) -> str | None:
+    """Not even that is left."""
+    return await _unknown_to_another(stage, wiped=True)
+
+
+async def promise_kept_to_another_version(stage: Stage) -> str | None:
+    """Somebody wipes B's status; one replica serves anew, another keeps the old promise."""
+    stage.ask("b")
+    slow = stage.replica()
+    await stage.pool(slow)
+    tidy = stage.replica()
+    for _ in range(2):
+        await stage.pool(tidy)
+        stage.clock._elapsed += 61_000_000_000
+    nobody = dict.fromkeys(("startAddress", "endAddress", "cidr", "phase"))
+    stage.world.patch(ALLOCATIONS, "b", {"status": nobody}, status=True, guarded=False)
+    slow.allocations.advance(slow.allocations.behind)
+    stage.ask("a", since="2025-12-31T00:00:00Z")
+    await stage.pool(stage.replica(), writes_of("b"))
+    stage.late.clear()
+    await stage.pool(slow)
+    return stage.problem
+
+
+async def pool_goes_while_one_is_unheard_of(stage: Stage) -> str | None:
+    """The pool is deleted; the replica that looks has not heard of who holds a range."""
+    other = stage.replica()
+    stage.ask("b")
+    first = stage.replica()
+    await stage.pool(first)
+    stage.clock._elapsed += 120_000_000_000
+    for feed in (first.pools, first.allocations):
+        feed.advance(feed.behind)
+    await stage.pool(first)
+    stage.world.delete(POOLS, "p")
+    other.pools.advance(other.pools.behind)
+    await stage.pool(other)
+    return stage.problem
+
+
+async def answer_after_the_end(stage: Stage) -> str | None:
+    """The answer to A's last write comes after word of its end; B wants what it held."""
+    stage.ask("a", 3)
+    replica = stage.replica()
+    await stage.pool(replica)
+    stage.world.delete(ALLOCATIONS, "a")
+    replica.allocations.advance(replica.allocations.behind)
+    replica.begin(stage.group, 1, Key(NAMESPACE, "a"))
+    await stage.answered_late(replica)
+    stage.ask("b", 3)
+    for feed in (replica.pools, replica.allocations):
+        feed.advance(feed.behind)
+    for _ in range(3):
+        stage.clock._elapsed += 2_000_000_000
+        await stage.pool(replica)
+    found = stage.world.get(ALLOCATIONS, "b")
+    assert found is not None
+    return stage.problem or (None if held(found) else "b waits although it fits")
+
+
+async def refused_by_one_with_an_old_view(stage: Stage) -> str | None:
+    """The pool was full and is not any more; who has not heard of that refuses B."""
+    stage.ask("z", 3)
+    first = stage.replica()
+    await stage.pool(first)
+    stage.ask("b")
+    old = stage.replica()
+    stage.world.vanish(ALLOCATIONS, "z")
+    await stage.pool(stage.replica(), writes_of("b"))
+    stage.late.clear()
+    await stage.pool(old)
+    return stage.problem

@@ -1,0 +1,134 @@
+"""One scene on the simulator, played by hand: for what a storm brings about too seldom.
+
+The same replicas, wires, server and laws; but the scene says who reads how much, who works when,
+and which requests run late.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from controller.meta import Key
+from reconcilers.api import names
+from tests.clock import VirtualClock, settle
+from tests.reconcilers.simulation.chaos import undisturbed
+from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge, overlap
+from tests.reconcilers.simulation.replica import Replica
+from tests.reconcilers.simulation.wire import Flight
+from tests.reconcilers.simulation.world import ALLOCATIONS, NAMESPACE, POOLS, Json, World
+
+Late = Callable[[Flight], bool]
+Scene = Callable[["Stage"], Awaitable[str | None]]
+
+
+def nothing(_: Flight) -> bool:
+    """Nothing is late."""
+    return False
+
+
+def writes_of(name: str) -> Late:
+    """Return what tells writes of an allocation."""
+    return lambda flight: flight.method == "PATCH" and flight.name == name
+
+
+class Stage:
+    """A world with pool p of three addresses, its memory, and nobody at work yet."""
+
+    def __init__(self, group: TaskGroup) -> None:
+        self.clock = VirtualClock()
+        self.world = World(self.clock.now)
+        self.judge = Judge(self.world)
+        self.flights: list[Flight] = []
+        self.late: list[Flight] = []
+        self.group = group
+
+    async def open(self) -> None:
+        """Make the pool, and let a first replica give it its finalizer and its memory."""
+        self.make_pool()
+        await self.pool(self.replica())
+
+    def make_pool(self, **status: str) -> None:
+        """Make the pool."""
+        first, last = SPANS["p"]
+        span = {"start": f"{FIRST}{first}", "end": f"{FIRST}{last}"}
+        spec = {"cidr": "10.0.0.0/24", "tenantAllocation": {"ranges": [span]}}
+        body: Json = {"metadata": {"name": "p"}, "spec": spec}
+        self.world.create(POOLS, body | {"status": status} if status else body)
+
+    def ask(self, name: str, count: int = 1, since: str = "") -> None:
+        """Make an allocation that may be served; `since` when it was first asked for."""
+        spec = {
+            "poolRef": {"name": "p"},
+            "tenantClusterRef": {"name": name, "namespace": "team"},
+            "type": "loadbalancer",
+            "count": count,
+        }
+        meta: Json = {"name": name, "finalizers": [names.FINALIZER_ALLOCATION]}
+        if since:
+            meta["annotations"] = {names.ANNOTATION_REQUESTED_AT: since}
+        self.world.create(ALLOCATIONS, {"metadata": meta, "spec": spec})
+
+    def replica(self) -> Replica:
+        """Return a replica that has read everything."""
+        found = Replica(self.world, self.flights, self.clock, random.Random(0), patience=0.0)
+        found.boot(stale=False, world=self.world)
+        return found
+
+    async def pool(self, replica: Replica, late: Late = nothing) -> None:
+        """Let a replica work on the pool."""
+        await self.work(replica, 0, "p", late)
+
+    async def work(self, replica: Replica, number: int, name: str, late: Late = nothing) -> None:
+        """Let a replica work on an object; its late requests run when `arrive` says so."""
+        replica.begin(self.group, number, Key(NAMESPACE, name))
+        await settle()
+        while self.flights:
+            for flight in list(self.flights):
+                self.flights.remove(flight)
+                if late(flight):
+                    self.late.append(flight)
+                    flight.land(lost=True)
+                else:
+                    flight.run(self.world)
+                    flight.land()
+            await settle()
+
+    async def answered_late(self, replica: Replica) -> None:
+        """Let what is under way run, and its answers come after word of it has."""
+        await settle()
+        while self.flights:
+            for flight in list(self.flights):
+                self.flights.remove(flight)
+                flight.run(self.world)
+                replica.allocations.advance(replica.allocations.behind)
+                flight.land()
+            await settle()
+
+    def arrive(self) -> None:
+        """Let the late requests run, oldest first."""
+        for flight in self.late:
+            flight.run(self.world)
+        self.late.clear()
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong by now."""
+        return self.judge.problem or overlap(self.world)
+
+
+def played(scene: Scene) -> str | None:
+    """Play a scene; return what went wrong, None if nothing did."""
+
+    async def play() -> Any:
+        async with anyio.create_task_group() as group:
+            stage = Stage(group)
+            await stage.open()
+            return await scene(stage)
+
+    with undisturbed(silent=True):
+        verdict: str | None = asyncio.run(play())
+    return verdict
