@@ -1,0 +1,188 @@
+"""Every command line in the documents can be typed, and those that need no cluster are run."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import pytest
+
+from reconcilers.cli.main import COMMANDS, cli
+from tests.docs.text import DOCUMENTS, GUIDES, ROOT, Command, commands, fenced, ours, read
+from tests.reconcilers.cli.commandline import run
+
+OFFLINE = {"plan", "crds"}
+SAMPLES = ROOT / "manifests" / "samples"
+PLACEHOLDER = re.compile(r"[A-Z][A-Z+.\[\]]*|…")
+
+CALLS = [
+    pytest.param(call, command, id=f"{command.place}: {' '.join(call)}")
+    for document in GUIDES
+    for command in commands(document)
+    for call in ours(command)
+]
+
+
+def made(name: str) -> click.Command:
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None, f"there is no command {name}"
+    return found
+
+
+def flags(name: str) -> set[str]:
+    options = (one for one in made(name).params if isinstance(one, click.Option))
+    return {flag for one in options for flag in (*one.opts, *one.secondary_opts)} | {
+        "-h",
+        "--help",
+    }
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder like the reader's: the manifests, and a backup of what was made of the samples."""
+    (tmp_path / "manifests").symlink_to(ROOT / "manifests")
+    for form in ("yaml", "json"):
+        saved = run("plan", "-f", SAMPLES, "-o", form).out
+        (tmp_path / f"ipam-backup.{form}").write_text(saved, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_there_are_commands_to_look_at() -> None:
+    assert len(CALLS) > 30
+    assert {param.values[0][0] for param in CALLS if param.values[0]} >= set(COMMANDS) - {
+        "apiserver",
+        "demo",
+    }
+
+
+@pytest.mark.parametrize(("call", "command"), CALLS)
+def test_every_call_of_butler_ipam_names_a_command_and_flags_that_exist(
+    call: Sequence[str], command: Command
+) -> None:
+    if not call:
+        return
+    known = flags(call[0])
+    named = {word.partition("=")[0] for word in call[1:] if word.startswith("-") and word != "-"}
+    assert named - known == set(), command.place
+
+
+@pytest.mark.parametrize(("call", "command"), [one for one in CALLS if one.values[1].block])
+def test_every_line_that_can_be_copied_parses_as_it_is(
+    call: Sequence[str], command: Command, desk: Path
+) -> None:
+    if not call:
+        return
+    (desk / "report.yaml").write_text("")
+    made(call[0]).make_context(call[0], list(call[1:]), resilient_parsing="--help" in call)
+
+
+@pytest.mark.parametrize(
+    ("call", "command"),
+    [
+        one
+        for one in CALLS
+        if one.values[1].block
+        and one.values[0]
+        and (one.values[0][0] in OFFLINE or "-f" in one.values[0])
+        and "restore.json" not in one.values[0]
+    ],
+)
+def test_every_line_that_needs_no_cluster_does_what_it_should(
+    call: Sequence[str], command: Command, desk: Path
+) -> None:
+    outcome = run(*call)
+    assert outcome.code == 0, outcome.err
+    assert outcome.out
+
+
+def test_the_picture_in_the_readme_is_what_the_command_draws(desk: Path) -> None:
+    [block] = [one for one in fenced("README.md", "") if one.startswith("NetworkPool ")]
+    drawn = run("map", "brownfield-pool", "-f", desk / "ipam-backup.yaml").out
+    assert block.splitlines() == [line.rstrip() for line in drawn.splitlines()]
+
+
+def test_a_backup_of_files_is_restored_with_every_range_where_it_was(desk: Path) -> None:
+    jq = shutil.which("jq")
+    if jq is None:
+        pytest.skip("no jq on this machine; the line that makes a restore of a backup is not run")
+    [command] = [one for one in commands("OPERATIONS.md") if one.text.startswith("jq ")]
+    subprocess.run(["sh", "-c", command.text], cwd=desk, check=True, timeout=30)
+
+    def held(text: str) -> dict[str, tuple[str, str]]:
+        return {
+            one["metadata"]["name"]: (one["status"]["startAddress"], one["status"]["endAddress"])
+            for one in json.loads(text)["items"]
+            if one["kind"] == "IPAllocation"
+        }
+
+    restored = (desk / "restore.json").read_text()
+    assert "tenant-uid" not in restored
+    assert all("status" not in one for one in json.loads(restored)["items"])
+    outcome = run("plan", "-f", desk / "restore.json", "-o", "json")
+    before = held((desk / "ipam-backup.json").read_text())
+    assert len(before) > 5
+    assert held(outcome.out) == before
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_make_target_exists(document: str) -> None:
+    named = {
+        word
+        for command in commands(document)
+        if command.words and command.words[0] == "make"
+        for word in command.words[1:]
+        if re.fullmatch(r"[a-z-]+", word) and not word.startswith("-")
+    }
+    assert named - targets() == set()
+
+
+def test_make_tells_every_target_that_people_need() -> None:
+    told = set(re.findall(r"^([a-z-]+):.*##", read("Makefile"), re.MULTILINE))
+    assert targets() - told <= {"help"}
+    phony = read("Makefile").partition(".PHONY: ")[2].split()
+    assert set(phony) == targets()
+
+
+def test_every_script_and_module_that_is_run_exists() -> None:
+    for document in DOCUMENTS:
+        for command in commands(document):
+            for module in re.findall(r"-m ((?:tests|manifests|reconcilers)[\w.]*)", command.text):
+                path = ROOT / module.replace(".", "/")
+                assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
+
+
+def test_the_table_of_commands_is_complete() -> None:
+    rows = re.findall(r"^\| `(\w+)[^|]*\|", read("README.md"), re.MULTILINE)
+    assert set(rows) >= set(COMMANDS)
+
+
+def test_the_completion_line_of_the_readme_is_a_script_for_bash() -> None:
+    [command] = [one for one in commands("README.md") if "_COMPLETE" in one.text]
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("no bash on this machine; the line that switches completion on is not run")
+    called = f'butler-ipam() {{ "{sys.executable}" -c "{_CALL}" "$@"; }}; {command.text}'
+    done = subprocess.run(
+        [bash, "-c", f"{called}; complete -p butler-ipam"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "-F _butler_ipam_completion" in done.stdout
+
+
+_CALL = "import sys; sys.argv[0] = 'butler-ipam'; from reconcilers.cli.main import main; main()"

@@ -1,0 +1,83 @@
+"""What the documents tell people to type at a cluster, typed at `butler-ipam up`."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.docs.text import GUIDES, ROOT, Command, commands, fenced, ours
+from tests.reconcilers.cli.commandline import run
+from tests.reconcilers.cli.commands import Kubectl, environment, started
+
+READY = "Ctrl-C ends it"
+LOOKS = {"get", "describe", "wait", "apply"}
+LOOKING = {"pools", "map", "whois", "tenants", "check"}
+ELSEWHERE = ("-k ", "install.yaml", "get lease", "restore.json", "crds |")
+"""What needs an installation on a cluster with pods, or a file of another section."""
+FINDS = ("check --tenants --strict",)
+"""What exits 1 here: most of the samples' tenants are not there, and a strict check says so."""
+
+
+def typed() -> list[Command]:
+    """Return the lines that look at a cluster with the samples, in the order of the documents."""
+    found = []
+    for document in GUIDES:
+        for command in commands(document):
+            if not command.block or any(part in command.text for part in ELSEWHERE):
+                continue
+            words = command.words
+            looks = words[0] == "kubectl" and LOOKS & set(words)
+            if looks or any(call and call[0] in LOOKING for call in ours(command)):
+                found.append(command)
+    once = {command.text: command for command in found}
+    # The back-up is told after the migration that begins with one.
+    return sorted(once.values(), key=lambda command: "> ipam-backup" not in command.text)
+
+
+async def exit_code(command: Command, desk: Path, environ: Mapping[str, str]) -> tuple[int, str]:
+    """Type a line; return its exit code, and what it complained about."""
+    if calls := ours(command):
+        [call] = calls
+        outcome = await anyio.to_thread.run_sync(partial(run, *call))
+        return outcome.code, outcome.err
+    line = command.text.replace("tenant.kubeconfig", str(desk.parent / "config-tenant"))
+    with anyio.fail_after(60):
+        done = await anyio.run_process(["sh", "-c", line], check=False, env=environ, cwd=desk)
+    return done.returncode, done.stderr.decode()
+
+
+async def test_every_line_that_looks_at_a_cluster_and_every_object_works_on_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config"
+    desk = tmp_path / "desk"
+    desk.mkdir()
+    (desk / "manifests").symlink_to(ROOT / "manifests")
+    kubectl = Kubectl(config, tmp_path / "cache")
+    variables = environment(KUBECONFIG=str(config), KUBECACHEDIR=str(tmp_path / "cache"))
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    monkeypatch.chdir(desk)
+    lines, failed = typed(), []
+    assert len(lines) > 25
+    async with started("up", f"--kubeconfig={config}") as up:
+        await up.until(READY)
+        for command in lines:
+            code, complaint = await exit_code(command, desk, variables)
+            if code != command.text.endswith(FINDS):
+                failed.append(f"{command.place}: {command.text}: exit code {code}\n{complaint}")
+        objects = [one for document in GUIDES for one in fenced(document, "yaml")]
+        for text in objects:
+            (desk / "object.yaml").write_text(text, encoding="utf-8")
+            await kubectl.run("apply", "--dry-run=server", "-f", str(desk / "object.yaml"))
+    assert failed == []
+    assert objects
+    assert (desk / "before.txt").read_text() == (desk / "after.txt").read_text() != ""
+
+
+def test_the_lines_are_those_of_a_reader() -> None:
+    texts = [command.text for command in typed()]
+    assert "kubectl -n butler-system describe networkpool lab-pool" in texts
+    assert any("--field-selector spec.poolRef.name=lab-pool" in text for text in texts)
+    assert not any(text.startswith("kubectl delete") for text in texts)
