@@ -17,6 +17,7 @@ from reconcilers.cli.problems import EXIT_PROBLEM, Problem, say
 from reconcilers.cli.survey.audit import Finding, audit
 from reconcilers.cli.survey.forms import output_option, scope, scope_options
 from reconcilers.cli.survey.objects import Objects, Scope, connected, read_objects, survey
+from reconcilers.cli.survey.progress import progress
 from reconcilers.cli.survey.repair import Outcome, repair
 from reconcilers.cli.survey.reports import Report, read_report, report
 
@@ -82,7 +83,8 @@ def check(
 
 def _in_cluster(work: Any, *arguments: Any) -> Any:
     try:
-        return anyio.run(work, *arguments)
+        with progress("checking the cluster"):
+            return anyio.run(work, *arguments)
     except (ConfigurationError, ControllerError) as error:
         raise Problem(str(error)) from error
 

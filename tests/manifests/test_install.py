@@ -143,3 +143,12 @@ def test_a_series_keeps_the_namespace_of_its_object_when_it_is_scraped() -> None
     """Prometheus renames a label that its target has too, unless it is told to honor it."""
     [monitor] = documents(MANIFESTS / "prometheus/service-monitor.yaml")
     assert all(endpoint["honorLabels"] for endpoint in monitor["spec"]["endpoints"])
+
+
+def test_the_samples_take_nothing_from_the_namespace_that_was_installed() -> None:
+    [sample] = [
+        one
+        for one in documents(MANIFESTS / "samples/00-namespaces.yaml")
+        if one["metadata"]["name"] == "butler-system"
+    ]
+    assert sample == installed()["Namespace/butler-system"]

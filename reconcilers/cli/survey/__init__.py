@@ -8,5 +8,6 @@ svg.py        the same as a picture
 page.py       all pools as one HTML page that needs nothing else
 audit.py      what is wrong: overlaps, orphans, ranges outside, statuses that drifted
 repair.py     carries out what a reviewed report of the audit says
+progress.py   tells that something is going on
 forms.py      -o: what each command prints for programs
 """

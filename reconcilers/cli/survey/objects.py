@@ -1,6 +1,5 @@
 """The objects that questions are asked about: all of a cluster, or what files hold of one."""
 
-import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
-import click
 
 from controller.errors import ApiError, ConfigurationError, ControllerError, Forbidden, NotFound
 from controller.meta import Key, Object
@@ -28,11 +26,9 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.problems import Problem, say
 from reconcilers.cli.reading.manifests import Manifest, Manifests, read
 from reconcilers.cli.reading.place import Findings
+from reconcilers.cli.survey.progress import progress
 
 T = TypeVar("T", bound=Object)
-
-PROGRESS_AFTER = 1.0
-"""Seconds; what takes longer says that it is still at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +104,11 @@ def survey(scope: Scope) -> Objects:
         Problem: the cluster or the files cannot be read.
     """
     if scope.files:
-        return _of_files(scope)
+        with progress("reading files"):
+            return _of_files(scope)
     try:
-        return anyio.run(_of_cluster, scope)
+        with progress("reading the cluster's objects"):
+            return anyio.run(_of_cluster, scope)
     except (ConfigurationError, ControllerError) as error:
         raise Problem(_why_not(error, scope)) from error
 
@@ -139,7 +137,7 @@ async def _of_cluster(scope: Scope) -> Objects:
 
 
 async def read_objects(client: Any, namespace: str = "") -> Objects:
-    """Read all objects of ours over a client, and tell of it if that takes long.
+    """Read all objects of ours over a client.
 
     Args:
         client: a `controller.client.Client`.
@@ -149,22 +147,6 @@ async def read_objects(client: Any, namespace: str = "") -> Objects:
     Raises:
         ControllerError: the cluster did not answer, or refused.
     """
-    failed: ControllerError | None = None
-    found: Objects | None = None
-    async with anyio.create_task_group() as group:
-        group.start_soon(_tell_progress)
-        try:
-            found = await _listed(client, namespace)
-        except ControllerError as error:  # told as itself, not as one of a group
-            failed = error
-        group.cancel_scope.cancel()
-    if failed is not None:
-        raise failed
-    assert found is not None
-    return found
-
-
-async def _listed(client: Any, namespace: str) -> Objects:
     unreadable: dict[tuple[str, Key], str] = {}
 
     async def listed(resource: Resource[T], within: str = namespace) -> dict[Key, T]:
@@ -187,21 +169,6 @@ async def _listed(client: Any, namespace: str) -> Objects:
         owners_known = False
         clusters = await listed(TENANT_CLUSTER)
     return Objects(pools, allocations, clusters, providers, unreadable, owners_known=owners_known)
-
-
-async def _tell_progress() -> None:
-    """Say every second that reading goes on; on a terminal only, and gone when it ends."""
-    if not sys.stderr.isatty():
-        return
-    seconds = 0
-    try:
-        while True:
-            await anyio.sleep(PROGRESS_AFTER)
-            seconds += 1
-            click.echo(f"\rreading the cluster's objects ... {seconds} s", err=True, nl=False)
-    finally:
-        if seconds:
-            click.echo("\r\033[K", err=True, nl=False)
 
 
 def _of_files(scope: Scope) -> Objects:

@@ -1,10 +1,13 @@
 """What the commands that ask about a cluster say: on saved objects, and on a server."""
 
+import io
 import json
 import shutil
 import subprocess
 from collections.abc import Mapping
+from contextlib import redirect_stderr
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.cli.survey.extents import State, picture
+from reconcilers.cli.survey.progress import progress
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import Outcome, allocation, holding, pool, run, thing
 
@@ -59,6 +63,42 @@ def ask(folder: Path, *arguments: str, objects: tuple[Mapping[str, Any], ...]) -
 def extents(outcome: Outcome) -> list[tuple[str, str, str]]:
     [one] = json.loads(outcome.out)["items"]
     return [(e["start"], e["end"], e["state"]) for e in one["extents"]]
+
+
+# --- telling of progress -----------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    """A terminal that says when something was written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = Event()
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        size = super().write(text)
+        self.written.set()
+        return size
+
+
+def test_what_takes_long_says_so_on_a_terminal_and_is_gone_when_it_ends() -> None:
+    terminal = Terminal()
+    with redirect_stderr(terminal), progress("reading files", every=0.01):
+        assert terminal.written.wait(30)
+    assert terminal.getvalue().startswith("\rreading files ... 0 s")
+    assert terminal.getvalue().endswith("\r\033[K")
+
+
+def test_nothing_is_told_where_nobody_looks_or_nothing_takes_long() -> None:
+    terminal, file = Terminal(), io.StringIO()
+    with redirect_stderr(terminal), progress("reading files", every=3600):
+        pass
+    with redirect_stderr(file), progress("reading files", every=0):
+        pass
+    assert (terminal.getvalue(), file.getvalue()) == ("", "")
 
 
 # --- the picture -------------------------------------------------------------------------------
