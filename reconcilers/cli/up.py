@@ -11,6 +11,7 @@ from controller import logs
 from controller.clock import SystemClock
 from controller.errors import ControllerError
 from controller.meta import Key
+from controller.transport import HttpTransport
 from reconcilers.api import names
 from reconcilers.cli.local import kubeconfigs, samples
 from reconcilers.cli.local.objects import Manifest, UnknownKind, apply, make_namespaces
@@ -80,15 +81,22 @@ async def _load(server: ApiServer, documents: Sequence[Manifest]) -> int:
     """Apply the samples; one that is refused stops none of the others. Return how many went."""
     await make_namespaces(server.transport, samples.namespaces(list(documents)))
     applied = 0
-    for document in documents:
-        try:
-            await apply(server.transport, samples.as_kubectl_applies(document))
-        except (ControllerError, UnknownKind) as refused:
-            name = document["metadata"]["name"]
-            say("warning", f"sample {document['kind']} {name} was not applied: {refused}")
-        else:
-            applied += 1
+    async with server.connected() as transport:
+        for document in documents:
+            name = f"sample {document['kind']} {document['metadata']['name']}"
+            if isinstance(transport, HttpTransport):
+                transport.warned = partial(_warn, name)
+            try:
+                await apply(transport, samples.as_kubectl_applies(document))
+            except (ControllerError, UnknownKind) as refused:
+                say("warning", f"{name} was not applied: {refused}")
+            else:
+                applied += 1
     return applied
+
+
+def _warn(name: str, text: str) -> None:
+    say("warning", f"{name}: {text}")
 
 
 def _told(whole: Platform, cluster: Key, places: tuple[Path, Path], applied: int) -> str:

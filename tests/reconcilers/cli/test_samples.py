@@ -4,10 +4,16 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 import yaml
 
 from allocator import AddressRange
+from controller.clock import SystemClock
+from reconcilers.cli.local.objects import apply
+from reconcilers.cli.local.servers import api_server
+from reconcilers.cli.standin.presence import wait_served
+from reconcilers.tenantcluster.install.bundle import parse
 from tests.reconcilers.cli.commandline import Outcome, run
 
 SAMPLES = Path(__file__).parents[3] / "manifests" / "samples"
@@ -51,6 +57,36 @@ def test_all_samples_together_are_sound_and_served() -> None:
         if body["kind"] == "TenantCluster":
             [network] = [c for c in body["status"]["conditions"] if c["type"] == "NetworkReady"]
             assert network["status"] == "True"
+
+
+async def test_the_sample_bundle_installs_all_that_is_projected() -> None:
+    [config] = objects(SAMPLES / "95-metallb-bundle.yaml")
+    bundle = parse(config["data"])
+    assert [str(one) for one in bundle.manifests[:1]] == ["Namespace metallb-system"]
+    async with api_server("tenant", []) as server:
+        for manifest in bundle.manifests:
+            await apply(server.transport, manifest.body)
+        with anyio.fail_after(60.0):
+            await wait_served(server.transport, SystemClock())
+        await apply(server.transport, _projected("IPAddressPool", addresses=["10.0.0.1-10.0.0.2"]))
+        await apply(server.transport, _projected("L2Advertisement", ipAddressPools=["p"]))
+
+
+def _projected(kind: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "metallb.io/v1beta1",
+        "kind": kind,
+        "metadata": {"name": "p", "namespace": "metallb-system"},
+        "spec": spec,
+    }
+
+
+def test_samples_use_no_field_that_is_deprecated() -> None:
+    """A webhook would warn of it, and whoever applies them would wonder."""
+    for path in FILES:
+        for body in objects(path):
+            if body["kind"] == "NetworkPool":
+                assert not {"start", "end"} & body["spec"].get("tenantAllocation", {}).keys()
 
 
 def test_no_two_pools_share_an_address() -> None:
