@@ -16,16 +16,26 @@ from reconcilers.cli.main import COMMANDS, cli
 from tests.docs.text import DOCUMENTS, GUIDES, ROOT, Command, commands, fenced, ours, read
 from tests.reconcilers.cli.commandline import run
 
-OFFLINE = {"plan", "crds"}
 SAMPLES = ROOT / "manifests" / "samples"
-PLACEHOLDER = re.compile(r"[A-Z][A-Z+.\[\]]*|…")
 
 CALLS = [
-    pytest.param(call, command, id=f"{command.place}: {' '.join(call)}")
+    (call, command)
     for document in GUIDES
     for command in commands(document)
     for call in ours(command)
+    if call
 ]
+COPIED = [(call, command) for call, command in CALLS if command.block]
+OFFLINE = [
+    (call, command)
+    for call, command in COPIED
+    if (call[0] in {"plan", "crds"} or "-f" in call) and "restore.json" not in call
+]
+
+
+def told(calls: Sequence[tuple[list[str], Command]]) -> list[str]:
+    """Return what tests are called after."""
+    return [f"{command.place}: {' '.join(call)}" for call, command in calls]
 
 
 def made(name: str) -> click.Command:
@@ -55,44 +65,30 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_there_are_commands_to_look_at() -> None:
     assert len(CALLS) > 30
-    assert {param.values[0][0] for param in CALLS if param.values[0]} >= set(COMMANDS) - {
+    assert {call[0] for call, _ in CALLS} >= set(COMMANDS) - {
         "apiserver",
         "demo",
     }
 
 
-@pytest.mark.parametrize(("call", "command"), CALLS)
+@pytest.mark.parametrize(("call", "command"), CALLS, ids=told(CALLS))
 def test_every_call_of_butler_ipam_names_a_command_and_flags_that_exist(
     call: Sequence[str], command: Command
 ) -> None:
-    if not call:
-        return
     known = flags(call[0])
     named = {word.partition("=")[0] for word in call[1:] if word.startswith("-") and word != "-"}
     assert named - known == set(), command.place
 
 
-@pytest.mark.parametrize(("call", "command"), [one for one in CALLS if one.values[1].block])
+@pytest.mark.parametrize(("call", "command"), COPIED, ids=told(COPIED))
 def test_every_line_that_can_be_copied_parses_as_it_is(
     call: Sequence[str], command: Command, desk: Path
 ) -> None:
-    if not call:
-        return
     (desk / "report.yaml").write_text("")
     made(call[0]).make_context(call[0], list(call[1:]), resilient_parsing="--help" in call)
 
 
-@pytest.mark.parametrize(
-    ("call", "command"),
-    [
-        one
-        for one in CALLS
-        if one.values[1].block
-        and one.values[0]
-        and (one.values[0][0] in OFFLINE or "-f" in one.values[0])
-        and "restore.json" not in one.values[0]
-    ],
-)
+@pytest.mark.parametrize(("call", "command"), OFFLINE, ids=told(OFFLINE))
 def test_every_line_that_needs_no_cluster_does_what_it_should(
     call: Sequence[str], command: Command, desk: Path
 ) -> None:

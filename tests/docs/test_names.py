@@ -1,0 +1,230 @@
+"""Whatever a document names exists: files, links, flags, metrics, conditions, alerts, labels."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import click
+import grimp
+import pytest
+import yaml
+
+from reconcilers.api import crd
+from reconcilers.cli.main import COMMANDS, cli
+from reconcilers.cli.reference.vocabulary import MARKS, WORDS
+from reconcilers.cli.survey import audit
+from reconcilers.gauges import POOL_GAUGES
+from tests.docs.text import DOCUMENTS, ROOT, headings, links, prose, quoted, read, slug
+
+PACKAGES = ("allocator", "controller", "envtest", "manifests", "reconcilers", "tests", ".ci")
+FOREIGN = {
+    *("LoadBalancer", "IPAddressPool", "IPAddressPools", "L2Advertisement", "ConfigMap"),
+    *("ValidatingWebhookConfiguration", "ServiceMonitor", "NodePort", "PostgreSQL"),
+}
+"""Words in CamelCase that are others': kinds of Kubernetes and of MetalLB."""
+
+
+def paths(document: str) -> list[str]:
+    """Return the files and folders that a document names in backticks."""
+    folders = "|".join(re.escape(one) for one in PACKAGES)
+    return [
+        word for word in quoted(document) if re.fullmatch(rf"(?:{folders})/[\w./-]*", word)
+    ] + [word for word in quoted(document) if re.fullmatch(r"[\w.-]+\.(?:md|txt|json|toml)", word)]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_file_exists(document: str) -> None:
+    base = (ROOT / document).parent
+    made_by_readers = {"restore.json", "ipam-backup.json"}
+    missing = [
+        name
+        for name in paths(document)
+        if not (ROOT / name).exists()
+        and not (base / name).exists()
+        and name not in made_by_readers
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_link_leads_somewhere(document: str) -> None:
+    base = (ROOT / document).parent
+    for link in links(document):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (base / path).resolve() if path else ROOT / document
+        assert target.exists(), link
+        if anchor:
+            known = [slug(one) for one in headings(str(target.relative_to(ROOT)))]
+            assert anchor in known, link
+
+
+@cache
+def options() -> dict[str, set[str]]:
+    """Return the flags and variables of every command."""
+    found: dict[str, set[str]] = {"flags": {"--help", "--version"}, "variables": set()}
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        for one in command.params:
+            if isinstance(one, click.Option):
+                found["flags"].update((*one.opts, *one.secondary_opts))
+                found["variables"].add(str(one.envvar))
+    return found
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_flag_is_one_of_some_command(document: str) -> None:
+    if document == "controller/README.md":
+        return  # has no command line
+    named = {
+        found.group(0)
+        for word in quoted(document)
+        if (found := re.match(r"--[a-z][a-z-]+", word)) and not word.startswith("--set")
+    }
+    assert named - options()["flags"] == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_environment_variable_is_read_by_somebody(document: str) -> None:
+    named = set(re.findall(r"\bBUTLER_IPAM_[A-Z_]*[A-Z]\b", read(document)))
+    tests = {"BUTLER_IPAM_TEST_SEEDS"}
+    assert named - options()["variables"] - tests == set()
+
+
+@cache
+def metrics() -> set[str]:
+    """Return the metrics that the sources register, by the names that Prometheus shows."""
+    found = {f"butler_network_pool_{name}" for name, _, _ in POOL_GAUGES}
+    for package in ("controller", "reconcilers"):
+        for path in (ROOT / package).rglob("*.py"):
+            text = path.read_text(encoding="utf-8")
+            found.update(re.findall(r'"([a-z]+(?:_[a-z0-9]+)+)"', text))
+    queues = {"waiting_allocations", "oldest_waiting_seconds"}
+    queues |= {"releasing_allocations", "oldest_release_seconds"}
+    assert queues <= found
+    return found | {f"butler_network_pool_{name}" for name in queues}
+
+
+@pytest.mark.parametrize("document", ["README.md", "OPERATIONS.md"])
+def test_every_metric_is_shown_by_somebody(document: str) -> None:
+    prefixes = r"(?:butler_|controller_runtime_|workqueue_|rest_client_|leader_election_)"
+    for word in quoted(document):
+        for name in re.findall(rf"^({prefixes}[a-z_]+)(\*?)(?:\{{.*)?$", word):
+            if name[1]:
+                assert any(one.startswith(name[0]) for one in metrics()), word
+            else:
+                assert name[0] in metrics(), word
+
+
+@cache
+def words() -> set[str]:
+    """Return every CamelCase word that our objects, alerts and reports say."""
+    found = {kind.kind for kind in crd.KINDS} | {f"{kind.kind}s" for kind in crd.KINDS}
+    for told in WORDS.values():
+        for one in told.conditions:
+            found |= {one.type, *one.reasons}
+        found |= {event.reason for event in told.events}
+    found |= {value for name, value in vars(audit).items() if name.isupper() and value}
+    return found | {alert["alert"] for alert in alerts()}
+
+
+def alerts() -> list[dict[str, str]]:
+    [rule] = yaml.safe_load_all((ROOT / "manifests/prometheus/alerts.yaml").read_text("utf-8"))
+    return [one for group in rule["spec"]["groups"] for one in group["rules"] if "alert" in one]
+
+
+@pytest.mark.parametrize("document", ["README.md", "OPERATIONS.md", "CHANGELOG.md"])
+def test_every_condition_reason_and_event_is_one_that_is_written(document: str) -> None:
+    named = {
+        word
+        for word in quoted(document)
+        if re.fullmatch(r"(?:[A-Z][a-z]+|IP|LB|MetalLB|GC){2,}", word)
+    }
+    assert named - words() - FOREIGN == set()
+
+
+def test_conditions_in_queries_of_the_guide_exist() -> None:
+    types = re.findall(r'@\.type=="(\w+)"', read("OPERATIONS.md"))
+    conditions = {one.type for told in WORDS.values() for one in told.conditions}
+    assert types
+    assert set(types) <= conditions
+
+
+def test_every_label_and_annotation_exists() -> None:
+    for document in DOCUMENTS:
+        named = re.findall(r"butler\.butlerlabs\.dev/[a-z-]+", read(document).replace("\\", ""))
+        assert set(named) - set(MARKS) - {"butler.butlerlabs.dev/v"} == set(), document
+
+
+def test_every_symptom_of_the_guide_is_a_chapter() -> None:
+    known = headings("OPERATIONS.md")
+    for symptom in (
+        "IPAllocation stuck in Pending",
+        "IPAllocation in Failed state",
+        "Growth allocation not firing",
+        "Unexpected shrink",
+        "Orphaned allocations",
+        "NetworkPool cannot be deleted",
+        "MetalLB pool drift",
+    ):
+        assert symptom in known
+
+
+def test_log_lines_that_the_guide_greps_for_are_logged() -> None:
+    text = "\n".join(
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "reconcilers").rglob("*.py")
+        if "cli" not in path.parts
+    )
+    for line in (
+        "elastic IPAM growth blocked by quota",
+        "quota would be exceeded",
+        "cannot get tenant client",
+        "shrink withdrawn",
+        "elastic IPAM: shrinking unused allocation",
+    ):
+        assert line in text, line
+
+
+ROUTE = re.compile(r"`((?:controller|reconcilers)/[\w/]+)\.py`")
+
+
+def route() -> list[str]:
+    """Return the modules on the route of one event, in the order in which it passes them."""
+    chapter = prose("ARCHITECTURE.md").partition("## The route of one event\n")[2]
+    steps = chapter.partition("\nThere is no waiting")[0]
+    found = [one.replace("/", ".") for one in ROUTE.findall(steps)]
+    return [one for one in found if not one.startswith("reconcilers.api")]
+
+
+def test_the_route_of_one_event_is_one_along_which_modules_import_each_other() -> None:
+    graph = grimp.build_graph("allocator", "controller", "reconcilers", cache_dir=None)
+    passed = route()
+    assert passed[0] == "controller.transport"
+    assert len(passed) >= 12
+    for place, module in enumerate(passed):
+        assert module in graph.modules, module
+        before, behind = passed[:place], passed[place + 1 :]
+        down = set(before) & graph.find_modules_directly_imported_by(module)
+        up = set(behind) & graph.find_modules_that_directly_import(module)
+        assert down or up, f"{module} stands where nothing leads"
+        # The framework never reaches for what is built on it.
+        if module.startswith("controller."):
+            later = [one for one in behind if one.startswith("reconcilers.")]
+            assert not set(later) & graph.find_modules_directly_imported_by(module)
+
+
+def test_every_dependency_is_counted() -> None:
+    table = read("ARCHITECTURE.md").partition("## Dependencies, and why each\n")[2]
+    rows = re.findall(r"^\| ([\w.-]+)(?: \(extra.*?\))? \|", table, re.MULTILINE)
+    direct = [row for row in rows if row not in {"package", "---"}]
+    assert len(direct) == len(set(direct)) == 12
+    assert "there are eleven direct ones" in " ".join(read("SECURITY.md").split())
+
+
+def test_documents_name_no_place_outside_of_the_repository() -> None:
+    for document in DOCUMENTS:
+        for path in re.findall(r"(?<![\w/.])/(?:home|root|work|Users)/\S+", read(document)):
+            assert not Path(path).is_absolute(), document
