@@ -29,6 +29,8 @@ class Definitions:
         self._stored_as: dict[str, str] = {}
         # Where the objects of terminating CRDs are, with the CRD that waits for their end.
         self._waiting: dict[str, str] = {}
+        # What the others have to know of each CRD, with the revision that it was read from.
+        self._known: dict[str, tuple[int, Body]] = {}
         found = api.registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
         assert found is not None
         self._resource = found
@@ -50,6 +52,7 @@ class Definitions:
         elif event.current.key in self._served:
             self._withdraw(event.current.key)
         if event.type == "DELETED":
+            self._known.pop(event.current.key, None)
             # Names that it held may be what another CRD waits for.
             self.settle()
 
@@ -88,7 +91,17 @@ class Definitions:
         for key in table.scan():
             stored = table.get(key)
             if stored is not None and key != name:
-                yield self._resource.load(stored)
+                yield self._brief(stored)
+
+    def _brief(self, stored: Stored) -> Body:
+        """Return a CRD's group and names; schemas are long, and each CRD is asked by all others."""
+        known = self._known.get(stored.key)
+        if known is None or known[0] != stored.revision:
+            body = self._resource.load(stored)
+            names = (body.get("status") or {}).get("acceptedNames") or {}
+            brief = {"spec": {"group": body["spec"]["group"]}, "status": {"acceptedNames": names}}
+            known = self._known[stored.key] = stored.revision, brief
+        return known[1]
 
     def _serve(self, body: Body) -> None:
         """Put every served version into the registry."""
