@@ -94,7 +94,7 @@ class Definitions:
                 yield self._brief(stored)
 
     def _brief(self, stored: Stored) -> Body:
-        """Return a CRD's group and names; schemas are long, and each CRD is asked by all others."""
+        """Return a CRD's group and names, all that others ask; schemas are too long for that."""
         known = self._known.get(stored.key)
         if known is None or known[0] != stored.revision:
             body = self._resource.load(stored)
