@@ -49,3 +49,18 @@ def status(turn: int) -> dict[str, Any]:
             }
         ],
     }
+
+
+def served(number: int) -> dict[str, Any]:
+    """Return an allocation that holds eight addresses of 10.0.0.0/12, which no other holds."""
+    first = number * 8
+    addresses = [f"10.{at >> 16}.{at >> 8 & 255}.{at & 255}" for at in range(first, first + 8)]
+    state = status(0)
+    state |= {
+        "cidr": f"{addresses[0]}/29",
+        "startAddress": addresses[0],
+        "endAddress": addresses[-1],
+        "addresses": addresses,
+    }
+    state["conditions"][0]["message"] = f"{addresses[0]} to {addresses[-1]}"
+    return allocation(f"filled-{number:06}") | {"status": state}

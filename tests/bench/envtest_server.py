@@ -2,7 +2,8 @@
 
 It prints where it is and what to say to it, as one line of JSON. After that it answers each line
 on its standard input with a line of JSON: `cost` tells what it has used, `fill N` puts objects
-straight into the store (to list many without waiting for many requests). The end of the input is
+straight into the store (to list many without waiting for many requests), `serve N` such as
+hold addresses. The end of the input is
 the end of the server, so it never outlives the benchmark.
 """
 
@@ -18,7 +19,7 @@ import msgspec
 from anyio import to_thread
 
 from envtest import EmbeddedServer, serve
-from tests.bench.envtest_objects import PLACE, allocation
+from tests.bench.envtest_objects import PLACE, allocation, served
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -34,10 +35,11 @@ def cost() -> dict[str, float]:
     return {"cpu": time.process_time(), "memory": held / 2**20}
 
 
-def fill(server: EmbeddedServer, count: int) -> None:
-    """Store objects without any request."""
+def fill(server: EmbeddedServer, count: int, *, allocated: bool = False) -> None:
+    """Store objects without any request: new ones, or such as hold addresses."""
     for number in range(count):
-        body: dict[str, Any] = allocation(f"filled-{number:06}")
+        new = allocation(f"filled-{number:06}")
+        body: dict[str, Any] = served(number) if allocated else new
         body["metadata"] |= {
             "uid": f"00000000-0000-4000-8000-{number:012}",
             "creationTimestamp": "2026-01-01T00:00:00Z",
@@ -63,6 +65,8 @@ async def main(data: Path | None) -> None:
             command, _, argument = line.strip().partition(" ")
             if command == "fill":
                 fill(server, int(argument))
+            if command == "serve":
+                fill(server, int(argument), allocated=True)
             say(cost())
 
 
