@@ -1,5 +1,6 @@
 """`check --repair` on a server: what was reviewed is mended, what has moved on is left alone."""
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,12 +14,24 @@ from controller.errors import NotFound
 from controller.meta import Key, Version
 from reconcilers.api import names
 from reconcilers.api.crd import crds
-from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.api.resources import (
+    IP_ADDRESS_POOL,
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    SECRET,
+    TENANT_CLUSTER,
+)
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.servers import ApiServer, api_server
+from reconcilers.cli.standin.crds import crds as metallb_crds
 from tests.reconcilers.cli.commands import call
 
 HOME = names.DEFAULT_NAMESPACE
+METALLB = "metallb-system"
+
+
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 @asynccontextmanager
@@ -140,3 +153,60 @@ async def test_a_cluster_without_the_kinds_says_how_to_get_them(tmp_path: Path) 
     assert (
         "are the CRDs installed? `butler-ipam crds | kubectl apply -f -`" in done.stderr.decode()
     )
+
+
+@asynccontextmanager
+async def tenant_of(folder: Path) -> AsyncIterator[tuple[Client, str]]:
+    """Start a server that is its own tenant, with MetalLB's kinds; a cluster holds one range."""
+    async with api_server("management", [*crds(), *metallb_crds()]) as server:
+        await make_namespaces(server.transport, [HOME, "team", METALLB])
+        client = Client(server.transport)
+        pool = {"metadata": {"name": "lab"}, "spec": {"cidr": "10.40.0.0/24"}}
+        await client.create(NETWORK_POOL, HOME, pool)
+        spec = {"kubernetesVersion": "v1.31.0", "workers": {"replicas": 1}}
+        await client.create(TENANT_CLUSTER, "team", {"metadata": {"name": "a"}, "spec": spec})
+        made = await client.create(
+            IP_ALLOCATION,
+            HOME,
+            {
+                "metadata": {"name": "team-a-lb"},
+                "spec": {
+                    "poolRef": {"name": "lab"},
+                    "tenantClusterRef": {"namespace": "team", "name": "a"},
+                    "type": "loadbalancer",
+                    "count": 2,
+                },
+            },
+        )
+        held = {"phase": "Allocated", "startAddress": "10.40.0.0", "endAddress": "10.40.0.1"}
+        await client.patch(IP_ALLOCATION, Version.of(made), {"status": held}, subresource="status")
+        path = anyio.Path(folder / "kubeconfig")
+        await path.write_text(server.kubeconfig)
+        yield client, f"--kubeconfig={path}"
+
+
+async def drift(kubeconfig: str) -> tuple[int, list[str]]:
+    """Return the exit code of a strict check, and what it has against tenants."""
+    done = await call("check", kubeconfig, "--tenants", "--strict", "-o", "json")
+    found = json.loads(done.stdout)["findings"]
+    return done.returncode, [one["sentence"] for one in found if one["kind"] == "TenantDrift"]
+
+
+async def test_a_tenant_that_cannot_be_asked_is_told_of_and_so_is_what_differs_in_it(
+    tmp_path: Path,
+) -> None:
+    async with tenant_of(tmp_path) as (client, kubeconfig):
+        _, [sentence] = await drift(kubeconfig)
+        assert sentence.startswith("could not be asked: ")
+        secret = {
+            "metadata": {"name": "a-admin-kubeconfig"},
+            "data": {"admin.conf": encoded((tmp_path / "kubeconfig").read_bytes())},
+        }
+        await client.create(SECRET, "team", secret)
+        code, [sentence] = await drift(kubeconfig)
+        assert code == 1
+        assert "holds nothing, and should hold 10.40.0.0-10.40.0.1" in sentence
+        spec = {"addresses": ["10.40.0.0-10.40.0.1"]}
+        pool = {"metadata": {"name": "default-pool"}, "spec": spec}
+        await client.create(IP_ADDRESS_POOL, METALLB, pool)
+        assert (await drift(kubeconfig))[1] == []

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.cli.survey.extents import State, picture
@@ -75,9 +76,11 @@ class Terminal(io.StringIO):
         super().__init__()
         self.written = Event()
 
+    @override
     def isatty(self) -> bool:
         return True
 
+    @override
     def write(self, text: str) -> int:
         size = super().write(text)
         self.written.set()
