@@ -67,7 +67,7 @@ class Authenticator:
     """Finds out who asks."""
 
     def __init__(self, tokens: Mapping[str, User]) -> None:
-        self._tokens = dict(tokens)
+        self._tokens = {token: _authenticated(user) for token, user in tokens.items()}
         # The names of this server, before which its own tokens count.
         self.audiences: list[str] = []
         # Who knows tokens that are not written down, such as those of service accounts.
@@ -75,7 +75,7 @@ class Authenticator:
 
     def add(self, token: str, user: User) -> None:
         """Let another token in."""
-        self._tokens[token] = user
+        self._tokens[token] = _authenticated(user)
 
     def of_token(self, token: str, audiences: Sequence[str] = ()) -> Known | None:
         """Return whom a token stands for; None if nobody knows it.
@@ -89,17 +89,12 @@ class Authenticator:
         """
         wanted = audiences or self.audiences
         written = self._tokens.get(token)
-        known: Known | None = None
         if written is not None:
             here = tuple(one for one in wanted if one in self.audiences)
-            known = Known(written, here) if here or not wanted else None
-        else:
-            answers = (other(token, wanted) for other in self.others)
-            known = next((one for one in answers if one), None)
-        if known is None:
-            return None
-        user = replace(known.user, groups=(*known.user.groups, AUTHENTICATED))
-        return Known(user, known.audiences)
+            return Known(written, here) if here or not wanted else None
+        answers = (other(token, wanted) for other in self.others)
+        known = next((one for one in answers if one), None)
+        return None if known is None else Known(_authenticated(known.user), known.audiences)
 
     def of_request(self, authorization: str, certificate: Mapping[str, Any] | None) -> User:
         """Return who sends a request.
@@ -123,6 +118,11 @@ class Authenticator:
         if known is None:
             raise unauthorized()
         return known.user
+
+
+def _authenticated(user: User) -> User:
+    """Return a user as one who has shown who it is."""
+    return replace(user, groups=(*user.groups, AUTHENTICATED))
 
 
 def _of_certificate(certificate: Mapping[str, Any]) -> User:

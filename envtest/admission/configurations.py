@@ -64,12 +64,17 @@ class Configurations:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._parsed: dict[str, dict[str, tuple[Stored, list[Hook]]]] = {}
+        # The hooks of a table, with its count of changes: nearly every write finds both unchanged.
+        self._listed: dict[str, tuple[int, Sequence[Hook]]] = {}
 
-    def hooks(self, plural: str) -> list[Hook]:
+    def hooks(self, plural: str) -> Sequence[Hook]:
         """Return the webhooks of one of the two kinds: by configuration, then as listed."""
         resource = self._api.registry.find(GROUP, "v1", plural)
         assert resource is not None
         table = self._api.table(resource)
+        listed = self._listed.get(plural)
+        if listed is not None and listed[0] == table.changes:
+            return listed[1]
         found: list[Hook] = []
         before, self._parsed[plural] = self._parsed.get(plural, {}), {}
         for key in sorted(table.scan()):
@@ -83,4 +88,5 @@ class Configurations:
                 known = (stored, hooks)
             self._parsed[plural][key] = known
             found += known[1]
+        self._listed[plural] = (table.changes, found)
         return found

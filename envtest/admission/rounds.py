@@ -1,5 +1,7 @@
 """One write on its way through webhooks: what each is asked, and what its answer changes."""
 
+from collections.abc import Sequence
+
 from envtest.admission.amending import amended, operations_of
 from envtest.admission.answers import CallFailed, Response
 from envtest.admission.attributes import Attributes
@@ -30,7 +32,7 @@ class Round:
         self._content: set[str] = set()
         self._behind: set[str] = set()
 
-    async def play(self, hooks: list[Hook]) -> None:
+    async def play(self, hooks: Sequence[Hook]) -> None:
         """Ask all, then those again that missed a change."""
         for hook in hooks:
             await self._visit(hook)

@@ -198,6 +198,8 @@ def same_except_times(left: dict[str, Any], right: dict[str, Any]) -> bool:
 
     Such a write changes nothing, and the real server then keeps the old times as well.
     """
+    if any(right.get(name) != value for name, value in left.items() if name != "metadata"):
+        return False  # the usual case, told without taking metadata apart
     ours, theirs = _timeless(left), _timeless(right)
     return ours == theirs and equal(ours, theirs)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
+
+# Made once: a union in the middle of a walk would be made anew for each value.
+_CONTAINERS: Final = (dict, list)
 
 
 class DefaultNode:
@@ -65,7 +68,8 @@ class DefaultNode:
             for index, item in enumerate(value):
                 if item is None and replaces and default is not None:
                     value[index] = copy.deepcopy(default)
-                self._items.apply(value[index])
+                if isinstance(value[index], _CONTAINERS):
+                    self._items.apply(value[index])
 
     def _apply_object(self, value: dict[str, Any], old: Mapping[str, Any] | None = None) -> None:
         for name, default, replaces_null in self._defaults:
@@ -76,7 +80,7 @@ class DefaultNode:
             if item is None:
                 if self._drops_null(name):
                     dropped.append(name)
-            elif isinstance(item, dict | list) and (old is None or old.get(name) is not item):
+            elif isinstance(item, _CONTAINERS) and (old is None or old.get(name) is not item):
                 child = self._properties.get(name, self._additional)
                 if child is not None:
                     child.apply(item)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -192,6 +193,12 @@ def _time(value: Any, where: str) -> str:
     """An RFC 3339 time as the server prints it: UTC, whole seconds."""
     if not isinstance(value, str):
         raise _mismatch(value, where, _STRING)
+    return _instant(value)
+
+
+@lru_cache(maxsize=1024)
+def _instant(value: str) -> str:
+    """Return the server's text of a time; the same few times stand in object after object."""
     found = _RFC3339.fullmatch(value)
     if found is None:
         raise MalformedMetadata(_time_error(value))

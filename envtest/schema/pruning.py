@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
 
+# Made once: a union in the middle of a walk would be made anew for each value.
+_CONTAINERS: Final = (dict, list)
 _TYPE_META = frozenset({"apiVersion", "kind", "metadata"})
 
 
@@ -71,7 +73,7 @@ class PruneNode:
             if items is None:
                 return
             for index, item in enumerate(value):
-                if isinstance(item, dict | list):
+                if isinstance(item, _CONTAINERS):
                     items.prune(item, f"{path}[{index}]", unknown, keep_all=keep_all)
 
     def _prune_object(
@@ -93,7 +95,7 @@ class PruneNode:
             if child is None:
                 if not keep_all:
                     dropped.append(name)
-            elif isinstance(item, dict | list) and (old is None or old.get(name) is not item):
+            elif isinstance(item, _CONTAINERS) and (old is None or old.get(name) is not item):
                 child.prune(item, prefix + name, unknown)
         for name in dropped:
             del value[name]
