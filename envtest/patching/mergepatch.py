@@ -3,6 +3,7 @@
 Where a patch brings a new list, nulls inside the objects of that list are dropped as well.
 """
 
+import copy
 from typing import Any
 
 from envtest.patching import gotext
@@ -13,7 +14,8 @@ def merge_patch(doc: Any, patch: Any) -> Any:
     """Return the document with the patch merged in.
 
     What the patch does not touch is shared with the document and must not be changed in place:
-    a status patch is the busiest request of all and never copies the rest of the object.
+    a status patch is the busiest request of all and never copies the rest of the object. With the
+    patch, which may be applied again, nothing is shared.
 
     Raises:
         PatchError: 400 if the patch is no object.
@@ -39,7 +41,8 @@ def _merge(here: Any, patch: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(value, dict):
             merged[key] = _merge(merged.get(key), value)
         elif isinstance(merged.get(key), dict):
-            merged[key] = value  # a list that replaces an object keeps its nulls, unlike any other
+            # A list that replaces an object keeps its nulls, unlike any other.
+            merged[key] = copy.deepcopy(value)
         else:
             merged[key] = _pruned(value)
     return merged

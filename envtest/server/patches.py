@@ -70,6 +70,8 @@ _ENTRY_ORDER = (
     "fieldsV1",
     "subresource",
 )
+_Quoted = Callable[[], dict[str, Any]]
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 # How often a patch without resourceVersion is tried again when somebody else writes in between.
 _TRIES = 5
 
@@ -111,8 +113,12 @@ async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
             decoded.body["metadata"] = dict(decoded.body["metadata"])
         pinned = _is_pinned(decoded.body, stored)
         decoded.complaints += noticed
-        shown = _fit_patched(call.resource, decoded, before)
-        _judge_patched(call, decoded, options, shown)
+        # Decoding changes the body; a refusal quotes it as it was. A merge patch, which leaves
+        # alone what it is applied to, is rather applied once more for each refusal.
+        data = b"" if before is live else msgspec.json.encode(decoded.body)
+        quoted = partial(change, before) if before is live else partial(_decode, data)
+        _fit_patched(call.resource, decoded, before, quoted)
+        _judge_patched(call, decoded, options, quoted)
         check_names(call, decoded.body)
         try:
             return await update_object(api, call, stored, live, decoded.body, options)
@@ -163,27 +169,23 @@ def _object(value: Any) -> dict[str, Any]:
     return value
 
 
-def _fit_patched(resource: Resource, decoded: Decoded, live: dict[str, Any]) -> bytes:
+def _fit_patched(
+    resource: Resource, decoded: Decoded, live: dict[str, Any], quoted: _Quoted
+) -> None:
     """Decode the patched object as its kind; a misfit is the patch's fault.
 
     Args:
         resource: its kind.
         decoded: the object.
         live: the object before the patch; nothing if there was none.
-
-    Returns:
-        The object as it was before decoding, which is what refusals quote.
+        quoted: gives the object as it was before decoding, which is what refusals quote.
     """
-    body = decoded.body
-    # Decoding changes the body; a refusal quotes it as it was.
-    before = msgspec.json.encode(body)
     try:
-        unknown = _decode_patched(resource, body, live)
+        unknown = _decode_patched(resource, decoded.body, live)
     except (TypedError, MalformedObject, MalformedMetadata) as error:
-        shown = _shown(resource, msgspec.json.decode(before))
+        shown = _shown(resource, quoted())
         raise invalid_object("", "", "", [invalid("patch", shown, str(error))]) from None
     decoded.complaints += [f'unknown field "{path}"' for path in unknown]
-    return before
 
 
 def _decode_patched(resource: Resource, body: dict[str, Any], live: dict[str, Any]) -> list[str]:
@@ -216,7 +218,7 @@ def _decode_patched(resource: Resource, body: dict[str, Any], live: dict[str, An
         body["metadata"]["managedFields"] = owners
 
 
-def _judge_patched(call: Call, decoded: Decoded, options: WriteOptions, before: bytes) -> None:
+def _judge_patched(call: Call, decoded: Decoded, options: WriteOptions, quoted: _Quoted) -> None:
     """Refuse, report or ignore what the patched object has no place for.
 
     Raises:
@@ -224,7 +226,7 @@ def _judge_patched(call: Call, decoded: Decoded, options: WriteOptions, before: 
     """
     if decoded.complaints and options.field_validation == "Strict":
         text = f"strict decoding error: {', '.join(decoded.complaints)}"
-        shown = _shown(call.resource, msgspec.json.decode(before))
+        shown = _shown(call.resource, quoted())
         raise invalid_object("", "", "", [invalid("patch", shown, text)])
     judge_complaints(call.resource, decoded, options.field_validation, call.warnings)
 
@@ -287,7 +289,7 @@ async def _apply(api: Api, call: Call, options: WriteOptions) -> One:
         body = strict_copy(result)
         judge_duplicates(call, options, duplicates)
         decoded = Decoded(body)
-        _fit_patched(resource, decoded, {})
+        _fit_patched(resource, decoded, {}, partial(_decode, msgspec.json.encode(body)))
         judge_complaints(resource, decoded, options.field_validation, call.warnings)
         # Only now: a conflict wins over a wrong name.
         check_names(call, body)
