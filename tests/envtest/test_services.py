@@ -198,3 +198,13 @@ async def test_a_service_that_is_balanced_no_more_keeps_nothing_of_it(
     assert left.json()["status"] == {"loadBalancer": {}}
     gone = {"allocateLoadBalancerNodePorts", "externalTrafficPolicy", "loadBalancerClass"}
     assert not gone & left.json()["spec"].keys()
+
+
+async def test_the_server_has_a_service_of_its_own(http: httpx.AsyncClient) -> None:
+    own = (await http.get(f"{SERVICES}/kubernetes")).json()
+
+    assert own["metadata"]["labels"] == {"component": "apiserver", "provider": "kubernetes"}
+    assert own["spec"]["clusterIPs"] == ["10.96.0.1"]
+    assert own["spec"]["type"] == "ClusterIP"
+    ports = [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}]
+    assert own["spec"]["ports"] == ports
