@@ -1,0 +1,289 @@
+"""Butler's controllers, a management cluster and a tenant, each behind a proxy of its own.
+
+What is judged is seen past the proxies, from the first change to the last.
+"""
+
+import base64
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+from typing_extensions import override
+
+from controller.cache import Cache, Change
+from controller.client import Client
+from controller.clock import Clock, SystemClock
+from controller.errors import Conflict
+from controller.informer import Informer
+from controller.manager import Manager
+from controller.meta import Key, Version
+from controller.options import ManagerOptions
+from controller.transport import Transport
+from envtest import ControlPlane
+from envtest.faults import Call, Proxy
+from envtest.plane import ControlPlane as Plane
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.crd import crds
+from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
+from reconcilers.api.resources import (
+    IP_ADDRESS_POOL,
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    SECRET,
+    TENANT_CLUSTER,
+)
+from reconcilers.cli.local.objects import NAMESPACE
+from reconcilers.cli.standin.crds import crds as metallb_crds
+from reconcilers.settings import Settings, TenantSettings
+from reconcilers.wiring import assemble
+from tests.faults.world import transport_to
+
+HOME = names.DEFAULT_NAMESPACE
+POOL = Key(HOME, "lab")
+CLUSTER = Key("team", "a")
+PROJECTED = Key("metallb-system", "default-pool")
+LIMIT = 60.0
+"""Seconds of real time after which a test gives up."""
+SPEED = 20
+SETTINGS = Settings(tenant=TenantSettings(request_timeout=1.0))
+
+
+class SwiftClock(Clock):
+    """Time that runs faster than that of the servers, and may be off.
+
+    A minute of waiting is over in three seconds; requests on the wire take the time they take.
+
+    Args:
+        skew: how far it is ahead of the servers' at the beginning.
+    """
+
+    def __init__(self, skew: timedelta = timedelta()) -> None:
+        self._skew = skew
+        self._begun = datetime.now(UTC)
+
+    @override
+    def now(self) -> datetime:
+        return self._begun + self._skew + SPEED * (datetime.now(UTC) - self._begun)
+
+    @override
+    def monotonic(self) -> float:
+        return SPEED * anyio.current_time()
+
+    @override
+    async def sleep(self, seconds: float) -> None:
+        await anyio.sleep(max(0.0, seconds) / SPEED)
+
+    @override
+    def move_on_after(self, seconds: float) -> AbstractContextManager[anyio.CancelScope]:
+        return anyio.move_on_after(seconds / SPEED)
+
+
+class Witness:
+    """Watches the clusters past the proxies, and remembers whether two ever held one address."""
+
+    def __init__(self, management: Transport, tenant: Transport) -> None:
+        self.management, self.tenant = Client(management), Client(tenant)
+        self.informers = [
+            *(Informer(k, management, SystemClock()) for k in (NETWORK_POOL, IP_ALLOCATION)),
+            Informer(TENANT_CLUSTER, management, SystemClock()),
+            Informer(IP_ADDRESS_POOL, tenant, SystemClock()),
+        ]
+        self.caches: dict[str, Cache[Any]] = {i.resource.plural: i.cache for i in self.informers}
+        self.clashes: list[str] = []
+        self.expected: set[tuple[str, Key]] = set()
+        """What has to be there, by plural and key; nothing else that anybody asked for may be."""
+        self._changed = anyio.Event()
+        for informer in self.informers:
+            informer.add_handler(self._see)
+
+    def _see(self, change: Change[Any]) -> None:
+        if isinstance(change.new, IPAllocation):
+            self._compare(change.new)
+        self._changed.set()
+
+    def _compare(self, one: IPAllocation) -> None:
+        its = ranges.held(one)
+        for other in self.caches["ipallocations"]:
+            theirs = ranges.held(other)
+            if other.metadata.uid == one.metadata.uid or its is None or theirs is None:
+                continue
+            if its.overlaps(theirs):
+                self.clashes.append(f"{one.metadata.name} and {other.metadata.name}: {its.text}")
+
+    async def until(self, problem: Callable[[], str]) -> None:
+        """Wait until `problem` has nothing to say of what the watches show.
+
+        Raises:
+            AssertionError: it still has.
+        """
+        with anyio.move_on_after(LIMIT):
+            while problem():
+                self._changed = anyio.Event()
+                await self._changed.wait()
+        assert not problem(), problem()
+
+    def unsettled(self) -> str:
+        """Return what is not as it should be; empty if all is."""
+        pool = self.caches["networkpools"].get(POOL)
+        if pool is None:
+            return "there is no pool"
+        found = list(self.caches["ipallocations"])
+        there = {(plural, one.metadata.key) for plural in _ASKED for one in self.caches[plural]}
+        if missing := self.expected - there:
+            return f"missing: {missing}"
+        cluster = ("tenantclusters", CLUSTER)
+        strange = {what for what in there - self.expected if what[1].name[0] == "n"}
+        if strange or (cluster in there and cluster not in self.expected):
+            return f"still there: {strange or cluster}"
+        used = 0
+        for one in found:
+            held = ranges.held(one)
+            if held is None or one.status.phase != ALLOCATED or one.metadata.terminating:
+                return f"{one.metadata.name} is {one.status.phase}"
+            used += held.size
+        status = pool.status
+        if (status.allocatedIPs, status.availableIPs) != (used, status.totalIPs - used):
+            return f"{used} addresses are held, the pool says {status}"
+        return self._unprojected(found)
+
+    def untidy(self) -> str:
+        """Return whether the pool still lists promises that are long kept."""
+        pool = self.caches["networkpools"].get(POOL)
+        return "there are promises left" if pool is None or pool.status.assignments else ""
+
+    def _unprojected(self, allocations: list[IPAllocation]) -> str:
+        cluster = self.caches["tenantclusters"].get(CLUSTER)
+        mine = [a for a in allocations if a.spec.tenantClusterRef.key == CLUSTER]
+        if cluster is None:
+            orphans = [one.metadata.name for one in mine]
+            left = list(self.caches["ipaddresspools"])
+            return f"left behind: {orphans}, {left}" if orphans or left else ""
+        if cluster.status.phase != "Ready":
+            return f"the cluster is {cluster.status.phase}: {cluster.status.conditions}"
+        stamps = {a.metadata.annotations.get(names.ANNOTATION_TENANT_UID) for a in mine}
+        if len(mine) != 2:
+            return f"the cluster has {[one.metadata.name for one in mine]}"
+        if stamps != {cluster.metadata.uid}:
+            return f"the cluster's allocations are another's: {stamps}"
+        spans = [ranges.held(a) for a in mine if a.spec.type == names.TYPE_LOADBALANCER]
+        wanted = {f"{s.start_text}-{s.end_text}" for s in spans if s is not None}
+        projected = self.caches["ipaddresspools"].get(PROJECTED)
+        have = set(projected.spec.addresses) if projected is not None else set()
+        return "" if have == wanted else f"MetalLB has {have} of {wanted}"
+
+
+_ASKED = ("ipallocations", "tenantclusters")
+
+
+@dataclass
+class Estate:
+    """The clusters, the ways into them, and who is at work."""
+
+    management: Proxy
+    tenant: Proxy
+    witness: Witness
+    group: TaskGroup
+    running: list[anyio.CancelScope] = field(default_factory=list)
+    settings: Settings = SETTINGS
+
+    @property
+    def client(self) -> Client:
+        """A client of the management cluster, past the proxy."""
+        return self.witness.management
+
+    async def ask(self, name: str, count: int = 1) -> None:
+        """Create an allocation that belongs to a cluster which is never seen."""
+        spec = {
+            "poolRef": {"name": POOL.name},
+            "tenantClusterRef": {"name": "elsewhere", "namespace": "team"},
+            "type": "nodes",
+            "count": count,
+        }
+        await self.client.create(IP_ALLOCATION, HOME, {"metadata": {"name": name}, "spec": spec})
+        self.witness.expected.add((IP_ALLOCATION.plural, Key(HOME, name)))
+
+    async def found(self) -> None:
+        """Create the cluster."""
+        spec = {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}
+        body = {"metadata": {"name": CLUSTER.name}, "spec": spec}
+        await self.client.create(TENANT_CLUSTER, CLUSTER.namespace, body)
+        self.witness.expected.add((TENANT_CLUSTER.plural, CLUSTER))
+
+    async def delete(self, resource: Any, key: Key) -> None:
+        """Delete an object as it is now."""
+        self.witness.expected.discard((resource.plural, key))
+        while True:
+            live = await self.client.get(resource, key)
+            try:
+                await self.client.delete(resource, Version.of(live))
+            except Conflict:
+                continue
+            return
+
+    def start(self, skew: timedelta = timedelta()) -> None:
+        """Start a process that believes it leads."""
+        scope = anyio.CancelScope()
+        self.running.append(scope)
+        self.group.start_soon(partial(self._run, scope, SwiftClock(skew)))
+
+    def kill(self, place: int) -> None:
+        """End a process wherever it is."""
+        self.running.pop(place).cancel()
+
+    async def _run(self, scope: anyio.CancelScope, clock: Clock) -> None:
+        with scope:
+            async with AsyncExitStack() as stack:
+                transport = await stack.enter_async_context(transport_to(self.management))
+                manager = Manager(transport, clock=clock, options=ManagerOptions())
+                ways = assemble(manager, clock, self.settings)
+                stack.push_async_callback(ways.aclose)
+                await manager.run()
+
+    def asked(self, since: int = 0) -> Iterator[Call]:
+        """Yield what the controllers asked of the management cluster, but for watches."""
+        return (call for call in self.management.calls[since:] if call.verb != "watch")
+
+
+@asynccontextmanager
+async def estate(seed: int = 0) -> AsyncIterator[Estate]:
+    """Run both clusters: a pool and a provider in the one, MetalLB's kinds in the other."""
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        planes: list[Plane] = [await enter(ControlPlane.start()) for _ in range(2)]
+        await planes[0].install_crds(crds())
+        await planes[1].install_crds(metallb_crds())
+        proxies = [await enter(Proxy.before(plane, seed=seed)) for plane in planes]
+        ways = [await enter(transport_to(plane)) for plane in planes]
+        witness = Witness(*ways)
+        for namespace in (HOME, CLUSTER.namespace):
+            await witness.management.create(NAMESPACE, "", {"metadata": {"name": namespace}})
+        await witness.tenant.create(NAMESPACE, "", {"metadata": {"name": PROJECTED.namespace}})
+        await _furnish(witness.management, proxies[1])
+        group = await enter(anyio.create_task_group())
+        for informer in witness.informers:
+            group.start_soon(informer.run)
+            await informer.wait_synced()
+        yield Estate(proxies[0], proxies[1], witness, group)
+        group.cancel_scope.cancel()
+
+
+async def _furnish(client: Client, tenant: Proxy) -> None:
+    pool = {"metadata": {"name": POOL.name}, "spec": {"cidr": "10.40.0.0/26"}}
+    await client.create(NETWORK_POOL, HOME, pool)
+    network = {"mode": "ipam", "poolRefs": [{"name": POOL.name}]}
+    provider = {
+        "metadata": {"name": "default"},
+        "spec": {"provider": "local", "network": network},
+    }
+    await client.create(PROVIDER_CONFIG, HOME, provider)
+    encoded = base64.b64encode(tenant.kubeconfig().encode()).decode()
+    name = f"{CLUSTER.name}-admin-kubeconfig"
+    secret = {"metadata": {"name": name}, "data": {"admin.conf": encoded}}
+    await client.create(SECRET, CLUSTER.namespace, secret)
