@@ -15,8 +15,15 @@ from reconcilers.cli.documents import as_json, as_yaml
 from reconcilers.cli.options import option
 from reconcilers.cli.problems import EXIT_PROBLEM, Problem, say
 from reconcilers.cli.survey.audit import Finding, audit
-from reconcilers.cli.survey.forms import output_option, scope, scope_options
-from reconcilers.cli.survey.objects import Objects, Scope, connected, read_objects, survey
+from reconcilers.cli.survey.forms import FORMS, output_option, scope, scope_options
+from reconcilers.cli.survey.objects import (
+    Objects,
+    Scope,
+    connected,
+    read_objects,
+    survey,
+    why_not,
+)
 from reconcilers.cli.survey.progress import progress
 from reconcilers.cli.survey.repair import Outcome, repair
 from reconcilers.cli.survey.reports import Report, read_report, report
@@ -34,7 +41,7 @@ Exit code:
 
 @click.command(epilog=EXIT_CODES)
 @scope_options
-@output_option("table", "json", "yaml", "name")
+@output_option(*FORMS)
 @option("--tenants", is_flag=True, help="Compare with MetalLB in every tenant, too.")
 @option("--strict", is_flag=True, help="Warnings count.")
 @option(
@@ -81,12 +88,12 @@ def check(
     ctx.exit(EXIT_PROBLEM if wrong else 0)
 
 
-def _in_cluster(work: Any, *arguments: Any) -> Any:
+def _in_cluster(work: Any, where: Scope, *arguments: Any) -> Any:
     try:
         with progress("checking the cluster"):
-            return anyio.run(work, *arguments)
+            return anyio.run(work, where, *arguments)
     except (ConfigurationError, ControllerError) as error:
-        raise Problem(str(error)) from error
+        raise Problem(why_not(error, where)) from error
 
 
 async def _repaired(where: Scope, wanted: Report) -> list[Outcome]:
@@ -125,8 +132,10 @@ def _rendered(found: Sequence[Finding], form: str) -> str:
             Cell(one.severity, _COLOURS[one.severity]),
             Cell(one.kind),
             Cell(f"{one.subject.kind} {one.subject.namespace}/{one.subject.name}"),
+            *([Cell(one.action), Cell(", ".join(one.choices))] if form == "wide" else []),
             Cell(one.sentence),
         ]
         for one in found
     ]
-    return table(("SEVERITY", "KIND", "OBJECT", "WHAT"), rows)
+    more = ("ACTION", "CHOICES") if form == "wide" else ()
+    return table(("SEVERITY", "KIND", "OBJECT", *more, "WHAT"), rows)

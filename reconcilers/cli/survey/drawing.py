@@ -16,34 +16,35 @@ from reconcilers.cli.survey.extents import Extent, Holder, Picture, State
 from reconcilers.cli.survey.palette import COLOURS
 
 COLUMNS = 64
+WIDE = 128
 ROWS = 32
 _ORDER = {state: place for place, state in enumerate(State)}
 
 
-def grid(picture: Picture) -> str:
-    """Return the grid: a line for each row, with the address it begins at."""
+def grid(picture: Picture, columns: int = COLUMNS) -> str:
+    """Return the grid: a line for each row of so many cells, with the address it begins at."""
     inside = picture.inside
     first = inside[0].range.first
     size = inside[-1].range.last - first + 1
-    per_cell = cell_size(size)
+    per_cell = cell_size(size, columns)
     cells = _cells(inside, first, size, per_cell)
     family = inside[0].range.family
     starts = [
         AddressRange(first + at * per_cell, first + at * per_cell, family).start_text
-        for at in range(0, len(cells), COLUMNS)
+        for at in range(0, len(cells), columns)
     ]
     width = max(map(len, starts))
     lines = [
-        f"{start.ljust(width)}  {_line(cells[row * COLUMNS : (row + 1) * COLUMNS])}\n"
+        f"{start.ljust(width)}  {_line(cells[row * columns : (row + 1) * columns])}\n"
         for row, start in enumerate(starts)
     ]
     what = "1 address" if per_cell == 1 else f"{per_cell:,} addresses"
     return "".join(lines) + f"each cell: {what}\n"
 
 
-def cell_size(size: int) -> int:
+def cell_size(size: int, columns: int = COLUMNS) -> int:
     """Return how many addresses a cell stands for: the least power of two that fits the grid."""
-    needed = -(-size // (COLUMNS * ROWS))
+    needed = -(-size // (columns * ROWS))
     return 1 << max(0, needed - 1).bit_length()
 
 
@@ -108,11 +109,11 @@ def title(picture: Picture) -> str:
     return f"NetworkPool {pool.metadata.key}  {pool.spec.cidr}\n"
 
 
-def whole(picture: Picture) -> str:
+def whole(picture: Picture, columns: int = COLUMNS) -> str:
     """Return everything about one pool: title, grid, legend, list."""
     if picture.fault:
         return f"{title(picture)}  cannot be drawn: {picture.fault}\n"
-    return "\n".join([title(picture) + grid(picture), legend(picture), listing(picture)])
+    return "\n".join([title(picture) + grid(picture, columns), legend(picture), listing(picture)])
 
 
 def span_text(extent: Extent) -> str:

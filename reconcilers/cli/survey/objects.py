@@ -1,5 +1,6 @@
 """The objects that questions are asked about: all of a cluster, or what files hold of one."""
 
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -110,7 +111,7 @@ def survey(scope: Scope) -> Objects:
         with progress("reading the cluster's objects"):
             return anyio.run(_of_cluster, scope)
     except (ConfigurationError, ControllerError) as error:
-        raise Problem(_why_not(error, scope)) from error
+        raise Problem(why_not(error, scope)) from error
 
 
 @asynccontextmanager
@@ -205,14 +206,16 @@ def _of_manifests(manifests: Manifests, namespace: str) -> Objects:
     )
 
 
-def _why_not(error: Exception, scope: Scope) -> str:
+def why_not(error: Exception, scope: Scope) -> str:
+    """Return what to tell of a cluster that could not be read, and how to mend it."""
     if isinstance(error, Forbidden) and not scope.namespace:
         return f"{error}; name a namespace that you may read with -n"
     if isinstance(error, NotFound):
         return f"{error}; are the CRDs installed? `butler-ipam crds | kubectl apply -f -`"
     if isinstance(error, ApiError):
         return f"the API server refused to be read: {error}"
-    return str(error)
+    # aiohttp names the object that holds its TLS settings: nobody is helped by its address.
+    return re.sub(r" ssl:<[^>]*>", "", str(error))
 
 
 def sorted_by_key(found: Mapping[Key, T] | Iterable[T]) -> list[T]:

@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+import socket
 import subprocess
 from collections.abc import Mapping
 from contextlib import redirect_stderr
@@ -454,3 +455,26 @@ def test_a_file_that_is_no_report_is_refused_with_its_place(
     outcome = run("check", "--repair", tmp_path / "report")
     assert outcome.code == 1
     assert says in outcome.errors[0]
+
+
+@pytest.mark.parametrize("command", [("pools",), ("check",), ("check", "--tenants")], ids=str)
+def test_a_cluster_that_is_not_there_is_told_of_in_words(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": f"https://{address}"}}],
+            "users": [{"name": "u", "user": {"token": "x"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "c",
+        }
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+        outcome = run(*command, "--kubeconfig", tmp_path / "kubeconfig")
+    assert outcome.code == 1
+    assert outcome.err.startswith("error: ")
+    assert address in outcome.err
+    assert "object at 0x" not in outcome.err
