@@ -177,7 +177,7 @@ def _opened(path: Path) -> sqlite3.Connection:
         # Damage is told now, in a sentence, and not by the request that meets it.
         fault = database.execute("PRAGMA quick_check(1)").fetchone()[0]
         if fault != "ok":
-            raise sqlite3.DatabaseError(fault)
+            raise sqlite3.DatabaseError(": ".join(fault.split("\n")))
         database.executescript(_SCHEMA)
         if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'objects'").fetchone():
             database.executescript(_ADOPT)
