@@ -12,14 +12,22 @@ from reconcilers.cli.options import option
 from reconcilers.cli.problems import Problem, say
 from reconcilers.cli.survey import drawing
 from reconcilers.cli.survey.extents import Extent, Picture, picture
-from reconcilers.cli.survey.forms import Form, document, named, output_option, scope, scope_options
+from reconcilers.cli.survey.forms import (
+    FORMS,
+    Form,
+    document,
+    named,
+    output_option,
+    scope,
+    scope_options,
+)
 from reconcilers.cli.survey.objects import Objects, sorted_by_key, survey
 
 
 @click.command(name="map")
 @click.argument("names", metavar="[POOL]...", nargs=-1)
 @scope_options
-@output_option("table", "json", "yaml", "name")
+@output_option(*FORMS)
 @option(
     "--svg",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
@@ -89,7 +97,8 @@ def _rendered(pictures: Sequence[Picture], form: Form) -> str:
         return named("networkpool", (one.pool.metadata.name for one in pictures))
     if form in {"json", "yaml"}:
         return document("PoolMapList", map(_item, pictures), form)
-    return "\n".join(drawing.whole(one) for one in pictures)
+    columns = drawing.WIDE if form == "wide" else drawing.COLUMNS
+    return "\n".join(drawing.whole(one, columns) for one in pictures)
 
 
 def _item(one: Picture) -> dict[str, Any]:

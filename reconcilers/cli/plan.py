@@ -27,7 +27,7 @@ from reconcilers.cli.reading.place import Findings
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import referred
 
-Form = Literal["table", "json", "yaml", "name"]
+Form = Literal["table", "wide", "json", "yaml", "name"]
 
 MOST_ADDRESSES = 2**32
 
@@ -57,9 +57,9 @@ class Plan:
     asked: bool
 
     def text(self, form: Form) -> str:
-        """Return the outcome in one of four forms."""
-        if form == "table":
-            return render(self.ledger, self.before, self.changed)
+        """Return the outcome in one of the forms."""
+        if form in {"table", "wide"}:
+            return render(self.ledger, self.before, self.changed, wide=form == "wide")
         if form == "name":
             return "".join(self._named())
         whole = report(self.changed) if self.asked else as_list(self.ledger.bodies())
@@ -143,10 +143,11 @@ def size(text: str) -> Size:
 @option("-R", "--recursive", is_flag=True, help="Look into the folders inside folders too.")
 @option(
     *("-o", "--output"),
-    type=click.Choice(["table", "json", "yaml", "name"]),
+    type=click.Choice(["table", "wide", "json", "yaml", "name"]),
     default="table",
-    help="json and yaml print the objects as a v1 List, with the status they would get; with"
-    " --fit, the pools' figures; name prints the allocations that get a range.",
+    help="wide tells of pools too that stay as they are; json and yaml print the objects as a v1"
+    " List, with the status they would get, or with --fit the pools' figures; name prints the"
+    " allocations that get a range.",
 )
 @option(
     "--fit",
@@ -205,7 +206,7 @@ def plan(
         findings.add("error", "there is nothing to plan: no NetworkPool or IPAllocation was found")
     for finding in findings:
         problems.say(finding.severity, finding.sentence)
-    if manifests.every() or output != "table":
+    if manifests.every() or output not in {"table", "wide"}:
         click.echo(outcome.text(output), nl=False)
     ctx.exit(problems.EXIT_PROBLEM if findings.wrong else 0)
 

@@ -19,18 +19,21 @@ from reconcilers.tenantcluster.status import NETWORK_READY
 _COLOURS = {ALLOCATED: "green", FAILED: "red", PENDING: "yellow", RELEASED: None}
 
 
-def render(ledger: Ledger, before: dict[Key, IPAllocation], changed: Sequence[Change] = ()) -> str:
+def render(
+    ledger: Ledger, before: dict[Key, IPAllocation], changed: Sequence[Change], *, wide: bool
+) -> str:
     """Return the tables.
 
     Args:
         ledger: the objects after the forecast.
         before: the allocations as they were in the input.
         changed: what becomes of the pools.
+        wide: whether pools are told too that stay as they are.
     """
     allocations = sorted(ledger.allocations, key=_by_pool_and_place)
     parts = [
         _section("Pools", _pools(list(ledger.pools))),
-        _section("Before and after", _changes(changed)),
+        _section("Before and after", _changes(changed, wide=wide)),
         _section("Allocations", _allocations(allocations, before, ledger)),
         _section("Tenants", _tenants(list(ledger.tenants))),
         _sum(allocations, before),
@@ -66,10 +69,10 @@ def _pools(pools: Sequence[NetworkPool]) -> str:
     return table((*head, "FRAGMENTED", "READY"), rows)
 
 
-def _changes(changed: Sequence[Change]) -> str:
+def _changes(changed: Sequence[Change], *, wide: bool) -> str:
     sizes = list(changed[0].after.fits) if changed else []
     head = ["NAMESPACE", "NAME", "ALLOCATED", "FREE", "LARGEST", "FRAGMENTED"]
-    rows = [_change(one) for one in changed if sizes or one.before != one.after]
+    rows = [_change(one) for one in changed if wide or sizes or one.before != one.after]
     return table([*head, *(f"FITS {size.text}" for size in sizes)], rows)
 
 

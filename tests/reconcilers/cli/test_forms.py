@@ -1,0 +1,65 @@
+"""-o, -n, -A, --context and --kubeconfig mean the same in every command that looks at pools."""
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+
+from reconcilers.cli.main import cli
+from tests.reconcilers.cli.commandline import allocation, holding, plan, plan_text, pool, run
+
+LOOKING = ("pools", "map", "whois", "tenants", "check")
+
+
+def options(name: str) -> dict[str, click.Option]:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    return {
+        flag: one for one in command.params if isinstance(one, click.Option) for flag in one.opts
+    }
+
+
+@pytest.mark.parametrize("name", [*LOOKING, "plan"])
+def test_every_command_has_the_same_forms(name: str) -> None:
+    kind = options(name)["--output"].type
+    assert isinstance(kind, click.Choice)
+    assert list(kind.choices) == ["table", "wide", "json", "yaml", "name"]
+    assert options(name)["-o"].default == "table"
+
+
+@pytest.mark.parametrize("name", LOOKING)
+def test_every_command_finds_its_cluster_by_the_same_flags(name: str) -> None:
+    wanted = {"-n", "--namespace", "-A", "--all-namespaces", "--context", "--kubeconfig", "-f"}
+    assert wanted <= set(options(name))
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    held = allocation("old", 8, status=holding("10.40.0.8", "10.40.0.15"))
+    path = tmp_path / "saved.json"
+    path.write_text(plan(pool(), held).out)
+    return path
+
+
+def test_wide_draws_rows_of_twice_as_many_addresses(saved: Path) -> None:
+    drawn = {}
+    for form in ("table", "wide"):
+        lines = run("map", "-f", saved, "-o", form).out.partition("\neach cell")[0].splitlines()
+        drawn[form] = [line.split()[-1] for line in lines[1:]]
+    assert [len(row) for row in drawn["table"]] == [64] * 4
+    assert [len(row) for row in drawn["wide"]] == [128] * 2
+    assert "".join(drawn["table"]) == "".join(drawn["wide"])
+
+
+def test_wide_tells_what_a_check_would_do(saved: Path) -> None:
+    lines = run("check", "-f", saved, "-o", "wide").out.splitlines()
+    assert lines[0].split() == ["SEVERITY", "KIND", "OBJECT", "ACTION", "CHOICES", "WHAT"]
+    [drift] = [line for line in lines if "LabelDrift" in line]
+    assert drift.split()[4:7] == ["label", "none,", "label"]
+
+
+def test_wide_tells_of_pools_that_a_plan_leaves_as_they_are() -> None:
+    out = plan_text(json.dumps(pool()), "-o", "wide").out
+    section = out.partition("Before and after\n")[2].splitlines()
+    assert section[1].split() == ["butler-system", "lab", "0", "256", "256", "0%"]
