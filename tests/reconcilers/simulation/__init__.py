@@ -17,10 +17,11 @@ The pools, on a model of an API server that is as small as can be:
 
 The tenants, on whole servers in memory, with MetalLB's stand-in:
 
-    routes.py       requests in flight
-    tenantlaws.py   what must hold at every moment, and in the end
-    tenancy.py      what happens to them, from a seed
-    tenantrules.py  each rule of giving back, switched off
+    routes.py        requests in flight
+    tenantlaws.py    what must hold at every moment, and in the end
+    tenancy.py       what happens to them, from a seed
+    tenantscenes.py  scenes played by hand
+    tenantrules.py   each rule of giving back, switched off
 
 `python -m tests.reconcilers.simulation` plays single seeds, with the log.
 """

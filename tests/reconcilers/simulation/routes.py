@@ -19,10 +19,14 @@ class Packet:
     Args:
         run: lets the server see it.
         to: the tenant that it is for; empty for the management cluster.
+        method: of HTTP.
+        path: what it is about.
     """
 
     run: Callable[[], Awaitable[bytes]]
     to: str
+    method: str
+    path: str
     landed: anyio.Event = field(default_factory=anyio.Event)
     answer: bytes | ControllerError = field(default_factory=lambda: NoAnswer("timed out"))
 
@@ -69,6 +73,8 @@ class Route(Transport):
                 method, path, query=query, body=body, content_type=content_type
             ),
             self._to,
+            method,
+            path,
         )
         self._packets.append(packet)
         await packet.landed.wait()

@@ -41,6 +41,8 @@ class Weather:
 
     Args:
         steps: how long it lasts.
+        use: how often a Service comes or goes, or MetalLB stops or goes on, of all steps.
+        trouble: how often somebody dies, freezes, or is deleted, or a tenant is out of order.
         outages: whether tenants are out of order for a while.
         secrets: whether kubeconfigs are gone for a while.
         clusters: whether TenantClusters are deleted and created again.
@@ -49,6 +51,8 @@ class Weather:
     """
 
     steps: int = 260
+    use: float = 0.08
+    trouble: float = 0.03
     outages: bool = True
     secrets: bool = True
     clusters: bool = True
@@ -115,11 +119,11 @@ class Tenancy:
         chance = self.random.random()
         if chance < 0.42 and self.packets:
             await self._send()
-        elif chance < 0.76:
+        elif chance < 0.95 - 0.08 - self.weather.use - self.weather.trouble:
             self._work(group)
-        elif chance < 0.84:
+        elif chance < 0.95 - 0.08 - self.weather.trouble:
             self._use()
-        elif chance < 0.92:
+        elif chance < 0.95 - self.weather.trouble:
             replica = self.random.choice(self.replicas)
             if self.random.random() < 0.4:
                 replica.hold("ipallocations", "tenantclusters")

@@ -1,6 +1,6 @@
 """How each rule of "addresses are given back in an order that cannot hurt" is switched off."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,6 @@ import pytest
 from allocator import AddressRange
 from controller.client import Client
 from controller.errors import ControllerError
-from controller.meta import Version
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
@@ -23,6 +22,7 @@ from reconcilers.tenantcluster.elastic.returning import Returning
 from reconcilers.tenantcluster.gate import TenantGate
 from reconcilers.tenantcluster.metallb import MetalLB, Projection
 from reconcilers.tenantcluster.projecting import Projector
+from tests.reconcilers.server import Json, Server
 
 Patch = pytest.MonkeyPatch
 
@@ -194,11 +194,9 @@ def marks_stay(mp: Patch) -> None:
 
 def pools_deleted_blindly(mp: Patch) -> None:
     """The tenant's pool is deleted whatever it has become."""
-    delete = Client.delete
+    delete = Server._delete
 
-    async def blind(self: Client, resource: Any, at: Version, **options: Any) -> Any:
-        if resource.plural == "ipaddresspools":
-            at = Version.of(await self.get(resource, at.key))
-        return await delete(self, resource, at, **options)
+    def blind(self: Server, key: tuple[str, str, str], pins: Mapping[str, str]) -> Json:
+        return delete(self, key, {} if key[0] == "ipaddresspools" else pins)
 
-    mp.setattr(Client, "delete", blind)
+    mp.setattr(Server, "_delete", blind)

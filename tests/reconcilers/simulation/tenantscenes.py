@@ -1,0 +1,215 @@
+"""Scenes in which one rule of giving back is all that keeps an address out of two places."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from controller.meta import Key
+from reconcilers.api import names
+from tests.clock import settle
+from tests.reconcilers import make
+from tests.reconcilers.balancer import service
+from tests.reconcilers.lab import Replica
+from tests.reconcilers.simulation import tenantlaws
+from tests.reconcilers.simulation.chaos import undisturbed
+from tests.reconcilers.simulation.routes import Packet
+from tests.reconcilers.simulation.tenancy import Tenancy, Weather
+
+Late = Callable[[Packet], bool]
+TENANT = Key("team", "a")
+FIRST, SECOND, THIRD = (f"10.40.0.{number}" for number in range(3))
+
+
+def nothing(_: Packet) -> bool:
+    """Nothing is late."""
+    return False
+
+
+def write_of_pool(method: str) -> Late:
+    """Return what tells a certain write of the tenant's pool."""
+    return lambda packet: packet.method == method and "/ipaddresspools" in packet.path
+
+
+class Yard(Tenancy):
+    """Two replicas and a tenant that holds one address; who works when is said by the scene."""
+
+    def __init__(self, group: TaskGroup) -> None:
+        super().__init__(0, Weather())
+        self.group = group
+        self.late: list[Packet] = []
+        self.one, self.other = self.replicas
+        self.hold_range("team-a-lb", FIRST)
+
+    def hold_range(self, name: str, address: str) -> None:
+        """Make an allocation of the tenant that holds an address."""
+        body = make.allocation(name, tenant="team/a", size=1, held=(address, address))
+        self.server.add("ipallocations", body)
+
+    async def project(self, replica: Replica, late: Late = nothing, *, wait: bool = False) -> None:
+        """Let a replica work on the tenant; late requests run later, and the sender may wait."""
+        await self.work(replica, replica.clusters, TENANT, late, wait=wait)
+
+    async def give_back(self, name: str, late: Late = nothing, *, delete: bool = True) -> None:
+        """Let the other replica take an allocation back."""
+        if delete:
+            self.server.delete("ipallocations", name)
+        for _ in range(4):
+            await self.work(self.other, self.other.allocations, make.key(name), late)
+            if self.server.has("tenantclusters", "a", namespace="team"):
+                await self.project(self.other, late)
+
+    async def work(
+        self, replica: Replica, reconciler: Any, key: Key, late: Late, *, wait: bool = False
+    ) -> None:
+        """Let a replica work on an object until it is done or waits for what is late."""
+        self._begin(self.group, replica, reconciler, key)
+        await settle()
+        while self.packets:
+            packet = self.packets.pop(0)
+            if late(packet):
+                self.late.append(packet)
+                if not wait:
+                    packet.landed.set()
+            else:
+                await packet.arrive()
+            await settle()
+
+    async def arrive(self) -> None:
+        """Let what is late run, and those who waited for it go on."""
+        late, self.late = self.late, []
+        for packet in late:
+            await packet.arrive()
+            await settle()
+        while self.packets:
+            await self.packets.pop(0).arrive()
+            await settle()
+
+    def verdict(self) -> str | None:
+        """Return what is wrong by now."""
+        return self.problem or None
+
+
+Scene = Callable[[Yard], Awaitable[str | None]]
+
+
+def played(scene: Scene) -> str | None:
+    """Play a scene; return what went wrong, None if nothing did."""
+
+    async def play() -> str | None:
+        async with anyio.create_task_group() as group:
+            verdict = await scene(Yard(group))
+            group.cancel_scope.cancel()
+        return verdict
+
+    with undisturbed(silent=True):
+        return asyncio.run(play())
+
+
+async def late_projection(yard: Yard) -> str | None:
+    """One replica's projection is on its way while the other takes a range of it back."""
+    yard.hold_range("team-a-lb-1", SECOND)
+    await yard.project(yard.one)
+    yard.hold_range("team-a-lb-2", THIRD)
+    await yard.project(yard.one, write_of_pool("PATCH"))
+    await yard.give_back("team-a-lb-1")
+    await yard.arrive()
+    return yard.verdict()
+
+
+async def old_view(yard: Yard, *, wrote: bool = False) -> str | None:
+    """One replica has not heard that a range was taken back, and projects."""
+    yard.hold_range("team-a-lb-1", SECOND)
+    await yard.project(yard.one)
+    yard.one.hold("ipallocations")
+    await yard.give_back("team-a-lb-1")
+    if wrote:
+        _note_own_write(yard)
+    for _ in range(2):
+        await yard.project(yard.one)
+    return yard.verdict()
+
+
+async def old_view_of_one_who_wrote(yard: Yard) -> str | None:
+    """The same, and the answer to a write of its own is newer than all that."""
+    return await old_view(yard, wrote=True)
+
+
+def _note_own_write(yard: Yard) -> None:
+    note = {"metadata": {"annotations": {"note": "mine"}}}
+    answer = yard.server.edit("ipallocations", "team-a-lb", note)
+    cache = yard.one.caches["ipallocations"]
+    cache.own(msgspec.convert(answer, cache.resource.type))
+
+
+async def taken_back_before_it_was_projected(yard: Yard) -> str | None:
+    """A range is taken back while its first projection is on its way."""
+    await yard.project(yard.one)
+    yard.hold_range("team-a-lb-1", SECOND)
+    await yard.project(yard.one, write_of_pool("PATCH"))
+    yard.server.delete("ipallocations", "team-a-lb-1")
+    for _ in range(2):
+        await yard.work(yard.other, yard.other.allocations, make.key("team-a-lb-1"), nothing)
+    await yard.arrive()
+    return yard.verdict()
+
+
+async def late_creation(yard: Yard, *, wait: bool = False) -> str | None:
+    """The tenant's pool is being created while its only range is taken back."""
+    await yard.project(yard.one, write_of_pool("POST"), wait=wait)
+    yard.server.delete("ipallocations", "team-a-lb")
+    for _ in range(3):
+        await yard.work(yard.other, yard.other.allocations, make.key("team-a-lb"), nothing)
+    await yard.arrive()
+    return yard.verdict()
+
+
+async def late_creation_waited_for(yard: Yard) -> str | None:
+    """The same, and who creates it goes on when it is there."""
+    yard.one.hold("ipallocations")
+    return await late_creation(yard, wait=True)
+
+
+async def secret_without_answer(yard: Yard) -> str | None:
+    """A deleted cluster's Secret cannot be read just then."""
+    await yard.project(yard.one)
+    yard.server.delete("tenantclusters", "a", namespace="team")
+    await yard.work(yard.one, yard.one.clusters, TENANT, lambda packet: packet.to == "a")
+    key = make.key("team-a-lb")
+    yard.server.delete("ipallocations", "team-a-lb")
+    await yard.work(yard.other, yard.other.allocations, key, lambda p: "/secrets/" in p.path)
+    return yard.verdict()
+
+
+async def in_use_again(yard: Yard) -> str | None:
+    """A Service takes an address of what shrink has marked."""
+    yard.hold_range("team-a-lb-1", SECOND)
+    await yard.project(yard.one)
+    for name in ("x", "y"):
+        service(yard.tenants["a"], name)
+    mark = {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}
+    yard.server.edit("ipallocations", "team-a-lb-1", {"metadata": {"annotations": mark}})
+    yard.balancers["a"].paused = True
+    for _ in range(4):
+        await yard.project(yard.other)
+        await yard.clock.advance(2)
+    return yard.verdict() or tenantlaws.unmet(yard.server, {"a": yard.tenants["a"]})
+
+
+async def late_withdrawal(yard: Yard) -> str | None:
+    """The deletion of the tenant's pool is on its way when there is a range for it again."""
+    await yard.project(yard.one)
+    yard.server.edit(
+        "ipallocations",
+        "team-a-lb",
+        {"metadata": {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}},
+    )
+    await yard.project(yard.one, write_of_pool("DELETE"))
+    yard.hold_range("team-a-lb-1", SECOND)
+    await yard.project(yard.other)
+    await yard.arrive()
+    left = tenantlaws.entries(yard.tenants["a"])
+    return yard.verdict() or (None if left else "the tenant lost an address that it holds")
