@@ -85,3 +85,20 @@ def test_what_a_patch_does_not_name_stays_as_it_is(
         assert merged[name] == doc[name]
     for name, value in patch.items():
         assert (name in merged) is (value is not None)
+
+
+@LAW
+@given(OBJECT, OBJECT)
+def test_a_merged_object_shares_no_container_with_the_patch(
+    doc: dict[str, Any], patch: dict[str, Any]
+) -> None:
+    """So that it may be changed in place, and the patch be applied again."""
+    merged = merge_patch(doc, patch)
+    assert not containers(merged) & (containers(patch) - containers(doc))
+
+
+def containers(value: Any) -> set[int]:
+    """Return the identities of the objects and lists in a value."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    own = {id(value)} if isinstance(value, dict | list) else set()
+    return own.union(*map(containers, inner))

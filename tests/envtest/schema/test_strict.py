@@ -117,3 +117,19 @@ def test_whatever_comes_it_is_decoded_or_refused_with_a_reason(text: str) -> Non
     except MalformedJSON as error:
         reason = str(error)
     assert reason
+
+
+_NUMBERS = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
+_VALUES = st.recursive(
+    st.none() | st.booleans() | _NUMBERS | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=8,
+)
+
+
+@given(_VALUES, st.booleans())
+def test_compact_text_is_read_as_the_same_text_with_spaces(value: Any, ascii_only: bool) -> None:
+    compact = json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":"))
+    spaced = json.dumps(value, ensure_ascii=ascii_only, indent=1)
+    # By their texts: 1 is not 1.0, and true is not 1.
+    assert repr(strict_json(compact.encode())) == repr(strict_json(spaced.encode() + b" \n"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -132,3 +133,47 @@ def test_errors_found_before_come_first_and_decide_with_the_others(first: bool) 
     errors = _SCHEMA.validate({"spec": {"even": 3}}, first=earlier)
     expected = ["spec.mode", "<nil>"] if first else ["spec.even"]
     assert [error.field for error in errors] == expected
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"mode": "a", "disks": [{"name": "x", "size": 1}]},
+        {"mode": "c", "note": 5, "loose": [{"size": 0}]},
+        {"disks": [{"name": "x"}, {"name": "x"}]},
+        {"disks": [{"size": 0}]},
+        {"tags": ["a", "a"]},
+        {"branch": {"x": 1}},
+        None,
+    ],
+)
+def test_a_pruned_part_that_both_objects_share_is_judged_as_an_equal_one(spec: Any) -> None:
+    shared = _SCHEMA.validate({"spec": spec, "status": 1}, {"spec": spec})
+    equal = _SCHEMA.validate({"spec": spec, "status": 1}, {"spec": copy.deepcopy(spec)})
+    assert [error.message for error in shared] == [error.message for error in equal]
+
+
+def test_rules_of_a_part_that_patches_leave_alone_are_not_forgotten() -> None:
+    rules = [
+        {"rule": "self.size == oldSelf.size", "message": "size is fixed"},
+        {"rule": "self.size < 5", "message": "size is too large"},
+    ]
+    spec = {
+        "type": "object",
+        "properties": {"size": {"type": "integer"}},
+        "x-kubernetes-validations": rules,
+    }
+    schema = CompiledSchema.compile({"type": "object", "properties": {"spec": spec}})
+
+    def told(new: dict[str, Any], old: dict[str, Any]) -> tuple[list[str], list[str]]:
+        warnings: list[str] = []
+        found = schema.validate({"spec": new}, {"spec": old}, warnings=warnings)
+        return [error.detail for error in found], warnings
+
+    small, large = {"size": 1}, {"size": 9}
+    for _ in range(2):
+        assert told(small, small) == ([], [])
+        assert told({"size": 2}, small) == (["size is fixed"], [])
+        # What was wrong before may stay, but is told each time.
+        assert told(large, large)[0] == []
+        assert len(told(large, large)[1]) == 1
