@@ -8,6 +8,7 @@ from envtest.builtins.autoscaling import AutoscalerRules, to_v1, to_v2
 from envtest.builtins.core import KeyedRules, LeaseRules, NamespaceRules, SecretRules
 from envtest.builtins.definitions import DefinitionRules
 from envtest.builtins.events import EventRules, to_core, to_new
+from envtest.builtins.nodes import NodeRules
 from envtest.builtins.roles import BindingRules, RoleRules
 from envtest.builtins.rules import BuiltinRules
 from envtest.builtins.services import ServiceRules
@@ -19,6 +20,7 @@ from envtest.storage import Store
 
 _SPECIAL: dict[tuple[str, str], type[BuiltinRules]] = {
     ("", "Namespace"): NamespaceRules,
+    ("", "Node"): NodeRules,
     ("", "Secret"): SecretRules,
     ("", "ConfigMap"): KeyedRules,
     ("", "Event"): EventRules,

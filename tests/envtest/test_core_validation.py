@@ -1,4 +1,4 @@
-"""What config maps, secrets, pods and workloads are refused for."""
+"""What config maps, secrets, pods, workloads and nodes are refused for."""
 
 import copy
 from typing import Any
@@ -169,4 +169,54 @@ async def test_the_selector_of_a_deployment_stays(http: httpx.AsyncClient) -> No
     assert answer.json()["message"] == (
         'Deployment.apps "d" is invalid: spec.selector: Invalid value: '
         '{"matchLabels":{"a":"b","c":"d"}}: field is immutable'
+    )
+
+
+async def test_the_taints_of_a_node_differ(http: httpx.AsyncClient) -> None:
+    taints = [
+        {"key": "a", "effect": "NoSchedule"},
+        {"key": "a", "effect": "NoSchedule"},
+        {"key": "a", "effect": "Never"},
+        {"key": "a"},
+    ]
+    assert await refused(http, "/api/v1/nodes", spec={"taints": taints}) == [
+        (
+            'spec.taints[1]: Duplicate value: {"Key":"a","Value":"","Effect":"NoSchedule",'
+            '"TimeAdded":null}: taints must be unique by key and effect pair'
+        ),
+        (
+            'spec.taints[2].effect: Unsupported value: "Never": supported values: '
+            '"NoSchedule", "PreferNoSchedule", "NoExecute"'
+        ),
+        "spec.taints[3].effect: Required value",
+    ]
+
+
+async def test_the_range_of_a_node_is_one_and_stays(http: httpx.AsyncClient) -> None:
+    assert await refused(http, "/api/v1/nodes", spec={"podCIDR": "x"}) == [
+        (
+            'spec.podCIDRs[0]: Invalid value: "x": '
+            "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+        )
+    ]
+    both = ["10.0.0.0/24", "10.0.1.0/24"]
+    assert await refused(http, "/api/v1/nodes", spec={"podCIDRs": both}) == [
+        (
+            'spec.podCIDRs: Invalid value: ["10.0.0.0/24","10.0.1.0/24"]: '
+            "may specify no more than one CIDR for each IP family"
+        )
+    ]
+    made = await http.post("/api/v1/nodes", json={"metadata": {"name": "n"}})
+    assert made.status_code == 201, made.text
+    merge = {"Content-Type": "application/merge-patch+json"}
+
+    async def given(text: str) -> httpx.Response:
+        change = {"spec": {"podCIDR": text}}
+        return await http.patch("/api/v1/nodes/n", json=change, headers=merge)
+
+    assert (await given("10.0.0.0/24")).json()["spec"]["podCIDRs"] == ["10.0.0.0/24"]
+    answer = await given("10.0.1.0/24")
+    assert answer.json()["message"] == (
+        'Node "n" is invalid: spec.podCIDRs: Forbidden: node updates may not change podCIDR '
+        'except from "" to valid'
     )
