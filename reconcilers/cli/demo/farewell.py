@@ -92,7 +92,7 @@ def let_go_first(farewell: Farewell, ranges: int) -> Sight:
         if farewell.found:
             raise Broken("; ".join(farewell.found))
         if farewell.checked < ranges:
-            raise NotYet(f"{farewell.checked} of {ranges} tenants were looked into")
-        return [f"{ranges} tenants were looked into as their ranges were released: all had let go"]
+            raise NotYet(f"{farewell.checked} of {ranges} ranges were looked for in their tenants")
+        return [f"{ranges} ranges were looked for in their tenants when released: all were gone"]
 
     return look
