@@ -172,6 +172,12 @@ def test_every_symptom_of_the_guide_is_a_chapter() -> None:
         assert symptom in known
 
 
+def test_every_runbook_is_of_an_alert_and_the_other_way_round() -> None:
+    chapter = prose("OPERATIONS.md").partition("## Runbooks\n")[2]
+    titles = re.findall(r"^### (.+)$", chapter, re.MULTILINE)
+    assert sorted(titles) == sorted(alert["alert"] for alert in alerts())
+
+
 def test_log_lines_that_the_guide_greps_for_are_logged() -> None:
     text = "\n".join(
         path.read_text(encoding="utf-8")
