@@ -1,6 +1,7 @@
 """The work queue's series, under the names that client-go and controller-runtime use."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from typing_extensions import override
@@ -71,8 +72,11 @@ class QueueMetrics(QueueObserver):
         self._retries = family.retries.labels(name, name)
         self._queued = family.queued.labels(name, name)
         self._worked = family.worked.labels(name, name)
-        self._depths: dict[int, Gauge] = {}
-        self._depth(0)
+        # Plain numbers that are read at each scrape: a gauge takes a lock for each of its changes,
+        # and a key makes two.
+        self._depths: dict[str, int] = {}
+        self._labels: dict[int, str] = {}
+        self._deepen(0, 0)
 
     def watch(self, statistics: Callable[[], QueueStatistics]) -> None:
         """Read from `statistics`, at each scrape, what only the present moment can tell."""
@@ -87,16 +91,16 @@ class QueueMetrics(QueueObserver):
     @override
     def added(self, priority: int) -> None:
         self._adds.inc()
-        self._depth(priority).inc()
+        self._deepen(priority, 1)
 
     @override
     def moved(self, before: int, after: int) -> None:
-        self._depth(before).dec()
-        self._depth(after).inc()
+        self._deepen(before, -1)
+        self._deepen(after, 1)
 
     @override
     def taken(self, priority: int, waited: float) -> None:
-        self._depth(priority).dec()
+        self._deepen(priority, -1)
         self._queued.observe(waited)
 
     @override
@@ -110,12 +114,15 @@ class QueueMetrics(QueueObserver):
     @override
     def dropped(self, depths: Mapping[int, int]) -> None:
         for priority, count in depths.items():
-            self._depth(priority).dec(count)
+            self._deepen(priority, -count)
 
-    def _depth(self, priority: int) -> Gauge:
-        known = self._depths.get(priority)
-        if known is None:
-            label = str(priority) if len(self._depths) < MAX_PRIORITIES else BEYOND
-            known = self._family.depth.labels(self._name, self._name, label)
-            self._depths[priority] = known
-        return known
+    def _deepen(self, priority: int, by: int) -> None:
+        label = self._labels.get(priority)
+        if label is None:
+            label = str(priority) if len(self._labels) < MAX_PRIORITIES else BEYOND
+            self._labels[priority] = label
+        if label not in self._depths:
+            self._depths[label] = 0
+            gauge = self._family.depth.labels(self._name, self._name, label)
+            gauge.set_function(partial(self._depths.__getitem__, label))
+        self._depths[label] += by
