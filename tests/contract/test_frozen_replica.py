@@ -31,8 +31,8 @@ HOME = names.DEFAULT_NAMESPACE
 LIMIT = 90.0
 QUICK_LEASE = (
     "--leader-elect=true",
-    "--leader-elect-lease-duration=3s",
-    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-lease-duration=6s",
+    "--leader-elect-renew-deadline=5s",
     "--leader-elect-retry-period=400ms",
 )
 
@@ -64,19 +64,28 @@ class Witness:
     async def ask(self, first: int, last: int) -> None:
         """Create allocations, one after the other, so that they meet every moment of a pass."""
         for number in range(first, last):
-            body: dict[str, Any] = {
-                "metadata": {
-                    "name": f"a{number}",
-                    "finalizers": [names.FINALIZER_ALLOCATION],
-                },
-                "spec": {
-                    "poolRef": {"name": "lab"},
-                    "tenantClusterRef": {"name": "a", "namespace": "team"},
-                    "type": "nodes",
-                    "count": 1 + number % 5,
-                },
-            }
-            await self.client.create(IP_ALLOCATION, HOME, body)
+            await self._ask(number)
+
+    @asynccontextmanager
+    async def burst(self, first: int, last: int) -> AsyncIterator[None]:
+        """Create allocations all at once; go on when the first of them are served."""
+        async with anyio.create_task_group() as group:
+            for number in range(first, last):
+                group.start_soon(self._ask, number)
+            await self.served(first + 5)
+            yield
+
+    async def _ask(self, number: int) -> None:
+        body: dict[str, Any] = {
+            "metadata": {"name": f"a{number}", "finalizers": [names.FINALIZER_ALLOCATION]},
+            "spec": {
+                "poolRef": {"name": "lab"},
+                "tenantClusterRef": {"name": "a", "namespace": "team"},
+                "type": "nodes",
+                "count": 1 + number % 5,
+            },
+        }
+        await self.client.create(IP_ALLOCATION, HOME, body)
 
     async def served(self, count: int) -> None:
         """Wait until that many allocations are Allocated."""
@@ -143,13 +152,13 @@ async def test_two_that_both_lead_never_assign_one_address_twice_though_one_is_f
     ):
         await one.until("Starting workers")
         await other.until("Starting workers")
-        await witness.ask(0, 40)
-        _freeze(one)  # wherever it is: between choosing and promising, or promising and writing
-        await witness.ask(40, 90)
+        async with witness.burst(0, 60):
+            _freeze(one)  # wherever it is: between choosing, promising, and writing
+        await witness.ask(60, 90)
         await witness.served(90)
-        _resume(one)
-        _freeze(other)
-        await witness.ask(90, 140)
+        async with witness.burst(90, 140):
+            _freeze(other)  # in the middle of its writes, too
+            _resume(one)  # with all that it had decided before the others were served
         await witness.served(140)
         _resume(other)
         await witness.ask(140, 160)
@@ -170,16 +179,17 @@ async def test_a_leader_frozen_beyond_its_lease_ends_when_it_wakes_and_harms_nob
     ):
         await leader.until("Starting workers")
         async with _run(kubeconfig, *QUICK_LEASE) as heir:
-            await witness.ask(0, 30)
-            _freeze(leader)
+            async with witness.burst(0, 60):
+                _freeze(leader)
             await heir.until("Starting workers")
-            await witness.ask(30, 60)
             await witness.served(60)
+            await witness.ask(60, 80)
+            await witness.served(80)
             _resume(leader)
             with anyio.fail_after(LIMIT):
                 assert await leader.process.wait() != 0, (
                     "who lost the lease says so by its exit code"
                 )
-            await witness.ask(60, 80)
-            await witness.served(80)
+            await witness.ask(80, 90)
+            await witness.served(90)
         assert witness.clashes == []
