@@ -1,6 +1,7 @@
 """What Tab offers: to a shell by click, and to kubectl by an executable of its own."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -62,6 +63,27 @@ def test_kubectl_finds_the_executable_by_its_name() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["scripts"]["kubectl_complete-ipam"] == f"{main.__module__}:{main.__name__}"
     assert project["scripts"]["kubectl-ipam"] == project["scripts"]["butler-ipam"]
+
+
+def test_the_real_kubectl_completes_the_plugin(tmp_path: Path) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("no kubectl on this machine; its completion of plugins is not tried")
+    for name in ("kubectl-ipam", "kubectl_complete-ipam"):
+        script = tmp_path / name
+        code = "from reconcilers.cli.completion import main; main()"
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{code}" "$@"\n')
+        script.chmod(0o755)
+    path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
+    done = subprocess.run(
+        [kubectl, "__complete", "ipam", "pools", "-o", "w"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env=os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.stdout.split() == ["wide", ":4"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
