@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from controller.leases import Elector, LeaderLost
     from controller.logs import configure as configure_logs
     from controller.manager import Manager
-    from controller.mapping import by, to_owner, to_self
+    from controller.mapping import by, to_owner, to_referrers, to_self
     from controller.meta import Key, Object, ObjectMeta, OwnerReference, Version
     from controller.metrics import Metrics
     from controller.mutations import ObjectMutated
@@ -173,6 +173,7 @@ __all__ = [
     "set_condition",
     "tenant_transport",
     "to_owner",
+    "to_referrers",
     "to_self",
 ]
 
@@ -202,7 +203,7 @@ _HOMES = {
     "leases": "Elector LeaderLost",
     "logs": "configure_logs",
     "manager": "Manager",
-    "mapping": "by to_owner to_self",
+    "mapping": "by to_owner to_referrers to_self",
     "meta": "Key Object ObjectMeta OwnerReference Version",
     "metrics": "Metrics",
     "mutations": "ObjectMutated",

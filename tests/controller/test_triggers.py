@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from controller.cache import Change
+from controller.cache import Cache, Change
 from controller.clock import Clock
 from controller.informer import Informer
-from controller.mapping import by, keys_of, to_owner, to_self
+from controller.mapping import by, keys_of, to_owner, to_referrers, to_self
 from controller.meta import Key, ObjectMeta, OwnerReference
 from controller.predicates import (
     Predicate,
@@ -82,6 +82,18 @@ def test_an_object_maps_to_its_controlling_owner_of_that_kind_and_group() -> Non
     assert list(to_owner("ReplicaSet", "apps", namespaced=False)(owned_by(owner))) == [
         Key("", "web")
     ]
+
+
+def test_an_object_maps_to_those_that_refer_to_it_by_an_index_of_theirs() -> None:
+    cache = Cache(WIDGETS, indexes={"color": lambda one: (one.spec.color,)})
+    cache.replace([widget("a", 1, color="default/x"), widget("b", 2, color="default/y")], 5)
+    referred = to_referrers(cache, "color")
+    assert list(referred(widget("x", 3))) == [Key("default", "a")]
+    assert list(referred(widget("z", 3))) == []
+    by_name = to_referrers(cache, "color", lambda obj: f"default/{obj.metadata.name}")
+    assert list(by_name(widget("y", 3))) == [Key("default", "b")]
+    with pytest.raises(KeyError):
+        list(to_referrers(cache, "size")(widget("x", 3)))
 
 
 def test_an_update_maps_the_old_and_the_new_state_each_key_once() -> None:
