@@ -23,6 +23,7 @@ from envtest.server.options import WriteOptions, write_options
 from envtest.server.ownership import settle_owners
 from envtest.server.resource import Resource
 from envtest.storage import Stored
+from envtest.wire.gotexts import number_fault
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -69,7 +70,7 @@ async def create_object(
     await api.admission.validate(call, "CREATE", body, None)
     if body is not asked:
         resource.rules.decode(body)
-    if meta.get("resourceVersion") and not options.dry_run:
+    if _is_revision(meta.get("resourceVersion", "")) and not options.dry_run:
         raise failures.internal("resourceVersion should not be set on objects to be created")
     key = resource.key(meta.get("namespace", ""), meta["name"])
     form = await resource.kept_form(body)
@@ -252,17 +253,24 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
     return await _commit(api, call, stored, live, body, form=form, options=options)
 
 
+def _is_revision(text: str) -> bool:
+    """Tell whether a new object claims to be stored; what is no number is passed over, as 0 is."""
+    return bool(text) and number_fault(text) is None and int(text) != 0
+
+
 def _check_revision(call: Call, stored: Stored, body: dict[str, Any]) -> None:
-    """Hold the client to the revision it names."""
+    """Hold the client to the revision it names; revision 0 names none."""
     resource, meta = call.resource, body["metadata"]
     given = meta.get("resourceVersion", "")
-    if not given:
+    if given and (fault := number_fault(given)):
+        raise failures.internal(fault)
+    if not int(given or 0):
         if not resource.rules.unconditional_update:
             text = "must be specified for an update"
             problem = invalid("metadata.resourceVersion", 0, text)
             raise invalid_object(resource.plural, resource.group, call.info.name, [problem])
         meta["resourceVersion"] = str(stored.revision)
-    elif given != str(stored.revision):
+    elif int(given) != stored.revision:
         raise resource.conflict(call.info.name)
 
 

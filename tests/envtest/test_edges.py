@@ -290,3 +290,26 @@ async def test_heads_alone_are_given_of_custom_resources_only(http: httpx.AsyncC
     assert (await http.head(PATH)).status_code == 200
     assert (await http.head("/readyz")).status_code == 200
     assert (await http.head("/api/v1/namespaces")).status_code == 405
+
+
+async def test_a_revision_that_is_none_is_a_fault_or_nothing(http: httpx.AsyncClient) -> None:
+    maps = "/api/v1/namespaces/default/configmaps"
+
+    async def put(path: str, body: dict[str, Any], revision: str) -> tuple[int, str]:
+        body["metadata"]["resourceVersion"] = revision
+        answer = await http.put(path, json=body)
+        return answer.status_code, answer.json().get("message", "")
+
+    for name, revision in (("a", "0"), ("b", "x")):
+        body = {"metadata": {"name": name, "resourceVersion": revision}}
+        assert (await http.post(maps, json=body)).status_code == 201
+    faulty = (500, 'strconv.ParseUint: parsing "x": invalid syntax')
+    assert await put(f"{maps}/a", {"metadata": {"name": "a"}}, "x") == faulty
+    assert await put(f"{maps}/a", {"metadata": {"name": "a"}, "data": {"k": "v"}}, "0") == (
+        200,
+        "",
+    )
+    await http.post(PATH, json=gauge("a"))
+    code, message = await put(f"{PATH}/a", gauge("a"), "0")
+    assert code == 422
+    assert message.endswith("resourceVersion: Invalid value: 0: must be specified for an update")
