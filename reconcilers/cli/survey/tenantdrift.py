@@ -8,6 +8,7 @@ from controller.client import Client
 from controller.clock import SystemClock
 from controller.errors import ControllerError
 from controller.meta import Key
+from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
@@ -48,7 +49,9 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
         async with anyio.create_task_group() as group:
             for tenant in sorted_by_key(objects.clusters):
                 members = of_tenant.get(tenant.metadata.key, [])
-                if members:
+                # One that something was projected into may hold what nobody remembers.
+                begun = names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations
+                if members or begun:
                     group.start_soon(look, tenant, members)
     finally:
         with anyio.CancelScope(shield=True):

@@ -210,3 +210,12 @@ async def test_a_tenant_that_cannot_be_asked_is_told_of_and_so_is_what_differs_i
         pool = {"metadata": {"name": "default-pool"}, "spec": spec}
         await client.create(IP_ADDRESS_POOL, METALLB, pool)
         assert (await drift(kubeconfig))[1] == []
+
+        # Its allocation is lost, as after a restore, and the tenant still holds the range.
+        cluster = await client.get(TENANT_CLUSTER, Key("team", "a"))
+        begun = {"metadata": {"annotations": {names.ANNOTATION_PROJECTION_BEGUN: "then"}}}
+        await client.patch(TENANT_CLUSTER, Version.of(cluster), begun)
+        lost = await client.get(IP_ALLOCATION, Key(HOME, "team-a-lb"))
+        await client.delete(IP_ALLOCATION, Version.of(lost))
+        [sentence] = (await drift(kubeconfig))[1]
+        assert "holds 10.40.0.0-10.40.0.1, and should hold nothing" in sentence
