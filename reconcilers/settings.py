@@ -124,7 +124,7 @@ class OrphanSettings:
     resync: float = 60.0
     """Between two looks for orphans."""
     most: int = 10
-    """More orphans of a pool in a minute stop their collection, if they are above the share too."""
+    """More orphans of a pool in a minute stop collection, if they are above the share too."""
     percent: int = 10
     """The share of a pool's allocations, in percent, that may be collected in a minute."""
     batch: int = 256
