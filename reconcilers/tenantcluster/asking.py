@@ -9,6 +9,7 @@ from controller.cache import Cache
 from controller.client import Client
 from controller.errors import AlreadyExists
 from controller.meta import Version
+from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import FAILED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -109,6 +110,12 @@ class Asking:
         for allocation in grown:
             tenant = await self._move_on(tenant, provider, lambda _: increment, allocation)
 
+    def is_stuck(self, request: IPAllocation) -> bool:
+        """Return whether the pool that a request asks refused it, or serves nobody."""
+        if request.metadata.terminating or ranges.held(request) is not None:
+            return False
+        return request.status.phase == FAILED or not self._choice.serves(request.pool_key)
+
     async def _create_all(
         self, tenant: TenantCluster, provider: ProviderConfig, group: Sequence[Wanted]
     ) -> list[Standing]:
@@ -147,8 +154,7 @@ class Asking:
         existing: IPAllocation,
     ) -> TenantCluster:
         """Delete a request of ours that is stuck if another pool fits it now: ask again there."""
-        stuck = existing.status.phase == FAILED or not self._choice.serves(existing.pool_key)
-        if not stuck or existing.metadata.terminating:
+        if not self.is_stuck(existing):
             return tenant
         if not self._drafts.moves_on(tenant, provider, count, existing):
             return tenant

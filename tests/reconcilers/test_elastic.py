@@ -650,6 +650,30 @@ async def test_growth_that_fails_moves_on_to_a_pool_that_fits_and_keeps_its_age(
         assert address_of(tenant, "three") is not None
 
 
+async def test_growth_that_failed_moves_on_as_soon_as_another_pool_has_room() -> None:
+    one, two = make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/30")
+    platform, tenant = _platform(one, two)
+    Balancer(tenant)
+    async with platform.running():
+        await _ready(platform, tenant, "one", "two")
+        for pool, size in (("one", 1), ("two", 4)):
+            name = f"fills-{pool}"
+            filler = make.allocation(name, of=pool, tenant="x/y", size=size)
+            platform.server.add("ipallocations", filler)
+        await platform.clock.advance(1)
+        stamp, labels = {names.ANNOTATION_TENANT_UID: "uid-team-a"}, {names.LABEL_ROLE: "growth"}
+        stuck = make.allocation("team-a-lb-1", of="one", size=1, annotations=stamp, labels=labels)
+        platform.server.add("ipallocations", stuck)
+        service(tenant, "three")
+        await platform.clock.advance(95)
+        assert platform.phase("ipallocations", "team-a-lb-1") == "Failed"
+        assert _demand(platform) == ("False", "PoolExhausted")
+        platform.server.delete("ipallocations", "fills-two")
+        await platform.clock.advance(2)
+        assert _balancers(platform)["team-a-lb-1"].startswith("10.41.0.")
+        assert address_of(tenant, "three") is not None
+
+
 async def test_in_observe_mode_an_elastic_tenant_grows_and_its_phase_stays_anothers() -> None:
     platform, tenant = _platform()
     Balancer(tenant)

@@ -129,6 +129,9 @@ class Elastic:
             if one.spec.type == names.TYPE_LOADBALANCER
         ]
 
+    def _grown(self, tenant: TenantCluster) -> list[IPAllocation]:
+        return [one for one in self._members(tenant) if growth.is_growth(one, tenant)]
+
     def _threshold(self, look: Look) -> float:
         """Return for how many seconds a Service waits before it is a reason to grow.
 
@@ -162,9 +165,12 @@ class Elastic:
         increment, quota = network.sizing.growthIncrement, network.quota.maxLoadBalancerIPs
         plan = growth.decide(wanted, have, increment, quota, self._settings.growth_in_flight)
         made = await self._asking.grow(look.tenant, look.provider, plan.number)
-        stuck = [one for one in self._members(look.tenant) if growth.is_growth(one, look.tenant)]
-        await self._asking.move_growth(self._current(look.tenant), look.provider, stuck)
-        if made < plan.number:
+        await self._asking.move_growth(
+            self._current(look.tenant), look.provider, self._grown(look.tenant)
+        )
+        # One that stays with a pool that cannot serve it waits for room as one not made does.
+        stuck = any(map(self._asking.is_stuck, self._grown(look.tenant)))
+        if made < plan.number or stuck:
             return demand(
                 False,
                 "PoolExhausted",
