@@ -52,8 +52,8 @@ class IPAllocationReconciler:
         self._gate = gate
         self._clock = clock
         self._settings = settings
-        # Since when each uid was seen to wait; creationTimestamp has whole seconds only.
-        self._waiting_since: dict[str, float] = {}
+        # Since when each was seen to wait, and its uid; creationTimestamp has whole seconds only.
+        self._waiting_since: dict[Key, tuple[str, float]] = {}
         self._marks: dict[Key, tuple[str, int]] = {}
         self._activity = PoolActivity(allocations, clock, settings)
 
@@ -62,10 +62,11 @@ class IPAllocationReconciler:
         allocation = self._allocations.get(key)
         if allocation is None:
             self._marks.pop(key, None)
+            self._waiting_since.pop(key, None)
             self._activity.tidy(self._pools)
             return SETTLED
         if allocation.status.phase not in {None, PENDING}:
-            self._waiting_since.pop(allocation.metadata.uid, None)
+            self._waiting_since.pop(key, None)
         try:
             return await self._pass(allocation)
         except (Conflict, NotFound):
@@ -115,8 +116,10 @@ class IPAllocationReconciler:
         return Blocked(reason.reason, self._settings.requeue_pending)
 
     def _waited(self, allocation: IPAllocation) -> float:
-        now = self._clock.monotonic()
-        return now - self._waiting_since.setdefault(allocation.metadata.uid, now)
+        meta, now = allocation.metadata, self._clock.monotonic()
+        uid, since = self._waiting_since.get(meta.key, (meta.uid, now))
+        self._waiting_since[meta.key] = (meta.uid, since if uid == meta.uid else now)
+        return now - self._waiting_since[meta.key][1]
 
     def _patience(self, allocation: IPAllocation, pool: NetworkPool | None) -> float:
         """Return how long a wait needs no telling: longer in a burst that there is room for."""

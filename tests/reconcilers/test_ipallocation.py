@@ -275,3 +275,31 @@ async def test_a_pool_left_to_another_controller_is_named_as_the_reason() -> Non
     assert await lab.allocation("a") == Blocked("PoolNotReady", 15.0)
     ready = lab.condition("ipallocations", "a", "Ready")
     assert ready["message"] == "NetworkPool butler-system/lab is not ready: ForeignManager"
+
+
+async def test_requests_deleted_while_they_wait_leave_no_memory_behind() -> None:
+    lab = _lab(pool=_serving(largestFreeBlock=0))
+    for number in range(3):
+        name = f"a{number}"
+        lab.server.add("ipallocations", make.allocation(name))
+        await lab.allocation(name)
+        await lab.clock.advance(1)
+        await lab.allocation(name)
+        assert lab.see("ipallocations", name)["phase"] == "Pending"
+        lab.server.delete("ipallocations", name)
+        await lab.allocation(name)
+        assert not lab.server.has("ipallocations", name)
+        await lab.allocation(name)
+    assert not lab.allocations._waiting_since
+
+
+async def test_a_request_that_is_made_again_under_its_name_waits_anew() -> None:
+    lab = _lab(make.allocation("a"), pool=_serving(largestFreeBlock=0))
+    await lab.allocation("a")
+    await lab.clock.advance(0.5)
+    lab.server.vanish("ipallocations", "a")
+    lab.server.add("ipallocations", make.allocation("a", uid="another"))
+    await lab.allocation("a")
+    await lab.clock.advance(0.5)
+    await lab.allocation("a")
+    assert lab.see("ipallocations", "a").get("phase") is None
