@@ -64,7 +64,7 @@ def initial(
     of_kind = [a for a in found if a.spec.type == kind]
     if kind == names.TYPE_LOADBALANCER:
         of_kind = [a for a in of_kind if role(a, tenant) == names.ROLE_INITIAL]
-    canonical = {base_name(tenant, kind), hashed_name(tenant, kind)}
+    canonical = {name(tenant, kind) for name in (base_name, hashed_name, own_name)}
     named = [a for a in of_kind if a.metadata.name in canonical]
     return next(iter([*named, *of_kind]), None)
 
@@ -84,8 +84,20 @@ def hashed_name(tenant: TenantCluster, kind: str) -> str:
 
     Tenants a-b/c and a/b-c would otherwise want the same name.
     """
+    return _hashed(tenant, kind, str(tenant.metadata.key))
+
+
+def own_name(tenant: TenantCluster, kind: str) -> str:
+    """Return the name for when an earlier cluster of this name left the hashed one taken too.
+
+    Its allocation may stay for long, where collection is suspended: that must not stop a new one.
+    """
+    return _hashed(tenant, kind, f"{tenant.metadata.key} {tenant.metadata.uid}")
+
+
+def _hashed(tenant: TenantCluster, kind: str, what: str) -> str:
     meta = tenant.metadata
-    suffix = f"-{_SUFFIX[kind]}-{names.short_hash(str(meta.key))}"
+    suffix = f"-{_SUFFIX[kind]}-{names.short_hash(what)}"
     return names.shortened(f"{meta.namespace}-{meta.name}", names.NAME_MAX - len(suffix)) + suffix
 
 
@@ -94,14 +106,14 @@ def free_name(
 ) -> str:
     """Return the name under which the tenant's first allocation of type `kind` is created.
 
-    The hashed one if the plain one is taken: by another tenant's allocation, or by one of an
+    A hashed one if the plain one is taken: by another tenant's allocation, or by one of an
     earlier cluster of this name, which a new one never adopts.
     """
-    plain = base_name(tenant, kind)
-    holder = taken_by.get(Key(namespace, plain))
-    if holder is None:
-        return plain
-    return plain if _is_own(holder, tenant, kind) else hashed_name(tenant, kind)
+    for name in (base_name(tenant, kind), hashed_name(tenant, kind)):
+        holder = taken_by.get(Key(namespace, name))
+        if holder is None or _is_own(holder, tenant, kind):
+            return name
+    return own_name(tenant, kind)
 
 
 def free_growth_name(tenant: TenantCluster, taken_by: Cache[IPAllocation], namespace: str) -> str:

@@ -336,6 +336,23 @@ async def test_a_name_that_the_cache_does_not_show_yet_ends_the_pass() -> None:
     assert list(_cidrs(lab)) == ["team-a-lb", "team-a-nodes"]
 
 
+async def test_what_an_earlier_cluster_left_under_every_name_does_not_stop_a_new_one() -> None:
+    lab = _lab()
+    lab.tenant_server("a")
+    stamp = {names.ANNOTATION_TENANT_UID: "uid-of-the-earlier-one"}
+    digest = names.short_hash("team/a")
+    left = [f"team-a-{kind}{tail}" for kind in ("lb", "nodes") for tail in ("", f"-{digest}")]
+    for name in left:
+        lab.server.add("ipallocations", make.allocation(name, size=1, annotations=stamp))
+    lab.server.add("tenantclusters", make.tenant())
+    await lab.rounds()
+    assert _phase(lab) == "Ready"
+    assert len(_cidrs(lab)) == len(left) + 2
+    refs = {lab.see(*TENANT)[ref]["name"] for ref in ("lbAllocationRef", "ipAllocationRef")}
+    assert len(refs) == 2
+    assert not refs & set(left)
+
+
 async def test_deletion_gives_everything_back_and_then_the_cluster_goes() -> None:
     lab = _lab()
     tenant = lab.tenant_server("a")
