@@ -35,7 +35,7 @@ def members(allocations: Cache[IPAllocation], tenant: TenantCluster) -> list[IPA
 def is_foreign(allocation: IPAllocation, tenant: TenantCluster) -> bool:
     """Return whether the allocation was made for an earlier cluster of the same name."""
     stamped = allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
-    return stamped is not None and stamped != tenant.metadata.uid
+    return bool(stamped) and stamped != tenant.metadata.uid
 
 
 def _by_age(allocation: IPAllocation) -> tuple[str, str]:
@@ -167,7 +167,7 @@ def repairs(allocation: IPAllocation, tenant: TenantCluster) -> dict[str, Any]:
         should[names.LABEL_ROLE] = meta.labels.get(names.LABEL_ROLE) or names.ROLE_INITIAL
     wrong = {name: value for name, value in should.items() if meta.labels.get(name) != value}
     change: dict[str, Any] = {"labels": wrong} if wrong else {}
-    if names.ANNOTATION_TENANT_UID not in meta.annotations:
+    if not meta.annotations.get(names.ANNOTATION_TENANT_UID):
         change["annotations"] = {names.ANNOTATION_TENANT_UID: tenant.metadata.uid}
     return {"metadata": change} if change else {}
 

@@ -87,6 +87,17 @@ def test_an_unstamped_allocation_that_names_the_tenant_is_its_own() -> None:
     assert membership.initial(found, tenant, "loadbalancer") is found[0]
 
 
+def test_an_empty_stamp_is_none_and_is_filled_in() -> None:
+    lab = Lab()
+    tenant = make.tenant()
+    stamp = {names.ANNOTATION_TENANT_UID: ""}
+    lab.server.add("ipallocations", make.allocation("by-hand", annotations=stamp))
+    found = membership.members(lab.caches["ipallocations"], tenant)
+    assert [a.metadata.name for a in found] == ["by-hand"]
+    change = membership.repairs(found[0], tenant)["metadata"]["annotations"]
+    assert change == {names.ANNOTATION_TENANT_UID: tenant.metadata.uid}
+
+
 @pytest.mark.parametrize("kind", ["loadbalancer", "nodes"])
 def test_names_and_labels_of_long_tenants_stay_within_the_limits(kind: str) -> None:
     tenant = make.tenant("n" * 253, "s" * 63)
