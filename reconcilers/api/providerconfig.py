@@ -121,29 +121,9 @@ HAS_POOLS = Rule(
     ".poolRefs",
     REQUIRED,
 )
-_QUOTA = "self.quotaPerTenant.maxLoadBalancerIPs"
-_SIZING = "self.loadBalancer"
 
 
-def _within_quota(size: str, default: int) -> str:
-    """Return CEL for whether a size fits the quota.
-
-    One that is the default may be nobody's wish: tenants then get the quota.
-    """
-    return f"({_SIZING}.{size} == {default} || {_SIZING}.{size} <= {_QUOTA})"
-
-
-WITHIN_QUOTA = Rule(
-    f"self.mode != '{IPAM}' || !has(self.quotaPerTenant) || !has({_QUOTA}) || !has({_SIZING})"
-    f" || ({_SIZING}.allocationMode == '{ELASTIC}'"
-    f" ? {_within_quota('initialPoolSize', DEFAULT_INITIAL_SIZE)}"
-    f" : {_within_quota('defaultPoolSize', DEFAULT_POOL_SIZE)})",
-    "the size that tenants begin with must not be above quotaPerTenant.maxLoadBalancerIPs",
-    ".loadBalancer",
-)
-
-
-@dataclass(frozen=True, slots=True, config=model(HAS_POOLS, WITHIN_QUOTA))
+@dataclass(frozen=True, slots=True, config=model(HAS_POOLS))
 class ProviderNetwork:
     """How clusters of this provider get their addresses."""
 

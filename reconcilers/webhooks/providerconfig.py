@@ -21,7 +21,7 @@ from reconcilers.api.providerconfig import (
     ProviderConfig,
     ProviderConfigSpec,
 )
-from reconcilers.webhooks.verdict import Verdict, bounded, forbidden, invalid, required
+from reconcilers.webhooks.verdict import Verdict, bounded, forbidden, required
 
 IDENTIFIERS: Mapping[str, tuple[str, ...]] = {
     "azure": ("subscriptionID", "resourceGroup"),
@@ -94,13 +94,6 @@ def _network(spec: ProviderConfigSpec) -> Iterator[Cause]:
     if not network.poolRefs:
         what = 'at least one poolRef is required when network mode is "ipam"'
         yield required(("spec", "network", "poolRefs"), what)
-    quota = network.quota.maxLoadBalancerIPs
-    name, size = initial_size(network.sizing)
-    if quota is not None and size > quota and size != getattr(LoadBalancerSizing(), name):
-        what = (
-            f"{size} is more than quotaPerTenant.maxLoadBalancerIPs, {quota}, lets a tenant have"
-        )
-        yield invalid(("spec", "network", "loadBalancer", name), what)
 
 
 def initial_size(sizing: LoadBalancerSizing) -> tuple[str, int]:
@@ -111,18 +104,16 @@ def initial_size(sizing: LoadBalancerSizing) -> tuple[str, int]:
 
 
 def _doubts(spec: ProviderConfigSpec) -> Iterator[str]:
-    """Warn of sizes that the quota cuts.
-
-    A default that is above the quota is no fault: nobody asked for it, and tenants get the quota.
-    """
+    """Warn of sizes that the quota cuts: no fault, as tenants get the quota."""
     network = spec.networking
     quota = network.quota.maxLoadBalancerIPs
     if network.mode != IPAM or quota is None:
         return
     name, size = initial_size(network.sizing)
     where = f"spec.network.loadBalancer.{name}"
-    if size > quota and size == getattr(LoadBalancerSizing(), name):
-        yield f"{where}: the default of {size} is above the quota; tenants get {quota}"
+    if size > quota:
+        default = "the default of " if size == getattr(LoadBalancerSizing(), name) else ""
+        yield f"{where}: {default}{size} is above the quota; tenants get {quota}"
     increment = network.sizing.growthIncrement
     if network.sizing.allocationMode == ELASTIC and min(size, quota) + increment > quota:
         yield (

@@ -258,21 +258,13 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
         "spec.scope.teamRef",
         "teamRef is required",
     ),
-    "an elastic size above the quota": (
-        "ProviderConfig",
-        network(loadBalancer={"allocationMode": "elastic", "initialPoolSize": 5}, **QUOTA),
-        "spec.network.loadBalancer",
-        "must not be above quotaPerTenant",
-    ),
-    "a static size above the quota": (
-        "ProviderConfig",
-        network(loadBalancer={"defaultPoolSize": 5}, **QUOTA),
-        "spec.network.loadBalancer",
-        "must not be above quotaPerTenant",
-    ),
 }
 
 ACCEPTED: Mapping[str, tuple[str, Json]] = {
+    "a size above the quota, as tenants get the quota": (
+        "ProviderConfig",
+        network(loadBalancer={"defaultPoolSize": 5}, **QUOTA),
+    ),
     "ranges that touch": (
         "NetworkPool",
         pool() | ranges(("10.0.0.0", "10.0.0.9"), ("10.0.0.10", "10.0.0.255")),

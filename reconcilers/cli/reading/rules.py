@@ -20,9 +20,6 @@ from reconcilers.api.networkpool import (
 )
 from reconcilers.api.providerconfig import (
     CLOUDS,
-    DEFAULT_INITIAL_SIZE,
-    DEFAULT_POOL_SIZE,
-    ELASTIC,
     HAS_POOLS,
     IPAM,
     LOCAL,
@@ -30,7 +27,6 @@ from reconcilers.api.providerconfig import (
     NEEDS_SETTINGS,
     NO_IPAM_IN_CLOUDS,
     TEAM_NAMED,
-    WITHIN_QUOTA,
 )
 from reconcilers.api.tenantcluster import KEEPS_PROVIDER, POOL_OF_ADDRESSES
 
@@ -109,17 +105,6 @@ def _no_ipam_in_clouds(value: Mapping[str, Any]) -> bool:
     return value.get("provider") not in CLOUDS or value.get("network", {}).get("mode") != IPAM
 
 
-def _within_quota(value: Mapping[str, Any]) -> bool:
-    quota = value.get("quotaPerTenant", {}).get("maxLoadBalancerIPs")
-    sizing = value.get("loadBalancer")
-    if value.get("mode") != IPAM or quota is None or sizing is None:
-        return True
-    elastic = sizing.get("allocationMode") == ELASTIC
-    default = DEFAULT_INITIAL_SIZE if elastic else DEFAULT_POOL_SIZE
-    size: int = sizing.get("initialPoolSize" if elastic else "defaultPoolSize", default)
-    return size in {default, min(size, quota)}
-
-
 def _addresses(value: Mapping[str, Any]) -> bool:
     return all(parse_address(value[end]) is not None for end in ("start", "end"))
 
@@ -132,6 +117,5 @@ _CHECKS: Mapping[str, Check] = {
     **{rule.text: _has_settings(cloud) for cloud, rule in NEEDS_SETTINGS.items()},
     NO_IPAM_IN_CLOUDS.text: _no_ipam_in_clouds,
     TEAM_NAMED.text: lambda value: value.get("type") != "team" or "teamRef" in value,
-    WITHIN_QUOTA.text: _within_quota,
     POOL_OF_ADDRESSES.text: _addresses,
 }

@@ -87,11 +87,14 @@ def test_ipam_is_not_for_clouds() -> None:
         ({"allocationMode": "static", "initialPoolSize": 5, "defaultPoolSize": 4}, None),
     ],
 )
-def test_a_size_that_was_asked_for_must_be_within_the_quota(
+def test_a_size_above_the_quota_is_a_warning_as_tenants_get_the_quota(
     sizing: dict[str, Any], field: str | None
 ) -> None:
     new = make.provider("lab", load_balancer=sizing, quota={"maxLoadBalancerIPs": 4})
-    assert fields(new) == ([f"spec.network.loadBalancer.{field}"] if field else [])
+    verdict = providerconfig.judged(new)
+    assert verdict.allowed
+    told = f"spec.network.loadBalancer.{field}: 5 is above the quota; tenants get 4"
+    assert (told in verdict.warnings) is (field is not None)
 
 
 def test_a_default_above_the_quota_is_a_warning() -> None:
