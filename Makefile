@@ -12,7 +12,7 @@ demo: $(VENV)/.run  ## Set everything up and play the whole story
 	$(BIN)/butler-ipam demo
 
 test: $(VENV)/.dev  ## Set everything up and pass the tests
-	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 check: $(VENV)/.dev  ## Format, lint, types, import contracts, docs, tests
 	$(MAKE) lint
