@@ -245,6 +245,12 @@ class NetworkPoolReconciler:
         if names.FINALIZER_POOL not in pool.metadata.finalizers:
             return SETTLED
         count, view = await departure.remaining(pool, self._reader)
+        if count == 0 and not _remembers(pool, view):
+            # What it promised before it lost its memory may still be written.
+            pool = await raise_fence(
+                self._client, self._writer, self._reader, pool, self._clock.now()
+            )
+            count, view = await departure.remaining(pool, self._reader)
         if count == 0:
             await departure.release(self._client, pool)
             return SETTLED
@@ -259,3 +265,9 @@ class NetworkPoolReconciler:
             [one for one in due if identity(one.promise) in still_open], self._clock.now()
         )
         return Blocked("Deleting", self._settings.requeue_deleting)
+
+
+def _remembers(pool: NetworkPool, listed: View) -> bool:
+    """Return whether a pool knows its promises: it has a memory, and that of this history."""
+    revision = memory(pool)
+    return revision is not None and listed.position >= revision

@@ -194,3 +194,15 @@ async def test_an_allocation_that_cannot_be_read_stops_the_handing_out() -> None
     await lab.pool()
     assert lab.see("ipallocations", "a")["phase"] == "Allocated"
     assert lab.condition("networkpools", "lab", "Ready")["status"] == "True"
+
+
+async def test_a_pool_that_lost_its_memory_while_it_was_deleted_is_fenced_before_it_goes() -> None:
+    leaving = make.pool(
+        status={"allocationsRevision": ""}, deletionTimestamp="2026-01-01T00:00:00Z"
+    )
+    lab = _lab(make.allocation("a"), pool=leaving)
+    promised = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
+    await lab.pool()
+    # Whatever it promised and forgot was promised to a version that is gone now.
+    assert lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"] != promised
+    assert lab.server.all("networkpools") == []
