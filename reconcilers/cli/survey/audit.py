@@ -5,7 +5,7 @@ out, an allocation's owner is gone. Warnings are what controllers mend by themse
 allowed and yet likely to be a slip.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -17,9 +17,10 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.cli.survey.extents import Extent, Picture, State, picture
+from reconcilers.cli.survey.extents import ALL_SIZES, Extent, Picture, State, picture
 from reconcilers.cli.survey.objects import Objects, sorted_by_key
 from reconcilers.cli.survey.usage import usage
+from reconcilers.orphans import labels
 from reconcilers.tenantcluster.membership import is_foreign
 
 Severity = Literal["error", "warning"]
@@ -188,7 +189,7 @@ def _status(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterator[
 
 def _pools_among_each_other(pictures: Sequence[Picture]) -> Iterator[Finding]:
     spaces = sorted(
-        ((one.pool, ranges.layout(one.pool.spec, 1 << 130).cidr) for one in pictures),
+        ((one.pool, ranges.layout(one.pool.spec, ALL_SIZES).cidr) for one in pictures),
         key=lambda pair: (pair[1].family, pair[1].first, pair[1].last),
     )
     for at, (pool, cidr) in enumerate(spaces):
@@ -220,7 +221,7 @@ def _one(one: IPAllocation, objects: Objects, now: datetime) -> Iterator[Finding
         yield Finding(NO_FINALIZER, "warning", subject, sentence)
     wrong = {
         label: value
-        for label, value in wanted_labels(one).items()
+        for label, value in labels.wanted(one).items()
         if one.metadata.labels.get(label) != value
     }
     if wrong:
@@ -248,20 +249,3 @@ def _owner(one: IPAllocation, subject: Subject, objects: Objects) -> Iterator[Fi
     what = "is gone" if cluster is None else f"is another one now (uid {cluster.metadata.uid})"
     sentence = f"TenantCluster {key}, whom it served (uid {stamped}), {what}"
     yield Finding(ORPHAN, "error", subject, sentence, "delete", ("none", "delete"))
-
-
-def wanted_labels(one: IPAllocation) -> dict[str, str]:
-    """Return the labels that an allocation's spec makes: for people and selectors only."""
-    tenant = one.spec.tenantClusterRef
-    return {
-        names.LABEL_POOL: names.label_value(one.spec.poolRef.name),
-        names.LABEL_TEAM: names.label_value(tenant.namespace),
-        names.LABEL_TENANT: names.label_value(tenant.name),
-        names.LABEL_TYPE: one.spec.type,
-    }
-
-
-def worst(findings: Iterable[Finding]) -> Severity | None:
-    """Return the gravest severity among findings; None if there are none."""
-    found = {one.severity for one in findings}
-    return "error" if "error" in found else "warning" if found else None

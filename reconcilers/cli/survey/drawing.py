@@ -10,7 +10,7 @@ from itertools import groupby
 
 import click
 
-from allocator import AddressRange, cidr_text
+from allocator import AddressRange
 from reconcilers.cli.columns import Cell, number, table
 from reconcilers.cli.survey.extents import Extent, Holder, Picture, State
 from reconcilers.cli.survey.palette import COLOURS
@@ -114,8 +114,3 @@ def whole(picture: Picture, columns: int = COLUMNS) -> str:
     if picture.fault:
         return f"{title(picture)}  cannot be drawn: {picture.fault}\n"
     return "\n".join([title(picture) + grid(picture, columns), legend(picture), listing(picture)])
-
-
-def span_text(extent: Extent) -> str:
-    """Return a stretch as CIDR if it is one, else as `start-end`."""
-    return cidr_text(extent.range.start_text, extent.range.end_text)
