@@ -24,13 +24,13 @@ from envtest.server.api import Api
 from envtest.server.bodies import media_type
 from envtest.server.call import Call, User
 from envtest.server.clock import ServerClock
-from envtest.server.failures import StatusError, internal, method_not_allowed
+from envtest.server.failures import StatusError, internal
 from envtest.server.forms import Form, negotiate
 from envtest.server.openapi import OpenApi
 from envtest.server.paths import Documents
 from envtest.server.reads import wait_until_fresh
 from envtest.server.rendering import render
-from envtest.server.request import read_request
+from envtest.server.request import VerbAloneError, read_request
 from envtest.server.watches import open_watch
 from envtest.wire.query import Query, is_broken
 
@@ -67,6 +67,8 @@ class Front:
             return await self._answer(request, warnings)
         except StatusError as error:
             return _refused(error, warnings)
+        except VerbAloneError as error:
+            return _text(500, _told(request.raw_path, error))
         except ClientGoneError:
             return web.Response()
         except Exception:  # noqa: BLE001  # the last resort: told to the client, logged in full
@@ -93,10 +95,7 @@ class Front:
         if resource is None:
             return _missing(request.path)
         form = negotiate(request.headers.get("Accept", ""))
-        if request.method == "HEAD" and not resource.rules.custom:
-            # Built-in resources have routes for the methods that they name; custom ones for verbs.
-            raise method_not_allowed()
-        check_served(resource, info)
+        check_served(resource, info, request.method)
         if resource.deprecation:
             warnings.append(resource.deprecation)
         call = Call(
@@ -195,6 +194,12 @@ def _plain(data: bytes, content_type: str) -> web.Response:
 
 def _text(code: int, data: bytes) -> web.Response:
     return _response(code, data, "text/plain; charset=utf-8", [])
+
+
+def _told(target: str, error: Exception) -> bytes:
+    """Return the text for a request that is not even understood."""
+    text = f'Internal Server Error: "{target}": failed to create RequestInfo: {error}\n'
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").encode()
 
 
 def _missing(path: str) -> web.Response:

@@ -28,12 +28,22 @@ _VERBS: dict[str, Verb] = {
 }
 
 
-def check_served(resource: Resource, info: RequestInfo) -> None:
+def check_served(resource: Resource, info: RequestInfo, method: str) -> None:
     """Refuse a subresource that there is not, or a verb that the resource does not have.
 
     Raises:
         StatusError: 404 or 405.
     """
+    if info.in_path:
+        _check_verb_in_path(resource, info)
+    else:
+        _check_verb(resource, info)
+    # Built-in resources have routes for the methods that they name; custom ones for verbs.
+    if not resource.rules.custom and (method == "HEAD" or (info.in_path and method != "GET")):
+        raise method_not_allowed()
+
+
+def _check_verb(resource: Resource, info: RequestInfo) -> None:
     if info.subresource:
         if info.subresource not in resource.subresources:
             raise resource.not_found(info.name) if resource.rules.custom else no_such_path()
@@ -50,6 +60,25 @@ def check_served(resource: Resource, info: RequestInfo) -> None:
         if resource.rules.custom:
             raise method_not_supported(info.verb, resource.plural, resource.group)
         raise method_not_allowed()
+
+
+def _check_verb_in_path(resource: Resource, info: RequestInfo) -> None:
+    """Refuse a path with a verb that there is not.
+
+    Built-in resources have a path for each thing that can be watched, and none to one object of
+    a namespace that is not named. Custom ones go by the verb, so that they are watched there, too.
+
+    Raises:
+        StatusError: 404 or 405.
+    """
+    watches = info.verb == "watch" and info.verb in resource.verbs and not info.subresource
+    if resource.rules.custom:
+        if info.subresource and info.subresource not in resource.subresources:
+            raise resource.not_found(info.name)
+        if not watches:
+            raise method_not_supported(info.verb, resource.plural, resource.group)
+    elif not watches or (resource.namespaced and info.name and not info.namespace):
+        raise no_such_path()
 
 
 def _needs_namespace(info: RequestInfo) -> bool:

@@ -102,8 +102,15 @@ def _manager(manager: str) -> list[FieldError]:
     return problems
 
 
-def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
+def list_options(
+    query: Mapping[str, str], *, watch: bool, judged_as_list: bool = False
+) -> ListOptions:
     """Read the options of a list or watch.
+
+    Args:
+        query: the query parameters.
+        watch: whether it is a watch.
+        judged_as_list: whether a watch may only have the options that go together in a list.
 
     Raises:
         StatusError: 400 or 422 when a value makes no sense, or several do not go together.
@@ -123,7 +130,10 @@ def list_options(query: Mapping[str, str], *, watch: bool) -> ListOptions:
         timeout=max(0, number(query, "timeoutSeconds")),
     )
     version = query.get("resourceVersion", "")
-    problems = _watch_problems(options) if watch else _list_problems(options, version)
+    if watch and not judged_as_list:
+        problems = _watch_problems(options)
+    else:
+        problems = _list_problems(options, version)
     if problems:
         raise invalid_object("ListOptions", META_GROUP, "", problems)
     return _with_revision(options, version)

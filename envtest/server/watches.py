@@ -7,16 +7,16 @@ client that reads slowly costs nothing, until its position is compacted and the 
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 import msgspec
 
 from envtest.server.api import Api
 from envtest.server.call import Call
-from envtest.server.failures import StatusError, expired
+from envtest.server.failures import StatusError, bad_request, expired
 from envtest.server.forms import Form
-from envtest.server.options import ListOptions, list_options
+from envtest.server.options import ListOptions, flag, list_options
 from envtest.server.reads import (
     check_fields,
     check_not_future,
@@ -25,6 +25,7 @@ from envtest.server.reads import (
     selector,
 )
 from envtest.server.resource import Resource
+from envtest.server.selectors import FieldSelector, FieldTerm
 from envtest.server.tables import partial, table
 from envtest.storage import Event, EventLog, Stored
 
@@ -228,8 +229,24 @@ def open_watch(api: Api, call: Call, form: Form) -> Watch:
     Raises:
         StatusError: when it makes no sense; what is too old becomes an event of the stream.
     """
-    options = list_options(call.query, watch=True)
+    # A verb in the path makes a list a watch only after the options of the list were judged.
+    asked = not call.info.in_path or bool(flag(call.query, "watch"))
+    options = list_options(call.query, watch=True, judged_as_list=not asked)
     check_fields(call.resource, options)
+    if call.info.name:
+        options = _of_one(options, call.info.name)
     if options.revision:
         check_not_future(api, options.revision)
     return Watch(api, call, options, form)
+
+
+def _of_one(options: ListOptions, name: str) -> ListOptions:
+    """Narrow a watch to the object that its path names.
+
+    Raises:
+        StatusError: 400; its field selector asks for another.
+    """
+    term = FieldTerm("metadata.name", name, equal=True)
+    if options.fields and term not in options.fields.terms:
+        raise bad_request("fieldSelector metadata.name doesn't match requested name")
+    return options if options.fields else replace(options, fields=FieldSelector((term,)))
