@@ -11,7 +11,13 @@ from envtest.schema.errors import FieldError, aggregate_message
 from envtest.schema.jsonerrors import MalformedJSON
 from envtest.schema.objectmeta import MalformedMetadata
 from envtest.schema.publishing import definition_name, openapi_v2, openapi_v3
-from envtest.schema.strict import NumberOutOfRange, settle_numbers, snippet, strict_json
+from envtest.schema.strict import (
+    NumberOutOfRange,
+    settle_numbers,
+    settled_json,
+    snippet,
+    strict_json,
+)
 from envtest.schema.tables import Column, human_duration, table_cells, table_columns
 
 __all__ = [
@@ -30,6 +36,7 @@ __all__ = [
     "openapi_v2",
     "openapi_v3",
     "settle_numbers",
+    "settled_json",
     "snippet",
     "strict_json",
     "table_cells",

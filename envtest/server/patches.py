@@ -22,7 +22,7 @@ from envtest.schema import (
     MalformedMetadata,
     MalformedObject,
     settle_numbers,
-    strict_json,
+    settled_json,
 )
 from envtest.schema.errors import invalid
 from envtest.schema.gotext import json_text
@@ -149,11 +149,10 @@ def _is_pinned(body: dict[str, Any], stored: Stored) -> bool:
 def _reader(call: Call) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], list[str]]:
     """Return the change that the body describes, and what was noticed while reading it."""
     try:
-        content, noticed = strict_json(call.data)
+        content, noticed = settled_json(call.data)
     except MalformedJSON as error:
         prefix = "" if call.content_type == STRATEGIC_PATCH else "error decoding patch: "
         raise bad_request(f"{prefix}{error}") from None
-    content = settle_numbers(content)
     if call.content_type == JSON_PATCH:
         noticed += check_operations(content)
         return lambda body: _object(json_patch(body, content)), noticed

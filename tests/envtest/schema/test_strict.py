@@ -13,9 +13,11 @@ from envtest.schema import (
     MalformedJSON,
     NumberOutOfRange,
     settle_numbers,
+    settled_json,
     snippet,
     strict_json,
 )
+from envtest.schema.strict import SUPPORTED_DEPTH
 from tests.envtest.schema.answers import recorded
 
 _MALFORMED = recorded("malformed.json")
@@ -133,3 +135,34 @@ def test_compact_text_is_read_as_the_same_text_with_spaces(value: Any, ascii_onl
     spaced = json.dumps(value, ensure_ascii=ascii_only, indent=1)
     # By their texts: 1 is not 1.0, and true is not 1.
     assert repr(strict_json(compact.encode())) == repr(strict_json(spaced.encode() + b" \n"))
+
+
+@given(_VALUES, st.sampled_from([None, 1]))
+def test_reading_settled_numbers_is_reading_and_then_settling(
+    value: Any, indent: int | None
+) -> None:
+    separators = None if indent else (",", ":")
+    data = json.dumps(value, indent=indent, separators=separators, ensure_ascii=False).encode()
+    read, told = strict_json(data)
+    assert repr(settled_json(data)) == repr((settle_numbers(read), told))
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("[1.0]", [1]),
+        ("[-0.0]", [0]),
+        ("[1e21]", [1e21]),
+        ("[2.50]", [2.5]),
+        ("[1e2,3]", [100, 3]),
+    ],
+)
+def test_numbers_are_read_as_go_would_print_them(text: str, whole: list[float]) -> None:
+    assert repr(settled_json(text.encode())[0]) == repr(whole)
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_what_is_left_open_is_refused_whether_short_or_deep(opening: str) -> None:
+    for count in (SUPPORTED_DEPTH, 490, 600):
+        with pytest.raises(MalformedJSON):
+            strict_json(opening.encode() * count)
