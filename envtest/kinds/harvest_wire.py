@@ -1,40 +1,56 @@
-"""Rebuild `wire.json` from a Go program: python -m envtest.kinds.harvest_wire KUBECTL.
+"""Rebuild `wire.json` with Go: python -m envtest.kinds.harvest_wire.
 
-Clients built with client-go send built-in kinds as protobuf. The numbers of the fields are in
-every such program, as compressed descriptors; this reads them for the kinds that are served here.
+Clients built with client-go speak protobuf about built-in kinds. The numbers of the fields are in
+the tags of Go's types, which a small program prints: for each message and number the name in
+JSON, the kind of value, its shape and, where it is a message, which one. Shapes are
+
+- `value`: always on the wire; not in JSON where it is empty
+- `shown`: always on the wire and, for texts, numbers and flags, in JSON
+- `pointer`: on the wire and in JSON where it is set, empty or not
+- `list`, `map`: on the wire and in JSON where it has elements
+- `inline`: a message whose fields JSON has among those of the message around it.
+
+Program descriptors, which older programs carry, would do as well; those of 1.36 have none.
 """
 
 import json
-import re
+import shutil
+import subprocess
 import sys
-import zlib
-from collections.abc import Iterator
+import tempfile
 from pathlib import Path
 from typing import Any
 
-from envtest.kinds.catalogue import resources, schema_name, schemas
-from envtest.wire.varints import fields
+from envtest.kinds.catalogue import resources, schema_name
 
-_DESCRIPTOR = re.compile(rb"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff")
-_LONGEST = 2_000_000
-_REPEATED = 3
+VERSION = "v0.36.2"
+_MODULES = ("api", "apiextensions-apiserver", "apimachinery", "client-go", "kube-aggregator")
+_META = "io.k8s.apimachinery.pkg.apis.meta"
 _ALSO = (
+    "io.k8s.api.apidiscovery.v2.APIGroupDiscoveryList",
+    "io.k8s.api.apidiscovery.v2beta1.APIGroupDiscoveryList",
     "io.k8s.api.authentication.v1.TokenRequest",
-    "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
+    "io.k8s.api.autoscaling.v1.Scale",
+    f"{_META}.v1.APIGroup",
+    f"{_META}.v1.APIGroupList",
+    f"{_META}.v1.APIResourceList",
+    f"{_META}.v1.APIVersions",
+    f"{_META}.v1.DeleteOptions",
+    f"{_META}.v1.ListMeta",
+    f"{_META}.v1.PartialObjectMetadata",
+    f"{_META}.v1.PartialObjectMetadataList",
+    f"{_META}.v1.Status",
+    f"{_META}.v1beta1.PartialObjectMetadataList",
 )
-# Types whose JSON is not that of their fields; the decoder knows them by name.
-_SPECIAL = ("Time", "MicroTime", "Quantity", "IntOrString", "RawExtension", "FieldsV1")
+# Types whose JSON is not that of their fields; reader and writer know them by name.
+_SPECIAL = ("Time", "MicroTime", "Quantity", "IntOrString", "RawExtension", "FieldsV1", "JSON")
 
-Message = dict[int, list[Any]]
+Messages = dict[str, dict[str, list[str]]]
 
 
 def main() -> int:
     """Read, choose and write; print what was written."""
-    found: dict[str, Message] = {}
-    data = Path(sys.argv[1]).read_bytes()
-    for match in _DESCRIPTOR.finditer(data):
-        chunk = data[match.start() : match.start() + _LONGEST]
-        found.update(_messages(chunk))
+    found = _facts()
     wanted = [
         schema_name(*_split(group_version), entry["kind"])
         for group_version, entries in resources().items()
@@ -49,69 +65,35 @@ def main() -> int:
     return 0
 
 
+def _facts() -> Messages:
+    """Run the Go program against the published modules."""
+    lines = ["module facts", "go 1.26"]
+    lines += [f"require k8s.io/{module} {VERSION}" for module in _MODULES]
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "go.mod").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        shutil.copy(Path(__file__).with_suffix(".go"), Path(folder, "main.go"))
+        go = shutil.which("go") or "go"
+        subprocess.run([go, "mod", "tidy"], cwd=folder, check=True)  # noqa: S603
+        done = subprocess.run(  # noqa: S603
+            [go, "run", "."], cwd=folder, check=True, stdout=subprocess.PIPE
+        )
+    found: Messages = json.loads(done.stdout)
+    return found
+
+
 def _split(group_version: str) -> tuple[str, str]:
     group, _, version = group_version.rpartition("/")
     return group, version
 
 
-def _messages(chunk: bytes) -> dict[str, Message]:
-    """Return the messages of one compressed file descriptor; none if it is something else."""
-    try:
-        raw = zlib.decompressobj(31).decompress(chunk)
-        parts = list(fields(raw))
-    except (zlib.error, ValueError, IndexError):
-        return {}
-    package = next((value for number, value in parts if number == 2), b"")
-    if not isinstance(package, bytes) or not package.startswith(b"k8s.io"):
-        return {}
-    prefix = package.decode().replace("k8s.io.", "io.k8s.", 1)
-    found: dict[str, Message] = {}
-    for number, value in parts:
-        if number == 4 and isinstance(value, bytes):
-            found.update(_message(value, prefix))
-    return found
-
-
-def _message(data: bytes, prefix: str) -> Iterator[tuple[str, Message]]:
-    """Yield a message and those that it contains."""
-    parts = [(number, value) for number, value in fields(data) if isinstance(value, bytes)]
-    name = next(f"{prefix}.{value.decode()}" for number, value in parts if number == 1)
-    message: Message = {}
-    for number, value in parts:
-        if number == 2:
-            described = dict(fields(value))
-            kind = _text(described.get(6)).lstrip(".").replace("k8s.io.", "io.k8s.", 1)
-            repeated = described.get(4) == _REPEATED
-            message[int(described[3])] = [_text(described[1]), described[5], repeated, kind]
-        elif number == 3:
-            yield from _message(value, name)
-    yield name, message
-
-
-def _text(value: object) -> str:
-    return value.decode() if isinstance(value, bytes) else ""
-
-
-def _reachable(found: dict[str, Message], todo: list[str]) -> dict[str, Any]:
-    """Keep what the wanted messages need; a field that JSON does not show is marked as inline."""
+def _reachable(found: Messages, todo: list[str]) -> dict[str, Any]:
+    """Keep what the wanted messages need."""
     chosen: dict[str, Any] = {}
     while todo:
         name = todo.pop()
-        if name in chosen or name not in found or name.rpartition(".")[2] in _SPECIAL:
-            continue
-        shown = schemas().get(name, {}).get("properties") or {}
-        spelled = {field.lower(): field for field in shown}
-        chosen[name] = {
-            number: [
-                spelled.get(field.lower(), field),
-                kind,
-                repeated,
-                inner,
-                bool(shown) and field.lower() not in spelled,
-            ]
-            for number, (field, kind, repeated, inner) in found[name].items()
-        }
-        todo += [inner for _, _, _, inner in found[name].values() if inner]
+        if name not in chosen and name.rpartition(".")[2] not in _SPECIAL:
+            chosen[name] = dict(sorted(found[name].items(), key=lambda item: int(item[0])))
+            todo += [inner for _, _, _, inner in found[name].values() if inner]
     return chosen
 
 

@@ -1,67 +1,27 @@
 """Protobuf bodies of built-in kinds, as the JSON that they stand for.
 
-The server only reads protobuf; it answers in JSON, which every client that sends protobuf takes.
+The opposite direction is `envtest.wire.encoding`.
 """
 
 import base64
 import json
+import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import cache
-from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
+from envtest.wire.messages import MAGIC, Field, is_list, message
 from envtest.wire.varints import fields
 
-MAGIC = b"k8s\x00"
-_DOUBLE, _BOOL, _STRING, _MESSAGE, _BYTES = 1, 8, 9, 11, 12
 _DEPTH = 100
 _INT64_MAX = 2**63 - 1
-# Go writes the zero value of every field that is no pointer, which JSON would leave out. These are
-# pointers: what is on the wire was meant.
-_POINTERS = frozenset(
-    {
-        "allocateLoadBalancerNodePorts",
-        "allowPrivilegeEscalation",
-        "automountServiceAccountToken",
-        "backoffLimit",
-        "blockOwnerDeletion",
-        "completions",
-        "controller",
-        "enableServiceLinks",
-        "gracePeriodSeconds",
-        "hostUsers",
-        "immutable",
-        "key",
-        "leaseTransitions",
-        "optional",
-        "parallelism",
-        "privileged",
-        "readOnlyRootFilesystem",
-        "replicas",
-        "revisionHistoryLimit",
-        "runAsGroup",
-        "runAsNonRoot",
-        "runAsUser",
-        "suspend",
-        "terminationGracePeriodSeconds",
-        "tolerationSeconds",
-        "ttlSecondsAfterFinished",
-        "value",
-    }
-)
+# From there on Go writes a number with an exponent.
+_LONGEST_WHOLE = 1e21
 
 
 class ProtobufError(Exception):
     """A body that cannot be read; the message says why."""
-
-
-@cache
-def _messages() -> Mapping[str, Mapping[str, list[Any]]]:
-    text = files("envtest.kinds").joinpath("wire.json").read_text(encoding="utf-8")
-    loaded: Mapping[str, Mapping[str, list[Any]]] = json.loads(text)
-    return loaded
 
 
 def read_protobuf(data: bytes, name: str) -> dict[str, Any]:
@@ -76,7 +36,7 @@ def read_protobuf(data: bytes, name: str) -> dict[str, Any]:
     """
     if not data.startswith(MAGIC):
         raise ProtobufError("provided data does not appear to be a protobuf message")
-    if name not in _messages():
+    if message(name) is None:
         raise ProtobufError(f"protobuf is not read for {name.rpartition('.')[2]}; send JSON")
     try:
         envelope = dict(fields(data[len(MAGIC) :]))
@@ -94,81 +54,71 @@ def _bytes(value: int | bytes) -> bytes:
     return value
 
 
-def _message(data: bytes, name: str, depth: int) -> dict[str, Any]:
+def _message(data: bytes, name: str, depth: int) -> Any:
     """Decode a message; fields that nobody knows are skipped, as protobuf wants it."""
     if depth > _DEPTH:
         raise ValueError("messages are nested too deeply")
-    known = _messages().get(name, {})
+    special = _SPECIAL.get(name.rpartition(".")[2])
+    if special is not None:
+        return special(data, depth)
+    known = message(name) or {}
     body: dict[str, Any] = {}
     for number, value in fields(data):
-        described = known.get(str(number))
-        if described is None:
-            continue
-        field, kind, repeated, inner, inline = described
-        if repeated and inner.endswith("Entry") and inner.startswith(f"{name}."):
-            entry = _message(_bytes(value), inner, depth + 1)
-            body.setdefault(field, {})[entry.get("key", "")] = _entry_value(entry, inner)
-            continue
-        decoded = _value(value, kind, inner, depth)
-        if repeated:
-            body.setdefault(field, []).append(decoded)
-        elif inline and isinstance(decoded, dict):
-            body.update(decoded)
-        elif decoded not in ("", 0, None) or (kind != _STRING and field in _POINTERS):
-            body[field] = decoded
-    return body
+        field = known.get(number)
+        if field is not None:
+            _take(body, field, value, depth)
+    return body.get("", []) if is_list(known) else body
 
 
-def _entry_value(entry: dict[str, Any], name: str) -> Any:
-    """Return the value of a map entry; a zero value is not on the wire."""
-    if "value" in entry:
-        return entry["value"]
-    kind = _messages()[name]["2"][1]
-    return {_STRING: "", _BYTES: "", _BOOL: False, _MESSAGE: {}}.get(kind, 0)
+def _take(body: dict[str, Any], field: Field, value: int | bytes, depth: int) -> None:
+    """Put what a field holds where JSON has it; what Go's JSON leaves out is left out."""
+    if field.shape == "map":
+        entry = dict(fields(_bytes(value)))
+        held = entry.get(2, 0 if field.kind in {"int", "bool"} else b"")
+        body.setdefault(field.name, {})[_bytes(entry.get(1, b"")).decode()] = _value(
+            held, field, depth
+        )
+        return
+    decoded = _value(value, field, depth)
+    if field.shape == "list":
+        body.setdefault(field.name, []).append(decoded)
+    elif field.shape == "inline":
+        body.update(decoded)
+    elif decoded is None or (decoded == "" and field.kind == "bytes"):
+        body.pop(field.name, None)
+    elif field.shape != "value" or decoded not in ("", 0):
+        body[field.name] = decoded
 
 
-def _value(value: int | bytes, kind: int, inner: str, depth: int) -> Any:
+def _value(value: int | bytes, field: Field, depth: int) -> Any:
     """Decode one value."""
-    if kind == _MESSAGE:
-        return _special(_bytes(value), inner, depth)
-    if kind == _STRING:
-        return _bytes(value).decode()
-    if kind == _BYTES:
-        return base64.b64encode(_bytes(value)).decode()
-    if kind == _DOUBLE:
-        return struct.unpack("<d", _bytes(value))[0]
+    match field.kind:
+        case "message":
+            return _message(_bytes(value), field.inner, depth + 1)
+        case "string":
+            return _bytes(value).decode()
+        case "bytes":
+            return base64.b64encode(_bytes(value)).decode()
+        case "double":
+            return _double(_bytes(value))
+        case "bool":
+            return bool(_signed(value))
+        case _:
+            return _signed(value)
+
+
+def _signed(value: int | bytes) -> int:
     if isinstance(value, bytes):
         raise ValueError("a text stands where a number belongs")  # noqa: TRY004
-    if kind == _BOOL:
-        return bool(value)
     return value - 2**64 if value > _INT64_MAX else value
 
 
-def _special(data: bytes, name: str, depth: int) -> Any:
-    """Decode a message; some types have a JSON of their own."""
-    match name.rpartition(".")[2]:
-        case "Time" | "MicroTime" as clock:
-            return _time(data, micro=clock == "MicroTime")
-        case "Quantity":
-            return _bytes(dict(fields(data)).get(1, b"")).decode()
-        case "IntOrString":
-            parts = dict(fields(data))
-            if parts.get(1, 0) == 1:
-                return _bytes(parts.get(3, b"")).decode()
-            return _value(parts.get(2, 0), 5, "", depth)
-        case "RawExtension" | "FieldsV1":
-            raw = _bytes(dict(fields(data)).get(1, b""))
-            return json.loads(raw) if raw else {}
-        case _:
-            return _unwrapped(_message(data, name, depth + 1), name)
-
-
-def _unwrapped(body: dict[str, Any], name: str) -> Any:
-    """Return a list for the messages that only exist because protobuf has no list of lists."""
-    known = _messages().get(name, {})
-    if list(known) == ["1"] and known["1"][0] == "items" and known["1"][2]:
-        return body.get("items", [])
-    return body
+def _double(data: bytes) -> float | int:
+    """Return a number as JSON has it: whole ones without a point."""
+    (value,) = struct.unpack("<d", data)
+    if not math.isfinite(value):
+        raise ValueError("a number is infinite or none, which JSON cannot say")
+    return int(value) if value.is_integer() and abs(value) < _LONGEST_WHOLE else value
 
 
 def _time(data: bytes, *, micro: bool) -> str | None:
@@ -176,7 +126,62 @@ def _time(data: bytes, *, micro: bool) -> str | None:
     parts = dict(fields(data))
     if not parts:
         return None
-    seconds = _value(parts.get(1, 0), 3, "", 0)
-    nanos = _value(parts.get(2, 0), 5, "", 0)
+    seconds, nanos = _signed(parts.get(1, 0)), _signed(parts.get(2, 0))
     moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=nanos // 1000)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
+
+
+def _quantity(data: bytes) -> str:
+    return _bytes(dict(fields(data)).get(1, b"")).decode()
+
+
+def _int_or_string(data: bytes) -> int | str:
+    parts = dict(fields(data))
+    if parts.get(1, 0) == 1:
+        return _bytes(parts.get(3, b"")).decode()
+    return _signed(parts.get(2, 0))
+
+
+def _raw(data: bytes) -> Any:
+    raw = _bytes(dict(fields(data)).get(1, b""))
+    return json.loads(raw) if raw else {}
+
+
+def _json(data: bytes) -> Any:
+    raw = _bytes(dict(fields(data)).get(1, b""))
+    return json.loads(raw) if raw else None
+
+
+def _schema_or(data: bytes, depth: int) -> Any:
+    """Decode what is a schema or else a flag."""
+    parts = dict(fields(data))
+    if 2 in parts:
+        return _message(_bytes(parts[2]), _SCHEMA, depth + 1)
+    return bool(_signed(parts.get(1, 0)))
+
+
+def _schema_or_list(data: bytes, depth: int, *, texts: bool) -> Any:
+    """Decode what is a schema or else a list, of schemas or of texts."""
+    several: list[Any] = []
+    for number, value in fields(data):
+        if number == 1:
+            return _message(_bytes(value), _SCHEMA, depth + 1)
+        held = _bytes(value)
+        several.append(held.decode() if texts else _message(held, _SCHEMA, depth + 1))
+    return several
+
+
+_SCHEMA: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+# Types whose JSON is not that of their fields.
+_SPECIAL: Final[dict[str, Callable[[bytes, int], Any]]] = {
+    "Time": lambda data, _: _time(data, micro=False),
+    "MicroTime": lambda data, _: _time(data, micro=True),
+    "Quantity": lambda data, _: _quantity(data),
+    "IntOrString": lambda data, _: _int_or_string(data),
+    "RawExtension": lambda data, _: _raw(data),
+    "FieldsV1": lambda data, _: _raw(data),
+    "JSON": lambda data, _: _json(data),
+    "JSONSchemaPropsOrBool": _schema_or,
+    "JSONSchemaPropsOrArray": lambda data, depth: _schema_or_list(data, depth, texts=False),
+    "JSONSchemaPropsOrStringArray": lambda data, depth: _schema_or_list(data, depth, texts=True),
+}

@@ -10,6 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from envtest.wire.varints import bytes_field as _field
+from envtest.wire.varints import number as _varint
+
 _Writer = Callable[[Any], bytes]
 # How a member of a JSON object becomes fields of its message: the field's number and the writer
 # of its values; lists become several fields.
@@ -25,20 +28,6 @@ def swagger_protobuf(document: Mapping[str, Any]) -> bytes:
     return _write(document, _DOCUMENT, extensions=16)
 
 
-def _field(number: int, value: bytes) -> bytes:
-    """Return a text or message as a field."""
-    return _varint(number << 3 | 2) + _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
-
-
 def _text(number: int) -> tuple[int, _Writer]:
     return number, lambda value: _field(number, value.encode())
 
@@ -48,7 +37,7 @@ def _flag(number: int) -> tuple[int, _Writer]:
 
 
 def _integer(number: int) -> tuple[int, _Writer]:
-    return number, lambda value: _varint(number << 3) + _varint(int(value) % 2**64)
+    return number, lambda value: _varint(number << 3) + _varint(int(value))
 
 
 def _double(number: int) -> tuple[int, _Writer]:

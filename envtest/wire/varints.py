@@ -47,3 +47,26 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
                 at += size
             case other:
                 raise ValueError(f"wire type {other} is not used")
+
+
+def number(value: int) -> bytes:
+    """Return a number as a varint; a negative one as the 64 bits of its two's complement."""
+    if 0 <= value < 0x80:
+        return bytes((value,))
+    value %= 2**64
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+def delimited(value: bytes) -> bytes:
+    """Return a text or message behind its length."""
+    return number(len(value)) + value
+
+
+def bytes_field(at: int, value: bytes) -> bytes:
+    """Return a text or message as the field of a number."""
+    return number(at << 3 | 2) + delimited(value)
