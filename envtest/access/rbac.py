@@ -19,8 +19,7 @@ _PLACES = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(msgspec.Struct, frozen=True, gc=False):
     """One thing that somebody wants to do."""
 
     verb: str
@@ -36,8 +35,7 @@ class Attributes:
 Rule = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """Whether something is allowed, and what is known about why."""
 
     allowed: bool

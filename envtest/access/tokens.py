@@ -68,6 +68,8 @@ class Authenticator:
 
     def __init__(self, tokens: Mapping[str, User]) -> None:
         self._tokens = {token: _authenticated(user) for token, user in tokens.items()}
+        # The same by whole headers, in their usual spelling.
+        self._bearers = {f"Bearer {token}": user for token, user in self._tokens.items()}
         # The names of this server, before which its own tokens count.
         self.audiences: list[str] = []
         # Who knows tokens that are not written down, such as those of service accounts.
@@ -75,7 +77,7 @@ class Authenticator:
 
     def add(self, token: str, user: User) -> None:
         """Let another token in."""
-        self._tokens[token] = _authenticated(user)
+        self._tokens[token] = self._bearers[f"Bearer {token}"] = _authenticated(user)
 
     def of_token(self, token: str, audiences: Sequence[str] = ()) -> Known | None:
         """Return whom a token stands for; None if nobody knows it.
@@ -108,6 +110,9 @@ class Authenticator:
         """
         if certificate:
             return _of_certificate(certificate)
+        usual = self._bearers.get(authorization)
+        if usual is not None:
+            return usual
         scheme, _, token = authorization.strip().partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return ANONYMOUS

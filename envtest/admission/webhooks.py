@@ -50,10 +50,12 @@ class Webhooks:
         Raises:
             StatusError: a webhook refuses, or cannot be asked and must be.
         """
+        hooks = self._configurations.hooks(MUTATING)
+        if not hooks:
+            return new
         attributes = Attributes(call, operation, new, old)
         call.named = attributes.name
-        hooks = [] if concerns_nobody(attributes) else self._configurations.hooks(MUTATING)
-        if not hooks:
+        if concerns_nobody(attributes):
             return new
         round_ = Round(self._matcher, self._caller, attributes)
         await round_.play(hooks)
@@ -74,6 +76,9 @@ class Webhooks:
         Raises:
             StatusError: a webhook refuses, or cannot be asked and must be.
         """
+        judges = self._configurations.hooks(VALIDATING)
+        if not judges and operation != "DELETE":
+            return
         if new is not None and call.misfits:
             new = {**new, "metadata": {**new["metadata"], **call.misfits}}
         attributes = Attributes(call, operation, new, old)
@@ -84,7 +89,7 @@ class Webhooks:
             await round_.play(self._configurations.hooks(MUTATING))
         found = [
             self._matcher.invocation(hook, attributes)
-            for hook in self._configurations.hooks(VALIDATING)
+            for hook in judges
         ]
         invocations = [one for one in found if one is not None]
         if not invocations:

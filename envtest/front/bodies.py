@@ -23,14 +23,14 @@ async def read_body(request: web.BaseRequest, seconds: float) -> bytes:
         StatusError: 413; 504 when it takes too long.
         ClientGoneError: it will never come.
     """
-    if (request.content_length or 0) > BODY_LIMIT:
-        raise too_large(BODY_LIMIT)
-    if not request.can_read_body:
-        return b""
     content = request.content
     if content.is_eof() and content.total_bytes <= BODY_LIMIT:
         # It came with its head, as small ones do.
         return content.read_nowait()
+    if (request.content_length or 0) > BODY_LIMIT:
+        raise too_large(BODY_LIMIT)
+    if not request.can_read_body:
+        return b""
     await _invite(request)
     try:
         with anyio.move_on_after(seconds):

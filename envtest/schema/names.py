@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import Final
+
+from envtest.memo import remembered
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
@@ -73,7 +74,7 @@ def label_1035_errors(text: str) -> list[str]:
     return errors
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered(4096)
 def qualified_name_errors(text: str) -> list[str]:
     """What keeps `text` from being a qualified name: a label key, annotation key or finalizer."""
     prefix, slash, name = text.rpartition("/")
@@ -94,7 +95,7 @@ def qualified_name_errors(text: str) -> list[str]:
     return errors
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered(4096)
 def label_value_errors(text: str) -> list[str]:
     """What keeps `text` from being a label's value."""
     errors = [] if len(text) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} bytes"]

@@ -9,10 +9,10 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
+from envtest.memo import remembered
 from envtest.schema import names
 from envtest.schema.errors import FieldError, Verbatim, invalid, too_long
 from envtest.schema.gotext import json_text
@@ -196,7 +196,7 @@ def _time(value: Any, where: str) -> str:
     return _instant(value)
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _instant(value: str) -> str:
     """Return the server's text of a time; the same few times stand in object after object."""
     found = _RFC3339.fullmatch(value)

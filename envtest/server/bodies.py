@@ -28,6 +28,22 @@ READ = (JSON, YAML, PROTOBUF)
 # The real server's limit for one request.
 BODY_LIMIT = 3 * 1024 * 1024
 
+# What nearly every request says, as it is written there.
+_USUAL = frozenset(
+    {
+        "",
+        *READ,
+        *(
+            f"application/{kind}"
+            for kind in (
+                "merge-patch+json",
+                "json-patch+json",
+                "apply-patch+yaml",
+                "strategic-merge-patch+json",
+            )
+        ),
+    }
+)
 _PARAMETER = re.compile(r"\s*[!#-'*+\-.0-9A-Z^-~]+=(?:[!#-'*+\-.0-9A-Z^-~]+|\"[^\"]*\")\s*")
 _ENVELOPE = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
 _ENVELOPE += 'Kind string "json:\\"kind,omitempty\\"" }'
@@ -46,6 +62,8 @@ def media_type(header: str) -> str:
 
     A header whose parameters make no sense names no media type; it is returned as it is.
     """
+    if header in _USUAL:
+        return header
     media, *parameters = header.split(";")
     if parameters and not parameters[-1].strip():
         # One semicolon may end the header.

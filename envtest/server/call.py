@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from envtest.server.request import RequestInfo
 from envtest.server.resource import Resource
 from envtest.server.tables import Rows
@@ -19,8 +21,7 @@ class User:
     extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class Call:
+class Call(msgspec.Struct):
     """An authorized request on a resource."""
 
     info: RequestInfo
@@ -32,13 +33,13 @@ class Call:
     content_type: str
     data: bytes
     # DeleteOptions as they were given, for admission.
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     # The name that the client gives a new object; nothing if it is to be generated.
     named: str = ""
     # Metadata that a webhook spoilt: other webhooks see it, nothing else does.
-    misfits: dict[str, Any] = field(default_factory=dict)
+    misfits: dict[str, Any] = msgspec.field(default_factory=dict)
     # Sentences for Warning headers.
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
 
     @property
     def key(self) -> str:
@@ -46,8 +47,7 @@ class Call:
         return self.resource.key(self.info.namespace, self.info.name)
 
 
-@dataclass(frozen=True, slots=True)
-class One:
+class One(msgspec.Struct, frozen=True):
     """An answer that is one object, as JSON bytes."""
 
     code: int

@@ -5,6 +5,7 @@ the server that answers a request goes with the request's context, and is the ma
 wherever there is none.
 """
 
+import time
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 
@@ -23,6 +24,10 @@ class ServerClock:
         """Return the time in UTC as the server believes it to be."""
         return datetime.now(UTC) + self.skew
 
+    def seconds(self) -> float:
+        """Return the same in seconds since the epoch."""
+        return time.time() + self.skew.total_seconds()
+
     def rule(self) -> None:
         """Be the clock of the current task, and of what it starts."""
         _ruling.set(self)
@@ -35,3 +40,9 @@ def now() -> datetime:
     """Return the time in UTC by the clock of the server that answers the current request."""
     clock = _ruling.get()
     return datetime.now(UTC) if clock is None else clock.now()
+
+
+def seconds() -> float:
+    """Return the same in seconds since the epoch."""
+    clock = _ruling.get()
+    return time.time() if clock is None else clock.seconds()

@@ -7,7 +7,7 @@ BeforeCreate and BeforeUpdate.
 import secrets
 import uuid
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
@@ -35,13 +35,13 @@ _IMMUTABLE = (
 
 def timestamp() -> str:
     """Return the present moment as metadata carries it."""
-    return _shown(clock.now().replace(microsecond=0))
+    return _shown(int(clock.seconds()))
 
 
 @lru_cache(maxsize=16)
-def _shown(second: datetime) -> str:
+def _shown(second: int) -> str:
     """Return a second as text; made once, as hundreds of writes may fall into it."""
-    return second.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def path_segment_errors(name: str) -> list[str]:
@@ -71,8 +71,17 @@ def generated_name(prefix: str) -> str:
     return prefix[:_LONGEST_PREFIX] + tail
 
 
-def check(meta: Body, *, namespaced: bool, name_rule: NameRule) -> list[FieldError]:
-    """Judge metadata on its own."""
+def check(
+    meta: Body, *, namespaced: bool, name_rule: NameRule, old: Body | None = None
+) -> list[FieldError]:
+    """Judge metadata on its own.
+
+    Args:
+        meta: the metadata.
+        namespaced: whether there has to be a namespace.
+        name_rule: says what is wrong with a name.
+        old: the stored object's, for an update. What is the very same there was judged then.
+    """
     found: list[FieldError] = []
     name, prefix = meta.get("name", ""), meta.get("generateName", "")
     if prefix:
@@ -86,10 +95,8 @@ def check(meta: Body, *, namespaced: bool, name_rule: NameRule) -> list[FieldErr
     if meta.get("generation", 0) < 0:
         text = "must be greater than or equal to 0"
         found.append(invalid("metadata.generation", meta["generation"], text))
-    check_labels(meta.get("labels") or {}, "metadata.labels", found)
-    check_annotations(meta.get("annotations") or {}, "metadata.annotations", found)
-    check_owners(meta.get("ownerReferences") or [], "metadata.ownerReferences", found)
-    for finalizer in meta.get("finalizers") or ():
+    _check_lists(meta, old or {}, found)
+    for finalizer in _news(meta, old or {}, "finalizers") or ():
         texts = qualified_name_errors(finalizer)
         found += [invalid("metadata.finalizers", finalizer, text) for text in texts]
     if meta.get("managedFields"):
@@ -148,7 +155,18 @@ def check_change(meta: Body, old: Body) -> list[FieldError]:
         for name in _IMMUTABLE
         if meta.get(name) != old.get(name)
     ]
-    check_labels(meta.get("labels") or {}, "metadata.labels", found)
-    check_annotations(meta.get("annotations") or {}, "metadata.annotations", found)
-    check_owners(meta.get("ownerReferences") or [], "metadata.ownerReferences", found)
+    _check_lists(meta, old, found)
     return found
+
+
+def _check_lists(meta: Body, old: Body, found: list[FieldError]) -> None:
+    """Judge what there may be many of."""
+    check_labels(_news(meta, old, "labels") or {}, "metadata.labels", found)
+    check_annotations(_news(meta, old, "annotations") or {}, "metadata.annotations", found)
+    check_owners(_news(meta, old, "ownerReferences") or [], "metadata.ownerReferences", found)
+
+
+def _news(meta: Body, old: Body, name: str) -> Any:
+    """Return a part of metadata, unless it is the stored object's own: that has been judged."""
+    given = meta.get(name)
+    return None if given is old.get(name) else given

@@ -6,6 +6,8 @@ Each is parsed once, at the edge, with the refusals that the real server has for
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from envtest.schema.errors import FieldError, forbidden, invalid, not_supported, required
 from envtest.server.failures import StatusError, bad_request, invalid_object
 from envtest.server.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
@@ -15,8 +17,7 @@ _FIELD_VALIDATION = ("", "Ignore", "Strict", "Warn")
 META_GROUP = "meta.k8s.io"
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(msgspec.Struct, frozen=True):
     """What CreateOptions, UpdateOptions and PatchOptions have in common."""
 
     dry_run: bool
@@ -61,6 +62,9 @@ def write_options(
     Raises:
         StatusError: 422 when a value is not allowed.
     """
+    if not query and not apply:
+        # As most controllers ask: nothing was given, so nothing can be wrong.
+        return WriteOptions(False, _product(agent), "Warn", False)
     problems = _dry_run(dry_runs)
     validation = query.get("fieldValidation", "")
     manager = query.get("fieldManager", "")
@@ -74,8 +78,13 @@ def write_options(
     problems += _manager(manager)
     if problems:
         raise invalid_object(kind, META_GROUP, "", problems)
-    named = manager or agent.partition("/")[0][:128]
+    named = manager or _product(agent)
     return WriteOptions(bool(dry_runs), named, validation or "Warn", bool(force))
+
+
+def _product(agent: str) -> str:
+    """Return who writes, where nothing but the User-Agent tells."""
+    return agent.partition("/")[0][:128]
 
 
 def dry_run_problems(dry_runs: Sequence[str]) -> list[FieldError]:

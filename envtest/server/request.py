@@ -5,7 +5,8 @@ be two different things.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 _VERBS = {
     "GET": "get",
@@ -25,8 +26,7 @@ class VerbAloneError(Exception):
     """A path that ends with its verb, so that it is about nothing; the message is the server's."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestInfo:
+class RequestInfo(msgspec.Struct, frozen=True, gc=False):
     """One request: a verb on a resource, or on a path that is no resource."""
 
     path: str

@@ -262,6 +262,8 @@ def _check_revision(call: Call, stored: Stored, body: dict[str, Any]) -> None:
     """Hold the client to the revision it names; revision 0 names none."""
     resource, meta = call.resource, body["metadata"]
     given = meta.get("resourceVersion", "")
+    if given == str(stored.revision):
+        return
     if given and (fault := number_fault(given)):
         raise failures.internal(fault)
     if not int(given or 0):
@@ -294,7 +296,10 @@ def _update_problems(call: Call, body: dict[str, Any], live: dict[str, Any]) -> 
     resource, subresource, meta = call.resource, call.info.subresource, body["metadata"]
     return [
         *objectmeta.check(
-            meta, namespaced=resource.namespaced, name_rule=objectmeta.path_segment_errors
+            meta,
+            namespaced=resource.namespaced,
+            name_rule=objectmeta.path_segment_errors,
+            old=live["metadata"],
         ),
         *objectmeta.check_change(meta, live["metadata"]),
         *resource.rules.judge_update(body, live, subresource, call.warnings),

@@ -6,10 +6,10 @@ who falls behind the oldest entry must start over, as with a real watch cache.
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 import anyio
+import msgspec
 
 # The real watch cache keeps about 75 seconds; longer is kinder to clients that are debugged.
 KEPT_SECONDS = 300.0
@@ -21,8 +21,7 @@ SHARED_EVENTS = 512
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """One object at one revision: its JSON without apiVersion and kind, never changed."""
 
     key: str
@@ -30,8 +29,7 @@ class Stored:
     body: bytes
 
 
-@dataclass(slots=True)
-class Event:
+class Event(msgspec.Struct, eq=False):
     """One change. `current` of a deletion is the last state with the deletion's revision."""
 
     type: EventType
@@ -41,7 +39,7 @@ class Event:
     # When it happened, in seconds since the epoch: history is aged across restarts, too.
     at: float
     # How the event looks on the wire, by the form that was asked for; filled by the first watcher.
-    frames: dict[object, bytes] = field(default_factory=dict)
+    frames: dict[object, bytes] = msgspec.field(default_factory=dict)
 
 
 class EventLog:

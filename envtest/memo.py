@@ -1,0 +1,41 @@
+"""Answers that are worth remembering, in memory that clients cannot fill.
+
+A cache of so many texts has no bound while a client chooses how long they are: a thousand labels
+of a mebibyte each would stay for good.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+# Names, headers and times are shorter; what is longer is worked out each time.
+LONGEST = 512
+
+
+def remembered(
+    size: int,
+) -> Callable[[Callable[Concatenate[str, _P], _T]], Callable[Concatenate[str, _P], _T]]:
+    """Return a decorator that remembers what a pure function answered to short texts.
+
+    Args:
+        size: how many answers; those not asked for longest go first.
+    """
+
+    def decorate(
+        function: Callable[Concatenate[str, _P], _T],
+    ) -> Callable[Concatenate[str, _P], _T]:
+        known = lru_cache(maxsize=size)(function)
+
+        @wraps(function)
+        def ask(text: str, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+            if len(text) > LONGEST:
+                return function(text, *args, **kwargs)
+            found: _T = known(text, *args, **kwargs)  # type: ignore[arg-type]  # hashable ones
+            return found
+
+        return ask
+
+    return decorate

@@ -1,0 +1,38 @@
+"""Texts of clients are remembered where that is quick and cannot fill the memory."""
+
+import gc
+import weakref
+
+import pytest
+
+from envtest.memo import LONGEST, remembered
+from envtest.schema.names import label_value_errors, qualified_name_errors
+
+
+class _Answer:
+    """Something that can be told to be forgotten."""
+
+
+@remembered(2)
+def _told(text: str, *, loud: bool = False) -> _Answer:
+    """Return a new answer each time that it has to be worked out."""
+    del text, loud
+    return _Answer()
+
+
+def test_the_answer_to_a_short_text_is_the_one_that_was_given_before() -> None:
+    assert _told("name") is _told("name")
+    assert _told("name") is not _told("other")
+    assert _told("name") is not _told("name", loud=True)
+
+
+def test_nothing_is_kept_of_a_long_text() -> None:
+    answer = weakref.ref(_told("x" * (LONGEST + 1)))
+    gc.collect()
+    assert answer() is None
+
+
+@pytest.mark.parametrize("judge", [qualified_name_errors, label_value_errors])
+def test_long_labels_are_refused_like_short_ones(judge: object) -> None:
+    assert callable(judge)
+    assert judge("a" * 10_000)
