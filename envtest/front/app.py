@@ -29,7 +29,7 @@ from envtest.server.forms import Form, negotiate
 from envtest.server.openapi import OpenApi
 from envtest.server.paths import Documents
 from envtest.server.reads import wait_until_fresh
-from envtest.server.rendering import render
+from envtest.server.rendering import render, render_refusal
 from envtest.server.request import VerbAloneError, read_request
 from envtest.server.watches import open_watch
 from envtest.wire.query import Query, is_broken
@@ -66,14 +66,14 @@ class Front:
         try:
             return await self._answer(request, warnings)
         except StatusError as error:
-            return _refused(error, warnings)
+            return _refused(request, error, warnings)
         except VerbAloneError as error:
             return _text(500, _told(request.raw_path, error))
         except ClientGoneError:
             return web.Response()
         except Exception:  # noqa: BLE001  # the last resort: told to the client, logged in full
             _log.exception("%s %s failed", request.method, request.path)
-            return _refused(internal("Internal error occurred"), warnings)
+            return _refused(request, internal("Internal error occurred"), warnings)
 
     async def _answer(self, request: web.BaseRequest, warnings: list[str]) -> web.StreamResponse:
         path, _, parameters = request.raw_path.partition("?")
@@ -94,8 +94,9 @@ class Front:
         resource = self.api.registry.find(info.group, info.version, info.resource)
         if resource is None:
             return _missing(request.path)
-        form = negotiate(request.headers.get("Accept", ""))
         check_served(resource, info, request.method)
+        accept = request.headers.get("Accept", "")
+        form = negotiate(accept, custom=resource.rules.custom, verb=info.verb)
         if resource.deprecation:
             warnings.append(resource.deprecation)
         call = Call(
@@ -128,7 +129,7 @@ class Front:
 
     async def _watch(self, request: web.BaseRequest, call: Call, form: Form) -> web.StreamResponse:
         watch = open_watch(self.api, call, form)
-        response = web.StreamResponse(headers=_headers("application/json", call.warnings))
+        response = web.StreamResponse(headers=_headers(form.stream, call.warnings))
         response.enable_chunked_encoding()
         await response.prepare(request)
         with self.watchers.opened(request.protocol):
@@ -214,9 +215,8 @@ def _missing(path: str) -> web.Response:
     return _text(404, NOT_FOUND)
 
 
-def _refused(error: StatusError, warnings: list[str]) -> web.Response:
-    response = _response(
-        error.code, msgspec.json.encode(error.body()), "application/json", warnings
-    )
+def _refused(request: web.BaseRequest, error: StatusError, warnings: list[str]) -> web.Response:
+    data, media = render_refusal(error.body(), request.headers.get("Accept", ""))
+    response = _response(error.code, data, media, warnings)
     response.headers.update(error.headers)
     return response

@@ -4,7 +4,6 @@ import base64
 import hashlib
 from typing import Any
 
-from envtest.server.forms import ranges
 from envtest.server.registry import Registry
 from envtest.server.resource import Resource
 
@@ -91,19 +90,7 @@ def _hash(resource: Resource) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 
 
-def aggregated_type(accept: str) -> str | None:
-    """Return the content type of aggregated discovery if the client wants it first."""
-    for entry in ranges(accept):
-        if entry.params.get("as") == _AGGREGATED:
-            version = entry.params.get("v", "")
-            if entry.media == "application/json" and version in {"v2", "v2beta1"}:
-                return f"application/json;g=apidiscovery.k8s.io;v={version};as={_AGGREGATED}"
-        elif entry.media in {"application/json", "*/*", "application/*"}:
-            return None
-    return None
-
-
-def aggregated(registry: Registry, *, core: bool, version: str) -> dict[str, Any]:
+def aggregated(registry: Registry, *, core: bool) -> dict[str, Any]:
     """Return everything at once: the core group alone for /api, the others for /apis."""
     items = []
     for name, versions in registry.groups().items():
@@ -113,7 +100,7 @@ def aggregated(registry: Registry, *, core: bool, version: str) -> dict[str, Any
         items.append({"metadata": {"name": name, "creationTimestamp": None}, "versions": shown})
     return {
         "kind": _AGGREGATED,
-        "apiVersion": f"apidiscovery.k8s.io/{version}",
+        "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {},
         "items": items,
     }

@@ -1,12 +1,16 @@
 """Paths that are no resources: health, version, discovery and OpenAPI."""
 
-from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
+from envtest.kinds.catalogue import resources
 from envtest.server import discovery
+from envtest.server.failures import not_acceptable
+from envtest.server.forms import JSON, SPOKEN, check_route, negotiate_groups, negotiate_plain
 from envtest.server.openapi import OpenApi
 from envtest.server.registry import Registry
+from envtest.server.rendering import render_document
 
 Found = tuple[bytes, str]
 
@@ -14,9 +18,8 @@ _HEALTH = ("healthz", "livez", "readyz")
 # What a probe lists when it is asked to be verbose; each can be asked for alone.
 _CHECKS = ("ping", "log", "etcd", "poststarthook/rbac/bootstrap-roles")
 _TEXT = "text/plain; charset=utf-8"
-_JSON = "application/json"
-
-
+_BUILTIN = frozenset(name.rpartition("/")[0] for name in resources())
+_AGGREGATED = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _SWAGGER_PROTOBUF_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
@@ -44,46 +47,46 @@ class Documents:
             case [one, *rest] if one in _HEALTH:
                 found: Found | None = _probe(one, "/".join(rest), verbose=verbose)
             case ["version"]:
-                found = _encoded(discovery.VERSION)
+                found = msgspec.json.encode(discovery.VERSION), JSON
             case ["api"] | ["apis"]:
                 found = self._root(parts[0], accept)
             case ["api", version]:
-                found = _encoded(discovery.resource_list(self._registry, "", version))
+                found = _told(discovery.resource_list(self._registry, "", version), accept)
             case ["apis", group]:
-                found = _encoded(discovery.group(self._registry, group))
+                found = _told(discovery.group(self._registry, group), accept, group)
             case ["apis", group, version]:
-                found = _encoded(discovery.resource_list(self._registry, group, version))
+                body = discovery.resource_list(self._registry, group, version)
+                found = _told(body, accept, group)
             case ["openapi", *rest]:
                 found = self._open(rest, accept)
             case _:
                 found = None
         return found
 
-    def _root(self, root: str, accept: str) -> Found:
-        wanted = discovery.aggregated_type(accept)
-        if wanted:
-            version = "v2beta1" if "v=v2beta1" in wanted else "v2"
-            body = discovery.aggregated(self._registry, core=root == "api", version=version)
-            return msgspec.json.encode(body), wanted
+    def _root(self, root: str, accept: str) -> Found | None:
+        media = negotiate_groups(accept)
+        if media:
+            body = discovery.aggregated(self._registry, core=root == "api")
+            return render_document(body, media), f"{media};{_AGGREGATED}"
         if root == "api":
-            return msgspec.json.encode(discovery.core_versions(self._address)), _JSON
-        return msgspec.json.encode(discovery.group_list(self._registry)), _JSON
+            return _told(discovery.core_versions(self._address), accept)
+        return _told(discovery.group_list(self._registry), accept)
 
     def _open(self, rest: list[str], accept: str) -> Found | None:
         match rest:
             case ["v2"] if "protobuf" in accept:
                 return self._openapi.swagger_protobuf(), _SWAGGER_PROTOBUF_TYPE
             case ["v2"]:
-                return self._openapi.swagger(), _JSON
+                return self._openapi.swagger(), JSON
             case ["v3"]:
-                return self._openapi.index(), _JSON
+                return self._openapi.index(), JSON
             case ["v3", "api", version]:
                 found = self._openapi.document("", version)
             case ["v3", "apis", group, version]:
                 found = self._openapi.document(group, version)
             case _:
                 return None
-        return None if found is None else (found, _JSON)
+        return None if found is None else (found, JSON)
 
 
 def _probe(name: str, check: str, *, verbose: bool) -> Found | None:
@@ -96,5 +99,22 @@ def _probe(name: str, check: str, *, verbose: bool) -> Found | None:
     return "\n".join(lines).encode(), _TEXT
 
 
-def _encoded(body: Mapping[str, object] | None) -> Found | None:
-    return None if body is None else (msgspec.json.encode(body), _JSON)
+def _told(body: dict[str, Any] | None, accept: str, group: str = "") -> Found | None:
+    """Return a document of discovery in the form that is wanted.
+
+    Args:
+        body: the document, if there is one.
+        accept: the Accept header.
+        group: what it is about; those of custom resources alone have no routes.
+
+    Raises:
+        StatusError: 406 when there is none.
+    """
+    if body is None:
+        return None
+    if not group or group in _BUILTIN:
+        check_route(accept, SPOKEN)
+    media = negotiate_plain(accept)
+    if media is None:
+        raise not_acceptable(SPOKEN)
+    return render_document(body, media), media

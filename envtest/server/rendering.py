@@ -5,8 +5,10 @@ from typing import Any
 import msgspec
 
 from envtest.server.call import Answer, Many, One, Plain, Scaled
-from envtest.server.forms import Form
+from envtest.server.forms import JSON, PROTOBUF, YAML, Form, negotiate_plain
+from envtest.server.protobuf import encoded, message_name
 from envtest.server.tables import partial, partial_list, table
+from envtest.wire.encoding import write_list
 from envtest.wire.yamltext import write_yaml
 
 _decode = msgspec.json.Decoder().decode
@@ -21,15 +23,58 @@ def render(answer: Answer, form: Form, include: str = "Metadata") -> tuple[int, 
         include: the query parameter includeObject, for tables.
     """
     code = 200 if isinstance(answer, Many) else answer.code
+    if form.media == PROTOBUF:
+        return code, _protobuf(answer, form, include)
     if isinstance(answer, Plain):
         data = msgspec.json.encode(answer.body)
     elif form.shape == "object":
         data = _whole(answer)
     else:
         data = msgspec.json.encode(_transformed(answer, form, include))
-    if form.media == "application/yaml":
+    if form.media == YAML:
         data = write_yaml(_decode(data)).encode()
     return code, data
+
+
+def render_document(body: dict[str, Any], media: str) -> bytes:
+    """Return a Status or a document of discovery.
+
+    Args:
+        body: the object, with its kind.
+        media: a media type that is spoken.
+    """
+    if media == PROTOBUF:
+        return encoded(body)
+    return write_yaml(body).encode() if media == YAML else msgspec.json.encode(body)
+
+
+def render_refusal(body: dict[str, Any], accept: str) -> tuple[bytes, str]:
+    """Return a refusal and its media type.
+
+    Args:
+        body: the Status.
+        accept: the Accept header; where nothing in it is spoken, indented JSON has to do.
+    """
+    media = negotiate_plain(accept)
+    if media is None:
+        return msgspec.json.format(msgspec.json.encode(body), indent=2), JSON
+    return render_document(body, media), media
+
+
+def _protobuf(answer: Answer, form: Form, include: str) -> bytes:
+    """Return an answer in protobuf."""
+    if isinstance(answer, Plain):
+        return encoded(answer.body)
+    if form.shape != "object":
+        return encoded(_transformed(answer, form, include))
+    if isinstance(answer, One):
+        return encoded(_decode(answer.body))
+    if isinstance(answer, Scaled):
+        return encoded(answer.body)
+    resource = answer.resource
+    items = map(_decode, answer.items)
+    name = message_name(resource.api_version, resource.kind)
+    return write_list(resource.api_version, resource.list_kind, _list_meta(answer), items, name)
 
 
 def _whole(answer: One | Many | Scaled) -> bytes:

@@ -15,8 +15,9 @@ import msgspec
 from envtest.server.api import Api
 from envtest.server.call import Call
 from envtest.server.failures import StatusError, bad_request, expired
-from envtest.server.forms import Form
+from envtest.server.forms import PROTOBUF, Form
 from envtest.server.options import ListOptions, flag, list_options
+from envtest.server.protobuf import encoded
 from envtest.server.reads import (
     check_fields,
     check_not_future,
@@ -28,6 +29,7 @@ from envtest.server.resource import Resource
 from envtest.server.selectors import FieldSelector, FieldTerm
 from envtest.server.tables import partial, table
 from envtest.storage import Event, EventLog, Stored
+from envtest.wire.encoding import write_event
 
 # Seconds between bookmarks, and how long before its end a watch gets a last one.
 BOOKMARK_EVERY = 60.0
@@ -49,25 +51,34 @@ class _Frames:
         self._form = form
         self._include = include
         self._headers = True
+        # By what events keep their bytes for the watchers that come after.
+        protobuf = form.media == PROTOBUF
+        self._shared: object = (resource, PROTOBUF) if protobuf else resource
 
     def event(self, event: Event) -> bytes:
         """Return an event as it happened; watchers of the same form share the bytes."""
         if self._form.shape != "object":
             return self.frame(event.type, event.current)
-        known = event.frames.get(self._resource)
+        known = event.frames.get(self._shared)
         if known is None:
             known = self.frame(event.type, event.current)
             if self._api.store.is_recent(event):
-                event.frames[self._resource] = known
+                event.frames[self._shared] = known
         return known
 
     def frame(self, kind: str, stored: Stored) -> bytes:
-        """Return one line of the stream."""
+        """Return one event of the stream."""
         body = self._resource.dressed(stored)
         if self._form.shape == "partial":
             body = msgspec.json.encode(partial(_decode(body), self._form.version))
         elif self._form.shape == "table":
             body = self._row(body, stored.revision)
+        return self._framed(kind, body)
+
+    def _framed(self, kind: str, body: bytes) -> bytes:
+        """Return an object with the type of the event: a line, or a message behind its length."""
+        if self._form.media == PROTOBUF:
+            return write_event(kind, encoded(_decode(body)))
         return b'{"type":"' + kind.encode() + b'","object":' + body + b"}\n"
 
     def _row(self, body: bytes, revision: int) -> bytes:
@@ -89,13 +100,14 @@ class _Frames:
         if initial_end:
             meta["annotations"] = {"k8s.io/initial-events-end": "true"}
         kind = {"kind": self._resource.kind, "apiVersion": self._resource.api_version}
-        body = msgspec.json.encode({**kind, "metadata": meta})
-        return b'{"type":"BOOKMARK","object":' + body + b"}\n"
+        body: dict[str, object] = {**kind, "metadata": meta}
+        if self._form.shape == "partial":
+            body = partial(body, self._form.version)
+        return self._framed("BOOKMARK", msgspec.json.encode(body))
 
-
-def error_frame(error: StatusError) -> bytes:
-    """Return the line that ends a stream with a Status."""
-    return b'{"type":"ERROR","object":' + msgspec.json.encode(error.body()) + b"}\n"
+    def error(self, error: StatusError) -> bytes:
+        """Return the event that ends a stream with a Status."""
+        return self._framed("ERROR", msgspec.json.encode(error.body()))
 
 
 @dataclass(slots=True)
@@ -119,7 +131,7 @@ class Watch:
         if wants_present or revision == 0:
             revision = self.api.store.revision
         if revision < log.floor:
-            yield error_frame(expired(f"too old resource version: {revision} ({log.floor})"))
+            yield frames.error(expired(f"too old resource version: {revision} ({log.floor})"))
             return
         position = log.position_after(revision)
         if wants_present:
