@@ -4,8 +4,8 @@ import os
 import secrets
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Self
@@ -15,7 +15,6 @@ from aiohttp import web
 
 from envtest.access.accounts import AccountTokens
 from envtest.access.aggregation import Aggregation
-from envtest.access.bootstrap import bootstrap
 from envtest.access.escalation import EscalationGuard
 from envtest.access.rbac import Authorizer
 from envtest.access.reviews import Reviews
@@ -27,6 +26,8 @@ from envtest.access.tokens import (
     token_line,
 )
 from envtest.admission import Webhooks
+from envtest.bootstrap.start import bootstrap
+from envtest.bootstrap.upkeep import Upkeep, kept_up, reachable
 from envtest.builtins.resources import builtin_resources
 from envtest.certs import Authority
 from envtest.controllers.garbage import GarbageCollector
@@ -90,7 +91,6 @@ class EmbeddedServer:
             bootstrap(api)
             Aggregation(api).attach()
             Definitions(api).attach()
-            store.settle()
             server = cls(api, Authenticator(tokens), authority, data)
             stack.pop_all()
         return server
@@ -171,6 +171,7 @@ async def serve(  # every setting is named at the call
         server.authenticator.audiences.append(server.url)
         async with AsyncExitStack() as stack:
             stack.callback(api.store.close_watches)
+            stack.enter_context(_kept_up(server, runner))
             if namespace_controller or garbage_collector:
                 # Only with controllers: a task group ties the context to one task.
                 tasks = await stack.enter_async_context(anyio.create_task_group())
@@ -200,6 +201,22 @@ def _read_users(path: Path) -> dict[str, User]:
             f"{path} is no text ({error}); restore it from a copy, or remove it to have new users"
         ) from error
     return parse_token_file(text, str(path))
+
+
+@contextmanager
+def _kept_up(server: EmbeddedServer, runner: web.ServerRunner) -> Iterator[None]:
+    """Keep the objects by which a listening server is found; with them it is complete."""
+    address, port = runner.addresses[0][:2]
+    upkeep = Upkeep(
+        server.api,
+        service=str(SERVICES[1]),
+        address=reachable(address),
+        port=port,
+        client_authority=server.authority.pair.certificate.decode(),
+    )
+    with kept_up(upkeep, server.clock):
+        server.api.store.settle()
+        yield
 
 
 async def _ruled(clock: ServerClock, run: Callable[[], Awaitable[None]]) -> None:

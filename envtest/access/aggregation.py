@@ -17,6 +17,8 @@ from envtest.storage import Event
 _PLACE = f"{GROUP}/clusterroles"
 Body = dict[str, Any]
 
+_decode = msgspec.json.Decoder().decode
+
 
 class Aggregation:
     """Keeps aggregated ClusterRoles in step."""
@@ -36,32 +38,31 @@ class Aggregation:
 
     def _settle(self) -> None:
         """Write until nothing changes: roles that are aggregated may be parts of others."""
+        roles = self._roles()
+        aggregated = [key for key, body in roles.items() if body.get("aggregationRule")]
         self._at_work = True
         try:
-            while any(self._renew(key) for key in self._aggregated()):
+            while any(self._renew(key, roles) for key in aggregated):
                 pass
         finally:
             self._at_work = False
 
-    def _bodies(self) -> dict[str, Body]:
+    def _roles(self) -> dict[str, Body]:
         table = self._api.store.table(_PLACE)
         found = ((key, table.get(key)) for key in table.scan())
-        return {key: msgspec.json.decode(stored.body) for key, stored in found if stored}
+        return {key: _decode(stored.body) for key, stored in found if stored}
 
-    def _aggregated(self) -> list[str]:
-        return [key for key, body in self._bodies().items() if body.get("aggregationRule")]
-
-    def _renew(self, key: str) -> bool:
+    def _renew(self, key: str, roles: dict[str, Body]) -> bool:
         """Set the rules of one role; tell whether they were others."""
-        bodies = self._bodies()
-        body = bodies.pop(key)
+        body = roles[key]
         rules: list[Any] = []
         for given in body["aggregationRule"].get("clusterRoleSelectors") or ():
             selector = label_selector(given)
-            for other in bodies.values():
-                if selector.matches(other["metadata"].get("labels") or {}):
+            for name, other in roles.items():
+                if name != key and selector.matches(other["metadata"].get("labels") or {}):
                     rules += [rule for rule in other.get("rules") or () if rule not in rules]
         if rules == (body.get("rules") or []):
             return False
-        self._api.store.write(_PLACE, key, {**body, "rules": rules})
+        roles[key] = {**body, "rules": rules}
+        self._api.store.write(_PLACE, key, roles[key])
         return True

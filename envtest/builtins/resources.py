@@ -9,6 +9,7 @@ from envtest.builtins.core import KeyedRules, LeaseRules, NamespaceRules, Secret
 from envtest.builtins.definitions import DefinitionRules
 from envtest.builtins.events import EventRules, to_core, to_new
 from envtest.builtins.nodes import NodeRules
+from envtest.builtins.priorities import PodRules, PriorityClassRules
 from envtest.builtins.roles import BindingRules, RoleRules
 from envtest.builtins.rules import BuiltinRules
 from envtest.builtins.services import ServiceRules
@@ -30,7 +31,6 @@ _SPECIAL: dict[tuple[str, str], type[BuiltinRules]] = {
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): BindingRules,
     ("rbac.authorization.k8s.io", "Role"): RoleRules,
     ("rbac.authorization.k8s.io", "RoleBinding"): BindingRules,
-    ("", "Pod"): WorkloadRules,
     ("", "ReplicationController"): WorkloadRules,
     ("apps", "DaemonSet"): WorkloadRules,
     ("apps", "Deployment"): WorkloadRules,
@@ -42,6 +42,17 @@ _SPECIAL: dict[tuple[str, str], type[BuiltinRules]] = {
     ("apiextensions.k8s.io", "CustomResourceDefinition"): DefinitionRules,
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): WebhookRules,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): WebhookRules,
+}
+# Rules that look at other objects.
+_LOOKING: dict[tuple[str, str], type[PodRules | PriorityClassRules]] = {
+    ("", "Pod"): PodRules,
+    ("scheduling.k8s.io", "PriorityClass"): PriorityClassRules,
+}
+# What clients are told that use a kind which is on its way out.
+_DEPRECATED = {
+    ("", "v1", "Endpoints"): (
+        "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+    ),
 }
 # How a version that is not stored as itself reads, and is stored.
 _FACES = {
@@ -81,6 +92,8 @@ def _resource(  # the parts of one discovery entry
     rules: BuiltinRules
     if (group, kind) == ("", "Service"):
         rules = ServiceRules(store, services)
+    elif (group, kind) in _LOOKING:
+        rules = _LOOKING[group, kind](store)
     else:
         chosen = _SPECIAL.get((group, kind), BuiltinRules)
         rules = chosen(group, version, kind, has_status="status" in subresources)
@@ -101,6 +114,7 @@ def _resource(  # the parts of one discovery entry
         subresources=subresources,
         short_names=tuple(entry.get("shortNames", ())),
         categories=tuple(entry.get("categories", ())),
+        deprecation=_DEPRECATED.get((group, version, kind), ""),
         place=place,
         to_version=to_version,
         to_storage=to_storage,

@@ -25,7 +25,18 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 _OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _KIND = "DeleteOptions"
 _POLICIES = ("Background", "Foreground", "Orphan")
-_IMMORTAL = frozenset(("namespaces", name) for name in ("default", "kube-public", "kube-system"))
+_IMMORTAL = {
+    **{
+        ("namespaces", name): "this namespace may not be deleted"
+        for name in ("default", "kube-public", "kube-system")
+    },
+    **{
+        ("scheduling.k8s.io/priorityclasses", name): (
+            "this is a system priority class and cannot be deleted"
+        )
+        for name in ("system-cluster-critical", "system-node-critical")
+    },
+}
 _FINALIZERS = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}
 
 
@@ -145,8 +156,8 @@ async def _delete(
         StatusError: 404 when somebody else was faster; whoever may refuse it, refuses it.
     """
     resource = call.resource
-    if (resource.place, key) in _IMMORTAL:
-        why = "this namespace may not be deleted"
+    why = _IMMORTAL.get((resource.place, key))
+    if why is not None:
         raise failures.forbidden(resource.plural, resource.group, key, why)
     while True:
         await resource.ready([stored])

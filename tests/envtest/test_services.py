@@ -206,5 +206,6 @@ async def test_the_server_has_a_service_of_its_own(http: httpx.AsyncClient) -> N
     assert own["metadata"]["labels"] == {"component": "apiserver", "provider": "kubernetes"}
     assert own["spec"]["clusterIPs"] == ["10.96.0.1"]
     assert own["spec"]["type"] == "ClusterIP"
-    ports = [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}]
+    here = http.base_url.port
+    ports = [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": here}]
     assert own["spec"]["ports"] == ports

@@ -1,0 +1,38 @@
+"""What happens before the first request: what every server holds is made, or repaired."""
+
+from envtest.bootstrap.objects import namespaces, priority_classes
+from envtest.bootstrap.policy import GROUP, Body, policy
+from envtest.bootstrap.reconciling import is_protected, mended_binding, mended_role
+from envtest.bootstrap.writing import Writer
+from envtest.server.api import Api
+from envtest.server.resource import Resource
+
+
+def bootstrap(api: Api) -> None:
+    """Make what is missing, and mend the default roles and bindings."""
+    writer = Writer(api)
+    for plural, group, bodies in (
+        ("namespaces", "", namespaces()),
+        ("priorityclasses", "scheduling.k8s.io", priority_classes()),
+    ):
+        resource = writer.find(group, plural)
+        for body in bodies:
+            if writer.get(resource, body["metadata"]) is None:
+                writer.create(resource, body)
+    for plural, body in policy():
+        _settle(writer, writer.find(GROUP, plural), body)
+
+
+def _settle(writer: Writer, resource: Resource, wanted: Body) -> None:
+    live = writer.get(resource, wanted["metadata"])
+    if live is None:
+        writer.create(resource, wanted)
+    elif is_protected(live):
+        return
+    elif "roleRef" not in wanted:
+        writer.update(resource, live, mended_role(live, wanted))
+    elif (mended := mended_binding(live, wanted)) is not None:
+        writer.update(resource, live, mended)
+    else:
+        writer.delete(resource, live)
+        writer.create(resource, wanted)
