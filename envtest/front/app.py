@@ -13,7 +13,7 @@ from aiohttp import web
 
 from envtest.access.accounts import AccountTokens
 from envtest.access.impersonation import impersonated
-from envtest.access.rbac import Authorizer, attributes, refusal
+from envtest.access.rbac import Attributes, Authorizer, attributes, refusal
 from envtest.access.reviews import Reviews
 from envtest.access.tokens import Authenticator
 from envtest.front.bodies import ClientGoneError, read_body
@@ -30,15 +30,27 @@ from envtest.server.openapi import OpenApi
 from envtest.server.paths import Documents
 from envtest.server.reads import wait_until_fresh
 from envtest.server.rendering import render, render_refusal
-from envtest.server.request import VerbAloneError, read_request
+from envtest.server.request import RequestInfo, VerbAloneError, read_request
 from envtest.server.watches import open_watch
 from envtest.wire.query import Query, is_broken
 
 _log = logging.getLogger(__name__)
 
 NOT_FOUND = b"404 page not found\n"
+# How many meanings of methods and URLs are remembered.
+_TARGETS = 2048
+# URLs that are longer are not: whoever makes them up shall not fill the memory.
+_TARGET_LENGTH = 512
 READING = frozenset({"get", "list", "watch"})
 _BUILTIN = frozenset(name.rpartition("/")[0] for name in resources())
+
+
+class _Target(msgspec.Struct, frozen=True):
+    """What a method and a URL mean, whoever asks."""
+
+    query: Query
+    info: RequestInfo
+    wanted: Attributes
 
 
 @dataclass(slots=True)
@@ -54,6 +66,8 @@ class Front:
     deadlines: Deadlines
     clock: ServerClock
     watchers: Watchers = field(default_factory=Watchers)
+    # What was asked for lately: controllers ask for the same objects again and again.
+    targets: dict[tuple[str, str], _Target] = field(default_factory=dict)
 
     def server(self) -> Connections:
         """Return what accepts connections; it needs a running event loop."""
@@ -76,13 +90,12 @@ class Front:
             return _refused(request, internal("Internal error occurred"), warnings)
 
     async def _answer(self, request: web.BaseRequest, warnings: list[str]) -> web.StreamResponse:
-        path, _, parameters = request.raw_path.partition("?")
-        if is_broken(path):
-            return _text(400, b"400 Bad Request")
-        query = Query(parameters)
-        info = read_request(request.method, request.path, query)
+        target = self._target(request)
+        if isinstance(target, web.Response):
+            return target
+        query, info = target.query, target.info
         user = impersonated(self.authorizer, self._authenticate(request), request.headers)
-        decision = self.authorizer.decide(user, attributes(info))
+        decision = self.authorizer.decide(user, target.wanted)
         if not decision.allowed:
             raise refusal(user, info, decision.reason)
         if not info.is_resource:
@@ -119,6 +132,24 @@ class Front:
         if _wants_pretty(request, query) and form.media == "application/json":
             data = msgspec.json.format(data, indent=2)
         return _response(code, data, form.media, warnings)
+
+    def _target(self, request: web.BaseRequest) -> "_Target | web.Response":
+        """Return what a request is about, or the refusal of a path that cannot be read."""
+        key = (request.method, request.raw_path)
+        known = self.targets.get(key)
+        if known is not None:
+            return known
+        path, _, parameters = request.raw_path.partition("?")
+        if is_broken(path):
+            return _text(400, b"400 Bad Request")
+        query = Query(parameters)
+        info = read_request(request.method, request.path, query)
+        found = _Target(query, info, attributes(info))
+        if len(request.raw_path) <= _TARGET_LENGTH:
+            if len(self.targets) >= _TARGETS:
+                self.targets.clear()
+            self.targets[key] = found
+        return found
 
     def _authenticate(self, request: web.BaseRequest) -> User:
         transport = request.transport

@@ -33,15 +33,10 @@ _USUAL = frozenset(
     {
         "",
         *READ,
-        *(
-            f"application/{kind}"
-            for kind in (
-                "merge-patch+json",
-                "json-patch+json",
-                "apply-patch+yaml",
-                "strategic-merge-patch+json",
-            )
-        ),
+        "application/apply-patch+yaml",
+        "application/json-patch+json",
+        "application/merge-patch+json",
+        "application/strategic-merge-patch+json",
     }
 )
 _PARAMETER = re.compile(r"\s*[!#-'*+\-.0-9A-Z^-~]+=(?:[!#-'*+\-.0-9A-Z^-~]+|\"[^\"]*\")\s*")
