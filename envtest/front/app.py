@@ -41,6 +41,8 @@ NOT_FOUND = b"404 page not found\n"
 _TARGETS = 2048
 # URLs that are longer are not: whoever makes them up shall not fill the memory.
 _TARGET_LENGTH = 512
+# A piece of a watch, in bytes, that an empty buffer takes without anybody waiting.
+_PROMPT = 32 * 1024
 READING = frozenset({"get", "list", "watch"})
 _BUILTIN = frozenset(name.rpartition("/")[0] for name in resources())
 
@@ -181,7 +183,11 @@ class Front:
         transport = request.transport
         if transport is None:
             raise ConnectionResetError
-        # A timer and not a cancel scope: this is the busiest line of a watched server.
+        if len(chunk) <= _PROMPT and not transport.get_write_buffer_size():
+            # Nothing to wait for: it is far less than what may lie in the buffer.
+            await response.write(chunk)
+            return
+        # A timer and not a cancel scope: this is a busy line of a watched server.
         timer = get_running_loop().call_later(self.deadlines.write, transport.abort)
         try:
             await response.write(chunk)

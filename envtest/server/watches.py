@@ -1,15 +1,14 @@
 """WATCH: a stream of events from a position in a kind's history.
 
-A watch holds no queue of its own. It reads the log in batches and waits for the log's bell, so a
-client that reads slowly costs nothing, until its position is compacted and the stream ends.
+A watch holds no queue of its own. It reads the log in batches and is woken by the next one, so
+a client that reads slowly costs nothing, until its position is compacted and the stream ends.
 """
 
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import dataclass, replace
 
-import anyio
 import msgspec
 
 from envtest.server.api import Api
@@ -28,7 +27,7 @@ from envtest.server.reads import (
 from envtest.server.resource import Resource
 from envtest.server.selectors import FieldSelector, FieldTerm
 from envtest.server.tables import partial, table
-from envtest.storage import Event, EventLog, Stored
+from envtest.storage import Alarm, Event, EventLog, Stored
 from envtest.wire.encoding import write_event
 
 # Seconds between bookmarks, and how long before its end a watch gets a last one.
@@ -171,25 +170,30 @@ class Watch:
         """Yield events of a log from a position on, and bookmarks in between."""
         deadline = time.monotonic() + (self.options.timeout or _LONGEST)
         due = self._next_bookmark(deadline)
-        while (now := time.monotonic()) < deadline:
-            bell = log.changed
-            events = log.since(position, _BATCH)
-            if events is None:
-                return
-            if events:
-                position += len(events)
-                await self.call.resource.ready(_states(events))
-                chunk = b"".join([line for e in events if (line := self._line(frames, e))])
-                if chunk:
-                    yield chunk
-                continue
-            if log.closed:
-                return
-            if now >= due:
-                yield frames.bookmark(self.api.store.revision)
-                due = self._next_bookmark(deadline)
-            with anyio.move_on_after(min(due, deadline) - now):
-                await bell.wait()
+        with closing(Alarm(log)) as alarm:
+            while (now := time.monotonic()) < deadline:
+                events = log.since(position, _BATCH)
+                if events is None:
+                    return
+                if events:
+                    position += len(events)
+                    chunk = await self._chunk(frames, events)
+                    if chunk:
+                        yield chunk
+                    continue
+                if log.closed:
+                    return
+                if now >= due:
+                    yield frames.bookmark(self.api.store.revision)
+                    due = self._next_bookmark(deadline)
+                await alarm.wait(min(due, deadline))
+
+    async def _chunk(self, frames: _Frames, events: Sequence[Event]) -> bytes:
+        """Return the lines of those events that this watch is to see."""
+        resource = self.call.resource
+        if resource.conversion is not None:
+            await resource.ready(_states(events))
+        return b"".join([line for event in events if (line := self._line(frames, event))])
 
     def _next_bookmark(self, deadline: float) -> float:
         """Return when a bookmark is due: regularly, and shortly before the end."""

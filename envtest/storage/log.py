@@ -4,11 +4,12 @@ Watches read it by position, so a slow watcher costs the server nothing but its 
 who falls behind the oldest entry must start over, as with a real watch cache.
 """
 
+import asyncio
+import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Literal
 
-import anyio
 import msgspec
 
 # The real watch cache keeps about 75 seconds; longer is kinder to clients that are debugged.
@@ -42,16 +43,58 @@ class Event(msgspec.Struct, eq=False):
     frames: dict[object, bytes] = msgspec.field(default_factory=dict)
 
 
+class Alarm:
+    """Wakes the reader of a log at the next event, or at a time that it names.
+
+    With many watchers of one kind this is done for every event and watcher, so waiting costs one
+    future and the timer stays. (anyio's Event and deadline, tried first, cost as much as sending.)
+    """
+
+    def __init__(self, log: "EventLog") -> None:
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+
+    async def wait(self, due: float) -> None:
+        """Sleep until there is news, the log is closed or `due` is here, by `time.monotonic`."""
+        if self._timer is None or due != self._due:
+            self.close()
+            self._due = due
+            self._timer = self._loop.call_later(due - time.monotonic(), self._ring_in_time)
+        self._waiter = self._loop.create_future()
+        self._log.alarms.add(self)
+        try:
+            await self._waiter
+        finally:
+            self._log.alarms.discard(self)
+
+    def ring(self) -> None:
+        """Wake the reader, if it waits."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def close(self) -> None:
+        """Forget the time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring_in_time(self) -> None:
+        self._timer = None
+        self.ring()
+
+
 class EventLog:
-    """A bounded list of events and the bell that rings for each new one."""
+    """A bounded list of events, and the alarms of those who wait for the next one."""
 
     def __init__(self, floor: int) -> None:
         self.floor = floor
         self._events: list[Event] = []
         self._revisions: list[int] = []
         self._first = 0
-        # Made by the first who wants to wait: most writes have no watcher.
-        self._changed: anyio.Event | None = None
+        self.alarms: set[Alarm] = set()
         # Set when the kind is served no more: watches end.
         self.closed = False
 
@@ -75,16 +118,8 @@ class EventLog:
         self._ring()
 
     def _ring(self) -> None:
-        bell, self._changed = self._changed, None
-        if bell is not None:
-            bell.set()
-
-    @property
-    def changed(self) -> anyio.Event:
-        """The bell of the next append: take it before looking, wait for it after."""
-        if self._changed is None:
-            self._changed = anyio.Event()
-        return self._changed
+        for alarm in self.alarms:
+            alarm.ring()
 
     def position_after(self, revision: int) -> int:
         """Return the position of the first event above a revision."""
