@@ -1,19 +1,19 @@
-"""Acting as somebody else: the Impersonate headers, and the right to each of them."""
+"""Acting as somebody else: the Impersonate headers, and who may use them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 from urllib.parse import unquote
 
-from envtest.access.rbac import Authorizer, attributes, refusal
-from envtest.access.tokens import ANONYMOUS, AUTHENTICATED
+from envtest.access.impersonationmodes import MODES, Mode
+from envtest.access.rbac import Authorizer
+from envtest.schema.gotext import quote
 from envtest.server.call import User
-from envtest.server.failures import StatusError
+from envtest.server.failures import StatusError, bad_request
 from envtest.server.request import RequestInfo
 
-_UNAUTHENTICATED = "system:unauthenticated"
-_GROUP = "authentication.k8s.io"
 _EXTRA = "impersonate-extra-"
-_ACCOUNT = "system:serviceaccount:"
+# Of how many users the way that they took last is known.
+_REMEMBERED = 10_000
 
 
 class Headers(Protocol):
@@ -28,82 +28,84 @@ class Headers(Protocol):
         ...
 
 
-def impersonated(authorizer: Authorizer, user: User, headers: Headers) -> User:
-    """Return whom the user wants to be taken for, if it may; the user itself if it wants nothing.
+class Impersonator:
+    """Finds out whom requests are to be taken for."""
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+        # User -> the way in which it acted as somebody else last. It is tried first, and if none
+        # of them is open to the user, the first that was tried is what the refusal speaks of.
+        self._last: dict[str, Mode] = {}
+
+    def taken_for(self, user: User, headers: Headers, request: RequestInfo) -> User:
+        """Return whom the user wants to be taken for, if it may; itself if it wants nothing.
+
+        Args:
+            user: who asks.
+            headers: of the request.
+            request: what it is about.
+
+        Raises:
+            StatusError: 403 for what it may not, 400 for groups and the like without a user.
+        """
+        if "impersonate" not in " ".join(headers.keys()).lower():
+            return user  # as nearly always
+        wanted = _wanted(headers)
+        return user if wanted is None else self._become(user, wanted, request)
+
+    def _become(self, user: User, wanted: User, request: RequestInfo) -> User:
+        last = self._last.get(user.name)
+        refusals: list[StatusError] = []
+        for mode in sorted(MODES, key=lambda one: one is not last):
+            if not mode.applies(user, wanted):
+                continue
+            try:
+                found = mode.check(self._authorizer, user, wanted, request)
+            except StatusError as refusal:
+                refusals.append(refusal)
+                continue
+            self._remember(user.name, mode)
+            return found
+        raise refusals[0]
+
+    def _remember(self, name: str, mode: Mode) -> None:
+        if name not in self._last and len(self._last) >= _REMEMBERED:
+            del self._last[next(iter(self._last))]
+        self._last[name] = mode
+
+
+def _wanted(headers: Headers) -> User | None:
+    """Return whom the headers name, if they name anybody.
 
     Raises:
-        StatusError: 403 for what it may not, 500 for groups and the like without a user, which
-            is what the real server answers.
+        StatusError: 400; they say something of nobody.
     """
-    if "impersonate" not in " ".join(headers.keys()).lower():
-        return user  # as nearly always
     name = next(iter(headers.getall("Impersonate-User", ())), "")
-    groups = list(headers.getall("Impersonate-Group", ()))
+    groups = tuple(headers.getall("Impersonate-Group", ()))
     uid = next(iter(headers.getall("Impersonate-Uid", ())), "")
     extra = {
         unquote(key[len(_EXTRA) :].lower()): list(headers.getall(key, ()))
         for key in headers.keys()  # noqa: SIM118  # no mapping: names repeat
         if key.lower().startswith(_EXTRA)
     }
-    if not name:
-        if groups or extra or uid:
-            raise _nobody(groups, extra, uid)
-        return user
-    for wanted in _wanted(name, groups, uid, extra):
-        decision = authorizer.decide(user, attributes(wanted))
-        if not decision.allowed:
-            raise refusal(user, wanted, decision.reason)
-    namespace, account = _account(name)
-    if not groups and account:
-        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
-    if name == ANONYMOUS.name:
-        if _UNAUTHENTICATED not in groups:
-            groups.append(_UNAUTHENTICATED)
-    elif not {AUTHENTICATED, _UNAUTHENTICATED} & set(groups):
-        groups.append(AUTHENTICATED)
-    return User(name, tuple(groups), uid, extra)
-
-
-def _wanted(
-    name: str, groups: Sequence[str], uid: str, extra: dict[str, list[str]]
-) -> Iterator[RequestInfo]:
-    """Yield what must be allowed, in the order in which it is asked."""
-    namespace, account = _account(name)
-    if account:
-        yield _request("", "serviceaccounts", account, namespace=namespace)
-    else:
-        yield _request("", "users", name)
-    for group in groups:
-        yield _request("", "groups", group)
-    for key, values in extra.items():
-        for value in values:
-            yield _request(_GROUP, "userextras", value, subresource=key)
-    if uid:
-        yield _request(_GROUP, "uids", uid)
-
-
-def _request(
-    group: str, resource: str, name: str, *, namespace: str = "", subresource: str = ""
-) -> RequestInfo:
-    return RequestInfo(
-        "", "impersonate", True, group, "v1", namespace, resource, subresource, name
+    if name:
+        return User(name, groups, uid, extra)
+    if not (groups or extra or uid):
+        return None
+    nobody = (
+        f'&user.DefaultInfo{{Name:"", UID:{quote(uid)}, Groups:{_listed(groups)}, '
+        f"Extra:{_mapped(extra)}}}"
     )
+    raise bad_request(f"requested {nobody} without impersonating a user name")
 
 
-def _account(name: str) -> tuple[str, str]:
-    """Return namespace and name of a service account by its user name; nothing for others."""
-    namespace, colon, account = name.removeprefix(_ACCOUNT).partition(":")
-    if not name.startswith(_ACCOUNT) or not colon or not namespace or not account:
-        return "", ""
-    return ("", "") if ":" in account else (namespace, account)
+def _listed(values: Sequence[str]) -> str:
+    """Return texts as Go's %#v writes them."""
+    return f"[]string{{{', '.join(map(quote, values))}}}" if values else "[]string(nil)"
 
 
-def _nobody(groups: Sequence[str], extra: dict[str, list[str]], uid: str) -> StatusError:
-    parts = [f"{{Group  {group}    }}" for group in groups]
-    version = f"{_GROUP}/v1"
-    for key, values in extra.items():
-        parts += [f"{{UserExtra  {value}  {version}  {key}}}" for value in values]
-    if uid:
-        parts.append(f"{{UID  {uid}  {version}  }}")
-    told = " ".join(parts)
-    return StatusError(500, f"requested [{told}] without impersonating a user", "InternalError")
+def _mapped(values: Mapping[str, Sequence[str]]) -> str:
+    if not values:
+        return "map[string][]string(nil)"
+    shown = ", ".join(f"{quote(key)}:{_listed(values[key])}" for key in sorted(values))
+    return f"map[string][]string{{{shown}}}"

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from envtest.access.accounts import AccountTokens
-from envtest.access.impersonation import impersonated
+from envtest.access.impersonation import Impersonator
 from envtest.access.rbac import Attributes, Authorizer, attributes, refusal
 from envtest.access.reviews import Reviews
 from envtest.access.tokens import Authenticator
@@ -70,6 +70,11 @@ class Front:
     watchers: Watchers = field(default_factory=Watchers)
     # What was asked for lately: controllers ask for the same objects again and again.
     targets: dict[tuple[str, str], _Target] = field(default_factory=dict)
+    impersonator: Impersonator = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Put together what follows from the rest."""
+        self.impersonator = Impersonator(self.authorizer)
 
     def server(self) -> Connections:
         """Return what accepts connections; it needs a running event loop."""
@@ -96,7 +101,7 @@ class Front:
         if isinstance(target, web.Response):
             return target
         query, info = target.query, target.info
-        user = impersonated(self.authorizer, self._authenticate(request), request.headers)
+        user = self.impersonator.taken_for(self._authenticate(request), request.headers, info)
         decision = self.authorizer.decide(user, target.wanted)
         if not decision.allowed:
             raise refusal(user, info, decision.reason)
