@@ -28,7 +28,6 @@ from envtest.server.failures import StatusError, internal
 from envtest.server.forms import Form, negotiate
 from envtest.server.openapi import OpenApi
 from envtest.server.paths import Documents
-from envtest.server.reads import wait_until_fresh
 from envtest.server.rendering import render, render_refusal
 from envtest.server.request import RequestInfo, VerbAloneError, read_request
 from envtest.server.watches import open_watch
@@ -43,7 +42,6 @@ _TARGETS = 2048
 _TARGET_LENGTH = 512
 # A piece of a watch, in bytes, that an empty buffer takes without anybody waiting.
 _PROMPT = 32 * 1024
-READING = frozenset({"get", "list", "watch"})
 _BUILTIN = frozenset(name.rpartition("/")[0] for name in resources())
 
 
@@ -130,8 +128,6 @@ class Front:
             data=await read_body(request, self.deadlines.body),
             warnings=warnings,
         )
-        if info.verb in READING:
-            await wait_until_fresh(self.api, query.get("resourceVersion", ""))
         if info.verb == "watch":
             return await self._watch(request, call, form)
         result = await answer(self.api, self.reviews, self.accounts, call)

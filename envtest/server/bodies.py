@@ -131,7 +131,7 @@ def _from_text(data: bytes, content_type: str, kind: str, version: str) -> Decod
             f"{error} ({snippet(data)})"
         ) from None
     value = {} if value is None else value
-    fault = _envelope_fault(value)
+    fault = envelope_fault(value)
     if fault:
         text = f"json parse error: json: cannot unmarshal {fault}"
         raise _unrecognized(kind, text, data)
@@ -139,8 +139,8 @@ def _from_text(data: bytes, content_type: str, kind: str, version: str) -> Decod
     return Decoded(value, duplicates)
 
 
-def _envelope_fault(value: Any) -> str:
-    """Return why apiVersion and kind cannot be read; nothing if they can."""
+def envelope_fault(value: Any) -> str:
+    """Return why a body's apiVersion and kind cannot be read; nothing if they can."""
     if not isinstance(value, dict):
         return f"{json_kind(value)} into Go value of type {_ENVELOPE}"
     for name in ("apiVersion", "kind"):
@@ -169,7 +169,8 @@ def _from_protobuf(data: bytes, name: str, kind: str) -> dict[str, Any]:
         return read_protobuf(data, name)
     except ProtobufError as error:
         raise bad_request(
-            f"the object provided is unrecognized (must be of type {kind}): {error}"
+            f"the object provided is unrecognized (must be of type {kind}): "
+            f"{error} ({snippet(data)})"
         ) from None
 
 

@@ -5,26 +5,17 @@ from typing import Any
 
 import msgspec
 
-from envtest.kinds.typed import TypedError, decode, named
-from envtest.patching import json_kind
-from envtest.schema import MalformedJSON, strict_json
-from envtest.schema.errors import FieldError, forbidden, not_supported
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
-from envtest.server.bodies import PROTOBUF, READ, YAML
 from envtest.server.call import Answer, Call, Many, One, Plain
-from envtest.server.failures import StatusError, bad_request, invalid_object
-from envtest.server.options import META_GROUP, dry_run_problems, flag, list_options, number
+from envtest.server.deleteoptions import delete_options
+from envtest.server.failures import StatusError
+from envtest.server.options import list_options
 from envtest.server.reads import ready_to_select, select
 from envtest.server.resource import Resource
 from envtest.storage import Stored
-from envtest.wire.protobuf import ProtobufError, read_protobuf
-from envtest.wire.yamltext import YamlError, read_yaml
 
 _encode = msgspec.json.Encoder(order="sorted").encode
-_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
-_KIND = "DeleteOptions"
-_POLICIES = ("Background", "Foreground", "Orphan")
 _IMMORTAL = {
     **{
         ("namespaces", name): "this namespace may not be deleted"
@@ -42,15 +33,15 @@ _FINALIZERS = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}
 
 async def delete(api: Api, call: Call) -> Answer:
     """Answer a DELETE on one object."""
-    options = _options(call)
+    options = delete_options(call)
     stored = api.current(call)
     return await _delete(api, call, stored, call.key, options)
 
 
 async def delete_collection(api: Api, call: Call) -> Answer:
     """Answer a DELETE on a collection with what was selected, as it was."""
-    options = _options(call)
-    chosen = list_options(call.query, watch=False)
+    chosen = list_options(call.query, call.resource.rules, watch=False)
+    options = delete_options(call)
     if chosen.fields:
         await ready_to_select(api, call.resource)
     selected = select(api, call, chosen)
@@ -60,7 +51,9 @@ async def delete_collection(api: Api, call: Call) -> Answer:
             await _delete_one(api, call, current, options)
     await call.resource.ready(selected.items)
     bodies = [call.resource.bare(stored) for stored in selected.items]
-    return Many(call.resource, bodies, selected.revision)
+    # Without a limit all pages were gone through, and nothing remains.
+    token, remaining = (selected.token, selected.remaining) if chosen.limit else ("", 0)
+    return Many(call.resource, bodies, selected.revision, token, remaining)
 
 
 async def _delete_one(api: Api, call: Call, stored: Stored, options: Mapping[str, Any]) -> None:
@@ -70,81 +63,6 @@ async def _delete_one(api: Api, call: Call, stored: Stored, options: Mapping[str
     except StatusError as error:
         if error.code != 404 or api.table(call.resource).get(stored.key) is not None:
             raise
-
-
-def _options(call: Call) -> Mapping[str, Any]:
-    """Read DeleteOptions from the body or, without one, from the query.
-
-    Raises:
-        StatusError: 400 or 422 when they make no sense.
-    """
-    options: dict[str, Any] = {}
-    options = _read(call) if call.data.strip() else _from_query(call.query)
-    call.options = {
-        name: value
-        for name, value in options.items()
-        if name not in {"kind", "apiVersion", "dryRun"}
-    }
-    dry_runs = options.get("dryRun") or list(call.dry_runs)
-    call.dry_runs = dry_runs
-    problems = _problems(options) + dry_run_problems(dry_runs)
-    if problems:
-        raise invalid_object("DeleteOptions", META_GROUP, "", problems)
-    return {**options, "dryRun": dry_runs}
-
-
-def _from_query(query: Mapping[str, str]) -> dict[str, Any]:
-    """Read DeleteOptions from query parameters.
-
-    Raises:
-        StatusError: 400 for a number that is none.
-    """
-    options: dict[str, Any] = {}
-    if "propagationPolicy" in query:
-        options["propagationPolicy"] = query["propagationPolicy"]
-    if "gracePeriodSeconds" in query:
-        options["gracePeriodSeconds"] = number(query, "gracePeriodSeconds")
-    if "orphanDependents" in query:
-        options["orphanDependents"] = flag(query, "orphanDependents")
-    return options
-
-
-def _read(call: Call) -> dict[str, Any]:
-    """Read DeleteOptions from the body.
-
-    Raises:
-        StatusError: 415 for another format, 400 for a text that is no such thing.
-    """
-    if call.content_type not in {"", *READ}:
-        raise failures.unsupported_media_type(READ)
-    try:
-        if call.content_type == PROTOBUF:
-            return read_protobuf(call.data, _OPTIONS)
-        value, _ = read_yaml(call.data) if call.content_type == YAML else strict_json(call.data)
-    except (MalformedJSON, YamlError, ProtobufError) as error:
-        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
-    if not isinstance(value, dict):
-        text = f"json: cannot unmarshal {json_kind(value)} into Go value of type v1.DeleteOptions"
-        raise bad_request(f"couldn't get version/kind; json parse error: {text}")
-    try:
-        decode(value, named(_OPTIONS))
-    except TypedError as error:
-        raise bad_request(str(error)) from None
-    if value.get("kind", _KIND) != _KIND:
-        raise bad_request("decoded object cannot be converted to DeleteOptions")
-    return value
-
-
-def _problems(options: Mapping[str, Any]) -> list[FieldError]:
-    policy = options.get("propagationPolicy")
-    found: list[FieldError] = []
-    if policy is not None and options.get("orphanDependents") is not None:
-        text = "orphanDependents and deletionPropagation cannot be both set"
-        found.append(forbidden("propagationPolicy", text))
-    if policy is not None and policy not in _POLICIES:
-        among = ("Foreground", "Background", "Orphan", "nil")
-        found.append(not_supported("propagationPolicy", policy, among))
-    return found
 
 
 async def _delete(
@@ -167,7 +85,8 @@ async def _delete(
         current = api.table(resource).get(key)
         if current is stored:
             left = remove(api, resource, stored, options)
-            return await _told(resource, stored, left)
+            answer = await _told(resource, stored, left)
+            return _accepted(answer) if left and _asks_for_dependents(options) else answer
         if current is None:
             raise resource.not_found(body["metadata"]["name"])
         # It was changed while admission decided, which has not seen it like this.
@@ -193,6 +112,16 @@ async def _told(resource: Resource, stored: Stored, left: Stored | None) -> Answ
             "details": {**present, "uid": meta["uid"]},
         },
     )
+
+
+def _asks_for_dependents(options: Mapping[str, Any]) -> bool:
+    """Tell whether the client said in the old way that dependents shall go, too."""
+    return options.get("orphanDependents") is False
+
+
+def _accepted(answer: Answer) -> Answer:
+    """Return an answer that says that the deletion goes on."""
+    return One(202, answer.resource, answer.body) if isinstance(answer, One) else answer
 
 
 def remove(
@@ -261,6 +190,8 @@ def _propagate(body: dict[str, Any], options: Mapping[str, Any]) -> None:
     wanted = _FINALIZERS.get(str(policy))
     if wanted:
         kept.append(wanted)
+    if set(kept) == set(meta.get("finalizers") or ()):
+        return
     if kept:
         meta["finalizers"] = kept
     else:

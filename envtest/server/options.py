@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import msgspec
 
 from envtest.schema.errors import FieldError, forbidden, invalid, not_supported, required
-from envtest.server.failures import StatusError, bad_request, invalid_object
+from envtest.server.failures import bad_request, invalid_object
+from envtest.server.rules import Rules
 from envtest.server.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
 from envtest.wire.gotexts import number_fault
 
@@ -34,11 +35,13 @@ class ListOptions:
     fields: FieldSelector
     limit: int
     token: str
-    revision: int | None
+    # The resourceVersion as it was given: nothing, `0`, a revision, or what is none.
+    version: str
     match: str
     watch: bool
     bookmarks: bool
     initial_events: bool | None
+    # Seconds; 0 for as long as the server likes.
     timeout: int
 
 
@@ -65,17 +68,18 @@ def write_options(
     if not query and not apply:
         # As most controllers ask: nothing was given, so nothing can be wrong.
         return WriteOptions(False, _product(agent), "Warn", False)
-    problems = _dry_run(dry_runs)
     validation = query.get("fieldValidation", "")
     manager = query.get("fieldManager", "")
     force = flag(query, "force")
-    if validation not in _FIELD_VALIDATION:
-        problems.append(not_supported("fieldValidation", validation, _FIELD_VALIDATION))
+    problems: list[FieldError] = []
     if kind == "PatchOptions" and force is not None and not apply:
         problems.append(forbidden("force", "may not be specified for non-apply patch"))
     if apply and not manager:
         problems.append(required("fieldManager", "is required for apply patch"))
     problems += _manager(manager)
+    problems += _dry_run(dry_runs)
+    if validation not in _FIELD_VALIDATION:
+        problems.append(not_supported("fieldValidation", validation, _FIELD_VALIDATION))
     if problems:
         raise invalid_object(kind, META_GROUP, "", problems)
     named = manager or _product(agent)
@@ -100,74 +104,70 @@ def _dry_run(dry_runs: Sequence[str]) -> list[FieldError]:
 
 def _manager(manager: str) -> list[FieldError]:
     problems = []
-    if len(manager) > 128:
+    if len(manager.encode()) > 128:
         problems.append(
             FieldError("TooLong", "fieldManager", "", "may not be more than 128 bytes")
         )
     if not manager.isprintable():
-        problems.append(
-            invalid("fieldManager", manager, "should only contain printable characters")
-        )
+        problems += [
+            invalid("fieldManager", manager, f"invalid character U+{ord(rune):04X} {where}")
+            for at, rune in enumerate(manager)
+            if not rune.isprintable()
+            for where in (f"(at position {len(manager[:at].encode())})",)
+        ]
     return problems
 
 
 def list_options(
-    query: Mapping[str, str], *, watch: bool, judged_as_list: bool = False
+    query: Mapping[str, str], rules: Rules, *, watch: bool, judged_as_list: bool = False
 ) -> ListOptions:
     """Read the options of a list or watch.
 
     Args:
         query: the query parameters.
+        rules: of the kind, which know by which fields it can be selected.
         watch: whether it is a watch.
         judged_as_list: whether a watch may only have the options that go together in a list.
 
     Raises:
-        StatusError: 400 or 422 when a value makes no sense, or several do not go together.
+        StatusError: 400 or 422 when a value makes no sense, or several do not go together; what
+            stands for a resourceVersion is judged where it is used.
     """
-    labels = parse_labels(query.get("labelSelector", ""))
-    fields = parse_fields(query.get("fieldSelector", ""))
+    timeout, limit = number(query, "timeoutSeconds"), number(query, "limit")
+    version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
+    initial_events = flag(query, "sendInitialEvents")
+    as_watch = watch and not judged_as_list
+    if as_watch and initial_events is None and not match and version in {"", "0"}:
+        # Who says nothing gets what there is first, and is told where it ends if he asked for
+        # bookmarks.
+        initial_events, match = True, "NotOlderThan"
     options = ListOptions(
-        labels=labels,
-        fields=fields,
-        limit=max(0, number(query, "limit")),
+        labels=parse_labels(query.get("labelSelector", "")),
+        fields=parse_fields(query.get("fieldSelector", "")),
+        limit=max(0, limit),
         token=query.get("continue", ""),
-        revision=None,
-        match=query.get("resourceVersionMatch", ""),
+        version=version,
+        match=match,
         watch=watch,
         bookmarks=bool(flag(query, "allowWatchBookmarks")),
-        initial_events=flag(query, "sendInitialEvents"),
-        timeout=max(0, number(query, "timeoutSeconds")),
+        initial_events=initial_events,
+        timeout=timeout,
     )
-    version = query.get("resourceVersion", "")
-    if watch and not judged_as_list:
-        problems = _watch_problems(options)
-    else:
-        problems = _list_problems(options, version)
+    problems = _watch_problems(options) if as_watch else _list_problems(options)
     if problems:
         raise invalid_object("ListOptions", META_GROUP, "", problems)
-    return _with_revision(options, version)
+    for term in options.fields.terms:
+        if not rules.selectable(term.field):
+            raise bad_request(rules.unselectable(term.field))
+    return options
 
 
-def _with_revision(options: ListOptions, version: str) -> ListOptions:
-    """Read resourceVersion; a list refuses a bad one politely, a watch does not."""
-    if not version:
-        return options
-    fault = number_fault(version)
-    if fault:
-        text = f'resourceVersion: Invalid value: "{version}": {fault}'
-        if options.watch:
-            raise StatusError(500, text)
-        raise bad_request(f"invalid resource version: {text}")
-    values = {name: getattr(options, name) for name in ListOptions.__slots__}
-    return ListOptions(**{**values, "revision": int(version)})
-
-
-def _list_problems(options: ListOptions, version: str) -> list[FieldError]:
+def _list_problems(options: ListOptions) -> list[FieldError]:
     """Check what does not go together in a list."""
     problems: list[FieldError] = []
     name, match = "resourceVersionMatch", options.match
     if match:
-        if not version:
+        if not options.version:
             text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
             problems.append(forbidden(name, text))
         if options.token:
@@ -175,7 +175,7 @@ def _list_problems(options: ListOptions, version: str) -> list[FieldError]:
             problems.append(forbidden(name, text))
         if match not in {"Exact", "NotOlderThan"}:
             problems.append(not_supported(name, match, ("Exact", "NotOlderThan", "")))
-        if match == "Exact" and version == "0":
+        if match == "Exact" and options.version == "0":
             text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
             problems.append(forbidden(name, text))
     if options.initial_events is not None:
@@ -188,16 +188,20 @@ def _watch_problems(options: ListOptions) -> list[FieldError]:
     """Check what does not go together in a watch."""
     problems: list[FieldError] = []
     name, match = "resourceVersionMatch", options.match
-    if options.initial_events is not None:
-        if match != "NotOlderThan":
-            text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            problems.append(forbidden(name, text))
-        if options.token:
-            text = "sendInitialEvents is forbidden when continue is provided"
-            problems.append(forbidden("sendInitialEvents", text))
-    elif match:
-        text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+    if options.initial_events is not None and match != "NotOlderThan":
+        text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         problems.append(forbidden(name, text))
+    if match:
+        if options.initial_events is None:
+            text = (
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            )
+            problems.append(forbidden(name, text))
+        if match != "NotOlderThan":
+            problems.append(not_supported(name, match, ("NotOlderThan",)))
+        if options.token:
+            text = "resourceVersionMatch is forbidden when continue is provided"
+            problems.append(forbidden(name, text))
     return problems
 
 
@@ -208,8 +212,10 @@ def flag(query: Mapping[str, str], name: str) -> bool | None:
 
 def number(query: Mapping[str, str], name: str) -> int:
     """Read an integer; 0 when it is not given."""
-    value = query.get(name, "")
-    fault = number_fault(value, function="ParseInt") if value else None
+    value = query.get(name)
+    if value is None:
+        return 0
+    fault = number_fault(value, function="ParseInt")
     if fault:
         raise bad_request(fault)
-    return int(value or 0)
+    return int(value)

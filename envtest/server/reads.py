@@ -1,22 +1,20 @@
 """GET and LIST: selection, chunks, and reading the past."""
 
-import base64
-import binascii
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import anyio
 import msgspec
 
-from envtest.schema.jsonerrors import explain
+from envtest.schema.gotext import quote
 from envtest.server.api import Api
 from envtest.server.call import Call, Many, One
-from envtest.server.failures import StatusError, bad_request, expired
+from envtest.server.continuation import read_token, write_token
+from envtest.server.failures import StatusError, bad_request, expired, internal
 from envtest.server.options import ListOptions, list_options
 from envtest.server.resource import Resource
 from envtest.storage import Stored, Table
-from envtest.wire.gotexts import base64_fault, number_fault
+from envtest.wire.gotexts import number_fault
 
 
 class _Meta(msgspec.Struct):
@@ -46,11 +44,10 @@ async def get(api: Api, call: Call) -> One:
     """Answer a GET on one object; reads are always of the present."""
     version = call.query.get("resourceVersion", "")
     if version:
-        fault = number_fault(version)
+        fault = revision_fault(version)
         if fault:
-            raise bad_request(
-                f'invalid resource version: resourceVersion: Invalid value: "{version}": {fault}'
-            )
+            raise internal(fault)
+        await wait_until_fresh(api, version)
         check_not_future(api, int(version))
     stored = api.current(call)
     await call.resource.ready([stored])
@@ -59,7 +56,9 @@ async def get(api: Api, call: Call) -> One:
 
 async def list_(api: Api, call: Call) -> Many:
     """Answer a GET on a collection."""
-    options = list_options(call.query, watch=False)
+    options = list_options(call.query, call.resource.rules, watch=False)
+    if options.version:
+        await wait_until_fresh(api, options.version)
     if options.fields:
         await ready_to_select(api, call.resource)
     found = select(api, call, options)
@@ -83,13 +82,19 @@ async def wait_until_fresh(api: Api, version: str) -> None:
 
     Args:
         api: the state; it says how long that is.
-        version: the resourceVersion of a get, list or watch; what is none is judged elsewhere.
+        version: the resourceVersion of a read; what is none is judged elsewhere.
     """
     if number_fault(version):
         return
     with anyio.move_on_after(api.patience):
         while int(version) > api.store.revision:
             await api.store.bell().wait()
+
+
+def revision_fault(version: str) -> str:
+    """Return why a resourceVersion is none; nothing if it is one."""
+    fault = number_fault(version)
+    return f"resourceVersion: Invalid value: {quote(version)}: {fault}" if fault else ""
 
 
 def check_not_future(api: Api, revision: int) -> None:
@@ -99,17 +104,19 @@ def check_not_future(api: Api, revision: int) -> None:
         StatusError: 504 with a hint to try again.
     """
     if revision > api.store.revision:
-        cause = {
-            "reason": "ResourceVersionTooLarge",
-            "message": "Too large resource version",
-        }
-        raise StatusError(
-            504,
-            f"Timeout: Too large resource version: {revision}, current: {api.store.revision}",
-            "Timeout",
-            details={"causes": [cause], "retryAfterSeconds": 1},
-            headers={"Retry-After": "1"},
-        )
+        raise too_new(api, revision)
+
+
+def too_new(api: Api, revision: int) -> StatusError:
+    """Return the refusal of a revision that did not come in time."""
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    return StatusError(
+        504,
+        f"Timeout: Too large resource version: {revision}, current: {api.store.revision}",
+        "Timeout",
+        details={"causes": [cause], "retryAfterSeconds": 1},
+        headers={"Retry-After": "1"},
+    )
 
 
 def select(api: Api, call: Call, options: ListOptions) -> Selected:
@@ -119,37 +126,56 @@ def select(api: Api, call: Call, options: ListOptions) -> Selected:
         StatusError: 400, 410 or 504 when it cannot be answered.
     """
     resource, table = call.resource, api.table(call.resource)
-    check_fields(resource, options)
-    revision, after = api.store.revision, ""
-    if options.token:
-        revision, after = _read_token(options.token)
-        if options.revision:
-            text = "specifying resource version is not allowed when using continue"
-            raise bad_request(text)
-        revision = api.store.revision if revision < 0 else revision
-    elif options.revision is not None:
-        check_not_future(api, options.revision)
-        if options.match == "Exact":
-            revision = options.revision
-        else:
-            revision = api.store.present(table, options.revision)
-    if revision < table.log.floor:
-        raise _too_old(options, revision, table.log.floor, after)
     prefix = f"{call.info.namespace}/" if resource.namespaced and call.info.namespace else ""
+    revision, after = _starting_point(api, table, options, prefix)
+    if revision < table.log.floor:
+        raise _too_old(options, after.removeprefix(prefix))
     matches = selector(resource, options)
+    # What may be as old as it likes comes from a cache, and whole.
+    limit = 0 if options.version == "0" else options.limit
     items: list[Stored] = []
     walk = _walk(table, revision, prefix, after)
     for stored in walk:
-        if not matches(stored):
-            continue
-        if options.limit and len(items) == options.limit:
-            left = 0 if options.labels or options.fields else 1 + sum(1 for _ in walk)
-            return Selected(items, revision, _token(revision, items[-1].key), left)
-        items.append(stored)
+        if matches(stored):
+            items.append(stored)
+        if limit and len(items) == limit:
+            # Whether what is left would be selected is not looked at.
+            left = sum(1 for _ in walk)
+            counted = 0 if options.labels or options.fields else left
+            token = write_token(revision, items[-1].key.removeprefix(prefix)) if left else ""
+            return Selected(items, revision, token, counted)
     return Selected(items, revision)
 
 
-def _too_old(options: ListOptions, revision: int, floor: int, after: str) -> StatusError:
+def _starting_point(api: Api, table: Table, options: ListOptions, prefix: str) -> tuple[int, str]:
+    """Return the revision of which a list shows the world, and the key behind which it begins.
+
+    Raises:
+        StatusError: 400 for a token or revision that is none, 504 for one of the future.
+    """
+    if options.token:
+        revision, after = read_token(options.token)
+        if options.version not in {"", "0"}:
+            text = "specifying resource version is not allowed when using continue"
+            raise bad_request(text)
+        if revision < 0:
+            return api.store.revision, f"{prefix}{after}"
+        check_not_future(api, revision)
+        return revision, f"{prefix}{after}"
+    if not options.version:
+        return api.store.revision, ""
+    fault = revision_fault(options.version)
+    if fault:
+        raise bad_request(f"invalid resource version: {fault}")
+    revision = int(options.version)
+    check_not_future(api, revision)
+    # A page of a revision is a page of that one, said or not.
+    if options.match == "Exact" or (not options.match and options.limit and revision):
+        return revision, ""
+    return api.store.present(table, revision), ""
+
+
+def _too_old(options: ListOptions, after: str) -> StatusError:
     """Return the refusal; that of a page brings a token for going on with what there is now."""
     if options.token:
         refusal = expired(
@@ -160,9 +186,9 @@ def _too_old(options: ListOptions, revision: int, floor: int, after: str) -> Sta
             "modified, or deleted between the time the first chunk was returned and now may show "
             "up in the list."
         )
-        refusal.metadata = {"continue": _token(-1, after)}
+        refusal.metadata = {"continue": write_token(-1, after)}
         return refusal
-    return expired(f"The resourceVersion for the provided list is too old. ({revision} < {floor})")
+    return expired("The resourceVersion for the provided list is too old.")
 
 
 def _walk(table: Table, revision: int, prefix: str, after: str) -> Iterator[Stored]:
@@ -176,17 +202,6 @@ def _walk(table: Table, revision: int, prefix: str, after: str) -> Iterator[Stor
         stored = then[key] if key in then else table.get(key)
         if stored is not None:
             yield stored
-
-
-def check_fields(resource: Resource, options: ListOptions) -> None:
-    """Refuse a field selector that names what this kind cannot select by.
-
-    Raises:
-        StatusError: 400.
-    """
-    for term in options.fields.terms:
-        if not resource.rules.selectable(term.field):
-            raise bad_request(resource.rules.unselectable(term.field))
 
 
 class selector:  # used like a function
@@ -206,32 +221,3 @@ class selector:  # used like a function
         body = msgspec.json.decode(self._resource.bare(stored))
         value_of = self._resource.rules.field_value
         return self._fields.matches(lambda field: value_of(body, field))
-
-
-def _token(revision: int, key: str) -> str:
-    """Return a continue token in the real server's form."""
-    text = json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": f"{key}\u0000"})
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def _read_token(token: str) -> tuple[int, str]:
-    """Return the revision and the last key of a continue token.
-
-    Raises:
-        StatusError: 400 when it is none of ours.
-    """
-    at = base64_fault(token, url_safe=True)
-    if at is not None:
-        raise _bad_token(f"illegal base64 data at input byte {at}")
-    try:
-        text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        data = json.loads(text.decode("utf-8", "replace"))
-        return int(data["rv"]), str(data["start"]).removesuffix("\u0000")
-    except json.JSONDecodeError as error:
-        raise _bad_token(explain(error.doc.encode())) from None
-    except (ValueError, KeyError, TypeError, binascii.Error):
-        raise _bad_token("unexpected content") from None
-
-
-def _bad_token(why: str) -> StatusError:
-    return bad_request(f"invalid continue token: continue key is not valid: {why}")

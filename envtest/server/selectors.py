@@ -5,12 +5,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from envtest.schema.errors import FieldError, aggregate_message, invalid
 from envtest.schema.gotext import quote
 from envtest.schema.names import label_value_errors, qualified_name_errors
 from envtest.server.failures import StatusError, bad_request
+from envtest.wire.gotexts import number_fault
 
-_TOKEN = re.compile(r"\s*(==|!=|[=!,()<>]|[^\s=!,()<>]+)")
-_OPERATORS = ("in", "notin", "=", "==", "!=", "gt", "lt", ">", "<")
+_TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!,()<>]|[^ \t\r\n=!,()<>\0]+)\0?")
+_PUNCTUATION = frozenset({"=", "==", "!=", "!", ",", "(", ")", "<", ">"})
+_OPERATORS = ("in", "notin", "=", "==", "!=", ">", "<")
+# The terms of a field selector, between commas that nothing escapes.
+_PARTS = re.compile(r"(?:[^\\,]|\\(?:.|\Z))+", re.DOTALL)
+_ESCAPES = re.compile(r"\\([\\,=])|\\.|\\|[,=]", re.DOTALL)
 # How a LabelSelector object names them.
 _WORDS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 
@@ -45,7 +51,7 @@ class Requirement:
             return False
         above = int(value) > int(bound)
         below = int(value) < int(bound)
-        return above if self.operator in {">", "gt"} else below
+        return above if self.operator == ">" else below
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +112,7 @@ class _Tokens:
     """The words of a label selector, read one by one."""
 
     def __init__(self, text: str) -> None:
-        self._words = [match.group(1) for match in _TOKEN.finditer(text)]
+        self._words = _words(text)
         self._at = 0
 
     @property
@@ -120,16 +126,25 @@ class _Tokens:
         self._at += 1
         return word
 
-    def identifier(self, expected: str = "identifier") -> str:
+    def identifier(self) -> str:
         """Consume a word that must be no punctuation."""
         word = self.take()
         if not _is_identifier(word):
-            raise _unparsed(f"found '{word}', expected: {expected}")
+            raise _unparsed(f"found '{word}', expected: identifier")
         return word
 
 
+def _words(text: str) -> list[str]:
+    """Split a label selector; a NUL is its end unless it follows a word, as for Go's lexer."""
+    words, at = [], 0
+    while (match := _TOKEN.match(text, at)) is not None:
+        words.append(match.group(1))
+        at = match.end()
+    return words
+
+
 def _is_identifier(word: str) -> bool:
-    return bool(word) and word not in {"=", "==", "!=", "!", ",", "(", ")", "<", ">"}
+    return bool(word) and word not in _PUNCTUATION
 
 
 def _unparsed(why: str) -> StatusError:
@@ -165,7 +180,9 @@ def _requirement(tokens: _Tokens) -> Requirement:
     if absent:
         tokens.take()
     key = tokens.identifier()
-    _check(f'<nil>: Invalid value: "{key}": ', qualified_name_errors(key))
+    faults = qualified_name_errors(key)
+    if faults:
+        raise _unparsed(f"<nil>: Invalid value: {quote(key)}: {'; '.join(faults)}")
     if absent or tokens.next in {"", ","}:
         return Requirement(key, "!" if absent else "exists")
     operator = tokens.take()
@@ -176,43 +193,55 @@ def _requirement(tokens: _Tokens) -> Requirement:
         values = _value_set(tokens)
     else:
         values = frozenset({"" if tokens.next in {"", ","} else tokens.identifier()})
-    if not values:
-        text = "for 'in', 'notin' operators, values set can't be empty"
-        raise _unparsed(f"values: Invalid value: []: {text}")
-    if operator in {">", "<", "gt", "lt"}:
-        for value in values:
-            if not re.fullmatch(r"[+-]?\d+", value):
-                text = "for 'Gt', 'Lt' operators, the value must be an integer"
-                raise _unparsed(f"values[0]: Invalid value: {quote(value)}: {text}")
-    for at, value in enumerate(sorted(values)):
-        prefix = f"values[{at}][{key}]: Invalid value: {quote(value)}: "
-        _check(prefix, label_value_errors(value))
+    problems = _value_problems(key, operator, values)
+    if problems:
+        raise _unparsed(aggregate_message(problems))
     return Requirement(key, operator, values)
+
+
+def _value_problems(key: str, operator: str, values: frozenset[str]) -> list[FieldError]:
+    """Judge the values of a term: all numbers first, then all texts."""
+    ordered = sorted(values)
+    found = []
+    if operator in {">", "<"}:
+        text = "for 'Gt', 'Lt' operators, the value must be an integer"
+        found += [
+            invalid(f"values[{at}]", value, text)
+            for at, value in enumerate(ordered)
+            if number_fault(value, function="ParseInt")
+        ]
+    for at, value in enumerate(ordered):
+        faults = label_value_errors(value)
+        if faults:
+            found.append(invalid(f"values[{at}][{key}]", value, "; ".join(faults)))
+    return found
 
 
 def _value_set(tokens: _Tokens) -> frozenset[str]:
     """Parse `(a, b)`; between commas there may be nothing, which is a value, too."""
-    if tokens.next != "(":
-        raise _unparsed(f"found '{tokens.next}' expected: '('")
-    tokens.take()
+    word = tokens.take()
+    if word != "(":
+        raise _unparsed(f"found '{word}' expected: '('")
     if tokens.next == ")":
         tokens.take()
-        return frozenset()
+        return frozenset({""})
     if tokens.next != "," and not _is_identifier(tokens.next):
         raise _unparsed(f"found '{tokens.next}', expected: ',', ')' or identifier")
-    values = set()
+    values: set[str] = set()
     while True:
-        values.add("" if tokens.next in {",", ")"} else tokens.identifier("',', or identifier"))
         word = tokens.take()
-        if word == ")":
+        if _is_identifier(word):
+            values.add(word)
+            if tokens.next not in {",", ")"}:
+                raise _unparsed(f"found '{tokens.next}', expected: ',' or ')'")
+        elif word == ",":
+            if not values or tokens.next in {",", ")"}:
+                values.add("")
+        else:
+            raise _unparsed(f"found '{word}', expected: ',', or identifier")
+        if tokens.next == ")":
+            tokens.take()
             return frozenset(values)
-        if word != ",":
-            raise _unparsed(f"found '{word}', expected: ',' or ')'")
-
-
-def _check(prefix: str, faults: list[str]) -> None:
-    if faults:
-        raise _unparsed(f"{prefix}{'; '.join(faults)}")
 
 
 def parse_fields(text: str) -> FieldSelector:
@@ -222,12 +251,26 @@ def parse_fields(text: str) -> FieldSelector:
         StatusError: 400 with the real server's sentence.
     """
     terms = []
-    for part in re.split(r"(?<!\\),", text) if text else ():
+    # Sorted, as the real server has them: it tells of the first fault in that order.
+    for part in sorted(_PARTS.findall(text)):
         if not part:
             continue
         match = re.fullmatch(r"(.*?)(==|!=|=)(.*)", part, re.DOTALL)
         if match is None:
             raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
-        field, operator, value = match.groups()
-        terms.append(FieldTerm(field, re.sub(r"\\([,=\\])", r"\1", value), operator != "!="))
+        field, operator, escaped = match.groups()
+        value = _unescaped(escaped)
+        if field or value:
+            terms.append(FieldTerm(field, value, operator != "!="))
     return FieldSelector(tuple(terms))
+
+
+def _unescaped(value: str) -> str:
+    """Return the value that a text stands for, where backslash, comma and = are escaped."""
+    for match in _ESCAPES.finditer(value):
+        if match.group() in {"=", ","}:
+            code = ord(match.group())
+            raise bad_request(f"invalid field selector: unescaped character in value: {code}")
+        if match.group(1) is None:
+            raise bad_request(f"invalid field selector: invalid escape sequence: {match.group()}")
+    return _ESCAPES.sub(r"\1", value)

@@ -13,16 +13,17 @@ import msgspec
 
 from envtest.server.api import Api
 from envtest.server.call import Call
-from envtest.server.failures import StatusError, bad_request, expired
+from envtest.server.failures import StatusError, bad_request, expired, internal
 from envtest.server.forms import PROTOBUF, Form
 from envtest.server.options import ListOptions, flag, list_options
 from envtest.server.protobuf import encoded
 from envtest.server.reads import (
-    check_fields,
-    check_not_future,
     ready_to_select,
+    revision_fault,
     select,
     selector,
+    too_new,
+    wait_until_fresh,
 )
 from envtest.server.resource import Resource
 from envtest.server.selectors import FieldSelector, FieldTerm
@@ -123,10 +124,15 @@ class Watch:
         include = self.call.query.get("includeObject", "")
         frames = _Frames(self.api, self.call.resource, self.form, include)
         log = self.api.table(self.call.resource).log
-        revision = self.options.revision or 0
+        revision = int(self.options.version or 0)
         wants_present = self.options.initial_events
         if wants_present is None:
             wants_present = revision == 0
+        if self.options.initial_events and revision:
+            await wait_until_fresh(self.api, self.options.version)
+            if revision > self.api.store.revision:
+                yield frames.error(too_new(self.api, revision))
+                return
         if wants_present or revision == 0:
             revision = self.api.store.revision
         if revision < log.floor:
@@ -137,7 +143,7 @@ class Watch:
             for chunk in await self._present(frames, revision):
                 yield chunk
         # Closed with the stream, not when somebody collects it.
-        async with aclosing(self._follow(frames, log, position)) as following:
+        async with aclosing(self._follow(frames, log, position, revision)) as following:
             async for chunk in following:
                 yield chunk
 
@@ -148,7 +154,7 @@ class Watch:
             fields=self.options.fields,
             limit=0,
             token="",
-            revision=None,
+            version="",
             match="",
             watch=True,
             bookmarks=False,
@@ -165,9 +171,12 @@ class Watch:
         return [b"".join(lines[at : at + _BATCH]) for at in range(0, len(lines), _BATCH)]
 
     async def _follow(
-        self, frames: _Frames, log: EventLog, position: int
+        self, frames: _Frames, log: EventLog, position: int, after: int
     ) -> AsyncGenerator[bytes]:
-        """Yield events of a log from a position on, and bookmarks in between."""
+        """Yield events of a log from a position on, and bookmarks in between.
+
+        A watch may begin after a revision that is still to come.
+        """
         deadline = time.monotonic() + (self.options.timeout or _LONGEST)
         due = self._next_bookmark(deadline)
         with closing(Alarm(log)) as alarm:
@@ -177,6 +186,8 @@ class Watch:
                     return
                 if events:
                     position += len(events)
+                    if events[0].revision <= after:
+                        events = [event for event in events if event.revision > after]
                     chunk = await self._chunk(frames, events)
                     if chunk:
                         yield chunk
@@ -247,12 +258,13 @@ def open_watch(api: Api, call: Call, form: Form) -> Watch:
     """
     # A verb in the path makes a list a watch only after the options of the list were judged.
     asked = not call.info.in_path or bool(flag(call.query, "watch"))
-    options = list_options(call.query, watch=True, judged_as_list=not asked)
-    check_fields(call.resource, options)
+    rules = call.resource.rules
+    options = list_options(call.query, rules, watch=True, judged_as_list=not asked)
     if call.info.name:
         options = _of_one(options, call.info.name)
-    if options.revision:
-        check_not_future(api, options.revision)
+    fault = revision_fault(options.version) if options.version else ""
+    if fault:
+        raise internal(fault)
     return Watch(api, call, options, form)
 
 

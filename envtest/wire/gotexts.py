@@ -7,6 +7,8 @@ person who searches for them, must meet the same ones here.
 import re
 from datetime import UTC, datetime
 
+from envtest.schema.gotext import quote
+
 _STANDARD = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _URL_SAFE = _STANDARD[:-2] + "-_"
 _LAYOUT = "2006-01-02T15:04:05Z07:00"
@@ -78,8 +80,8 @@ def number_fault(text: str, *, function: str = "ParseUint") -> str | None:
     """Return strconv's complaint about a number in a query, or None for a good one."""
     sign = "" if function == "ParseUint" else "[+-]?"
     if not re.fullmatch(sign + r"[0-9]+", text):
-        return f'strconv.{function}: parsing "{text}": invalid syntax'
+        return f"strconv.{function}: parsing {quote(text)}: invalid syntax"
     largest = 2 ** (64 if function == "ParseUint" else 63) - 1
     if len(text) > 20 or abs(int(text)) > largest:
-        return f'strconv.{function}: parsing "{text}": value out of range'
+        return f"strconv.{function}: parsing {quote(text)}: value out of range"
     return None

@@ -13,6 +13,12 @@ _WORDS = {
     "expected ',' or '}'": "did not find expected ',' or '}'",
     "expected <block end>": "did not find expected key",
 }
+# What is wrong with bytes that are no text.
+_UTF8_FAULTS = {
+    "invalid start byte": "invalid leading UTF-8 octet",
+    "invalid continuation byte": "invalid trailing UTF-8 octet",
+    "unexpected end of data": "incomplete UTF-8 octet sequence",
+}
 # What aliases may add to what stands in the text, in which no value is shorter than a byte or two.
 _SPARE_NODES = 100_000
 
@@ -34,7 +40,9 @@ def read_yaml(data: bytes) -> tuple[Any, list[str]]:
     try:
         value = builder.build(data.decode("utf-8"))
         return _Plain(len(data)).of(value), builder.duplicates
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+    except UnicodeDecodeError as error:
+        raise YamlError(f"yaml: {_UTF8_FAULTS[error.reason]}") from error
+    except (yaml.YAMLError, ValueError) as error:
         raise YamlError(_sentence(error)) from error
 
 
@@ -67,6 +75,8 @@ def _sentence(error: Exception) -> str:
     Go's reader counts lines from nought, adds one for mistakes in single words, and is silent
     about the first.
     """
+    if isinstance(error, yaml.reader.ReaderError):
+        return "yaml: control characters are not allowed"
     problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
     problem = _WORDS.get(problem.partition(", but found")[0], problem)
     marks = (getattr(error, name, None) for name in ("context_mark", "problem_mark"))

@@ -99,12 +99,19 @@ async def test_numbers_in_queries_are_read_as_go_reads_them(http: httpx.AsyncCli
 @pytest.mark.parametrize(
     ("data", "part"),
     [
-        (b"[]", "cannot unmarshal array into Go value of type v1.DeleteOptions"),
+        (b"[]", "cannot unmarshal array into Go value of type struct { APIVersion string"),
         (b"{", "unexpected end of JSON input"),
         (b'{"gracePeriodSeconds":"x"}', "cannot unmarshal string"),
         (b'{"preconditions":{"uid":1}}', "cannot unmarshal number"),
         (b'{"dryRun":"All"}', "cannot unmarshal string"),
-        (b'{"kind":"ConfigMap"}', "cannot be converted to DeleteOptions"),
+        (
+            b'{"kind":"ConfigMap"}',
+            'no kind "ConfigMap" is registered for version "meta.k8s.io/v1" in scheme',
+        ),
+        (b'{"kind":"Status"}', "converting (v1.Status) to (v1.DeleteOptions): unknown conversion"),
+        (b'{"apiVersion":"a/b/c"}', "unexpected GroupVersion string: a/b/c"),
+        (b" ", "couldn't get version/kind; json parse error: unexpected end of JSON input"),
+        (b'{"propagationPolicy":1}', "of type v1.DeletionPropagation"),
     ],
 )
 async def test_options_of_a_deletion_that_make_no_sense_delete_nothing(

@@ -1,5 +1,6 @@
 """Reads of a revision that is still to come wait for it, and say so if it never came."""
 
+import json
 from collections.abc import AsyncIterator
 
 import anyio
@@ -9,10 +10,13 @@ import pytest
 from envtest import EmbeddedServer, serve
 
 MAPS = "/api/v1/namespaces/default/configmaps"
+WHOLE = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+WATCH = {"watch": "true", "timeoutSeconds": "1"}
 READS = [
     (f"{MAPS}/a", {}),
     (MAPS, {}),
-    (MAPS, {"watch": "true", "timeoutSeconds": "1"}),
+    (MAPS, {"limit": "1"}),
+    (MAPS, {"resourceVersionMatch": "Exact"}),
 ]
 
 
@@ -67,3 +71,30 @@ async def test_a_revision_that_does_not_come_is_too_large(
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
     }
+
+
+async def test_a_watch_begins_after_a_revision_that_is_still_to_come(
+    server: EmbeddedServer, http: httpx.AsyncClient
+) -> None:
+    version = str(server.api.store.revision + 1)
+
+    async with http.stream(
+        "GET", MAPS, params={"watch": "true", "timeoutSeconds": "30", "resourceVersion": version}
+    ) as watch:
+        for name in ("b", "c"):
+            await http.post(MAPS, json={"metadata": {"name": name}})
+        first = json.loads(await anext(watch.aiter_lines()))
+
+    assert (watch.status_code, first["object"]["metadata"]["name"]) == (200, "c")
+
+
+async def test_a_watch_that_is_to_show_a_future_that_does_not_come_ends_with_an_error(
+    server: EmbeddedServer, http: httpx.AsyncClient
+) -> None:
+    server.api.patience = 0.01
+    answer = await http.get(MAPS, params={**WATCH, **WHOLE, "resourceVersion": "99999999"})
+
+    assert answer.status_code == 200
+    event = answer.json()
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 504)
+    assert event["object"]["details"]["retryAfterSeconds"] == 1

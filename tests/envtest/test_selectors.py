@@ -31,6 +31,10 @@ GOLD = {"tier": "gold", "size": "7"}
         ("tier>6", False),
         ("tier in (gold),other", False),
         ("empty=", False),
+        ("tier in ()", False),
+        ("other notin ()", True),
+        ("tier in (,gold)", True),
+        ("\0nothing=more", True),
     ],
 )
 def test_a_label_selector_matches_as_kubernetes_has_it(text: str, matches: bool) -> None:
@@ -52,11 +56,32 @@ def test_a_label_selector_matches_as_kubernetes_has_it(text: str, matches: bool)
         ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
         ("a in (=", "unable to parse requirement: found '=', expected: ',', ')' or identifier"),
         (
-            "a in ()",
+            "a gt 1",
+            "unable to parse requirement: found 'gt', expected: in, notin, =, ==, !=, gt, lt",
+        ),
+        ("a in (b,(", "unable to parse requirement: found '(', expected: ',', or identifier"),
+        (
+            r"\.",
             (
-                "unable to parse requirement: values: Invalid value: []: for 'in', 'notin' "
-                "operators, values set can't be empty"
+                r'unable to parse requirement: <nil>: Invalid value: "\\.": name part must '
+                "consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
+                "an "
+                "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used "
+                "for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
             ),
+        ),
+        (
+            "a in (-,_)",
+            "unable to parse requirement: ["
+            + ", ".join(
+                f'values[{at}][a]: Invalid value: "{value}": a valid label must be an empty '
+                "string or consist of alphanumeric characters, '-', '_' or '.', and must start "
+                "and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or "
+                "'12345', regex used for validation is "
+                "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+                for at, value in enumerate("-_")
+            )
+            + "]",
         ),
         (
             "a>x",
@@ -88,6 +113,21 @@ def test_a_field_selector_compares_texts() -> None:
     assert selector.exact("metadata.name") == "a"
 
 
-def test_a_field_selector_without_operator_is_refused() -> None:
-    with pytest.raises(StatusError, match=r"invalid selector: 'zz'; can't understand 'zz'"):
-        parse_fields("zz")
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("zz", "invalid selector: 'zz'; can't understand 'zz'"),
+        ("zz,a", "invalid selector: 'zz,a'; can't understand 'a'"),
+        ("a=b=c", "invalid field selector: unescaped character in value: 61"),
+        ("a=b\\", "invalid field selector: invalid escape sequence: \\"),
+        (r"a=\b", r"invalid field selector: invalid escape sequence: \b"),
+    ],
+)
+def test_a_field_selector_that_is_none_is_refused(text: str, message: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        parse_fields(text)
+    assert (refused.value.code, str(refused.value)) == (400, message)
+
+
+def test_a_term_of_nothing_is_no_term_of_a_field_selector() -> None:
+    assert not parse_fields("=,,!=,==")

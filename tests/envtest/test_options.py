@@ -1,0 +1,289 @@
+"""Options of lists, watches, writes and deletions: what goes together, and what is refused."""
+
+import base64
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.envtest.samples import PATH
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+KIND = {"apiVersion": "lab.example.com/v1", "kind": "Gauge"}
+TOKEN_VERSION = "meta.k8s.io/v1"  # of continue tokens
+
+
+async def maps(http: httpx.AsyncClient, *names: str, **meta: Any) -> None:
+    for name in names:
+        done = await http.post(MAPS, json={"metadata": {"name": name, **meta}})
+        assert done.status_code == 201, done.text
+
+
+def names(answer: httpx.Response) -> list[str]:
+    assert answer.status_code == 200, answer.text
+    return [item["metadata"]["name"] for item in answer.json()["items"]]
+
+
+def token(**content: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "message"),
+    [
+        ("limit=", 400, 'strconv.ParseInt: parsing "": invalid syntax'),
+        ("timeoutSeconds=x&limit=y", 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
+        ("labelSelector===&limit=y", 400, 'strconv.ParseInt: parsing "y": invalid syntax'),
+        (
+            "fieldSelector=spec.b=1,spec.a=1",
+            400,
+            '"spec.a" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        ),
+        (
+            "watch=1&resourceVersion=x&fieldSelector=nope=1",
+            400,
+            '"nope" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        ),
+        (
+            "watch=1&resourceVersion=1&resourceVersionMatch=Exact",
+            422,
+            (
+                'ListOptions.meta.k8s.io "" is invalid: [resourceVersionMatch: Forbidden: '
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is "
+                'provided, resourceVersionMatch: Unsupported value: "Exact": supported values: '
+                '"NotOlderThan"]'
+            ),
+        ),
+        (
+            "watch=1&continue=x",
+            422,
+            (
+                'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: '
+                "resourceVersionMatch is forbidden when continue is provided"
+            ),
+        ),
+        (
+            "continue=x&resourceVersion=y",
+            400,
+            (
+                "invalid continue token: continue key is not valid: illegal base64 data at input "
+                "byte 0"
+            ),
+        ),
+        (
+            f"resourceVersion=1&continue={token(v=TOKEN_VERSION, rv=1, start='a')}",
+            400,
+            "specifying resource version is not allowed when using continue",
+        ),
+        (
+            f"continue={token(v='v2', rv=1, start='a')}",
+            400,
+            (
+                "invalid continue token: continue key is not valid: server does not recognize "
+                "this encoded version v2"
+            ),
+        ),
+        (
+            f"continue={token(v=TOKEN_VERSION, start='a')}",
+            400,
+            (
+                "invalid continue token: continue key is not valid: incorrect encoded start "
+                "resourceVersion (version meta.k8s.io/v1)"
+            ),
+        ),
+        (
+            f"continue={token(v=TOKEN_VERSION, rv=1)}",
+            400,
+            (
+                "invalid continue token: continue key is not valid: encoded start key empty "
+                "(version meta.k8s.io/v1)"
+            ),
+        ),
+        (
+            f"continue={token(v=TOKEN_VERSION, rv=1, start='../secrets/a')}",
+            400,
+            "invalid continue token: continue key is not valid: ../secrets/a",
+        ),
+        (
+            f"continue={token(v=TOKEN_VERSION, rv=1.5, start='a')}",
+            400,
+            (
+                "invalid continue token: continue key is not valid: json: cannot unmarshal number "
+                "1.5 into Go struct field continueToken.rv of type int64"
+            ),
+        ),
+    ],
+)
+async def test_options_of_a_list_that_make_no_sense_are_refused(
+    http: httpx.AsyncClient, query: str, code: int, message: str
+) -> None:
+    answer = await http.get(f"{MAPS}?{query}")
+
+    assert (answer.status_code, answer.json()["message"]) == (code, message)
+
+
+async def test_a_resource_version_of_a_get_that_is_none_is_a_fault(
+    http: httpx.AsyncClient,
+) -> None:
+    answer = await http.get(f"{MAPS}/a", params={"resourceVersion": "abc"})
+
+    assert (answer.status_code, answer.json()["message"]) == (
+        500,
+        'resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax',
+    )
+
+
+async def test_a_page_of_a_selection_ends_where_it_is_full(http: httpx.AsyncClient) -> None:
+    await maps(http, "a", "c", labels={"tier": "gold"})
+    await maps(http, "b", "d")
+
+    first = await http.get(MAPS, params={"labelSelector": "tier", "limit": "2"})
+    meta = first.json()["metadata"]
+    rest = await http.get(
+        MAPS, params={"labelSelector": "tier", "limit": "2", "continue": meta["continue"]}
+    )
+
+    assert (names(first), "remainingItemCount" in meta) == (["a", "c"], False)
+    # Whether anything of what was left belongs to the selection was not known before.
+    assert (names(rest), "continue" in rest.json()["metadata"]) == ([], False)
+
+
+async def test_what_may_be_old_comes_whole(http: httpx.AsyncClient) -> None:
+    await maps(http, "a", "b", "c")
+
+    assert names(await http.get(MAPS, params={"resourceVersion": "0", "limit": "1"})) == [
+        "a",
+        "b",
+        "c",
+    ]
+
+
+async def test_a_page_of_a_revision_is_of_that_revision(http: httpx.AsyncClient) -> None:
+    await maps(http, "a", "b")
+    before = (await http.get(MAPS)).json()["metadata"]["resourceVersion"]
+    await maps(http, "aa")
+
+    page = await http.get(MAPS, params={"resourceVersion": before, "limit": "10"})
+
+    assert names(page) == ["a", "b"]
+    assert page.json()["metadata"]["resourceVersion"] == before
+
+
+async def test_a_token_names_its_place_below_what_is_listed(http: httpx.AsyncClient) -> None:
+    await maps(http, "a", "b")
+
+    meta = (await http.get(MAPS, params={"limit": "1"})).json()["metadata"]
+
+    assert base64.urlsafe_b64decode(meta["continue"] + "==").decode() == (
+        f'{{"v":"meta.k8s.io/v1","rv":{meta["resourceVersion"]},"start":"a\\u0000"}}'
+    )
+
+
+@pytest.mark.parametrize("version", [{}, {"resourceVersion": "0"}])
+async def test_who_asks_for_bookmarks_is_told_where_the_beginning_ends(
+    http: httpx.AsyncClient, version: dict[str, str]
+) -> None:
+    await http.post(PATH, json={"metadata": {"name": "a"}, **KIND})
+    query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "1", **version}
+
+    answer = await http.get(PATH, params=query)
+
+    events = [json.loads(line) for line in answer.text.splitlines()]
+    assert [event["type"] for event in events] == ["ADDED", "BOOKMARK"]
+    assert events[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (
+            "dryRun=x&fieldValidation=y&fieldManager=a%01%0A",
+            (
+                '[fieldManager: Invalid value: "a\\x01\\n": invalid character U+0001 (at position '
+                '1), fieldManager: Invalid value: "a\\x01\\n": invalid character U+000A (at '
+                'position 2), dryRun: Unsupported value: ["x"]: supported values: "All", '
+                'fieldValidation: Unsupported value: "y": supported values: "", "Ignore", '
+                '"Strict", "Warn"]'
+            ),
+        ),
+        (
+            f"fieldManager={'%C3%A9' * 65}",
+            "fieldManager: Too long: may not be more than 128 bytes",
+        ),
+    ],
+)
+async def test_options_of_a_write_are_judged_in_order(
+    http: httpx.AsyncClient, query: str, message: str
+) -> None:
+    answer = await http.post(f"{MAPS}?{query}", json={"metadata": {"name": "a"}})
+
+    assert (answer.status_code, answer.json()["message"]) == (
+        422,
+        f'CreateOptions.meta.k8s.io "" is invalid: {message}',
+    )
+
+
+async def test_policy_and_orphaning_are_not_given_both(http: httpx.AsyncClient) -> None:
+    await maps(http, "a")
+
+    answer = await http.delete(
+        f"{MAPS}/a", params={"propagationPolicy": "Orphan", "orphanDependents": "true"}
+    )
+
+    assert (answer.status_code, answer.json()["message"]) == (
+        422,
+        (
+            'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Invalid value: "Orphan": '
+            "orphanDependents and deletionPropagation cannot be both set"
+        ),
+    )
+
+
+@pytest.mark.parametrize("given", [{"uid": "x"}, {"resourceVersion": "1"}])
+async def test_preconditions_of_a_deletion_may_stand_in_the_query(
+    http: httpx.AsyncClient, given: dict[str, str]
+) -> None:
+    await maps(http, "a")
+
+    assert (await http.delete(f"{MAPS}/a", params=given)).status_code == 409
+    assert (await http.get(f"{MAPS}/a")).status_code == 200
+
+
+async def test_a_deletion_that_goes_on_is_accepted_if_dependents_are_to_go_too(
+    http: httpx.AsyncClient,
+) -> None:
+    await maps(http, "a", "b", finalizers=["example.com/x"])
+    await maps(http, "c")
+
+    codes = [
+        (await http.delete(f"{MAPS}/{name}", params=query)).status_code
+        for name, query in (
+            ("a", {"orphanDependents": "false"}),
+            ("b", {"propagationPolicy": "Background"}),
+            ("c", {"orphanDependents": "false"}),
+        )
+    ]
+
+    assert codes == [202, 200, 200]
+
+
+async def test_deleting_again_in_the_same_way_changes_nothing(http: httpx.AsyncClient) -> None:
+    await maps(http, "a", finalizers=["foregroundDeletion", "example.com/x"])
+    query = {"propagationPolicy": "Foreground"}
+
+    first = (await http.delete(f"{MAPS}/a", params=query)).json()["metadata"]
+    again = (await http.delete(f"{MAPS}/a", params=query)).json()["metadata"]
+
+    assert first["finalizers"] == ["foregroundDeletion", "example.com/x"]
+    assert again["resourceVersion"] == first["resourceVersion"]
+
+
+async def test_a_collection_may_be_deleted_by_the_page(http: httpx.AsyncClient) -> None:
+    await maps(http, "a", "b", "c")
+
+    gone = await http.delete(MAPS, params={"limit": "2"})
+
+    assert names(gone) == ["a", "b"]
+    assert gone.json()["metadata"]["remainingItemCount"] == 1
+    assert "c" in names(await http.get(MAPS))
