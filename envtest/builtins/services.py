@@ -41,7 +41,9 @@ class ServiceRules(BuiltinRules):
         spec.setdefault("type", "ClusterIP")
         for port in spec.get("ports", ()):
             port.setdefault("protocol", "TCP")
-            port.setdefault("targetPort", port.get("port"))
+            if port.get("targetPort") in (None, 0, ""):
+                # Clients in Go write the zero of what they leave out.
+                port["targetPort"] = port.get("port")
         if spec["type"] in _OUTSIDE:
             spec.setdefault("externalTrafficPolicy", "Cluster")
         if spec["type"] == "LoadBalancer":

@@ -73,7 +73,8 @@ def time_fault(text: str, *, micro: bool = False) -> str | None:
 def normal_time(text: str, *, micro: bool = False) -> str:
     """Return a good RFC 3339 time as the server writes it: UTC, whole or micro seconds."""
     moment = datetime.fromisoformat(text).astimezone(UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
+    # Not strftime, which writes years before 1000 with fewer digits.
+    return moment.isoformat(timespec="microseconds" if micro else "seconds").replace("+00:00", "Z")
 
 
 def number_fault(text: str, *, function: str = "ParseUint") -> str | None:

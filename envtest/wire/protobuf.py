@@ -86,7 +86,7 @@ def _take(body: dict[str, Any], field: Field, value: int | bytes, depth: int) ->
         body.update(decoded)
     elif decoded is None or (decoded == "" and field.kind == "bytes"):
         body.pop(field.name, None)
-    elif field.shape != "value" or decoded not in ("", 0):
+    elif field.shape != "value" or field.kind == "message" or decoded not in ("", 0):
         body[field.name] = decoded
 
 
@@ -128,7 +128,7 @@ def _time(data: bytes, *, micro: bool) -> str | None:
         return None
     seconds, nanos = _signed(parts.get(1, 0)), _signed(parts.get(2, 0))
     moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=nanos // 1000)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
+    return moment.isoformat(timespec="microseconds" if micro else "seconds").replace("+00:00", "Z")
 
 
 def _quantity(data: bytes) -> str:
@@ -143,11 +143,7 @@ def _int_or_string(data: bytes) -> int | str:
 
 
 def _raw(data: bytes) -> Any:
-    raw = _bytes(dict(fields(data)).get(1, b""))
-    return json.loads(raw) if raw else {}
-
-
-def _json(data: bytes) -> Any:
+    """Return the JSON that stands there as it is, if any does."""
     raw = _bytes(dict(fields(data)).get(1, b""))
     return json.loads(raw) if raw else None
 
@@ -180,7 +176,7 @@ _SPECIAL: Final[dict[str, Callable[[bytes, int], Any]]] = {
     "IntOrString": lambda data, _: _int_or_string(data),
     "RawExtension": lambda data, _: _raw(data),
     "FieldsV1": lambda data, _: _raw(data),
-    "JSON": lambda data, _: _json(data),
+    "JSON": lambda data, _: _raw(data),
     "JSONSchemaPropsOrBool": _schema_or,
     "JSONSchemaPropsOrArray": lambda data, depth: _schema_or_list(data, depth, texts=False),
     "JSONSchemaPropsOrStringArray": lambda data, depth: _schema_or_list(data, depth, texts=True),

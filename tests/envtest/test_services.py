@@ -107,6 +107,15 @@ async def test_a_service_without_sense_is_refused_with_every_reason(
     assert await refused(http, **spec) == causes
 
 
+@pytest.mark.parametrize("empty", [0, ""])
+async def test_an_empty_target_port_is_the_port(http: httpx.AsyncClient, empty: object) -> None:
+    ports = [{"port": 80, "targetPort": empty}]
+
+    answer = await http.post(SERVICES, json={"metadata": {"name": "s"}, "spec": {"ports": ports}})
+
+    assert answer.json()["spec"]["ports"][0]["targetPort"] == 80
+
+
 async def test_a_node_port_is_held_by_one_service(http: httpx.AsyncClient) -> None:
     spec = {"type": "NodePort", "ports": [{**HTTP, "nodePort": 30123}]}
     first = await http.post(SERVICES, json={"metadata": {"name": "first"}, "spec": spec})

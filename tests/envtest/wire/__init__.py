@@ -1,0 +1,1 @@
+"""Formats on the wire: protobuf, and who gets which format."""
