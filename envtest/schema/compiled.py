@@ -6,15 +6,17 @@ Pruning, defaulting and validation of objects of one kind and version.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, Self
 
 from envtest.schema import objectmeta
 from envtest.schema.cel.rules import RuleTree
 from envtest.schema.correlation import Pair, Shape
-from envtest.schema.defaulting import DefaultNode
+from envtest.schema.defaulting import AppliedDefaultNode, DefaultNode
 from envtest.schema.embedded import EmbeddedNode, MalformedObject
 from envtest.schema.errors import NO_FIELD, FieldError, invalid
+from envtest.schema.glance import ObjectGlance
 from envtest.schema.listtypes import ListNode
 from envtest.schema.pruning import PruneNode
 from envtest.schema.values import ValueSchema
@@ -35,16 +37,40 @@ class CompiledSchema:
     The order in which a server uses it: `prune`, `default`, then `validate`.
     """
 
-    __slots__ = ("_defaults", "_embedded", "_lists", "_prune", "_rules", "_shape", "_values")
-
     def __init__(self, open_api_v3_schema: Mapping[str, Any]) -> None:
-        self._prune = PruneNode(open_api_v3_schema)
-        self._defaults = DefaultNode(open_api_v3_schema)
+        self._schema = open_api_v3_schema
         self._shape = Shape(open_api_v3_schema)
-        self._values = ValueSchema(open_api_v3_schema)
         self._embedded = EmbeddedNode.compile(open_api_v3_schema)
-        self._lists = ListNode.compile(open_api_v3_schema)
         self._rules = RuleTree.compile(open_api_v3_schema)
+        parts = self._shape.properties
+        self._described = frozenset(name for name, part in parts.items() if part.described)
+
+    # Made when they are first needed: a version that is never used needs none of these, and one
+    # whose objects are right needs the glance alone.
+
+    @cached_property
+    def _glance(self) -> ObjectGlance:
+        return ObjectGlance(self._schema)
+
+    @cached_property
+    def _prune(self) -> PruneNode:
+        return PruneNode(self._schema)
+
+    @cached_property
+    def _defaults(self) -> DefaultNode:
+        return DefaultNode(self._schema)
+
+    @cached_property
+    def _applied_defaults(self) -> AppliedDefaultNode:
+        return AppliedDefaultNode(self._schema)
+
+    @cached_property
+    def _values(self) -> ValueSchema:
+        return ValueSchema(self._schema)
+
+    @cached_property
+    def _lists(self) -> ListNode | None:
+        return ListNode.compile(self._schema)
 
     @classmethod
     def compile(cls, open_api_v3_schema: Mapping[str, Any]) -> Self:
@@ -88,6 +114,10 @@ class CompiledSchema:
         """
         self._defaults.apply_root(obj, old)
 
+    def default_applied(self, obj: dict[str, Any]) -> None:
+        """Fill in defaults after a server-side apply, in place; nulls stay."""
+        self._applied_defaults.apply_root(obj, _NOTHING)
+
     def validate(
         self,
         obj: Mapping[str, Any],
@@ -109,13 +139,18 @@ class CompiledSchema:
         Returns:
             The errors; empty when the object is valid.
         """
-        found: list[FieldError] = []
         pair = None if old is None else Pair(self._shape, obj, old)
-        self._values.check(obj, "", found, pair)
-        out = [*first, *_once(found)]
+        # What is the very same in `old` is forgiven what is wrong with it, if every part of it
+        # has its counterpart there.
+        right = self._glance.passes(obj, old or _NOTHING, self._described)
+        out = [*first]
+        if not right:
+            found: list[FieldError] = []
+            self._values.check(obj, "", found, pair)
+            out += _once(found)
         if self._embedded is not None:
             self._embedded.check(obj, "", out)
-        if self._lists is not None:
+        if not right and self._lists is not None:
             self._check_lists(obj, old, out)
         if self._rules is not None:
             if any(error.blocks_rules for error in out):

@@ -6,8 +6,10 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
-# Made once: a union in the middle of a walk would be made anew for each value.
-_CONTAINERS: Final = (dict, list)
+from typing_extensions import override
+
+# A look at the type is quicker than `isinstance`; what was decoded has no others.
+_CONTAINERS: Final = frozenset({dict, list})
 
 
 class DefaultNode:
@@ -21,6 +23,7 @@ class DefaultNode:
     __slots__ = (
         "_additional",
         "_additional_default",
+        "_deep",
         "_defaults",
         "_items",
         "_items_default",
@@ -30,7 +33,8 @@ class DefaultNode:
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         properties: Mapping[str, Any] = schema.get("properties") or {}
-        self._properties = {name: DefaultNode(child) for name, child in properties.items()}
+        kind = type(self)
+        self._properties = {name: kind(child) for name, child in properties.items()}
         self._nullable = frozenset(
             name for name, child in properties.items() if child.get("nullable")
         )
@@ -43,6 +47,17 @@ class DefaultNode:
             schema.get("additionalProperties")
         )
         self._items, self._items_default = self._beside(schema.get("items"))
+        # The properties below which there can be anything to do; few of the many.
+        self._deep = {name: node for name, node in self._properties.items() if not node.is_idle}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is ever filled in or dropped below a value of this node."""
+        if self._properties or self._additional is not None:
+            return False
+        replaces, default = self._items_default
+        replaces = replaces and default is not None
+        return self._items is None or (self._items.is_idle and not replaces)
 
     @classmethod
     def _beside(cls, schema: object) -> tuple[Self | None, tuple[bool, Any]]:
@@ -61,42 +76,62 @@ class DefaultNode:
 
     def apply(self, value: Any) -> None:
         """Fill in defaults below `value`, in place."""
-        if isinstance(value, dict):
+        if type(value) is dict:
             self._apply_object(value)
-        elif isinstance(value, list) and self._items is not None:
+        elif type(value) is list and self._items is not None:
             replaces, default = self._items_default
             for index, item in enumerate(value):
                 if item is None and replaces and default is not None:
                     value[index] = copy.deepcopy(default)
-                if isinstance(value[index], _CONTAINERS):
+                if type(value[index]) in _CONTAINERS:
                     self._items.apply(value[index])
 
     def _apply_object(self, value: dict[str, Any], old: Mapping[str, Any] | None = None) -> None:
         for name, default, replaces_null in self._defaults:
             if name not in value or (replaces_null and value[name] is None):
                 value[name] = copy.deepcopy(default)
-        dropped: list[str] = []
-        for name, item in value.items():
-            if item is None:
-                if self._drops_null(name):
-                    dropped.append(name)
-            elif isinstance(item, _CONTAINERS) and (old is None or old.get(name) is not item):
-                child = self._properties.get(name, self._additional)
-                if child is not None:
+        # Asked of all values at once; what is dropped without a look below is null.
+        if None in value.values():
+            self._drop_nulls(value)
+        if self._additional is None:
+            for name, child in self._deep.items():
+                item = value.get(name)
+                if type(item) in _CONTAINERS and (old is None or old.get(name) is not item):
                     child.apply(item)
-        for name in dropped:
-            self._drop(value, name)
+            return
+        for name, item in value.items():
+            if type(item) in _CONTAINERS and (old is None or old.get(name) is not item):
+                self._properties.get(name, self._additional).apply(item)
+
+    def _drop_nulls(self, value: dict[str, Any]) -> None:
+        nulls = [name for name, item in value.items() if item is None]
+        for name in filter(self._drops_null, nulls):
+            default = None if name in self._properties else self._additional_default[1]
+            if default is None:
+                del value[name]
+            else:
+                value[name] = copy.deepcopy(default)
 
     def _drops_null(self, name: str) -> bool:
         if name in self._properties:
             return name not in self._nullable
         return self._additional is not None and self._additional_default[0]
 
-    def _drop(self, value: dict[str, Any], name: str) -> None:
-        default = None if name in self._properties else self._additional_default[1]
+
+class AppliedDefaultNode(DefaultNode):
+    """What one schema node fills in for server-side apply, which drops no null.
+
+    A null that somebody applies stays where the schema has no default, and validation refuses it
+    where null is not allowed.
+    """
+
+    __slots__ = ()
+
+    @override
+    def _drop_nulls(self, value: dict[str, Any]) -> None:
+        default = self._additional_default[1]
         if default is None:
-            del value[name]
             return
-        value[name] = copy.deepcopy(default)
-        assert self._additional is not None
-        self._additional.apply(value[name])
+        for name, item in value.items():
+            if item is None and name not in self._properties and self._drops_null(name):
+                value[name] = copy.deepcopy(default)

@@ -19,27 +19,37 @@ from envtest.schema.patterns import compile_pattern
 
 # Up to this length even the worst pattern is done in a moment.
 _SHORT: Final = 20
+# The longest text whose answers are remembered.
+_NAME: Final = 316
 _CLASS: Final = r"\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]"
 _TOKEN: Final = re.compile(rf"\\.|{_CLASS}|[()|*+?]|\{{\d+(?:,\d*)?\}}", re.DOTALL)
 
 
-def matcher(pattern: str) -> Callable[[str], bool]:
-    """A function that tells whether the pattern is found in a text.
+def matcher(pattern: str) -> Callable[[str], object]:
+    """A function whose answer is true where the pattern is found in a text.
 
     Raises:
         InvalidPattern: Go would not compile the pattern.
     """
     search = compile_pattern(pattern).search
     if not may_explode(pattern):
-        return lambda text: search(text) is not None
+        return search
 
-    def found(text: str) -> bool:
+    def found(text: str) -> object:
         # The library cuts a text at a zero byte.
         if len(text) <= _SHORT or "\0" in text:
-            return search(text) is not None
-        return bool(_re2().eval(data={"text": text, "pattern": pattern}).value())
+            return search(text)
+        return (_remembered if len(text) <= _NAME else _found_by_re2)(pattern, text)
 
     return found
+
+
+def _found_by_re2(pattern: str, text: str) -> bool:
+    return bool(_re2().eval(data={"text": text, "pattern": pattern}).value())
+
+
+# RE2 is slow to be asked, and the same names and types of conditions come again and again.
+_remembered: Final = functools.lru_cache(maxsize=1024)(_found_by_re2)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -15,6 +15,11 @@ _FLOAT32_MAX = 3.4028235677973366e38
 _JSON_INTEGER_MAX = 2.0**53 - 1
 
 
+def integer_range(number_format: str) -> tuple[int, int]:
+    """The least and the greatest integer of a format; of 64 bits where it is none or unknown."""
+    return _INT_RANGES.get(number_format, _INT64)
+
+
 class NumberRule:
     """What one schema demands of numbers.
 
@@ -75,7 +80,7 @@ class NumberRule:
 
     def _fits(self, value: float) -> bool:
         if self._kind == "integer":
-            low, high = _INT_RANGES.get(self._format, _INT64)
+            low, high = integer_range(self._format)
             return (isinstance(value, int) or value.is_integer()) and low <= int(value) <= high
         return self._format != "float" or abs(value) < _FLOAT32_MAX
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
-# Made once: a union in the middle of a walk would be made anew for each value.
-_CONTAINERS: Final = (dict, list)
+# A look at the type is quicker than `isinstance`; what was decoded has no others.
+_CONTAINERS: Final = frozenset({dict, list})
 _TYPE_META = frozenset({"apiVersion", "kind", "metadata"})
 
 
@@ -66,14 +66,14 @@ class PruneNode:
             keep_all: whether unknown fields stay: items of a list that preserves them do so too.
         """
         keep_all = keep_all or self._preserve
-        if isinstance(value, dict):
+        if type(value) is dict:
             self._prune_object(value, path, unknown, (root or self._embedded, keep_all))
-        elif isinstance(value, list):
+        elif type(value) is list:
             items = self._items or (None if keep_all else _NOTHING)
             if items is None:
                 return
             for index, item in enumerate(value):
-                if isinstance(item, _CONTAINERS):
+                if type(item) in _CONTAINERS:
                     items.prune(item, f"{path}[{index}]", unknown, keep_all=keep_all)
 
     def _prune_object(
@@ -89,13 +89,15 @@ class PruneNode:
         prefix = f"{path}." if path else ""
         properties, additional = self._properties, self._additional
         for name, item in value.items():
-            if root and name in _TYPE_META:
-                continue
             child = properties.get(name, additional)
             if child is None:
-                if not keep_all:
+                if not (keep_all or (root and name in _TYPE_META)):
                     dropped.append(name)
-            elif isinstance(item, _CONTAINERS) and (old is None or old.get(name) is not item):
+            elif (
+                type(item) in _CONTAINERS
+                and (old is None or old.get(name) is not item)
+                and not (root and name in _TYPE_META)
+            ):
                 child.prune(item, prefix + name, unknown)
         for name in dropped:
             del value[name]

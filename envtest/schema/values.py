@@ -8,17 +8,15 @@ so the count has to be the server's.
 
 from __future__ import annotations
 
-import json
-import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from envtest.schema import formats
 from envtest.schema.composites import Composites
 from envtest.schema.correlation import Pair
-from envtest.schema.errors import FieldError, invalid, not_supported, required, too_long, too_many
-from envtest.schema.gotext import json_text, quote
+from envtest.schema.enums import Enum
+from envtest.schema.errors import FieldError, invalid, required, too_long, too_many
+from envtest.schema.gotext import quote
 from envtest.schema.matching import matcher
 from envtest.schema.numbers import NumberRule, is_json_integer
 from envtest.schema.patterns import InvalidPattern
@@ -69,13 +67,13 @@ class ValueSchema:
     )
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        self._types = _types_of(schema)
+        self._types = types_of(schema)
         single = self._types[0] if len(self._types) == 1 else ""
         self._nullable = bool(schema.get("nullable"))
-        self._format = _supported_format(schema, single)
+        self._format = supported_format(schema, single)
         self._format_check = formats.check_of(self._format)
         self._number = NumberRule(schema, single, self._format)
-        self._enum = _Enum(schema["enum"]) if schema.get("enum") else None
+        self._enum = Enum(schema["enum"]) if schema.get("enum") else None
         self._composites = Composites.compile(schema, ValueSchema)
         self._compile_strings(schema)
         self._compile_lists(schema)
@@ -94,7 +92,7 @@ class ValueSchema:
         self._pattern: str = schema.get("pattern") or ""
         self._pattern_matches: Callable[[str], object] | None = None
         if self._pattern:
-            self._pattern_matches = _matcher(self._pattern)
+            self._pattern_matches = pattern_check(self._pattern)
 
     def _compile_lists(self, schema: Mapping[str, Any]) -> None:
         items = schema.get("items")
@@ -271,48 +269,16 @@ class ValueSchema:
             out.append(too_many(path, size, self._max_properties))
 
 
-class _Enum:
-    """The allowed values; numbers are compared by value, everything else by type and value."""
-
-    __slots__ = ("_known", "_shown")
-
-    def __init__(self, values: Sequence[Any]) -> None:
-        self._shown = [value if isinstance(value, str) else json_text(value) for value in values]
-        self._known = {_enum_key(value) for value in values if value is not None}
-
-    def check(self, value: Any, path: str, out: list[FieldError]) -> None:
-        known = self._known
-        if value is None or (_enum_key(value) not in known and not _converts(value, known)):
-            out.append(not_supported(path, value, self._shown))
-
-
-def _enum_key(value: Any) -> object:
-    if isinstance(value, dict | list):
-        return json.dumps(value, sort_keys=True)
-    return (isinstance(value, bool), value)
-
-
-def _converts(value: Any, known: set[object]) -> bool:
-    """Whether a number equals an allowed value after Go's conversion to that value's type.
-
-    A float loses its fraction on the way to an integer, and an integer becomes the character of
-    that number: 1.5 passes for 1, and 97 for "a". Odd, but that is what the server does.
-    """
-    if isinstance(value, float):
-        return abs(value) < 2**63 and (False, math.trunc(value)) in known
-    if not isinstance(value, int) or isinstance(value, bool):
-        return False
-    return 0 <= value < sys.maxunicode and (False, chr(value)) in known
-
-
-def _types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
+def types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    """The types that a node allows; none where it does not say."""
     if schema.get("x-kubernetes-int-or-string"):
         return ("integer", "string")
     kind = schema.get("type")
     return (kind,) if kind else ()
 
 
-def _supported_format(schema: Mapping[str, Any], kind: str) -> str:
+def supported_format(schema: Mapping[str, Any], kind: str) -> str:
+    """The format that is checked on a node of type `kind`; "" where none is."""
     name = schema.get("format") or ""
     return "" if formats.unrecognized(name, kind) else name
 
@@ -323,7 +289,8 @@ def _wrong_type(path: str, expected: str, found: str) -> FieldError:
     )
 
 
-def _matcher(pattern: str) -> Callable[[str], object] | None:
+def pattern_check(pattern: str) -> Callable[[str], object] | None:
+    """What tells whether a text has a pattern; None where nothing has to match."""
     try:
         return matcher(pattern)
     except InvalidPattern:

@@ -192,7 +192,7 @@ _define("dyn", "(A) dyn")(lambda value: value)
 @_define("matches", "string.(string) bool", "(string, string) bool")
 def _matches(text: str, pattern: str) -> bool:
     try:
-        return matcher(pattern)(text)
+        return bool(matcher(pattern)(text))
     except InvalidPattern as error:
         raise CelError(str(error)) from error
 
