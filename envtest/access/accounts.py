@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import time
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -18,9 +17,10 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 )
 
 from envtest.access.bounds import bound_claims, check_bound
-from envtest.access.tokens import Known, TokenRefused
+from envtest.access.tokens import CREDENTIAL, Known, TokenRefused
 from envtest.schema.errors import invalid
 from envtest.schema.gotext import quote
+from envtest.server import clock
 from envtest.server.api import Api
 from envtest.server.bodies import read_as
 from envtest.server.call import Call, Plain, User
@@ -30,7 +30,8 @@ from envtest.server.options import write_options
 
 _GROUP = "authentication.k8s.io"
 _KIND = "io.k8s.api.authentication.v1.TokenRequest"
-_EXTRA = "authentication.kubernetes.io/"
+_EXTRA = CREDENTIAL.removesuffix("credential-id")
+_KEYS = "/openid/v1/jwks"
 # Seconds.
 _SHORTEST, _USUAL, _LONGEST = 600, 3600, 1 << 32
 _HALF = 32
@@ -62,19 +63,13 @@ class AccountTokens:
         body = read_as(call.data, call.content_type, _KIND, "TokenRequest")
         spec = body.get("spec") or {}
         meta: dict[str, Any] = {**(body.get("metadata") or {})}
-        for name in ("name", "namespace"):
-            own = account["metadata"][name]
-            if meta.setdefault(name, own) != own:
-                raise bad_request(
-                    f"the {name} of the provided object does not match the {name} sent on the "
-                    "request"
-                )
-        seconds = spec.get("expirationSeconds") or _USUAL
+        _settle_names(meta, account["metadata"])
+        seconds = spec.get("expirationSeconds", _USUAL)
         _check_duration(seconds)
         audiences = spec.get("audiences") or [self.issuer]
         bound = spec.get("boundObjectRef")
         claims = bound_claims(self._api, account["metadata"], bound) if bound else {}
-        ends = int(time.time()) + seconds
+        ends = int(clock.seconds()) + seconds
         token = self._sign(account["metadata"], audiences, ends, claims)
         meta["creationTimestamp"] = timestamp()
         return Plain(
@@ -92,11 +87,40 @@ class AccountTokens:
             },
         )
 
+    def document(self, method: str, path: str) -> tuple[bytes, str] | None:
+        """Return how others check tokens, as OpenID Connect has it: body and content type.
+
+        Args:
+            method: of the request.
+            path: of the request.
+        """
+        match path.rstrip("/") if method in {"GET", "HEAD"} else "":
+            case "/.well-known/openid-configuration":
+                body = {
+                    "issuer": self.issuer,
+                    "jwks_uri": f"{self.issuer}{_KEYS}",
+                    "response_types_supported": ["id_token"],
+                    "subject_types_supported": ["public"],
+                    "id_token_signing_alg_values_supported": ["ES256"],
+                }
+                return _encode(body), "application/json"
+            case "/openid/v1/jwks":
+                return _encode({"keys": [self._published()]}), "application/jwk-set+json"
+            case _:
+                return None
+
+    def _published(self) -> dict[str, str]:
+        """Return the public key as a JSON Web Key."""
+        numbers = self._key.public_key().public_numbers()
+        x, y = (_coded(one.to_bytes(_HALF, "big")) for one in (numbers.x, numbers.y))
+        known = {"use": "sig", "kty": "EC", "kid": self._key_id, "crv": "P-256", "alg": "ES256"}
+        return {**known, "x": x, "y": y}
+
     def _sign(
         self, meta: dict[str, Any], audiences: list[str], ends: int, bound: dict[str, Any]
     ) -> str:
         namespace, name = meta["namespace"], meta["name"]
-        now = int(time.time())
+        now = int(clock.seconds())
         claims = {
             "aud": audiences,
             "exp": ends,
@@ -125,8 +149,7 @@ class AccountTokens:
         claims = self._claims(token)
         if claims is None:
             return None
-        if claims["exp"] < time.time():
-            raise TokenRefused("service account token has expired")
+        _check_time(claims)
         meant = [one for one in claims["aud"] if one in audiences]
         if not meant:
             given, wanted = (" ".join(map(quote, those)) for those in (claims["aud"], audiences))
@@ -153,13 +176,46 @@ class AccountTokens:
         private = claims["kubernetes.io"]
         namespace, account = private["namespace"], private["serviceaccount"]
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-        extra = {f"{_EXTRA}credential-id": [f"JTI={claims['jti']}"]}
+        extra = {CREDENTIAL: [f"JTI={claims['jti']}"]}
         for kind in ("pod", "node"):
             if kind in private:
                 extra[f"{_EXTRA}{kind}-name"] = [private[kind]["name"]]
                 extra[f"{_EXTRA}{kind}-uid"] = [private[kind]["uid"]]
         name = f"system:serviceaccount:{namespace}:{account['name']}"
         return User(name, groups, account["uid"], extra)
+
+
+def _settle_names(meta: dict[str, Any], account: dict[str, Any]) -> None:
+    """Give a request the names of the account, if it says nothing else.
+
+    Raises:
+        StatusError: 400 for another namespace, 422 for another name.
+    """
+    if meta.setdefault("namespace", account["namespace"]) != account["namespace"]:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    given, name = meta.get("name"), account["name"]
+    if given and given != name:
+        text = "must match the service account name if specified"
+        problem = invalid("metadata.name", given, text)
+        raise invalid_object("TokenRequest", _GROUP, name, [problem])
+    meta["name"] = name
+
+
+def _check_time(claims: dict[str, Any]) -> None:
+    """Refuse a token whose time is not now.
+
+    Raises:
+        TokenRefused: it is over, or has not come.
+    """
+    now = clock.seconds()
+    if now < claims["nbf"]:
+        raise TokenRefused("service account token is not valid yet")
+    if now > claims["exp"]:
+        raise TokenRefused("service account token has expired")
+    if now < claims["iat"]:
+        raise TokenRefused("service account token is issued in the future")
 
 
 def _check_duration(seconds: int) -> None:

@@ -82,6 +82,9 @@ class EscalationGuard:
                 f"user {user} (groups=[{groups}]) is attempting to grant RBAC permissions "
                 f"not currently held:\n{described(lacking)}"
             )
+            lost = self._authorizer.missing(call.user, call.info.namespace)
+            if lost:
+                why += f"; resolution errors: [{lost}]"
             raise forbidden(call.info.resource, GROUP, name, why)
 
 

@@ -57,6 +57,11 @@ class _Binding:
         """Return the key of the role."""
         return f"{self.home}/{self.role_name}" if self.role_kind == "Role" else self.role_name
 
+    @property
+    def lost(self) -> str:
+        """Return what there is to say if the role is not there."""
+        return f'{self.role_kind.lower()}.{GROUP} "{self.role_name}" not found'
+
     def subject_of(self, user: User) -> Mapping[str, Any] | None:
         """Return the first subject that a user is."""
         return next((one for one in self.subjects if _is_subject(one, user, self.home)), None)
@@ -83,21 +88,23 @@ class Authorizer:
         for binding, subject in self._of(user, wanted.namespace):
             rules = self._roles.get(binding.role)
             if rules is None:
-                kind = binding.role_kind.lower()
-                missing.append(f'{kind}.{GROUP} "{binding.role_name}" not found')
+                missing.append(binding.lost)
             elif any(_permits(rule, wanted) for rule in rules):
                 whom = _described(subject, binding.home)
                 return Decision(allowed=True, reason=f"RBAC: allowed by {binding.title} to {whom}")
         if not missing:
             return Decision(allowed=False)
-        known = list(dict.fromkeys(missing))
-        text = known[0] if len(known) == 1 else f"[{', '.join(known)}]"
-        return Decision(allowed=False, reason=f"RBAC: {text}")
+        return Decision(allowed=False, reason=f"RBAC: {_together(missing)}")
 
     def rules(self, user: User, namespace: str) -> Iterator[Rule]:
         """Yield the rules that hold for a user in a namespace and everywhere."""
         for binding, _ in self._of(user, namespace):
             yield from self._roles.get(binding.role, ())
+
+    def missing(self, user: User, namespace: str) -> str:
+        """Return which roles a user would have if they were there; nothing if all are."""
+        found = [one.lost for one, _ in self._of(user, namespace) if one.role not in self._roles]
+        return _together(found) if found else ""
 
     def rules_of(self, kind: str, name: str, namespace: str) -> Sequence[Rule] | None:
         """Return the rules of a role that a binding in a namespace refers to, if it is there."""
@@ -139,6 +146,12 @@ class Authorizer:
         title = f'{own} of {kind} "{role}"'
         bound = _Binding(title, kind, role, home, body.get("subjects") or ())
         self._bindings.setdefault(home, []).append(bound)
+
+
+def _together(errors: Iterable[str]) -> str:
+    """Return errors as Go's aggregate of them reads: each once, in brackets if they are many."""
+    known = list(dict.fromkeys(errors))
+    return known[0] if len(known) == 1 else f"[{', '.join(known)}]"
 
 
 def _described(subject: Mapping[str, Any], home: str) -> str:
@@ -189,7 +202,7 @@ def _resource_fits(resources: Iterable[str], wanted: Attributes) -> bool:
 
 
 def _path_fits(pattern: str, path: str) -> bool:
-    return path.startswith(pattern[:-1]) if pattern.endswith("*") else pattern == path
+    return path.startswith(pattern.rstrip("*")) if pattern.endswith("*") else pattern == path
 
 
 def attributes(info: RequestInfo) -> Attributes:

@@ -1,13 +1,18 @@
 """Reviews: questions about who somebody is and what they may do. They are never stored."""
 
+from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from envtest.access.rbac import Attributes, Authorizer, Rule
-from envtest.access.tokens import ADMIN_GROUP, Authenticator, TokenRefused
-from envtest.schema.errors import FieldError, invalid
+from envtest.access.tokens import Authenticator, TokenRefused
+from envtest.patching import track_update
+from envtest.schema.errors import FieldError, Verbatim, invalid
 from envtest.server.bodies import check_version, fit, judge_complaints, read_object
 from envtest.server.call import Call, Plain, User
 from envtest.server.failures import bad_request, invalid_object
+from envtest.server.objectmeta import timestamp
 from envtest.server.options import write_options
 
 REVIEWS = frozenset(
@@ -20,6 +25,28 @@ REVIEWS = frozenset(
         "tokenreviews",
     }
 )
+
+# The fields of metadata as Go writes them.
+_ORDER = (
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+)
+_ENTRY = ("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1")
+# A review that nobody filled in.
+_EMPTY: dict[str, Any] = {"metadata": {}, "spec": {}}
 
 
 class Reviews:
@@ -37,6 +64,7 @@ class Reviews:
         judge_complaints(call.resource, decoded, options.field_validation, call.warnings)
         check_version(call.resource, decoded.body)
         body = decoded.body
+        _track(call, body, options.manager)
         spec = body.setdefault("spec", {})
         match call.info.resource:
             case "tokenreviews":
@@ -46,12 +74,14 @@ class Reviews:
             case "selfsubjectrulesreviews":
                 status = self._rules(call.user, spec)
             case "selfsubjectaccessreviews":
-                _refuse(call, _attribute_problems(spec))
+                _refuse(call, _attribute_problems(spec) + _metadata_problems(call, body))
                 status = self._access(call.user, spec)
             case plural:
                 problems = _attribute_problems(spec) + _subject_problems(spec)
                 if plural == "localsubjectaccessreviews":
                     _set_namespace(call, body)
+                problems += _metadata_problems(call, body)
+                if plural == "localsubjectaccessreviews":
                     problems += _local_problems(spec, call.info.namespace)
                 _refuse(call, problems)
                 status = self._access(_user(spec), spec)
@@ -90,15 +120,13 @@ class Reviews:
         namespace = spec.get("namespace", "")
         if not namespace:
             raise bad_request("no namespace on request")
-        found: list[Rule] = []
-        if ADMIN_GROUP in user.groups:
-            found.append({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]})
-            found.append({"verbs": ["*"], "nonResourceURLs": ["*"]})
-        found += self._authorizer.rules(user, namespace)
+        found: list[Rule] = list(self._authorizer.rules(user, namespace))
+        missing = self._authorizer.missing(user, namespace)
         return {
-            "resourceRules": [rule for rule in found if "resources" in rule],
-            "nonResourceRules": [rule for rule in found if "nonResourceURLs" in rule],
+            "resourceRules": [rule for rule in found if rule.get("resources")],
+            "nonResourceRules": [rule for rule in found if rule.get("nonResourceURLs")],
             "incomplete": False,
+            **({"evaluationError": missing} if missing else {}),
         }
 
 
@@ -129,6 +157,34 @@ def _subject_problems(spec: dict[str, Any]) -> list[FieldError]:
     if spec.get("user") or spec.get("groups"):
         return []
     return [invalid("spec.user", "", "at least one of user or group must be specified")]
+
+
+def _track(call: Call, body: dict[str, Any], manager: str) -> None:
+    """Note who asks: a review has an owner of its fields, as whatever is created."""
+    meta = body.setdefault("metadata", {})
+    body.pop("status", None)
+    if not call.resource.namespaced:
+        meta.pop("namespace", None)
+    track_update(
+        None,
+        body,
+        manager=manager,
+        fields=replace(call.resource.rules.model(), zero=_EMPTY),
+        api_version=call.resource.api_version,
+        now=timestamp(),
+    )
+
+
+def _metadata_problems(call: Call, body: dict[str, Any]) -> list[FieldError]:
+    """Check that a review about somebody has no name or the like."""
+    meta = {name: value for name, value in body["metadata"].items() if value}
+    if meta.keys() <= {"managedFields", "namespace"}:
+        return []
+    text = "must be empty except for namespace" if call.resource.namespaced else "must be empty"
+    shown = {name: meta[name] for name in _ORDER if name in meta}
+    for entry in shown.get("managedFields", ()):
+        entry.update({name: entry.pop(name) for name in _ENTRY})
+    return [invalid("metadata", Verbatim(msgspec.json.encode(shown).decode()), text)]
 
 
 def _set_namespace(call: Call, body: dict[str, Any]) -> None:

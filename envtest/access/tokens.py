@@ -1,6 +1,7 @@
 """Authentication: bearer tokens and client certificates."""
 
 import csv
+import hashlib
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,14 @@ from envtest.server.failures import unauthorized
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 AUTHENTICATED = "system:authenticated"
 ADMIN_GROUP = "system:masters"
+# The fact about a user that tells by what it has shown who it is.
+CREDENTIAL = "authentication.kubernetes.io/credential-id"
+# Where the subject of a certificate has the user's identifier.
+_UID = "1.3.6.1.4.1.57683.2"
+_EXTRA_SPACE = (
+    "the provided Authorization header contains extra space before the bearer token, "
+    "and is ignored"
+)
 
 
 class TokenFileError(Exception):
@@ -28,6 +37,39 @@ class Known:
 
     user: User
     audiences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A client's certificate.
+
+    Args:
+        described: the verified certificate as `ssl` describes it.
+        encoded: the same as DER.
+    """
+
+    described: Mapping[str, Any]
+    encoded: bytes
+
+    def user(self) -> User | None:
+        """Return whom it is for: common name, organizations, and what it is known by.
+
+        Raises:
+            StatusError: 401; it has an identifier of its user that is none.
+        """
+        names: dict[str, list[str]] = {}
+        for group in self.described.get("subject", ()):
+            for key, value in group:
+                names.setdefault(key, []).append(value)
+        name = names.get("commonName", [""])[0]
+        if not name:
+            return None
+        uids = names.get(_UID, [])
+        if len(uids) > 1 or "" in uids:
+            raise unauthorized()
+        known_by = [f"X509SHA256={hashlib.sha256(self.encoded).hexdigest()}"]
+        groups = tuple(names.get("organizationName", ()))
+        return User(name, groups, "".join(uids), {CREDENTIAL: known_by})
 
 
 def parse_token_file(text: str, source: str = "token file") -> dict[str, User]:
@@ -98,26 +140,33 @@ class Authenticator:
         known = next((one for one in answers if one), None)
         return None if known is None else Known(_authenticated(known.user), known.audiences)
 
-    def of_request(self, authorization: str, certificate: Mapping[str, Any] | None) -> User:
+    def of_request(
+        self, authorization: str, certificate: Certificate | None, warnings: list[str]
+    ) -> User:
         """Return who sends a request.
 
         Args:
             authorization: the Authorization header, or nothing.
-            certificate: the client's verified certificate as `ssl` describes it.
+            certificate: what the client has shown and TLS has verified.
+            warnings: receives what the client should know of its header.
 
         Raises:
-            StatusError: 401 for a token that nobody has.
+            StatusError: 401 for a token that nobody has, or a certificate that says nonsense.
         """
-        if certificate:
-            return _of_certificate(certificate)
+        user = None if certificate is None else certificate.user()
+        if user is not None:
+            return _authenticated(user)
         usual = self._bearers.get(authorization)
         if usual is not None:
             return usual
-        scheme, _, token = authorization.strip().partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
+        scheme, token, *more = [*authorization.strip().split(" ", 2), ""][:3]
+        if scheme.lower() != "bearer" or not token:
+            # What is behind a second blank is no token: Go's server takes the second word.
+            if scheme.lower() == "bearer" and any(more):
+                warnings.append(_EXTRA_SPACE)
             return ANONYMOUS
         try:
-            known = self.of_token(token.strip())
+            known = self.of_token(token)
         except TokenRefused:
             known = None
         if known is None:
@@ -127,14 +176,6 @@ class Authenticator:
 
 def _authenticated(user: User) -> User:
     """Return a user as one who has shown who it is."""
+    if user.name == ANONYMOUS.name or {AUTHENTICATED, *ANONYMOUS.groups} & set(user.groups):
+        return user
     return replace(user, groups=(*user.groups, AUTHENTICATED))
-
-
-def _of_certificate(certificate: Mapping[str, Any]) -> User:
-    """Return common name and organizations as user and groups."""
-    names: dict[str, list[str]] = {}
-    for group in certificate.get("subject", ()):
-        for key, value in group:
-            names.setdefault(key, []).append(value)
-    groups = (*names.get("organizationName", ()), AUTHENTICATED)
-    return User(names.get("commonName", [""])[0], groups)

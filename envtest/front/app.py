@@ -2,11 +2,9 @@
 
 import logging
 from asyncio import get_running_loop
-from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from random import getrandbits
-from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -15,7 +13,7 @@ from envtest.access.accounts import AccountTokens
 from envtest.access.impersonation import Impersonator
 from envtest.access.rbac import Attributes, Authorizer, attributes, refusal
 from envtest.access.reviews import Reviews
-from envtest.access.tokens import Authenticator
+from envtest.access.tokens import Authenticator, Certificate
 from envtest.front.bodies import ClientGoneError, read_body
 from envtest.front.connections import Connections, Deadlines, Watchers
 from envtest.front.dispatch import answer, check_served, no_such_path
@@ -99,7 +97,9 @@ class Front:
         if isinstance(target, web.Response):
             return target
         query, info = target.query, target.info
-        user = self.impersonator.taken_for(self._authenticate(request), request.headers, info)
+        user = self.impersonator.taken_for(
+            self._authenticate(request, warnings), request.headers, info
+        )
         decision = self.authorizer.decide(user, target.wanted)
         if not decision.allowed:
             raise refusal(user, info, decision.reason)
@@ -107,7 +107,9 @@ class Front:
             documents = Documents(self.api.registry, self.openapi, request.host)
             accept = request.headers.get("Accept", "")
             verbose = "verbose" in query
-            found = documents.find(request.method, request.path, accept, verbose=verbose)
+            found = self.accounts.document(request.method, request.path) or documents.find(
+                request.method, request.path, accept, verbose=verbose
+            )
             return _missing(request.path) if found is None else _plain(*found)
         resource = self.api.registry.find(info.group, info.version, info.resource)
         if resource is None:
@@ -154,12 +156,15 @@ class Front:
             self.targets[key] = found
         return found
 
-    def _authenticate(self, request: web.BaseRequest) -> User:
+    def _authenticate(self, request: web.BaseRequest, warnings: list[str]) -> User:
         transport = request.transport
-        certificate: Mapping[str, Any] | None = (
-            transport.get_extra_info("peercert") if transport else None
-        )
-        return self.authenticator.of_request(request.headers.get("Authorization", ""), certificate)
+        described = transport.get_extra_info("peercert") if transport else None
+        certificate = None
+        if transport and described:
+            encoded = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            certificate = Certificate(described, encoded)
+        authorization = request.headers.get("Authorization", "")
+        return self.authenticator.of_request(authorization, certificate, warnings)
 
     async def _watch(self, request: web.BaseRequest, call: Call, form: Form) -> web.StreamResponse:
         watch = open_watch(self.api, call, form)

@@ -72,7 +72,7 @@ def test_stars_names_subresources_and_paths() -> None:
     anything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
     status = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*/status"]}
     named = {"verbs": ["*"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}
-    paths = {"verbs": ["get"], "nonResourceURLs": ["/metrics", "/logs/*"]}
+    paths = {"verbs": ["get"], "nonResourceURLs": ["/metrics", "/logs/*", "/all/**"]}
 
     assert allows(anything, Attributes("x", "y", "z", "status"))
     assert allows(status, Attributes("x", "y", "z", "status"))
@@ -80,6 +80,8 @@ def test_stars_names_subresources_and_paths() -> None:
     assert allows(named, Attributes("get", "", "pods", name="a"))
     assert not allows(named, Attributes("get", "", "pods", name="b"))
     assert allows(paths, Attributes("get", path="/logs/a"))
+    assert allows(paths, Attributes("get", path="/all/a"))
+    assert not allows(paths, Attributes("get", path="/metrics/a"))
     assert not allows(paths, Attributes("get", path="/secrets"))
 
 
@@ -149,4 +151,5 @@ async def test_a_client_certificate_is_its_users_name_and_groups() -> None:
             path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
             found = (await client.post(path, json={})).json()["status"]["userInfo"]
 
-    assert found == {"username": "eve", "groups": ["system:masters", "system:authenticated"]}
+    assert found["username"] == "eve"
+    assert found["groups"] == ["system:masters", "system:authenticated"]

@@ -208,6 +208,18 @@ async def test_a_binding_to_nothing_is_named_in_refusals(http: httpx.AsyncClient
     )
 
 
+async def test_a_role_that_is_not_there_is_named_among_missing_rights(
+    http: httpx.AsyncClient,
+) -> None:
+    await http.post(BINDINGS, json=binding("lost", "joe"))
+    answer = await http.post(ROLES, json=role("r", rule("delete")), headers=JOE)
+
+    assert answer.json()["message"].endswith(
+        '\n{APIGroups:[""], Resources:["configmaps"], Verbs:["delete"]}; resolution errors: '
+        '[role.rbac.authorization.k8s.io "lost" not found]'
+    )
+
+
 async def test_aggregated_roles_follow_the_labels_of_others(http: httpx.AsyncClient) -> None:
     path = f"{RBAC}/clusterroles"
     part = role("part", rule("get", resource="gauges", group="lab.example.com"))
