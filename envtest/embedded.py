@@ -16,8 +16,11 @@ from aiohttp import web
 from envtest.access.accounts import AccountTokens
 from envtest.access.aggregation import Aggregation
 from envtest.access.escalation import EscalationGuard
+from envtest.access.rbac import GROUP as ROLES
 from envtest.access.rbac import Authorizer
 from envtest.access.reviews import Reviews
+from envtest.access.signers import GROUP as SIGNERS
+from envtest.access.signers import SignerGuard
 from envtest.access.tokens import (
     ADMIN_GROUP,
     Authenticator,
@@ -26,6 +29,7 @@ from envtest.access.tokens import (
     token_line,
 )
 from envtest.admission import Webhooks
+from envtest.bootstrap.apiservices import ApiServices
 from envtest.bootstrap.start import bootstrap
 from envtest.bootstrap.upkeep import Upkeep, kept_up, reachable
 from envtest.builtins.resources import builtin_resources
@@ -88,9 +92,10 @@ class EmbeddedServer:
             for resource in builtin_resources(store, SERVICES):
                 registry.add(resource)
             api = Api(store, registry)
-            bootstrap(api)
+            bootstrap(api, str(SERVICES))
             Aggregation(api).attach()
             Definitions(api).attach()
+            ApiServices(api).attach()
             server = cls(api, Authenticator(tokens), authority, data)
             stack.pop_all()
         return server
@@ -144,7 +149,10 @@ async def serve(  # every setting is named at the call
     authorizer = Authorizer(api.store)
     api.admission = webhooks = Webhooks(api, authorizer)
     api.converse = webhooks.converse
-    api.guards.append(EscalationGuard(authorizer).check)
+    api.guards = {
+        ROLES: EscalationGuard(authorizer).check,
+        SIGNERS: SignerGuard(authorizer).check,
+    }
     reviews = Reviews(server.authenticator, authorizer)
     accounts = AccountTokens(api, key)
     server.authenticator.others.append(accounts.known)

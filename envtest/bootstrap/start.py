@@ -1,5 +1,6 @@
 """What happens before the first request: what every server holds is made, or repaired."""
 
+from envtest.bootstrap.flows import flow_schemas, priority_levels, service_range
 from envtest.bootstrap.objects import namespaces, priority_classes
 from envtest.bootstrap.policy import GROUP, Body, policy
 from envtest.bootstrap.reconciling import is_protected, mended_binding, mended_role
@@ -7,13 +8,23 @@ from envtest.bootstrap.writing import Writer
 from envtest.server.api import Api
 from envtest.server.resource import Resource
 
+_FLOWS = "flowcontrol.apiserver.k8s.io"
 
-def bootstrap(api: Api) -> None:
-    """Make what is missing, and mend the default roles and bindings."""
+
+def bootstrap(api: Api, services: str) -> None:
+    """Make what is missing, and mend the default roles and bindings.
+
+    Args:
+        api: the state.
+        services: the range of services' addresses.
+    """
     writer = Writer(api)
     for plural, group, bodies in (
         ("namespaces", "", namespaces()),
         ("priorityclasses", "scheduling.k8s.io", priority_classes()),
+        ("prioritylevelconfigurations", _FLOWS, priority_levels()),
+        ("flowschemas", _FLOWS, flow_schemas()),
+        ("servicecidrs", "networking.k8s.io", (service_range(services),)),
     ):
         resource = writer.find(group, plural)
         for body in bodies:

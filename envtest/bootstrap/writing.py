@@ -30,11 +30,14 @@ class Writer:
         return None if stored is None else resource.load(stored)
 
     def create(self, resource: Resource, body: Body) -> None:
-        """Store a new object; its fields are the server's."""
+        """Store a new object with its status, if it has one; its fields are the server's."""
+        status = body.get("status")
         body = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
         resource.rules.default(body)
         self._track(resource, None, body)
         resource.rules.prepare_create(body)
+        if status is not None:
+            body["status"] = status
         objectmeta.fill_in(body["metadata"])
         self._store(resource, body)
 

@@ -5,6 +5,7 @@ from ipaddress import IPv4Network
 from typing import Any
 
 from envtest.builtins.autoscaling import AutoscalerRules, to_v1, to_v2
+from envtest.builtins.components import COMPONENTS
 from envtest.builtins.core import KeyedRules, LeaseRules, NamespaceRules, SecretRules
 from envtest.builtins.definitions import DefinitionRules
 from envtest.builtins.events import EventRules, to_core, to_new
@@ -20,6 +21,7 @@ from envtest.server.resource import Resource
 from envtest.storage import Store
 
 _SPECIAL: dict[tuple[str, str], type[BuiltinRules]] = {
+    **COMPONENTS,
     ("", "Namespace"): NamespaceRules,
     ("", "Node"): NodeRules,
     ("", "Secret"): SecretRules,

@@ -78,7 +78,7 @@ def _problems(hooks: Sequence[Body]) -> Iterator[FieldError]:
 def _hook_problems(hook: Body, path: str) -> Iterator[FieldError]:
     yield from _name_problems(hook.get("name") or "", f"{path}.name")
     for at, rule in enumerate(hook.get("rules") or ()):
-        yield from _rule_problems(rule, f"{path}.rules[{at}]")
+        yield from rule_problems(rule, f"{path}.rules[{at}]")
     for name, choices in _CHOICES.items():
         if name == "sideEffects" and not hook.get(name):
             yield required(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun")
@@ -92,7 +92,7 @@ def _hook_problems(hook: Body, path: str) -> Iterator[FieldError]:
         yield from selector_problems(hook.get(name) or {}, f"{path}.{name}")
     yield from _choice_problems(hook, "reinvocationPolicy", ("IfNeeded", "Never"), path)
     yield from client_errors(hook.get("clientConfig") or {}, f"{path}.clientConfig")
-    yield from _condition_problems(hook.get("matchConditions") or (), f"{path}.matchConditions")
+    yield from condition_problems(hook.get("matchConditions") or (), f"{path}.matchConditions")
 
 
 def _choice_problems(
@@ -128,7 +128,8 @@ def _review_problems(versions: list[str], path: str) -> Iterator[FieldError]:
         yield invalid(path, versions, f"must include at least one of {_REVIEWS}")
 
 
-def _rule_problems(rule: Body, path: str) -> Iterator[FieldError]:
+def rule_problems(rule: Body, path: str) -> Iterator[FieldError]:
+    """Yield what is wrong with the operations and resources of a rule."""
     operations = rule.get("operations") or []
     yield from _list_problems(operations, f"{path}.operations", "operations")
     for at, operation in enumerate(operations):
@@ -178,7 +179,8 @@ def _resource_problems(resources: list[str], path: str) -> Iterator[FieldError]:
         yield invalid(path, resources, text)
 
 
-def _condition_problems(conditions: Sequence[Body], path: str) -> Iterator[FieldError]:
+def condition_problems(conditions: Sequence[Body], path: str) -> Iterator[FieldError]:
+    """Yield what is wrong with matchConditions."""
     if len(conditions) > _MOST_CONDITIONS:
         yield too_many(path, len(conditions), _MOST_CONDITIONS)
     names: set[str] = set()

@@ -20,9 +20,11 @@ from envtest.patching.mergepatch import merge_patch
 from envtest.patching.scale import SCALE_VERSION, from_scale, scale_model, to_scale
 from envtest.patching.strategic import strategic_merge
 from envtest.patching.tracking import track_update
+from envtest.patching.zeros import ZERO
 
 __all__ = [
     "SCALE_VERSION",
+    "ZERO",
     "ApplyConflict",
     "Cause",
     "FieldModel",

@@ -8,11 +8,13 @@ itself) is thrown away when it is sent there, so nobody comes to own it that way
 from collections.abc import Mapping
 from typing import Any
 
+from envtest.patching.componentzeros import COMPONENT_RESET, COMPONENT_ZERO
 from envtest.patching.fieldset import Fields
 
 _POD_TEMPLATE: Mapping[str, Any] = {"metadata": {}, "spec": {"containers": None}}
 
 ZERO: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    **COMPONENT_ZERO,
     ("", "Event"): {
         "metadata": {},
         "involvedObject": {},
@@ -152,6 +154,7 @@ _STATUS: Fields = {"f:spec": {}}
 _BOTH: Mapping[str, Fields] = {"": _MAIN, "status": _STATUS}
 
 RESET: Mapping[tuple[str, str], Mapping[str, Fields]] = {
+    **COMPONENT_RESET,
     ("", "Namespace"): {**_BOTH, "finalize": _MAIN},
     ("", "Node"): _BOTH,
     ("", "PersistentVolume"): _BOTH,

@@ -59,10 +59,10 @@ class Api:
     admission: Admission = field(default_factory=NoAdmission)
     # Seconds that a read waits for a revision that is still to come.
     patience: float = 3.0
-    # Who may refuse what a write would store, by who asks: called with the request, the object
-    # and, for an update, what is there; they raise a StatusError.
-    guards: list[Callable[[Call, dict[str, Any], dict[str, Any] | None], None]] = field(
-        default_factory=list
+    # Who looks at what a write would store, by who asks, and may refuse it: by API group, called
+    # with the request, the object and, for an update, what is there; they raise a StatusError.
+    guards: dict[str, Callable[[Call, dict[str, Any], dict[str, Any] | None], None]] = field(
+        default_factory=dict
     )
     # Sends reviews to conversion webhooks.
     converse: Ask = nobody_converts
@@ -74,12 +74,13 @@ class Api:
         return self.store.table(resource.place)
 
     def guard(self, call: Call, new: dict[str, Any], old: dict[str, Any] | None) -> None:
-        """Let every guard look at a write.
+        """Let the guard of a group look at a write.
 
         Raises:
-            StatusError: one of them refuses it.
+            StatusError: it refuses.
         """
-        for check in self.guards:
+        check = self.guards.get(call.info.group)
+        if check is not None:
             check(call, new, old)
 
     def current(self, call: Call) -> Stored:

@@ -118,6 +118,7 @@ class Definitions:
         if before is not None or body["metadata"]["generation"] > 1:
             definition.refit(self._api, self._stored_as.get(name, definition.storage))
         self._stored_as[name] = definition.storage
+        self._api.registry.announce()
 
     def _withdraw(self, name: str) -> None:
         """Serve a CRD no more."""
@@ -127,6 +128,7 @@ class Definitions:
         self._waiting.pop(f"{group}/{plural}", None)
         del self._served[name]
         self._stored_as.pop(name, None)
+        self._api.registry.announce()
 
     def _clean_up(self, body: Body) -> bool:
         """Remove a terminating CRD's objects; let it go when the last one is gone."""

@@ -4,6 +4,8 @@ import base64
 import hashlib
 from typing import Any
 
+from envtest.kinds.catalogue import resources
+from envtest.kinds.priorities import group_order
 from envtest.server.registry import Registry
 from envtest.server.resource import Resource
 
@@ -32,8 +34,13 @@ def core_versions(address: str) -> dict[str, Any]:
 
 def group_list(registry: Registry) -> dict[str, Any]:
     """Return the answer to /apis."""
-    groups = [_group(name, versions) for name, versions in registry.groups().items() if name]
+    groups = [_group(name, versions) for name, versions in _in_order(registry) if name]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def _in_order(registry: Registry) -> list[tuple[str, list[str]]]:
+    """Return groups with their versions, those first whose resources win where names meet."""
+    return sorted(registry.groups().items(), key=lambda item: group_order(item[0]))
 
 
 def group(registry: Registry, name: str) -> dict[str, Any] | None:
@@ -86,6 +93,12 @@ def _entries(resource: Resource) -> list[dict[str, Any]]:
 
 def _hash(resource: Resource) -> str:
     """Return what lets clients see that the stored version of a kind changed."""
+    if not resource.rules.custom:
+        # Not every built-in kind is stored in the version in which it is served.
+        known = resources()[resource.api_version]
+        return str(
+            next(one["storageVersionHash"] for one in known if one["name"] == resource.plural)
+        )
     text = f"{resource.group}/{resource.version}/{resource.kind}"
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 
@@ -93,7 +106,7 @@ def _hash(resource: Resource) -> str:
 def aggregated(registry: Registry, *, core: bool) -> dict[str, Any]:
     """Return everything at once: the core group alone for /api, the others for /apis."""
     items = []
-    for name, versions in registry.groups().items():
+    for name, versions in _in_order(registry):
         if (name == "") is not core:
             continue
         shown = [_version(registry, name, one) for one in versions]

@@ -1,6 +1,6 @@
 """Which resources are served now: the built-in ones, and those of established CRDs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from envtest.server.resource import Resource
 
@@ -14,6 +14,8 @@ class Registry:
         self._versions: dict[str, list[str]] = {}
         # Raised with every change, for documents that are built from the registry and cached.
         self.generation = 0
+        # Told when a definition is served, served otherwise, or served no more.
+        self.listeners: list[Callable[[], None]] = []
 
     def add(self, resource: Resource) -> None:
         """Serve a resource, or serve it anew."""
@@ -38,6 +40,11 @@ class Registry:
             if (left := [version for version in versions if (name, version) in served])
         }
         self.generation += 1
+
+    def announce(self) -> None:
+        """Tell the listeners that a change is complete."""
+        for listener in self.listeners:
+            listener()
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         """Return a resource, if it is served."""

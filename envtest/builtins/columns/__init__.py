@@ -8,11 +8,13 @@ from collections.abc import Sequence
 
 from envtest.builtins.columns.cells import AGE, TITLE, Entry
 from envtest.builtins.columns.cluster import CLUSTER
+from envtest.builtins.columns.control import CONTROL
 from envtest.builtins.columns.infrastructure import INFRASTRUCTURE
 from envtest.builtins.columns.network import NETWORK
+from envtest.builtins.columns.storage import STORAGE
 from envtest.builtins.columns.workloads import WORKLOADS
 
-_KNOWN = {**CLUSTER, **INFRASTRUCTURE, **NETWORK, **WORKLOADS}
+_KNOWN = {**CLUSTER, **CONTROL, **INFRASTRUCTURE, **NETWORK, **STORAGE, **WORKLOADS}
 _OTHERS = (TITLE, AGE)
 
 

@@ -1,0 +1,363 @@
+"""Kinds that components of a cluster serve: stored with their defaults, judged, shown."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.envtest.components import (
+    ADMISSION,
+    DEVICES,
+    FLOWS,
+    LEAST,
+    MATCH,
+    NETWORKS,
+    REGISTRATION,
+    STORAGE,
+    named,
+)
+
+TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+MERGE = {"Content-Type": "application/merge-patch+json"}
+NODES = "/apis/node.k8s.io/v1/runtimeclasses"
+
+
+async def made(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    answer = await http.post(path, json=body)
+    assert answer.status_code == 201, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def test_the_least_of_each_kind_is_taken_kept_and_shown(http: httpx.AsyncClient) -> None:
+    for path, body in LEAST.items():
+        first = await made(http, path, named("a", body))
+        again = await http.put(f"{path}/a", json=first)
+        assert again.json() == first, path
+        table = (await http.get(path, headers=TABLE)).json()
+        rows = [row["cells"] for row in table["rows"]]
+        assert all(len(row) == len(table["columnDefinitions"]) for row in rows), path
+        assert (await http.delete(f"{path}/a")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "part", "expected"),
+    [
+        (
+            f"{STORAGE}/csidrivers",
+            {},
+            "spec",
+            {
+                "attachRequired": True,
+                "fsGroupPolicy": "ReadWriteOnceWithFSType",
+                "podInfoOnMount": False,
+                "requiresRepublish": False,
+                "seLinuxMount": False,
+                "storageCapacity": False,
+                "volumeLifecycleModes": ["Persistent"],
+            },
+        ),
+        (f"{STORAGE}/storageclasses", {"provisioner": "p"}, "volumeBindingMode", "Immediate"),
+        (f"{STORAGE}/storageclasses", {"provisioner": "p"}, "reclaimPolicy", "Delete"),
+        (
+            f"{STORAGE}/volumeattachments",
+            LEAST[f"{STORAGE}/volumeattachments"],
+            "status",
+            {"attached": False},
+        ),
+        (
+            f"{FLOWS}/flowschemas",
+            LEAST[f"{FLOWS}/flowschemas"],
+            "spec",
+            {"matchingPrecedence": 1000, "priorityLevelConfiguration": {"name": "exempt"}},
+        ),
+        (
+            f"{FLOWS}/prioritylevelconfigurations",
+            {
+                "spec": {
+                    "type": "Limited",
+                    "limited": {"limitResponse": {"type": "Queue", "queuing": {}}},
+                }
+            },
+            "spec",
+            {
+                "type": "Limited",
+                "limited": {
+                    "nominalConcurrencyShares": 30,
+                    "lendablePercent": 0,
+                    "limitResponse": {
+                        "type": "Queue",
+                        "queuing": {"queues": 64, "handSize": 8, "queueLengthLimit": 50},
+                    },
+                },
+            },
+        ),
+        (
+            f"{ADMISSION}/validatingadmissionpolicybindings",
+            {
+                "spec": {
+                    "policyName": "p",
+                    "validationActions": ["Warn"],
+                    "matchResources": {},
+                }
+            },
+            "spec",
+            {
+                "policyName": "p",
+                "validationActions": ["Warn"],
+                "matchResources": {
+                    "matchPolicy": "Equivalent",
+                    "namespaceSelector": {},
+                    "objectSelector": {},
+                },
+            },
+        ),
+        (
+            f"{NETWORKS}/ingressclasses",
+            {"spec": {"controller": "e.io/c", "parameters": {"kind": "K", "name": "n"}}},
+            "spec",
+            {
+                "controller": "e.io/c",
+                "parameters": {"kind": "K", "name": "n", "scope": "Cluster"},
+            },
+        ),
+        (
+            f"{DEVICES}/namespaces/default/resourceclaims",
+            {
+                "spec": {
+                    "devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}
+                }
+            },
+            "spec",
+            {
+                "devices": {
+                    "requests": [
+                        {
+                            "name": "r",
+                            "exactly": {
+                                "allocationMode": "ExactCount",
+                                "count": 1,
+                                "deviceClassName": "c",
+                            },
+                        }
+                    ]
+                }
+            },
+        ),
+    ],
+)
+async def test_what_is_left_out_is_filled_in(
+    http: httpx.AsyncClient, path: str, body: dict[str, Any], part: str, expected: object
+) -> None:
+    assert (await made(http, path, named("a", body)))[part] == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        (f"{STORAGE}/storageclasses", {}, "provisioner: Required value"),
+        (
+            f"{STORAGE}/storageclasses",
+            {"provisioner": "p", "reclaimPolicy": "Recycle"},
+            'reclaimPolicy: Unsupported value: "Recycle": supported values: "Delete", "Retain"',
+        ),
+        (
+            f"{STORAGE}/volumeattributesclasses",
+            {"driverName": "d"},
+            "parameters: Required value: must contain at least one key/value pair",
+        ),
+        (
+            f"{STORAGE}/csidrivers",
+            {"spec": {"tokenRequests": [{"audience": "a", "expirationSeconds": 9}]}},
+            (
+                "spec.tokenRequests[0].expirationSeconds: Invalid value: 9: "
+                "may not specify a duration less than 10 minutes"
+            ),
+        ),
+        (
+            f"{STORAGE}/csinodes",
+            {"spec": {"drivers": [{"name": "d"}]}},
+            "spec.drivers[0].nodeID: Required value",
+        ),
+        (
+            f"{STORAGE}/volumeattachments",
+            {"spec": {"attacher": "d", "nodeName": "n", "source": {}}},
+            (
+                "spec.source: Required value: must specify exactly one of inlineVolumeSpec and "
+                "persistentVolumeName"
+            ),
+        ),
+        (
+            f"{NETWORKS}/ipaddresses",
+            {"spec": {"parentRef": {"resource": "services", "name": "s"}}},
+            (
+                'metadata.name: Invalid value: "a": must be a valid IP address, '
+                "(e.g. 10.9.8.7 or 2001:db8::ffff)"
+            ),
+        ),
+        (
+            f"{NETWORKS}/servicecidrs",
+            {"spec": {"cidrs": ["10.97.0.1/16"]}},
+            (
+                'spec.cidrs[0]: Invalid value: "10.97.0.1/16": '
+                "must not have bits set beyond the prefix length"
+            ),
+        ),
+        (
+            f"{NETWORKS}/ingressclasses",
+            {"spec": {"controller": "c"}},
+            (
+                'spec.controller: Invalid value: "c": must be a domain-prefixed path '
+                '(such as "acme.io/foo")'
+            ),
+        ),
+        (
+            f"{FLOWS}/flowschemas",
+            {"spec": {"matchingPrecedence": 1}},
+            "only the schema named 'exempt' may have matchingPrecedence 1",
+        ),
+        (
+            f"{FLOWS}/flowschemas",
+            {"spec": {"priorityLevelConfiguration": {"name": "p"}, "rules": [{}]}},
+            "spec.rules[0].subjects: Required value: subjects must contain at least one value",
+        ),
+        (
+            f"{FLOWS}/prioritylevelconfigurations",
+            {"spec": {"type": "Limited"}},
+            "spec.limited: Required value: must not be empty when type is Limited",
+        ),
+        (
+            f"{ADMISSION}/validatingadmissionpolicies",
+            {"spec": {"matchConstraints": MATCH}},
+            (
+                "spec.validations: Required value: validations or auditAnnotations must contain "
+                "at least one item"
+            ),
+        ),
+        (
+            f"{ADMISSION}/validatingadmissionpolicybindings",
+            {"spec": {"policyName": "p", "validationActions": []}},
+            "spec.validationActions: Required value: at least one validation action is required",
+        ),
+        (
+            f"{ADMISSION}/mutatingadmissionpolicies",
+            {"spec": {"matchConstraints": MATCH, "mutations": [{"patchType": "JSONPatch"}]}},
+            "spec.reinvocationPolicy: Required value",
+        ),
+        (NODES, {"handler": "Run_C"}, 'handler: Invalid value: "Run_C": a lowercase RFC 1123'),
+        (
+            f"{REGISTRATION}/apiservices",
+            {"spec": {"group": "g.io", "version": "v1"}},
+            (
+                'metadata.name: Invalid value: "a": must be `spec.version+"."+spec.group`: '
+                '"v1.g.io"'
+            ),
+        ),
+        (
+            f"{DEVICES}/namespaces/default/resourceclaims",
+            {"spec": {"devices": {"requests": [{"name": "r"}]}}},
+            (
+                "spec.devices.requests[0]: Required value: exactly one of `exactly` or "
+                "`firstAvailable` is required"
+            ),
+        ),
+    ],
+)
+async def test_what_cannot_be_is_refused_with_its_reason(
+    http: httpx.AsyncClient, path: str, body: dict[str, Any], message: str
+) -> None:
+    answer = await http.post(path, json=named("a", body))
+
+    assert answer.status_code == 422
+    assert message in answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "patch", "message"),
+    [
+        (NODES, {"handler": "kata"}, 'handler: Invalid value: "kata": field is immutable'),
+        (
+            f"{STORAGE}/storageclasses",
+            {"parameters": {"a": "b"}},
+            "parameters: Forbidden: updates to parameters are forbidden.",
+        ),
+        (
+            f"{STORAGE}/volumeattachments",
+            {"spec": {"nodeName": "m"}},
+            (
+                'spec: Invalid value: {"Attacher":"d.example.com","Source":'
+                '{"PersistentVolumeName":"v","InlineVolumeSpec":null},"NodeName":"m"}: '
+                "field is immutable"
+            ),
+        ),
+        (
+            f"{NETWORKS}/servicecidrs",
+            {"spec": {"cidrs": ["10.98.0.0/16"]}},
+            'spec.cidrs: Invalid value: ["10.98.0.0/16"]: field is immutable',
+        ),
+        (
+            f"{NETWORKS}/ingressclasses",
+            {"spec": {"controller": "e.io/d"}},
+            'spec.controller: Invalid value: "e.io/d": field is immutable',
+        ),
+        (
+            f"{DEVICES}/namespaces/default/resourceclaims",
+            {"spec": {"devices": {"requests": [{"name": "r"}]}}},
+            "field is immutable",
+        ),
+    ],
+)
+async def test_what_was_decided_once_stays(
+    http: httpx.AsyncClient, path: str, patch: dict[str, Any], message: str
+) -> None:
+    await made(http, path, named("a", LEAST[path]))
+
+    answer = await http.patch(f"{path}/a", json=patch, headers=MERGE)
+
+    assert answer.status_code == 422
+    assert message in answer.json()["message"]
+
+
+async def test_mandatory_flows_and_levels_cannot_be_changed(http: httpx.AsyncClient) -> None:
+    for path in (f"{FLOWS}/flowschemas/exempt", f"{FLOWS}/prioritylevelconfigurations/catch-all"):
+        live = (await http.get(path)).json()
+        spec = live["spec"]
+        if "limited" in spec:
+            spec["limited"]["nominalConcurrencyShares"] = 9
+        else:
+            spec["rules"] = []
+        name = live["metadata"]["name"]
+
+        refused = await http.put(path, json=live)
+
+        assert refused.status_code == 422
+        assert f"spec of '{name}' must equal the fixed value" in refused.json()["message"]
+
+
+async def test_whoever_makes_a_policy_is_told_that_it_is_not_enforced(
+    http: httpx.AsyncClient,
+) -> None:
+    for plural, kind in (
+        ("validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+        ("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
+        ("mutatingadmissionpolicies", "MutatingAdmissionPolicy"),
+        ("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"),
+    ):
+        path = f"{ADMISSION}/{plural}"
+        answer = await http.post(path, json=named("a", LEAST[path]))
+        text = f"this server stores {kind} objects, but does not enforce them"
+        assert answer.headers["Warning"] == f'299 - "{text}"'
+
+
+async def test_a_status_is_written_by_its_own_path_only(http: httpx.AsyncClient) -> None:
+    path = f"{STORAGE}/volumeattachments"
+    body = await made(http, path, named("a", LEAST[path]))
+    attached = {**body, "status": {"attached": True}, "spec": {}}
+
+    other = await http.patch(f"{path}/a", json={"status": {"attached": True}}, headers=MERGE)
+    own = await http.put(f"{path}/a/status", json=attached)
+
+    assert other.json()["status"] == {"attached": False}
+    assert own.status_code == 200, own.text
+    assert own.json()["status"] == {"attached": True}
+    assert own.json()["spec"] == body["spec"]
