@@ -19,6 +19,9 @@ _NAMES = {
     "deprecatedCount": "count",
 }
 _CORE_NAMES = {core: new for new, core in _NAMES.items()}
+# What the newer version selects by; the names of the core are none of its own.
+_RENAMED = ("regarding", "reportingController")
+_ALIKE = ("reason", "source", "type", "metadata.name", "metadata.namespace")
 # What Go writes of fields that nobody set: they have no omitempty.
 _CORE_BLANKS: dict[str, Any] = {
     "involvedObject": {},
@@ -55,6 +58,12 @@ def to_new(body: Body) -> Body:
     return {**_NEW_BLANKS, **renamed}
 
 
+def _core_field(field: str) -> str:
+    """Return what the core calls a field of the newer version."""
+    name, dot, rest = field.partition(".")
+    return _NAMES.get(name, name) + dot + rest
+
+
 class EventRules(BuiltinRules):
     """Events of either face; the newer one is judged more strictly."""
 
@@ -71,8 +80,16 @@ class EventRules(BuiltinRules):
             body.update({**_CORE_BLANKS, **body})
 
     @override
+    def selectable(self, field: str) -> bool:
+        if not self.group:
+            return super().selectable(field)
+        known = field.partition(".")[0] in _RENAMED or field in _ALIKE
+        return known and super().selectable(_core_field(field))
+
+    @override
     def field_value(self, body: Body, field: str) -> str:
         core = to_core(body) if self.group else body
+        field = _core_field(field) if self.group else field
         if field == "source":
             component = core["source"].get("component") if core.get("source") else ""
             return str(component or core.get("reportingComponent") or "")

@@ -17,7 +17,7 @@ from envtest.patching import (
 from envtest.schema import MalformedJSON, strict_json
 from envtest.schema.errors import invalid
 from envtest.server.api import Api
-from envtest.server.bodies import media_type
+from envtest.server.bodies import media_type, read_as
 from envtest.server.call import Call, Scaled
 from envtest.server.custom import CustomRules
 from envtest.server.failures import (
@@ -39,6 +39,7 @@ from envtest.server.resource import Resource
 from envtest.server.scalerows import ScaleRows
 from envtest.server.writes import check_names, update_object
 
+_SCHEMA = "io.k8s.api.autoscaling.v1.Scale"
 _PATHS = {
     "specReplicasPath": ".spec.replicas",
     "statusReplicasPath": ".status.replicas",
@@ -185,18 +186,11 @@ def _track(before: dict[str, Any], after: dict[str, Any], manager: str) -> None:
 def _wanted(call: Call, present: dict[str, Any]) -> dict[str, Any]:
     """Return the scale that the client wants."""
     kind = media_type(call.content_type)
-    try:
-        content, _ = strict_json(call.data)
-    except MalformedJSON as error:
-        raise bad_request(str(error)) from None
     if call.info.verb == "patch":
-        if kind not in accepted(call.resource):
-            raise unsupported_media_type(accepted(call.resource))
-        patch = json_patch if kind == JSON_PATCH else merge_patch
-        try:
-            content = patch(present, content)
-        except PatchError as error:
-            raise refused_patch(error) from error
+        content = _patched(call, present, kind)
+    else:
+        # Of built-in and of custom resources alike: a scale is a built-in kind.
+        content = read_as(call.data, kind, _SCHEMA, "Scale")
     if not isinstance(content, dict):
         raise bad_request("the scale is no object")
     for part in ("metadata", "spec"):
@@ -204,6 +198,21 @@ def _wanted(call: Call, present: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(content[part], dict):
             raise bad_request(f"{part} of the scale is no object")
     return content
+
+
+def _patched(call: Call, present: dict[str, Any], kind: str) -> Any:
+    """Return what a patch makes of the scale."""
+    try:
+        content, _ = strict_json(call.data)
+    except MalformedJSON as error:
+        raise bad_request(str(error)) from None
+    if kind not in accepted(call.resource):
+        raise unsupported_media_type(accepted(call.resource))
+    patch = json_patch if kind == JSON_PATCH else merge_patch
+    try:
+        return patch(present, content)
+    except PatchError as error:
+        raise refused_patch(error) from error
 
 
 def _paths(resource: Resource) -> dict[str, str]:

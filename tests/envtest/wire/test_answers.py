@@ -120,6 +120,22 @@ async def test_a_custom_resource_is_not_read_in_protobuf(http: httpx.AsyncClient
     assert answer.status_code == 415
 
 
+async def test_a_scale_is_read_in_every_format(http: httpx.AsyncClient) -> None:
+    await http.post(PATH, json=gauge("a"))
+    head = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}}
+    path = f"{PATH}/a/scale"
+
+    five = encoded({**head, "spec": {"replicas": 5}})
+    first = await http.put(path, content=five, headers={"Content-Type": PROTOBUF})
+    six = "{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: a}, spec: {replicas: 6}}"
+    second = await http.put(path, content=six, headers={"Content-Type": "application/yaml"})
+    third = await http.put(path, content="x", headers={"Content-Type": "text/plain"})
+
+    assert first.json()["spec"]["replicas"] == 5
+    assert second.json()["spec"]["replicas"] == 6
+    assert third.status_code == 415
+
+
 async def test_metadata_of_custom_resources_comes_in_protobuf(http: httpx.AsyncClient) -> None:
     await http.post(PATH, json=gauge("a"))
     accept = f"{PROTOBUF};as=PartialObjectMetadataList;{META},{JSON}"
