@@ -29,7 +29,8 @@ def mended_role(live: Body, wanted: Body) -> Body:
     if not ours:
         mended.pop("aggregationRule", None)
         rules = live.get("rules") or []
-        lacking = missing(rules, wanted.get("rules") or ())
+        # Nearly always all is as it was made, which is seen without taking it apart.
+        lacking = missing(rules, [one for one in wanted.get("rules") or () if one not in rules])
         if lacking:
             mended["rules"] = [*rules, *lacking]
         return mended
