@@ -32,6 +32,8 @@ _KEY_TEXT = (
 class NamespaceRules(BuiltinRules):
     """A namespace stays until its own finalizers, which are not metadata's, are gone."""
 
+    marks_deletion = True
+
     @override
     def default(self, body: Body) -> None:
         meta = body["metadata"]
@@ -68,7 +70,6 @@ class NamespaceRules(BuiltinRules):
 
     @override
     def begin_deletion(self, body: Body) -> None:
-        body["metadata"].pop("deletionGracePeriodSeconds", None)
         body["status"] = {**body.get("status", {}), "phase": "Terminating"}
 
     @override

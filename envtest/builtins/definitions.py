@@ -3,12 +3,16 @@
 from typing_extensions import override
 
 from envtest.builtins.rules import BuiltinRules
-from envtest.schema import FieldError, crd_warnings, default_crd, validate_crd
+from envtest.schema import FieldError, crd_warnings, default_crd, names_errors, validate_crd
+from envtest.server import objectmeta
+from envtest.server.acceptance import CLEANUP, set_condition
 from envtest.server.objectmeta import Body
 
 
 class DefinitionRules(BuiltinRules):
     """CRDs: names by default, structural schemas only, instances cleaned up before they go."""
+
+    marks_deletion = True
 
     @override
     def default(self, body: Body) -> None:
@@ -16,7 +20,8 @@ class DefinitionRules(BuiltinRules):
 
     @override
     def warnings(self, body: Body, old: Body | None) -> list[str]:
-        return crd_warnings(body)
+        known = crd_warnings(old) if old else ()
+        return [text for text in crd_warnings(body) if text not in known]
 
     @override
     def prepare_create(self, body: Body) -> None:
@@ -37,6 +42,33 @@ class DefinitionRules(BuiltinRules):
             **body.get("status", {}),
             "storedVersions": [*stored, *(one for one in chosen if one not in stored)],
         }
+
+    @override
+    def prepare_subresource(self, name: str, body: Body, old: Body) -> None:
+        body["spec"] = old["spec"]  # and nothing else: metadata may be written here, too
+
+    @override
+    def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
+        if not subresource:
+            return super().check_update(body, old, subresource)
+        accepted = body.get("status", {}).get("acceptedNames") or {}
+        found = objectmeta.check_change(body["metadata"], old["metadata"])
+        return found + names_errors(accepted, "status.acceptedNames")
+
+    @override
+    def begin_deletion(self, body: Body) -> None:
+        meta = body["metadata"]
+        if CLEANUP not in meta.get("finalizers", ()):
+            meta["finalizers"] = [*meta.get("finalizers", ()), CLEANUP]
+        text = (
+            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+        )
+        body["status"] = dict(body.get("status") or {})
+        set_condition(body["status"], "Terminating", "True", "InstanceDeletionPending", text)
+
+    @override
+    def is_finished(self, body: Body) -> bool:
+        return "deletionTimestamp" in body["metadata"] and super().is_finished(body)
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:

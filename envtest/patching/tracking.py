@@ -174,6 +174,7 @@ def track_update(  # noqa: PLR0913  # the parts of a request, nearly all by name
     try:
         managed = update(write, old, new, managed, who, now)
     except ModelError:
+        metadata.pop("managedFields", None)
         return  # no ownership at all rather than a wrong one
     if managed:
         metadata["managedFields"] = entries.encoded(managed)

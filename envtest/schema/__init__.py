@@ -5,7 +5,7 @@ pure functions over decoded JSON; their yardstick is kube-apiserver v1.36.
 """
 
 from envtest.schema.compiled import CompiledSchema
-from envtest.schema.crd import crd_warnings, default_crd, validate_crd
+from envtest.schema.crd import crd_warnings, default_crd, names_errors, validate_crd
 from envtest.schema.embedded import MalformedObject
 from envtest.schema.errors import FieldError, aggregate_message
 from envtest.schema.jsonerrors import MalformedJSON
@@ -33,6 +33,7 @@ __all__ = [
     "default_crd",
     "definition_name",
     "human_duration",
+    "names_errors",
     "openapi_v2",
     "openapi_v3",
     "settle_numbers",

@@ -12,7 +12,9 @@ from envtest.schema.gotext import quote
 from envtest.server import objectmeta
 from envtest.server.objectmeta import Body
 
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 _APPROVAL = "api-approved.kubernetes.io"
+_ACCEPTED = "the initial names have been accepted"
 _CONFLICTS = {
     "plural": "PluralConflict",
     "singular": "SingularConflict",
@@ -49,26 +51,32 @@ def accept_names(body: Body, others: Iterable[Body]) -> bool:
     if status.get("acceptedNames") != accepted:
         status["acceptedNames"] = accepted
         changed = True
-    return changed | _establish(body, named=verdict[0] == "True")
+    return changed and _announce(body, named=verdict[0] == "True")
 
 
-def _establish(body: Body, *, named: bool) -> bool:
-    """Let a CRD be served once all its names are accepted; from then on it stays so.
+def _announce(body: Body, *, named: bool) -> bool:
+    """Say how far a CRD is whose names were decided about just now."""
+    held, status = condition(body, "Established"), body["status"]
+    if named and held != "True":
+        set_condition(status, "Established", "False", "Installing", _ACCEPTED)
+    elif held is None:
+        text = "not all names are accepted"
+        set_condition(status, "Established", "False", "NotAccepted", text)
+    return True
 
-    One whose conversion webhook is to be trusted by what is no certificate waits for another.
+
+def establish(body: Body) -> bool:
+    """Let a CRD be served once all its names are accepted; tell whether its status changed.
+
+    From then on it stays so. One whose conversion webhook is to be trusted by what is no
+    certificate waits for another.
     """
-    if condition(body, "Established") == "True":
+    if condition(body, "NamesAccepted") != "True" or condition(body, "Established") == "True":
         return False
-    if named and ca_bundle_fault(body["spec"].get("conversion")):
+    if ca_bundle_fault(body["spec"].get("conversion")):
         text = "The conversion webhook CABundle is invalid"
         return set_condition(body["status"], "Established", "False", "InvalidCABundle", text)
-    if named:
-        text = "the initial names have been accepted"
-        return set_condition(body["status"], "Established", "True", "InitialNamesAccepted", text)
-    if condition(body, "Established") is not None:
-        return False
-    text = "not all names are accepted"
-    return set_condition(body["status"], "Established", "False", "NotAccepted", text)
+    return set_condition(body["status"], "Established", "True", "InitialNamesAccepted", _ACCEPTED)
 
 
 def _taken(group: str, others: Iterable[Body]) -> tuple[set[str], set[str]]:

@@ -64,6 +64,10 @@ class CustomRules(Rules):
     def default_changed(self, body: Body, old: Body) -> None:
         self.compiled.default(body, old)
 
+    @override
+    def default_applied(self, body: Body) -> None:
+        self.compiled.default_applied(body)
+
     def fitted(self, body: Body) -> Body:
         """Return a stored body as this version has it."""
         self.compiled.prune(body)

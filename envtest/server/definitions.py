@@ -8,14 +8,21 @@ from collections.abc import Iterator
 
 import msgspec
 
+from envtest.patching import track_update
 from envtest.server import objectmeta
-from envtest.server.acceptance import accept_names, condition, judge_approval, set_condition
+from envtest.server.acceptance import (
+    CLEANUP,
+    accept_names,
+    condition,
+    establish,
+    judge_approval,
+    set_condition,
+)
 from envtest.server.api import Api
 from envtest.server.customresources import Definition
 from envtest.server.objectmeta import Body
 from envtest.storage import Event, Stored
 
-_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 _PLACE = "apiextensions.k8s.io/customresourcedefinitions"
 
 
@@ -72,16 +79,15 @@ class Definitions:
 
     def _step(self, stored: Stored) -> bool:
         """Do one thing for a CRD; tell whether something was written."""
-        body = self._resource.load(stored)
-        meta, status = body["metadata"], body.setdefault("status", {})
-        if "deletionTimestamp" in meta:
-            return self._clean_up(body)
-        if _CLEANUP not in meta.get("finalizers", ()):
-            meta["finalizers"] = [*meta.get("finalizers", ()), _CLEANUP]
-            return self._write(body)
-        if accept_names(body, self._others(meta["name"])) | judge_approval(body):
-            body["status"] = status
-            return self._write(body)
+        live = self._resource.load(stored)
+        body = {**live, "metadata": dict(live["metadata"]), "status": dict(live["status"])}
+        if "deletionTimestamp" in live["metadata"]:
+            return self._clean_up(live, body)
+        named = body["spec"]["names"] == body["status"].get("acceptedNames")
+        if not named and accept_names(body, self._others(live["metadata"]["name"])):
+            return self._write(live, body)
+        if judge_approval(body) or establish(body):
+            return self._write(live, body)
         if condition(body, "Established") == "True":
             self._serve(body)
         return False
@@ -130,16 +136,17 @@ class Definitions:
         self._stored_as.pop(name, None)
         self._api.registry.announce()
 
-    def _clean_up(self, body: Body) -> bool:
+    def _clean_up(self, live: Body, body: Body) -> bool:
         """Remove a terminating CRD's objects; let it go when the last one is gone."""
         meta, status = body["metadata"], body["status"]
-        if _CLEANUP not in meta.get("finalizers", ()):
+        if CLEANUP not in meta.get("finalizers", ()):
             return False
         place = f"{body['spec']['group']}/{body['spec']['names']['plural']}"
-        if condition(body, "Terminating") is None:
-            text = "CustomResource deletion is in progress"
-            set_condition(status, "Terminating", "True", "InstanceDeletionInProgress", text)
-            return self._write(body)
+        text = "CustomResource deletion is in progress"
+        if set_condition(status, "Terminating", "True", "InstanceDeletionInProgress", text):
+            return self._write(live, body)
+        if condition(body, "Established") != "True":
+            return self._let_go(live, body, "NeverEstablished", "resource was never established")
         self._api.ending.add(place)
         # What is removed here is not news: the loop below goes on by itself.
         self._waiting.pop(place, None)
@@ -150,7 +157,7 @@ class Definitions:
             self._waiting[place] = meta["name"]
             return False
         self._api.ending.discard(place)
-        return self._let_go(body)
+        return self._let_go(live, body, "InstanceDeletionCompleted", "removed all instances")
 
     def _remove(self, place: str, key: str) -> None:
         """Remove an object of a terminating CRD, or mark it where it has finalizers."""
@@ -167,17 +174,30 @@ class Definitions:
             meta["generation"] = meta.get("generation", 0) + 1
             self._api.store.write(place, key, body)
 
-    def _let_go(self, body: Body) -> bool:
-        meta, status = body["metadata"], body["status"]
-        text = "removed all instances"
-        set_condition(status, "Terminating", "False", "InstanceDeletionCompleted", text)
-        meta["finalizers"] = [one for one in meta["finalizers"] if one != _CLEANUP]
+    def _let_go(self, live: Body, body: Body, reason: str, message: str) -> bool:
+        meta = body["metadata"]
+        set_condition(body["status"], "Terminating", "False", reason, message)
+        meta["finalizers"] = [one for one in meta["finalizers"] if one != CLEANUP]
         if meta["finalizers"]:
-            return self._write(body)
+            return self._write(live, body)
         del meta["finalizers"]
+        self._own(live, body)
         self._api.store.delete(_PLACE, meta["name"], self._resource.stored_form(body))
         return False
 
-    def _write(self, body: Body) -> bool:
+    def _write(self, live: Body, body: Body) -> bool:
+        self._own(live, body)
         self._api.store.write(_PLACE, body["metadata"]["name"], self._resource.stored_form(body))
         return True
+
+    def _own(self, live: Body, body: Body) -> None:
+        """Note that the server itself wrote this status."""
+        track_update(
+            live,
+            body,
+            manager="kube-apiserver",
+            fields=self._resource.rules.model(),
+            api_version=self._resource.api_version,
+            subresource="status",
+            now=objectmeta.timestamp(),
+        )

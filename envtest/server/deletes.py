@@ -141,7 +141,8 @@ def remove(
         The object as it is now, marked; None if it is gone.
     """
     body = resource.raw(stored)
-    _propagate(body, options)
+    if not _marks(resource, body):
+        _propagate(body, options)
     dry = bool(options.get("dryRun"))
     if not resource.rules.is_finished(body):
         return _terminate(api, resource, stored, body, dry=dry)
@@ -156,6 +157,15 @@ def _check_preconditions(
     """Hold the client to the uid and revision that it names."""
     resource, meta = call.resource, body["metadata"]
     uid, revision = given.get("uid"), given.get("resourceVersion")
+    if _marks(resource, body):
+        for name, wanted, found in (
+            ("UID", uid, meta["uid"]),
+            ("ResourceVersion", revision, str(stored.revision)),
+        ):
+            if wanted is not None and wanted != found:
+                why = f"{name} in precondition: {wanted}, {name} in object meta: {found}"
+                raise resource.conflict(meta["name"], f"Precondition failed: {why}")
+        return
     if uid is not None and uid != meta["uid"]:
         raise _conflict(
             call,
@@ -171,6 +181,11 @@ def _check_preconditions(
             f"the ResourceVersion in the precondition ({revision}) does not match the "
             f"ResourceVersion in record ({stored.revision}). The object might have been modified",
         )
+
+
+def _marks(resource: Resource, body: Mapping[str, Any]) -> bool:
+    """Tell whether the kind itself decides what its first deletion does to an object."""
+    return resource.rules.marks_deletion and "deletionTimestamp" not in body["metadata"]
 
 
 def _conflict(call: Call, name: str, why: str) -> StatusError:
@@ -206,9 +221,10 @@ def _terminate(
     before = resource.raw(stored)
     if "deletionTimestamp" not in meta:
         meta["deletionTimestamp"] = objectmeta.timestamp()
-        meta["deletionGracePeriodSeconds"] = 0
-        if meta.get("generation"):
-            meta["generation"] += 1
+        if not resource.rules.marks_deletion:
+            meta["deletionGracePeriodSeconds"] = 0
+            if meta.get("generation"):
+                meta["generation"] += 1
         resource.rules.begin_deletion(body)
     if before == body:
         return stored

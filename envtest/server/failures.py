@@ -7,8 +7,8 @@ constructors of apimachinery's api/errors, with the resource or kind it speaks a
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from envtest.patching import PatchError
-from envtest.schema.errors import FieldError, aggregate_message
+from envtest.patching import Cause, PatchError
+from envtest.schema.errors import OMITTED, FieldError, aggregate_message
 
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
@@ -105,6 +105,12 @@ def invalid_object(
     )
 
 
+def as_error(cause: Cause) -> FieldError:
+    """Return what is wrong with a manager or its entry as an error like the others."""
+    kind, detail = cause.reason.removeprefix("FieldValue"), cause.message.partition(": ")[2]
+    return FieldError(kind, cause.field, OMITTED, detail)
+
+
 def refused_patch(error: PatchError) -> StatusError:
     """A patch that cannot be applied, in the words of what tried."""
     return StatusError(error.status, str(error), error.reason, details=error.details)
@@ -141,11 +147,10 @@ def unauthorized() -> StatusError:
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
-def creation_while_ending(plural: str, group: str) -> StatusError:
+def creation_while_ending(plural: str, group: str, name: str) -> StatusError:
     """No new objects of a kind whose definition is terminating."""
-    error = method_not_supported("create", plural, group)
-    error.message = "create not allowed while custom resource definition is terminating"
-    return error
+    why = "create not allowed while custom resource definition is terminating"
+    return forbidden(plural, group, name, why)
 
 
 def method_not_supported(action: str, resource: str, group: str) -> StatusError:

@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from envtest.patching import Cause, validate_managed_fields
-from envtest.schema.errors import OMITTED, FieldError, forbidden, invalid, required
+from envtest.patching import validate_managed_fields
+from envtest.schema.errors import FieldError, forbidden, invalid, required
 from envtest.schema.names import label_errors, qualified_name_errors
 from envtest.schema.objectmeta import check_annotations, check_labels, check_owners
 from envtest.server import clock
+from envtest.server.failures import as_error
 
 Body = dict[str, Any]
 NameRule = Callable[[str], list[str]]
@@ -100,14 +101,8 @@ def check(
         texts = qualified_name_errors(finalizer)
         found += [invalid("metadata.finalizers", finalizer, text) for text in texts]
     if meta.get("managedFields"):
-        found += map(_as_error, validate_managed_fields({"metadata": meta}))
+        found += map(as_error, validate_managed_fields({"metadata": meta}))
     return found
-
-
-def _as_error(cause: Cause) -> FieldError:
-    """Return what is wrong with an entry of managedFields as an error like the others."""
-    kind, detail = cause.reason.removeprefix("FieldValue"), cause.message.partition(": ")[2]
-    return FieldError(kind, cause.field, OMITTED, detail)
 
 
 def _namespace(meta: Body, *, namespaced: bool) -> list[FieldError]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from envtest.schema.errors import FieldError, forbidden, invalid, not_supported, required
-from envtest.server.failures import bad_request, invalid_object
+from envtest.patching import check_manager
+from envtest.schema.errors import FieldError, forbidden, not_supported, required
+from envtest.server.failures import as_error, bad_request, invalid_object
 from envtest.server.rules import Rules
 from envtest.server.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
 from envtest.wire.gotexts import number_fault
@@ -103,19 +104,7 @@ def _dry_run(dry_runs: Sequence[str]) -> list[FieldError]:
 
 
 def _manager(manager: str) -> list[FieldError]:
-    problems = []
-    if len(manager.encode()) > 128:
-        problems.append(
-            FieldError("TooLong", "fieldManager", "", "may not be more than 128 bytes")
-        )
-    if not manager.isprintable():
-        problems += [
-            invalid("fieldManager", manager, f"invalid character U+{ord(rune):04X} {where}")
-            for at, rune in enumerate(manager)
-            if not rune.isprintable()
-            for where in (f"(at position {len(manager[:at].encode())})",)
-        ]
-    return problems
+    return [as_error(cause) for cause in check_manager(manager)]
 
 
 def list_options(

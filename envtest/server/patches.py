@@ -294,6 +294,7 @@ async def _apply(api: Api, call: Call, options: WriteOptions) -> One:
         check_names(call, body)
         if stored is None or live is None:
             _refuse_uid(call, body)
+            body["metadata"].pop("resourceVersion", None)
             return await create_object(api, call, body, options, tracked=True)
         try:
             return await update_object(

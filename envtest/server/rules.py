@@ -5,7 +5,7 @@ special fields are not. `Rules` holds the answers of a kind without specialities
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,10 @@ class Rules(ABC):
     custom = False
     # metadata.generation counts changes of anything but metadata and status.
     counts_generations = False
+    # DELETE marks an object in a way of the kind's own, whatever the options say of propagation.
+    marks_deletion = False
+    # By what rows of a table are sorted, where that is not the name.
+    row_order: Callable[[Body], Any] | None = None
     # The group that refusals name, where it is not the resource's own.
     error_group: str | None = None
 
@@ -69,6 +73,10 @@ class Rules(ABC):
 
     def default_changed(self, body: Body, old: Body) -> None:  # noqa: ARG002  # optional
         """As `default`, for a body that may share parts with the stored object it replaces."""
+        self.default(body)
+
+    def default_applied(self, body: Body) -> None:
+        """As `default`, for what came of a server-side apply: a null in it is somebody's wish."""
         self.default(body)
 
     def warnings(self, body: Body, old: Body | None) -> list[str]:  # noqa: ARG002  # a hook

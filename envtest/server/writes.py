@@ -52,12 +52,15 @@ async def create_object(
     """
     resource, meta = call.resource, body["metadata"]
     if resource.place in api.ending:
-        raise failures.creation_while_ending(resource.plural, resource.group)
+        name = meta.get("name", "")
+        raise failures.creation_while_ending(resource.plural, resource.group, name)
     _set_namespace(call, meta)
     api.check_namespace(resource, meta.get("namespace", ""), meta.get("name", ""))
     objectmeta.drop_deletion(meta)
-    resource.rules.default(body)
-    if not tracked:
+    if tracked:
+        resource.rules.default_applied(body)
+    else:
+        resource.rules.default(body)
         await _track(call, None, body, options, "")
     asked, body = body, await api.admission.mutate(call, "CREATE", body, None)
     meta = body["metadata"]
@@ -235,8 +238,10 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
         StatusError: 409 when the object has moved on, 422 when the new one breaks rules.
     """
     resource, subresource = call.resource, call.info.subresource
-    resource.rules.default_changed(body, live)
-    if not tracked:
+    if tracked:
+        resource.rules.default_applied(body)
+    else:
+        resource.rules.default_changed(body, live)
         await _track(call, live, body, options, subresource)
     asked, body = body, await api.admission.mutate(call, "UPDATE", body, live)
     api.guard(call, body, live)

@@ -22,7 +22,7 @@ _Body = Mapping[str, Any]
 
 
 def default_crd(crd: dict[str, Any]) -> None:
-    """Fill in what the server fills in: singular and list kind, conversion, webhook ports."""
+    """Fill in what the server fills in: names, conversion, webhook ports, stored versions."""
     spec = crd.setdefault("spec", {})
     names = spec.setdefault("names", {})
     kind = names.get("kind") or ""
@@ -37,6 +37,10 @@ def default_crd(crd: dict[str, Any]) -> None:
     service = ((conversion.get("webhook") or {}).get("clientConfig") or {}).get("service")
     if service is not None:
         service.setdefault("port", 443)
+    status = crd.get("status")
+    if status is not None and not status.get("storedVersions"):
+        chosen = [one["name"] for one in spec.get("versions") or () if one.get("storage")]
+        status["storedVersions"] = chosen[:1]
 
 
 def validate_crd(crd: _Body, old: _Body | None = None) -> list[FieldError]:

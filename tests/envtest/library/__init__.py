@@ -1,0 +1,1 @@
+"""Custom resources as the published library behind kube-apiserver answers for them."""
