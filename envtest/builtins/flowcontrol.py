@@ -32,9 +32,14 @@ _FIXED: Final = "spec of '{}' must equal the fixed value"
 
 
 class FlowSchemaRules(ShapedRules):
-    """Which requests go to which priority level."""
+    """Which requests go to which priority level; those that are tried first are shown first."""
 
     counting: ClassVar[bool] = True
+
+    @override
+    def __init__(self, group: str, version: str, kind: str, *, has_status: bool) -> None:
+        super().__init__(group, version, kind, has_status=has_status)
+        self.row_order = _place
 
     @override
     def default(self, body: Body) -> None:
@@ -90,6 +95,11 @@ class PriorityLevelRules(ShapedRules):
     @override
     def status_problems(self, body: Body) -> Iterator[FieldError]:
         yield from _condition_problems(body)
+
+
+def _place(body: Body) -> tuple[int, str]:
+    """Return a key that sorts flow schemas as they are tried."""
+    return body["spec"]["matchingPrecedence"], body["metadata"]["name"]
 
 
 def _fill(body: Body, **defaults: Any) -> None:

@@ -99,7 +99,9 @@ def _transformed(answer: One | Many | Scaled, form: Form, include: str) -> dict[
     meta = _list_meta(answer)
     if form.shape == "partial":
         return partial_list(bodies, meta=meta, version=form.version)
-    return table(resource.rules, bodies, meta=meta, include=include, version=form.version)
+    order = resource.rules.row_order
+    rows = bodies if order is None else sorted(bodies, key=order)
+    return table(resource.rules, rows, meta=meta, include=include, version=form.version)
 
 
 def _list_meta(answer: Many) -> dict[str, Any]:

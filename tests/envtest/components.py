@@ -23,6 +23,8 @@ RULE = {
     "apiVersions": ["v1"],
     "operations": ["CREATE"],
     "resources": ["deployments"],
+    # Said, because it is a default in a list that is compared as a whole.
+    "scope": "*",
 }
 MATCH = {"resourceRules": [RULE]}
 
@@ -71,18 +73,18 @@ LEAST: dict[str, Body] = {
     f"{DEVICES}/resourceslices": {
         "spec": {
             "driver": "d.example.com",
-            "nodeName": "n",
+            "nodeName": "worker",
             "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
         }
     },
     f"{STORAGE}/csidrivers": {},
-    f"{STORAGE}/csinodes": {"spec": {"drivers": [{"name": "d.example.com", "nodeID": "n"}]}},
+    f"{STORAGE}/csinodes": {"spec": {"drivers": [{"name": "d.example.com", "nodeID": "worker"}]}},
     f"{STORAGE}/namespaces/default/csistoragecapacities": {"storageClassName": "fast"},
     f"{STORAGE}/storageclasses": {"provisioner": "example.com/p"},
     f"{STORAGE}/volumeattachments": {
         "spec": {
             "attacher": "d.example.com",
-            "nodeName": "n",
+            "nodeName": "worker",
             "source": {"persistentVolumeName": "v"},
         }
     },

@@ -283,10 +283,10 @@ async def test_what_cannot_be_is_refused_with_its_reason(
         ),
         (
             f"{STORAGE}/volumeattachments",
-            {"spec": {"nodeName": "m"}},
+            {"spec": {"nodeName": "other"}},
             (
                 'spec: Invalid value: {"Attacher":"d.example.com","Source":'
-                '{"PersistentVolumeName":"v","InlineVolumeSpec":null},"NodeName":"m"}: '
+                '{"PersistentVolumeName":"v","InlineVolumeSpec":null},"NodeName":"other"}: '
                 "field is immutable"
             ),
         ),
