@@ -54,8 +54,6 @@ class Rules(ABC):
     marks_deletion = False
     # By what rows of a table are sorted, where that is not the name.
     row_order: Callable[[Body], Any] | None = None
-    # By what rows of a table are sorted, where that is not the name.
-    row_order: Callable[[Body], Any] | None = None
     # The group that refusals name, where it is not the resource's own.
     error_group: str | None = None
 
