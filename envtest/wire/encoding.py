@@ -9,6 +9,7 @@ import base64
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +18,7 @@ from envtest.wire.messages import MAGIC, Field, is_list, message
 from envtest.wire.varints import bytes_field, delimited, number
 
 _LIST_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
+_Writer = Callable[[Any], bytes]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _MICROSECOND = timedelta(microseconds=1)
@@ -84,54 +86,105 @@ def _enveloped(api_version: str, kind: str, raw: bytes) -> bytes:
     return MAGIC + b"".join(envelope)
 
 
-def _message(value: Any, name: str) -> bytes:
-    """Return a message; no value stands for an empty one."""
+class _Message:
+    """Writes the messages of one type: what has no value is ready-made."""
+
+    def __init__(self, known: Mapping[int, Field]) -> None:
+        self._list = is_list(known)
+        self._fields = list(known.values())
+        # Made when first used: types contain each other.
+        self._plan: list[tuple[str | None, _Writer, bytes]] = []
+        self._empty = b""
+
+    def __call__(self, value: Any) -> bytes:
+        """Return a message; no value stands for an empty one."""
+        if not self._plan:
+            self._prepare()
+        if not value:
+            return self._empty
+        body = {"": value} if self._list else value
+        get = body.get
+        return b"".join(
+            [
+                write(body if name is None else held)
+                if name is None or (held := get(name)) is not None
+                else nothing
+                for name, write, nothing in self._plan
+            ]
+        )
+
+    def _prepare(self) -> None:
+        plan: list[tuple[str | None, _Writer, bytes]] = []
+        for field in self._fields:
+            write = _field(field)
+            name = None if field.shape == "inline" else field.name
+            plan.append((name, write, write(None)))
+        self._empty = b"".join([nothing for _, _, nothing in plan])
+        self._plan = plan
+
+
+@cache
+def _writer(name: str) -> _Writer:
+    """Return what writes a message.
+
+    Raises:
+        KeyError: the message is not known.
+    """
     special = _SPECIAL.get(name.rpartition(".")[2])
     if special is not None:
-        return special(value)
+        return special
     known = message(name)
     if known is None:
         raise KeyError(f"no protobuf is known for {name}")
-    body: Mapping[str, Any] = {"": value} if is_list(known) else value or {}
-    return b"".join([_field(body, field) for field in known.values()])
+    return _Message(known)
 
 
-def _field(body: Mapping[str, Any], field: Field) -> bytes:
-    """Return what a message has of one field, key and value."""
-    shape = field.shape
-    if shape == "inline":
-        return bytes_field(field.number, _message(body, field.inner))
-    value = body.get(field.name)
-    if shape == "map":
-        return b"".join([_entry(field, key, item) for key, item in sorted((value or {}).items())])
-    key = number(field.number << 3 | _WIRE_TYPES.get(field.kind, 2))
-    if shape == "list":
-        return b"".join([key + _value(item, field) for item in value or ()])
-    if value is None and shape == "pointer":
-        return b""
-    return key + _value(value, field)
+def _message(value: Any, name: str) -> bytes:
+    """Return a message; no value stands for an empty one."""
+    return _writer(name)(value)
 
 
-def _entry(field: Field, name: str, value: Any) -> bytes:
+def _field(field: Field) -> _Writer:
+    """Return what writes a field of a message, key and value, given its value or None."""
+    wire_type = 2 if field.shape == "map" else _WIRE_TYPES.get(field.kind, 2)
+    key = number(field.number << 3 | wire_type)
+    encode = _value(field)
+    match field.shape:
+        case "list":
+            return lambda items: b"".join([key + encode(item) for item in items or ()])
+        case "map":
+            return lambda items: b"".join(
+                [
+                    key + delimited(_entry(name, items[name], field, encode))
+                    for name in sorted(items or ())
+                ]
+            )
+        case "pointer":
+            return lambda value: b"" if value is None else key + encode(value)
+        case _:
+            return lambda value: key + encode(value)
+
+
+def _entry(name: str, value: Any, field: Field, encode: _Writer) -> bytes:
     """Return an entry of a map: a message of key and value."""
     key = number(2 << 3 | _WIRE_TYPES.get(field.kind, 2))
-    entry = bytes_field(1, name.encode()) + key + _value(value, field)
-    return bytes_field(field.number, entry)
+    return bytes_field(1, name.encode()) + key + encode(value)
 
 
-def _value(value: Any, field: Field) -> bytes:
-    """Return a value, with its length if it needs one; None stands for the zero value."""
+def _value(field: Field) -> _Writer:
+    """Return what writes a value, with its length if it needs one; None is the zero value."""
     match field.kind:
         case "message":
-            return delimited(_message(value, field.inner))
+            write = _writer(field.inner)
+            return lambda value: delimited(write(value))
         case "string":
-            return delimited((value or "").encode())
+            return lambda value: delimited((value or "").encode())
         case "bytes":
-            return delimited(base64.b64decode(value or ""))
+            return lambda value: delimited(base64.b64decode(value or ""))
         case "double":
-            return struct.pack("<d", value or 0)
+            return lambda value: struct.pack("<d", value or 0)
         case _:
-            return number(int(value or 0))
+            return lambda value: number(int(value or 0))
 
 
 def _numbers(first: int, second: int) -> bytes:
@@ -182,7 +235,7 @@ def _schema_or_list(value: Any) -> bytes:
 
 _SCHEMA: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 # Types whose JSON is not that of their fields.
-_SPECIAL: Final[dict[str, Callable[[Any], bytes]]] = {
+_SPECIAL: Final[dict[str, _Writer]] = {
     "Time": _time,
     "MicroTime": _time,
     "Quantity": _quantity,

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+_SMALL = tuple(bytes((value,)) for value in range(0x80))
+
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
     """Return the number at an offset and the offset behind it.
@@ -10,6 +12,9 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
         IndexError: the data ends within it.
         ValueError: it has more than 64 bits.
     """
+    value = data[at]
+    if value < 0x80:
+        return value, at + 1
     value = shift = 0
     while True:
         byte = data[at]
@@ -28,8 +33,8 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     Raises:
         IndexError, ValueError: this is no message.
     """
-    at = 0
-    while at < len(data):
+    at, end = 0, len(data)
+    while at < end:
         tag, at = varint(data, at)
         match tag & 7:
             case 0:
@@ -37,7 +42,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
                 yield tag >> 3, value
             case 2:
                 length, at = varint(data, at)
-                if at + length > len(data):
+                if at + length > end:
                     raise ValueError("a field is longer than the message")
                 yield tag >> 3, data[at : at + length]
                 at += length
@@ -52,7 +57,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 def number(value: int) -> bytes:
     """Return a number as a varint; a negative one as the 64 bits of its two's complement."""
     if 0 <= value < 0x80:
-        return bytes((value,))
+        return _SMALL[value]
     value %= 2**64
     found = bytearray()
     while value > 0x7F:
@@ -64,7 +69,8 @@ def number(value: int) -> bytes:
 
 def delimited(value: bytes) -> bytes:
     """Return a text or message behind its length."""
-    return number(len(value)) + value
+    length = len(value)
+    return (_SMALL[length] if length < 0x80 else number(length)) + value
 
 
 def bytes_field(at: int, value: bytes) -> bytes:
