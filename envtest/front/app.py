@@ -5,6 +5,7 @@ from asyncio import get_running_loop
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from random import getrandbits
+from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
@@ -15,17 +16,18 @@ from envtest.access.rbac import Attributes, Authorizer, attributes, refusal
 from envtest.access.reviews import Reviews
 from envtest.access.tokens import Authenticator, Certificate
 from envtest.front.bodies import ClientGoneError, read_body
+from envtest.front.compression import DOCUMENTS, OBJECTS, compress
 from envtest.front.connections import Connections, Deadlines, Watchers
-from envtest.front.dispatch import answer, check_served, no_such_path
+from envtest.front.dispatch import answer, check_served, is_misplaced, no_such_path
 from envtest.kinds.catalogue import resources
 from envtest.server.api import Api
 from envtest.server.bodies import media_type
 from envtest.server.call import Call, User
 from envtest.server.clock import ServerClock
 from envtest.server.failures import StatusError, internal
-from envtest.server.forms import Form, negotiate
+from envtest.server.forms import JSON, Form, negotiate
 from envtest.server.openapi import OpenApi
-from envtest.server.paths import Documents
+from envtest.server.paths import Document, Documents
 from envtest.server.rendering import render, render_refusal
 from envtest.server.request import RequestInfo, VerbAloneError, read_request
 from envtest.server.watches import open_watch
@@ -105,15 +107,14 @@ class Front:
             raise refusal(user, info, decision.reason)
         if not info.is_resource:
             documents = Documents(self.api.registry, self.openapi, request.host)
-            accept = request.headers.get("Accept", "")
-            verbose = "verbose" in query
-            found = self.accounts.document(request.method, request.path) or documents.find(
-                request.method, request.path, accept, verbose=verbose
-            )
-            return _missing(request.path) if found is None else _plain(*found)
+            told = self.accounts.document(request.method, info.path)
+            if told is not None:
+                return _response(200, *told, [])
+            found = documents.find(request.method, info.path, query, request.headers)
+            return _missing(info.path) if found is None else _document(request, query, found)
         resource = self.api.registry.find(info.group, info.version, info.resource)
-        if resource is None:
-            return _missing(request.path)
+        if resource is None or info.path.startswith("//") or is_misplaced(resource, info):
+            return _missing(info.path)
         check_served(resource, info, request.method)
         accept = request.headers.get("Accept", "")
         form = negotiate(accept, custom=resource.rules.custom, verb=info.verb)
@@ -136,7 +137,10 @@ class Front:
         code, data = render(result, form, query.get("includeObject", "Metadata"))
         if _wants_pretty(request, query) and form.media == "application/json":
             data = msgspec.json.format(data, indent=2)
-        return _response(code, data, form.media, warnings)
+        response = _response(code, data, form.media, warnings)
+        if len(data) > OBJECTS:
+            compress(request, response, data)
+        return response
 
     def _target(self, request: web.BaseRequest) -> "_Target | web.Response":
         """Return what a request is about, or the refusal of a path that cannot be read."""
@@ -148,7 +152,7 @@ class Front:
         if is_broken(path):
             return _text(400, b"400 Bad Request")
         query = Query(parameters)
-        info = read_request(request.method, request.path, query)
+        info = read_request(request.method, unquote(path), query)
         found = _Target(query, info, attributes(info))
         if len(request.raw_path) <= _TARGET_LENGTH:
             if len(self.targets) >= _TARGETS:
@@ -232,12 +236,24 @@ def _response(code: int, data: bytes, content_type: str, warnings: list[str]) ->
     return web.Response(status=code, body=data, headers=_headers(content_type, warnings))
 
 
-def _plain(data: bytes, content_type: str) -> web.Response:
-    return _response(200, data, content_type, [])
+def _document(request: web.BaseRequest, query: Query, found: Document) -> web.Response:
+    """Return the answer that is a document."""
+    data = found.data
+    if found.pretty and found.media == JSON and _wants_pretty(request, query):
+        data = msgspec.json.format(data, indent=2)
+    response = _response(found.code, data, found.media, [])
+    if not found.media:
+        del response.headers["Content-Type"]
+    response.headers.update(found.headers)
+    if found.packed and len(data) > DOCUMENTS:
+        compress(request, response, data)
+    return response
 
 
 def _text(code: int, data: bytes) -> web.Response:
-    return _response(code, data, "text/plain; charset=utf-8", [])
+    response = _response(code, data, "text/plain; charset=utf-8", [])
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    return response
 
 
 def _told(target: str, error: Exception) -> bytes:
@@ -252,7 +268,7 @@ def _missing(path: str) -> web.Response:
     Raises:
         StatusError: 404.
     """
-    root, _, rest = path.strip("/").partition("/")
+    root, _, rest = path.removeprefix("/").rstrip("/").partition("/")
     if (root == "api" and rest) or (root == "apis" and rest.partition("/")[0] in _BUILTIN - {""}):
         raise no_such_path()
     return _text(404, NOT_FOUND)

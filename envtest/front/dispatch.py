@@ -7,13 +7,21 @@ from envtest.access.reviews import REVIEWS, Reviews
 from envtest.server.api import Api
 from envtest.server.call import Answer, Call
 from envtest.server.deletes import delete, delete_collection
-from envtest.server.failures import StatusError, method_not_allowed, method_not_supported
+from envtest.server.failures import (
+    StatusError,
+    bad_request,
+    method_not_allowed,
+    method_not_supported,
+)
 from envtest.server.patches import patch
 from envtest.server.reads import get, list_
 from envtest.server.request import RequestInfo
 from envtest.server.resource import Resource
 from envtest.server.scale import answer_scale
 from envtest.server.writes import create, update
+
+# Verbs that need not name a namespace.
+_ACROSS_NAMESPACES = frozenset({"list", "watch"})
 
 Verb = Callable[[Api, Call], Awaitable[Answer]]
 
@@ -53,8 +61,10 @@ def _check_verb(resource: Resource, info: RequestInfo) -> None:
     if info.verb == "create" and info.name and not info.subresource and not resource.rules.custom:
         allowed = False
     if not info.name and info.verb in {"update", "patch"}:
+        if resource.rules.custom:
+            raise bad_request("name must be provided")
         allowed = False
-    if resource.namespaced and not info.namespace and _needs_namespace(info):
+    if resource.namespaced and not info.namespace and info.verb not in _ACROSS_NAMESPACES:
         allowed = False
     if not allowed:
         if resource.rules.custom:
@@ -81,8 +91,21 @@ def _check_verb_in_path(resource: Resource, info: RequestInfo) -> None:
         raise no_such_path()
 
 
-def _needs_namespace(info: RequestInfo) -> bool:
-    return bool(info.name) or info.verb not in {"list", "watch", "deletecollection"}
+def is_misplaced(resource: Resource, info: RequestInfo) -> bool:
+    """Tell whether a path names a namespace where there is none, or none where there must be one.
+
+    Nothing is there: to built-in resources no route leads, and custom ones are not looked for.
+    """
+    if not resource.namespaced:
+        return bool(info.namespace) and (info.resource, info.namespace) != (
+            "namespaces",
+            info.name,
+        )
+    if info.namespace or info.in_path:
+        return False
+    if resource.rules.custom:
+        return info.verb not in _ACROSS_NAMESPACES
+    return bool(info.name)
 
 
 def no_such_path() -> StatusError:

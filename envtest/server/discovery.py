@@ -12,6 +12,10 @@ from envtest.server.resource import Resource
 VERSION = {
     "major": "1",
     "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
     "gitVersion": "v1.36.2+envtest",
     "gitCommit": "",
     "gitTreeState": "clean",

@@ -9,6 +9,7 @@ from typing import Any
 
 from envtest.patching import Cause, PatchError
 from envtest.schema.errors import OMITTED, FieldError, aggregate_message
+from envtest.schema.gotext import quote
 
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
@@ -61,7 +62,7 @@ def not_found(resource: str, group: str, name: str) -> StatusError:
     """No object of that name."""
     return StatusError(
         404,
-        f'{qualified(resource, group)} "{name}" not found',
+        f"{qualified(resource, group)} {quote(name)} not found",
         "NotFound",
         details={"name": name, "group": group, "kind": resource},
     )
@@ -72,7 +73,7 @@ def already_exists(resource: str, group: str, name: str, *, deleting: bool = Fal
     prefix = "object is being deleted: " if deleting else ""
     return StatusError(
         409,
-        f'{prefix}{qualified(resource, group)} "{name}" already exists',
+        f"{prefix}{qualified(resource, group)} {quote(name)} already exists",
         "AlreadyExists",
         details={"name": name, "group": group, "kind": resource},
     )
@@ -82,7 +83,7 @@ def conflict(what: str, group: str, name: str, why: str = MODIFIED) -> StatusErr
     """A precondition does not hold; `what` is a resource or, for deletions, a kind."""
     return StatusError(
         409,
-        f'Operation cannot be fulfilled on {qualified(what, group)} "{name}": {why}',
+        f"Operation cannot be fulfilled on {qualified(what, group)} {quote(name)}: {why}",
         "Conflict",
         details={"name": name, "group": group, "kind": what},
     )
@@ -94,7 +95,7 @@ def invalid_object(
     """The object breaks rules; every one of them is a cause."""
     return StatusError(
         422,
-        f'{qualified(kind, group)} "{name}" is invalid: {aggregate_message(problems)}',
+        f"{qualified(kind, group)} {quote(name)} is invalid: {aggregate_message(problems)}",
         "Invalid",
         details={
             "name": name,
@@ -133,7 +134,7 @@ def bad_request(message: str) -> StatusError:
 
 def forbidden(resource: str, group: str, name: str, why: str) -> StatusError:
     """Known, but not allowed."""
-    about = f'{qualified(resource, group)} "{name}"' if name else qualified(resource, group)
+    about = f"{qualified(resource, group)} {quote(name)}" if name else qualified(resource, group)
     return StatusError(
         403,
         f"{about} is forbidden: {why}",

@@ -69,7 +69,7 @@ def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInf
         if not rest:
             raise VerbAloneError(f"unable to determine kind and namespace from url, {path}")
     else:
-        verb = _VERBS.get(method, method.lower())
+        verb = _VERBS.get(method, "")
     namespace, rest = _namespace(rest)
     resource, name, subresource = [*rest[:3], "", "", ""][:3]
     if len(rest) > 3:

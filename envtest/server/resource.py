@@ -7,9 +7,11 @@ from typing import Any
 import msgspec
 
 from envtest.patching import Versions
+from envtest.schema.gotext import quote
 from envtest.server import failures
 from envtest.server.converting import WebhookConversion
 from envtest.server.failures import StatusError
+from envtest.server.objectmeta import path_segment_errors
 from envtest.server.rules import Rules
 from envtest.storage import Stored
 
@@ -147,7 +149,11 @@ class Resource:
         return self.to_storage(form) if self.to_storage else form
 
     def not_found(self, name: str) -> StatusError:
-        """Return the refusal for a name that nothing has."""
+        """Return the refusal for a name that nothing has, or that nothing can have."""
+        faults = path_segment_errors(name)
+        if faults:
+            text = f"Name parameter invalid: {quote(name)}: {';'.join(faults)}"
+            return failures.bad_request(text)
         return failures.not_found(self.plural, self.group, name)
 
     def conflict(self, name: str, why: str = failures.MODIFIED) -> StatusError:

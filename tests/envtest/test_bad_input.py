@@ -252,7 +252,7 @@ async def test_a_method_that_nothing_has_is_refused(http: httpx.AsyncClient) -> 
         for method, path in (
             ("PUT", MAPS),
             ("POST", f"{MAPS}/a"),
-            ("PUT", PATH),
+            ("OPTIONS", PATH),
             ("OPTIONS", MAPS),
             ("DELETE", "/api/v1/namespaces"),
         )
