@@ -58,6 +58,7 @@ class AccountTokens:
         Raises:
             StatusError: there is no such account, or the request makes no sense.
         """
+        self._api.check_namespace(call.resource, call.info.namespace, call.info.name)
         account = call.resource.load(self._api.current(call))
         write_options("CreateOptions", call.query, call.dry_runs, call.agent)
         body = read_as(call.data, call.content_type, _KIND, "TokenRequest")

@@ -85,7 +85,10 @@ class Reviews:
                     problems += _local_problems(spec, call.info.namespace)
                 _refuse(call, problems)
                 status = self._access(_user(spec), spec)
-        return Plain(201, {**body, "metadata": body.get("metadata") or {}, "status": status})
+        answer = {name: body[name] for name in ("kind", "apiVersion", "metadata")}
+        if call.info.resource != "selfsubjectreviews":
+            answer["spec"] = spec
+        return Plain(201, {**answer, "status": status})
 
     def _token(self, spec: dict[str, Any]) -> dict[str, Any]:
         token, audiences = spec.get("token", ""), spec.get("audiences") or ()

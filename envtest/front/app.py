@@ -104,7 +104,9 @@ class Front:
         )
         decision = self.authorizer.decide(user, target.wanted)
         if not decision.allowed:
-            raise refusal(user, info, decision.reason)
+            error = refusal(user, info, decision.reason)
+            error.headers["X-Content-Type-Options"] = "nosniff"
+            raise error
         if not info.is_resource:
             documents = Documents(self.api.registry, self.openapi, request.host)
             told = self.accounts.document(request.method, info.path)
@@ -276,6 +278,9 @@ def _missing(path: str) -> web.Response:
 
 def _refused(request: web.BaseRequest, error: StatusError, warnings: list[str]) -> web.Response:
     data, media = render_refusal(error.body(), request.headers.get("Accept", ""))
+    query = Query(request.raw_path.partition("?")[2])
+    if _wants_pretty(request, query) and media == "application/json":
+        data = msgspec.json.format(data, indent=2)
     response = _response(error.code, data, media, warnings)
     response.headers.update(error.headers)
     return response

@@ -78,7 +78,8 @@ def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInf
         verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
         if verb == "list" and query.get("watch", "0").lower() not in {"0", "false"}:
             verb = "watch"
-    selected = "" if name or in_path else _selected(query.get("fieldSelector", ""))
+    narrowed = verb in {"list", "watch"} and not in_path and not name
+    selected = _selected(query.get("fieldSelector", "")) if narrowed else ""
     return RequestInfo(
         path, verb, True, group, version, namespace, resource, subresource, name, selected, in_path
     )

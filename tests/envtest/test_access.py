@@ -117,6 +117,15 @@ def test_a_collection_narrowed_to_one_name_may_be_allowed_by_that_name(
     assert allows(only_a, attributes(info)) is (name == "a")
 
 
+def test_what_is_deleted_or_made_is_not_narrowed_to_a_name() -> None:
+    query = {"fieldSelector": "metadata.name=a"}
+
+    assert attributes(read_request("DELETE", MAPS, query)) == attributes(
+        read_request("DELETE", MAPS, {})
+    )
+    assert attributes(read_request("POST", MAPS, query)).name == ""
+
+
 async def test_a_binding_takes_effect_with_the_next_request() -> None:
     async with ControlPlane.start(force_embedded=True, tokens={"t": User("joe")}) as plane:
         joe = httpx.AsyncClient(

@@ -267,37 +267,3 @@ async def test_a_rules_review_lists_every_rule_once_and_roles_that_are_not_there
     assert (mine["incomplete"], mine.get("evaluationError")) == (False, None)
     lost = 'clusterrole.rbac.authorization.k8s.io "{}" not found'
     assert joe.json()["status"]["evaluationError"] == f"[{lost.format('a')}, {lost.format('b')}]"
-
-
-@pytest.mark.parametrize(
-    ("plural", "text"),
-    [
-        ("subjectaccessreviews", "must be empty"),
-        ("selfsubjectaccessreviews", "must be empty"),
-        ("namespaces/default/localsubjectaccessreviews", "must be empty except for namespace"),
-    ],
-)
-async def test_a_review_about_somebody_has_no_name(
-    http: httpx.AsyncClient, plural: str, text: str
-) -> None:
-    asked = {"verb": "get", "resource": "pods", "namespace": "default"}
-    spec: dict[str, Any] = {"resourceAttributes": asked}
-    if not plural.startswith("self"):
-        spec["user"] = "joe"
-    answer = await http.post(f"{RIGHTS}/{plural}", json={"metadata": {"name": "x"}, "spec": spec})
-
-    assert answer.status_code == 422
-    assert 'metadata: Invalid value: {"name":"x",' in answer.json()["message"]
-    assert answer.json()["message"].endswith(f": {text}")
-
-
-async def test_a_review_tells_who_asked_what(http: httpx.AsyncClient) -> None:
-    spec = {"user": "joe", "nonResourceAttributes": {"path": "/metrics", "verb": "get"}}
-    answer = await http.post(f"{RIGHTS}/subjectaccessreviews", json={"spec": spec})
-
-    (entry,) = answer.json()["metadata"]["managedFields"]
-    assert (entry["manager"], entry["operation"]) == ("tests", "Update")
-    nothing: dict[str, Any] = {}
-    paths = {".": nothing, "f:path": nothing, "f:verb": nothing}
-    owned = {"f:spec": {"f:nonResourceAttributes": paths, "f:user": nothing}}
-    assert entry["fieldsV1"] == owned

@@ -247,3 +247,22 @@ async def test_others_can_check_tokens(server: EmbeddedServer) -> None:
 
 def plain(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+async def test_no_token_where_there_is_no_namespace(server: EmbeddedServer) -> None:
+    async with client(server) as http:
+        answer = await http.post("/api/v1/namespaces/none/serviceaccounts/bob/token", json={})
+
+    assert answer.status_code == 404
+    assert answer.json()["message"] == 'namespaces "none" not found'
+
+
+async def test_a_refusal_is_made_for_whoever_reads_it(server: EmbeddedServer) -> None:
+    async with client(server, "Bearer t") as http:
+        plain_answer = await http.get(NODES)
+        person = await http.get(NODES, headers={"User-Agent": "curl/8.0"})
+
+    assert plain_answer.json() == person.json()
+    assert "\n" not in plain_answer.text.rstrip()
+    assert person.text.startswith('{\n  "kind": "Status",\n  "apiVersion": "v1",\n')
+    assert person.headers["X-Content-Type-Options"] == "nosniff"
