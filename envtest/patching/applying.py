@@ -6,12 +6,12 @@ from envtest.patching import entries, fieldset, lastapplied
 from envtest.patching.checking import check
 from envtest.patching.compare import claimed, equal
 from envtest.patching.conflicts import Conflicts
-from envtest.patching.entries import APPLY, UPDATE, Managed, Owned
+from envtest.patching.entries import APPLY, UNOWNED, UPDATE, Managed, Owned
 from envtest.patching.errors import ModelError, bad_request, internal
 from envtest.patching.fieldmodel import FieldModel, Versions
 from envtest.patching.merging import merge
 from envtest.patching.pruning import prune
-from envtest.patching.tracking import UNOWNED, Write, take_away, update
+from envtest.patching.tracking import Write, take_away, update
 
 FIRST = "before-first-apply"
 
@@ -198,8 +198,9 @@ def same_except_times(left: dict[str, Any], right: dict[str, Any]) -> bool:
 
     Such a write changes nothing, and the real server then keeps the old times as well.
     """
-    if any(right.get(name) != value for name, value in left.items() if name != "metadata"):
-        return False  # the usual case, told without taking metadata apart
+    for name, value in left.items():
+        if name != "metadata" and right.get(name) != value:
+            return False  # the usual case, told without taking metadata apart
     ours, theirs = _timeless(left), _timeless(right)
     return ours == theirs and equal(ours, theirs)
 

@@ -7,7 +7,7 @@ from envtest.patching import fieldset
 from envtest.patching.elements import SELF
 from envtest.patching.errors import MisfitError, ModelError
 from envtest.patching.fieldset import Fields
-from envtest.patching.model import ListNode, MapNode, Node, item_element
+from envtest.patching.model import FLAT, ListNode, MapNode, Node, item_element
 
 
 @dataclass(slots=True)
@@ -20,13 +20,12 @@ class Comparison:
 
     def put(self, element: str, inner: "Comparison") -> None:
         """Enter what differs below an element, if anything does."""
-        if inner.removed or inner.modified or inner.added:
-            if inner.removed:
-                self.removed[element] = inner.removed
-            if inner.modified:
-                self.modified[element] = inner.modified
-            if inner.added:
-                self.added[element] = inner.added
+        if inner.removed:
+            self.removed[element] = inner.removed
+        if inner.modified:
+            self.modified[element] = inner.modified
+        if inner.added:
+            self.added[element] = inner.added
 
     def join(self, other: "Comparison") -> None:
         """Take in what another look at the same two values found."""
@@ -47,6 +46,7 @@ class Comparison:
 
 
 _UNCHANGED = Comparison()
+_ABSENT = object()
 
 
 def compare(node: Node, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
@@ -66,63 +66,62 @@ def _enter(
     new: Any,
 ) -> None:
     """Compare two values below an element and enter what differs."""
-    was, now = node.atom_for(old), node.atom_for(new)
-    inner = _look(was, old, new)
-    if was is now:
-        if inner is None:
-            result.modified[element] = {}
-            return
-    else:
+    if node.strict and old == new:
+        return
+    was = node.atom_for(old)
+    now = was if type(old) is type(new) else node.atom_for(new)
+    found = _look(was, old, new)
+    if was is not now:
         other = _look(now, old, new)
-        if inner is None or other is None:
+        if found is None or other is None:
             result.modified[element] = {}
         both = Comparison()
-        for found in (inner, other):
-            if found is not None:
-                both.join(found)
-        inner = both
-    result.put(element, inner)
+        for one in (found, other):
+            if one is not None:
+                both.join(one)
+        result.put(element, both)
+    elif found is None:
+        result.modified[element] = {}
+    elif found is not _UNCHANGED:
+        result.put(element, found)
 
 
 def _look(atom: object, old: Any, new: Any) -> Comparison | None:
     """Compare two values as what the atom says; None stands for a leaf that has changed."""
-    if isinstance(atom, MapNode):
-        before, after = _as(dict, old), _as(dict, new)
-        if not atom.atomic and (before or after):
-            return _look_at_members(atom, before or {}, after or {})
-    elif isinstance(atom, ListNode):
-        items_before, items_after = _as(list, old), _as(list, new)
-        if not atom.atomic and (items_before or items_after):
-            return _look_at_items(atom, items_before or [], items_after or [])
+    if isinstance(atom, MapNode) and not atom.atomic:
+        before = old if isinstance(old, dict) else {}
+        after = new if isinstance(new, dict) else {}
+        if before or after:
+            return _look_at_members(atom, before, after)
+    elif isinstance(atom, ListNode) and not atom.atomic:
+        items_before = old if isinstance(old, list) else []
+        items_after = new if isinstance(new, list) else []
+        if items_before or items_after:
+            return _look_at_items(atom, items_before, items_after)
     return _UNCHANGED if equal(old, new) else None
-
-
-def _as(kind: type, value: Any) -> Any:
-    """Return the value if it is of the kind, else None."""
-    return value if isinstance(value, kind) else None
 
 
 def _look_at_members(atom: MapNode, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
     """Compare two objects member by member."""
     result = Comparison()
+    gone = 0
     for name, before in old.items():
-        if name not in new:
-            result.removed["f:" + name] = everything(atom.child(name), before)
-            continue
-        after = new[name]
+        after = new.get(name, _ABSENT)
         if after is before:
             continue
-        if type(before) is str and type(after) is str:
+        if after is _ABSENT:
+            result.removed["f:" + name] = everything(atom.child(name), before)
+            gone += 1
+        elif type(before) in FLAT and type(after) is type(before):
             # Most leaves: whatever the schema says, two texts are compared as they are.
             if before != after:
                 result.modified["f:" + name] = {}
-            continue
-        child = atom.child(name)
-        if not (child.strict and before == after):
-            _enter(result, "f:" + name, child, before, after)
-    for name, after in new.items():
-        if name not in old:
-            result.added["f:" + name] = everything(atom.child(name), after)
+        else:
+            _enter(result, "f:" + name, atom.child(name), before, after)
+    if len(new) > len(old) - gone:
+        for name, after in new.items():
+            if name not in old:
+                result.added["f:" + name] = everything(atom.child(name), after)
     return result
 
 
@@ -174,7 +173,8 @@ def everything(node: Node, value: Any) -> Fields:
         if not atom.atomic and value and isinstance(value, dict):
             out: Fields = {SELF: {}}
             for name, inner in value.items():
-                out["f:" + name] = everything(atom.child(name), inner)
+                flat = type(inner) in FLAT
+                out["f:" + name] = {} if flat else everything(atom.child(name), inner)
             return out
     elif isinstance(atom, ListNode) and not atom.atomic and value and isinstance(value, list):
         out = {SELF: {}}
@@ -226,12 +226,13 @@ def _claimed_items(atom: ListNode, value: Any) -> Fields | None:
 
 def equal(left: Any, right: Any) -> bool:
     """Tell whether two values are the same: 1 is 1.0, but true is not 1."""
+    return bool(left == right) and _alike(left, right)
+
+
+def _alike(left: Any, right: Any) -> bool:
+    """Tell whether booleans stand in the same places of two values that Python holds for equal."""
     if isinstance(left, dict):
-        return (
-            isinstance(right, dict)
-            and left.keys() == right.keys()
-            and all(equal(value, right[name]) for name, value in left.items())
-        )
+        return all(_alike(value, right[name]) for name, value in left.items())
     if isinstance(left, list):
-        return isinstance(right, list) and len(left) == len(right) and all(map(equal, left, right))
-    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
+        return all(map(_alike, left, right))
+    return isinstance(left, bool) == isinstance(right, bool)

@@ -21,7 +21,7 @@ def of_key(keys: dict[str, Any]) -> str:
     if len(keys) == 1:
         ((name, value),) = keys.items()
         if isinstance(value, str):
-            return _of_text_key(name, value)
+            return of_text_key(name, value)
     inner = ",".join(
         f"{gotext.json_text(name)}:{gotext.json_text(keys[name])}" for name in sorted(keys)
     )
@@ -29,7 +29,7 @@ def of_key(keys: dict[str, Any]) -> str:
 
 
 @functools.lru_cache(maxsize=4096)
-def _of_text_key(name: str, value: str) -> str:
+def of_text_key(name: str, value: str) -> str:
     """Return the element of an item with one key field that is a text, as most are."""
     return f"k:{{{gotext.json_text(name)}:{gotext.json_text(value)}}}"
 

@@ -1,5 +1,6 @@
 """The entries of metadata.managedFields: reading, sorting, capping and writing them."""
 
+import functools
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -11,6 +12,24 @@ APPLY = "Apply"
 UPDATE = "Update"
 ANCIENT = "ancient-changes"
 MAX_UPDATERS = 10
+
+# What nobody owns, because the server writes it or because it names the object.
+UNOWNED: Fields = {
+    "f:apiVersion": {},
+    "f:kind": {},
+    "f:metadata": {
+        ".": {},
+        "f:clusterName": {},
+        "f:creationTimestamp": {},
+        "f:generation": {},
+        "f:managedFields": {},
+        "f:name": {},
+        "f:namespace": {},
+        "f:resourceVersion": {},
+        "f:selfLink": {},
+        "f:uid": {},
+    },
+}
 
 
 class Manager(NamedTuple):
@@ -54,23 +73,32 @@ Managed = dict[Manager, Owned]
 
 def manager(name: str, operation: str, api_version: str, subresource: str) -> Manager:
     """Return the identity of whoever makes a request."""
-    version = "" if operation == APPLY else api_version
-    return Manager(name or "unknown", operation, version, subresource)
+    return _manager(name or "unknown", operation, api_version, subresource)
+
+
+@functools.lru_cache(maxsize=1024)
+def _manager(name: str, operation: str, api_version: str, subresource: str) -> Manager:
+    """Return the identity of a manager; few managers write all objects."""
+    return Manager(name, operation, "" if operation == APPLY else api_version, subresource)
 
 
 def trusted(entries: list[dict[str, Any]]) -> Managed:
     """Read entries that this library wrote."""
     found: Managed = {}
     for entry in entries:
-        operation, version = entry["operation"], entry["apiVersion"]
-        who = Manager(
-            entry.get("manager", ""),
-            operation,
-            "" if operation == APPLY else version,
-            entry.get("subresource", ""),
-        )
-        found[who] = Owned(entry.get("fieldsV1") or {}, version, entry.get("time"))
+        fields = entry.get("fieldsV1") or {}
+        found[identity(entry)] = Owned(fields, entry["apiVersion"], entry.get("time"))
     return found
+
+
+def identity(entry: dict[str, Any]) -> Manager:
+    """Return who an entry belongs to."""
+    return _manager(
+        entry.get("manager", ""),
+        entry["operation"],
+        entry["apiVersion"],
+        entry.get("subresource", ""),
+    )
 
 
 def decoded(entries: Any) -> Managed:
@@ -122,17 +150,18 @@ def _instant(text: Any) -> str:
 
 def encoded(managed: Managed) -> list[dict[str, Any]]:
     """Write entries in the server's order: appliers first, then by time, name, version."""
-    ranked = sorted(
-        managed.items(),
-        key=lambda item: (
-            item[0].operation,
-            item[1].time or "",
-            item[0].name,
-            item[1].api_version,
-            item[0].subresource,
-        ),
+    return sorted((_entry(who, owned) for who, owned in managed.items()), key=rank)
+
+
+def rank(entry: dict[str, Any]) -> tuple[str, ...]:
+    """Return what entries are sorted by."""
+    return (
+        entry["operation"],
+        entry.get("time", ""),
+        entry.get("manager", ""),
+        entry["apiVersion"],
+        entry.get("subresource", ""),
     )
-    return [_entry(who, owned) for who, owned in ranked]
 
 
 def _entry(who: Manager, owned: Owned) -> dict[str, Any]:
@@ -154,6 +183,8 @@ def _entry(who: Manager, owned: Owned) -> dict[str, Any]:
 
 def cap(managed: Managed) -> None:
     """Merge the oldest updates of each version into one entry until ten updates are left."""
+    if len(managed) <= MAX_UPDATERS:
+        return
     updaters = [who for who in managed if who.operation == UPDATE]
     excess = len(updaters) - MAX_UPDATERS
     if excess <= 0:

@@ -47,7 +47,10 @@ def _union(left: Fields, right: Fields) -> Fields:
 
 
 def difference(left: Fields, right: Fields) -> Fields:
-    """Return the paths of `left` that are not in `right`; a path never takes others along."""
+    """Return the paths of `left` that are not in `right`; a path never takes others along.
+
+    A set that loses nothing is returned as it is.
+    """
     return _difference(left, right) or {} if left and right else left
 
 
@@ -56,14 +59,36 @@ def _difference(left: Fields, right: Fields) -> Fields | None:
     if not left:
         return None if contains(right) else left
     if not right:
-        return _tidied({e: n for e, n in left.items() if e != SELF})
-    out = {}
-    for element, node in left.items():
-        other = right.get(element)
-        rest = node if other is None else _difference(node, other)
-        if rest is not None:
+        return _tidied({e: n for e, n in left.items() if e != SELF}) if SELF in left else left
+    out = left
+    for element in left if len(left) < len(right) else right:
+        node, other = left.get(element), right.get(element)
+        if node is None or other is None:
+            continue
+        rest = _difference(node, other)
+        if rest is node:
+            continue
+        if out is left:
+            out = dict(left)
+        if rest is None:
+            del out[element]
+        else:
             out[element] = rest
-    return _tidied(out)
+    return left if out is left else _tidied(out)
+
+
+def covers(whole: Fields, part: Fields) -> bool:
+    """Tell whether all paths of `part` are in `whole`: their difference is empty."""
+    for element, node in part.items():
+        mine = whole.get(element)
+        if mine is None:
+            return False
+        if node:
+            if not covers(mine, node):
+                return False
+        elif not contains(mine):
+            return False
+    return True
 
 
 def _tidied(node: Fields) -> Fields | None:
@@ -96,9 +121,10 @@ def _intersection(left: Fields, right: Fields) -> Fields | None:
     """Intersect nodes; None means that they share nothing."""
     if not left or not right:
         return {} if contains(left) and contains(right) else None
+    fewer, more = (left, right) if len(left) < len(right) else (right, left)
     out = {}
-    for element, node in left.items():
-        other = right.get(element)
+    for element, node in fewer.items():
+        other = more.get(element)
         if other is not None:
             both = _intersection(node, other)
             if both is not None:
@@ -110,11 +136,10 @@ def ordered(node: Fields) -> Fields:
     """Return the set with its elements in the order that the server writes them."""
     if not node:
         return node
-    if all(element[0] in {".", "f"} for element in node):
-        names = sorted(node)
-    else:
-        names = sorted(node, key=elements.sort_key)
-    return {name: ordered(node[name]) for name in names}
+    names = sorted(node)
+    if names[-1][0] > "f":  # not only "." and names, which are sorted by their texts
+        names.sort(key=elements.sort_key)
+    return {name: node[name] and ordered(node[name]) for name in names}
 
 
 def paths(fields: Fields, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -21,14 +21,24 @@ class Scalar(enum.Enum):
     UNTYPED = "untyped"
 
 
+# What is no container, null aside: such a value is a leaf, whatever the schema says.
+FLAT = frozenset({str, int, float, bool})
+
+
 @dataclass(slots=True)
 class MapNode:
-    """An object: named fields, and what any other member is (None: there may be no other)."""
+    """An object: named fields, and what any other member is (None: there may be no other).
+
+    Attributes:
+        coarse: the path elements of the named fields that are not granular, with what they are,
+            if no other member matters; None until ownership is first brought in line with them.
+    """
 
     fields: "dict[str, Node]" = field(default_factory=dict)
     other: "Node | None" = None
     atomic: bool = False
     defaults: dict[str, Any] = field(default_factory=dict)
+    coarse: "tuple[tuple[str, MapNode | ListNode], ...] | None" = None
 
     def child(self, name: str) -> "Node":
         """Return the node of a member; one that the schema does not know is as if it had none."""
@@ -101,6 +111,19 @@ def item_element(items: ListNode, item: Any) -> str:
     """
     if not items.keys:
         return _member_element(item)
+    if len(items.keys) == 1 and isinstance(item, dict):
+        value = item.get(items.keys[0])
+        if isinstance(value, str):  # the usual item
+            return elements.of_text_key(items.keys[0], value)
+    return elements.of_key(_keys(items, item))
+
+
+def _keys(items: ListNode, item: Any) -> dict[str, Any]:
+    """Return the key fields by which an item is known.
+
+    Raises:
+        MisfitError: it has none; the text is the server's.
+    """
     if item is None:
         raise MisfitError("associative list with keys may not have a null element")
     if not isinstance(item, dict):
@@ -123,7 +146,7 @@ def item_element(items: ListNode, item: Any) -> str:
             f"associative list with keys has an element that omits all key fields [{names}] "
             "(and doesn't have default values for any key fields)"
         )
-    return elements.of_key(keys)
+    return keys
 
 
 def _member_element(item: Any) -> str:

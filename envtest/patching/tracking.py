@@ -8,28 +8,11 @@ from typing import Any
 
 from envtest.patching import entries, fieldset, reconcile
 from envtest.patching.compare import Comparison, compare
-from envtest.patching.entries import UPDATE, Managed, Manager, Owned
+from envtest.patching.entries import UNOWNED, UPDATE, Managed, Manager, Owned
 from envtest.patching.errors import ModelError
 from envtest.patching.fieldmodel import FieldModel, Versions
 from envtest.patching.fieldset import Fields
-
-# What nobody owns, because the server writes it or because it names the object.
-UNOWNED: Fields = {
-    "f:apiVersion": {},
-    "f:kind": {},
-    "f:metadata": {
-        ".": {},
-        "f:clusterName": {},
-        "f:creationTimestamp": {},
-        "f:generation": {},
-        "f:managedFields": {},
-        "f:name": {},
-        "f:namespace": {},
-        "f:resourceVersion": {},
-        "f:selfLink": {},
-        "f:uid": {},
-    },
-}
+from envtest.patching.renewal import renewed
 
 
 class Write:
@@ -99,15 +82,22 @@ class Write:
         return found
 
     def taken(
-        self, managed: Managed, old: dict[str, Any], new: dict[str, Any], change: Comparison
+        self,
+        managed: Managed,
+        old: dict[str, Any],
+        new: dict[str, Any],
+        change: Comparison,
+        writer: Manager | None = None,
     ) -> tuple[dict[Manager, Fields], dict[Manager, Fields]]:
         """Return what each manager has lost to this write, and which fields went altogether.
 
         Args:
-            managed: the entries, without that of the writer.
+            managed: the entries.
             old: the object before.
             new: the object after.
             change: their comparison in the version of the request.
+            writer: the entry, if it is among them, that gets back all it loses but what nobody
+                owns.
         """
         seen: dict[str, Comparison | None] = {self.api_version: change}
         lost: dict[Manager, Fields] = {}
@@ -118,9 +108,12 @@ class Write:
             found = seen[owned.api_version]
             if found is None:
                 continue
-            written = fieldset.intersection(owned.fields, found.written())
-            if written:
-                lost[who] = written
+            written = found.written()
+            if who == writer:
+                written = fieldset.intersection(written, UNOWNED)
+            taken = fieldset.intersection(owned.fields, written)
+            if taken:
+                lost[who] = taken
             if found.removed:
                 gone[who] = found.removed
         return lost, gone
@@ -132,7 +125,8 @@ def take_away(managed: Managed, *losses: dict[Manager, Fields]) -> None:
         for who, fields in loss.items():
             owned = managed[who]
             left = fieldset.difference(owned.fields, fields)
-            managed[who] = Owned(left, owned.api_version, owned.time)
+            if left is not owned.fields:
+                managed[who] = Owned(left, owned.api_version, owned.time)
     for who in [who for who, owned in managed.items() if not owned.fields]:
         del managed[who]
 
@@ -164,17 +158,21 @@ def track_update(  # noqa: PLR0913  # the parts of a request, nearly all by name
     """
     metadata = new.setdefault("metadata", {})
     before = (live.get("metadata") or {}).get("managedFields") if live else None
+    who = entries.manager(manager, UPDATE, api_version, subresource)
+    if live is not None and before and metadata.get("managedFields") is before:
+        again = renewed(fields, live, new, who, now)
+        if again is not None:
+            metadata["managedFields"] = again
+            return
     sent = metadata.pop("managedFields", None)
     managed = _starting_point(before, sent, is_subresource=bool(subresource))
     if not managed and live is not None:
         return  # nobody is tracked since somebody reset it; the first apply starts again
     write = Write(fields, api_version, subresource, versions)
     old = live if live is not None else dict(fields.zero)
-    who = entries.manager(manager, UPDATE, api_version, subresource)
     try:
         managed = update(write, old, new, managed, who, now)
     except ModelError:
-        metadata.pop("managedFields", None)
         return  # no ownership at all rather than a wrong one
     if managed:
         metadata["managedFields"] = entries.encoded(managed)
@@ -198,7 +196,7 @@ def _with(previous: Owned | None, own: Fields) -> Fields:
     """Return what a manager owned and owns now, the very same set if that is no more."""
     if previous is None:
         return fieldset.ordered(own)
-    if not fieldset.difference(own, previous.fields):
+    if fieldset.covers(previous.fields, own):
         return previous.fields
     return fieldset.ordered(fieldset.union(own, previous.fields))
 
@@ -233,10 +231,8 @@ def update(
     """
     managed = write.reconcile(managed)
     change = write.compare(old, new)
-    lost, gone = write.taken(managed, old, new, change)
+    lost, gone = write.taken(managed, old, new, change, who)
     own = fieldset.difference(change.written(), UNOWNED)
-    if who in lost and not fieldset.difference(lost[who], own):
-        del lost[who]  # it would get all of it back
     take_away(managed, lost, gone)
     if own:
         managed[who] = Owned(_with(managed.get(who), own), write.api_version, now)

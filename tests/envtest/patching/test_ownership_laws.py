@@ -70,6 +70,17 @@ def test_operations_on_field_sets_are_those_on_sets_of_paths(
 
 @LAW
 @given(PATHS, PATHS)
+def test_a_set_covers_another_if_nothing_of_that_is_left_without_it(
+    left: frozenset[Path], right: frozenset[Path]
+) -> None:
+    mine, other = _set(left), _set(right)
+    assert fs.covers(mine, other) == (right <= left)
+    if not left & right:
+        assert fs.difference(mine, other) is mine
+
+
+@LAW
+@given(PATHS, PATHS)
 def test_taking_trees_away_takes_all_paths_below_them(
     left: frozenset[Path], right: frozenset[Path]
 ) -> None:
