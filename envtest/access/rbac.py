@@ -10,7 +10,7 @@ from envtest.access.tokens import ADMIN_GROUP
 from envtest.server.call import User
 from envtest.server.failures import StatusError, forbidden
 from envtest.server.request import RequestInfo
-from envtest.storage import Store
+from envtest.storage import Store, Stored
 
 GROUP = "rbac.authorization.k8s.io"
 _PLACES = tuple(
@@ -75,6 +75,8 @@ class Authorizer:
         self._seen: tuple[int, ...] = ()
         self._roles: dict[str, Sequence[Rule]] = {}
         self._bindings: dict[str, list[_Binding]] = {}
+        # What was read of each object, so that one change does not mean to read all again.
+        self._read: dict[tuple[str, str], tuple[Stored, Sequence[Rule] | _Binding]] = {}
 
     def allowed(self, user: User, wanted: Attributes) -> bool:
         """Tell whether a user may do something."""
@@ -127,25 +129,33 @@ class Authorizer:
             return
         self._seen = seen
         self._roles, self._bindings = {}, {}
+        before, self._read = self._read, {}
         for table in tables:
-            is_role = table.place.endswith("roles")
             for key in table.scan():
                 stored = table.get(key)
                 if stored is None:
                     continue
-                body = msgspec.json.decode(stored.body)
-                if is_role:
-                    self._roles[key] = body.get("rules") or []
+                known = before.get((table.place, key))
+                found = (
+                    known[1] if known and known[0] is stored else _understood(table.place, stored)
+                )
+                self._read[table.place, key] = (stored, found)
+                if isinstance(found, _Binding):
+                    self._bindings.setdefault(found.home, []).append(found)
                 else:
-                    self._bind(body)
+                    self._roles[key] = found
 
-    def _bind(self, body: dict[str, Any]) -> None:
-        home, name = body["metadata"].get("namespace", ""), body["metadata"]["name"]
-        kind, role = body["roleRef"]["kind"], body["roleRef"]["name"]
-        own = f'RoleBinding "{name}/{home}"' if home else f'ClusterRoleBinding "{name}"'
-        title = f'{own} of {kind} "{role}"'
-        bound = _Binding(title, kind, role, home, body.get("subjects") or ())
-        self._bindings.setdefault(home, []).append(bound)
+
+def _understood(place: str, stored: Stored) -> Sequence[Rule] | _Binding:
+    """Return the rules of a stored role, or a stored binding."""
+    body = msgspec.json.decode(stored.body)
+    if place.endswith("roles"):
+        return body.get("rules") or []
+    home, name = body["metadata"].get("namespace", ""), body["metadata"]["name"]
+    kind, role = body["roleRef"]["kind"], body["roleRef"]["name"]
+    own = f'RoleBinding "{name}/{home}"' if home else f'ClusterRoleBinding "{name}"'
+    title = f'{own} of {kind} "{role}"'
+    return _Binding(title, kind, role, home, body.get("subjects") or ())
 
 
 def _together(errors: Iterable[str]) -> str:
