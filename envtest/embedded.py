@@ -29,6 +29,7 @@ from envtest.access.tokens import (
     token_line,
 )
 from envtest.admission import Webhooks
+from envtest.bootstrap.addresses import ServiceAddresses
 from envtest.bootstrap.apiservices import ApiServices
 from envtest.bootstrap.start import bootstrap
 from envtest.bootstrap.upkeep import Upkeep, kept_up, reachable
@@ -96,6 +97,7 @@ class EmbeddedServer:
             Aggregation(api).attach()
             Definitions(api).attach()
             ApiServices(api).attach()
+            ServiceAddresses(api).attach()
             server = cls(api, Authenticator(tokens), authority, data)
             stack.pop_all()
         return server

@@ -30,10 +30,10 @@ class Aggregation:
     def attach(self) -> None:
         """Settle what is there, and from now on every change."""
         self._settle()
-        self._api.store.listeners.append(self._notice)
+        self._api.store.table(_PLACE).listeners.append(self._notice)
 
-    def _notice(self, place: str, event: Event) -> None:  # noqa: ARG002  # every change counts
-        if place == _PLACE and not self._at_work:
+    def _notice(self, event: Event) -> None:  # noqa: ARG002  # every change counts
+        if not self._at_work:
             self._settle()
 
     def _settle(self) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 from envtest.bootstrap.writing import Body, Writer
 from envtest.kinds.priorities import REGISTRATION, group_priority, version_priority
 from envtest.server.api import Api
+from envtest.storage import Event
 
 _MANAGED: Final = "kube-aggregator.kubernetes.io/automanaged"
 
@@ -21,9 +22,15 @@ class ApiServices:
         self._resource = self._writer.find(REGISTRATION, "apiservices")
 
     def attach(self) -> None:
-        """Make what is missing now, and from now on whenever another resource is served."""
+        """Make what is missing now, when other resources are served, and when one is deleted."""
         self.settle(starting=True)
         self._api.registry.listeners.append(self.settle)
+        self._api.table(self._resource).listeners.append(self._notice)
+
+    def _notice(self, event: Event) -> None:
+        """Make what somebody deleted anew; own deletions find nothing to be made."""
+        if event.type == "DELETED":
+            self.settle()
 
     def settle(self, *, starting: bool = False) -> None:
         """Make what is missing, drop what is served no more.

@@ -25,6 +25,8 @@ class Table:
         self.place = place
         self.log = EventLog(floor)
         self.changes = 0
+        # Told of every change of these objects, after the listeners of the store.
+        self.listeners: list[Callable[[Event], None]] = []
         self._objects: dict[str, Stored] = {}
         self._order: list[str] = []
 
@@ -214,6 +216,8 @@ class Store:
             self._forget(table.place, table.log.floor, gone)
         for listener in self.listeners:
             listener(table.place, event)
+        for listen in table.listeners:
+            listen(event)
         bell, self._bell = self._bell, None
         if bell is not None:
             bell.set()

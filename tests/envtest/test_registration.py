@@ -67,6 +67,15 @@ async def test_a_custom_group_version_has_a_service_as_long_as_it_is_served(
     assert [one.status_code for one in gone] == [404, 404]
 
 
+async def test_a_service_of_a_custom_group_comes_back_when_it_is_deleted(
+    http: httpx.AsyncClient,
+) -> None:
+    first = await service(http, f"v1.{GROUP}")
+    await http.delete(f"{PATH}/v1.{GROUP}")
+
+    assert (await service(http, f"v1.{GROUP}"))["metadata"]["uid"] != first["metadata"]["uid"]
+
+
 async def test_services_of_a_data_folder_stay_who_they_are(tmp_path: Path) -> None:
     seen = []
     for _ in range(2):
