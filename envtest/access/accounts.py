@@ -17,23 +17,16 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 )
 
 from envtest.access.bounds import bound_claims, check_bound
+from envtest.access.tokenrequests import VERSION, read_token_request
 from envtest.access.tokens import CREDENTIAL, Known, TokenRefused
-from envtest.schema.errors import invalid
 from envtest.schema.gotext import quote
 from envtest.server import clock
 from envtest.server.api import Api
-from envtest.server.bodies import read_as
 from envtest.server.call import Call, Plain, User
-from envtest.server.failures import bad_request, invalid_object
 from envtest.server.objectmeta import timestamp
-from envtest.server.options import write_options
 
-_GROUP = "authentication.k8s.io"
-_KIND = "io.k8s.api.authentication.v1.TokenRequest"
 _EXTRA = CREDENTIAL.removesuffix("credential-id")
 _KEYS = "/openid/v1/jwks"
-# Seconds.
-_SHORTEST, _USUAL, _LONGEST = 600, 3600, 1 << 32
 _HALF = 32
 _SIGNED = ec.ECDSA(hashes.SHA256())
 _encode = msgspec.json.Encoder().encode
@@ -60,13 +53,8 @@ class AccountTokens:
         """
         self._api.check_namespace(call.resource, call.info.namespace, call.info.name)
         account = call.resource.load(self._api.current(call))
-        write_options("CreateOptions", call.query, call.dry_runs, call.agent)
-        body = read_as(call.data, call.content_type, _KIND, "TokenRequest")
-        spec = body.get("spec") or {}
-        meta: dict[str, Any] = {**(body.get("metadata") or {})}
-        _settle_names(meta, account["metadata"])
-        seconds = spec.get("expirationSeconds", _USUAL)
-        _check_duration(seconds)
+        meta, spec = read_token_request(call, account["metadata"])
+        seconds = spec["expirationSeconds"]
         audiences = spec.get("audiences") or [self.issuer]
         bound = spec.get("boundObjectRef")
         claims = bound_claims(self._api, account["metadata"], bound) if bound else {}
@@ -77,7 +65,7 @@ class AccountTokens:
             201,
             {
                 "kind": "TokenRequest",
-                "apiVersion": "authentication.k8s.io/v1",
+                "apiVersion": VERSION,
                 "metadata": meta,
                 "spec": {
                     "audiences": audiences,
@@ -186,24 +174,6 @@ class AccountTokens:
         return User(name, groups, account["uid"], extra)
 
 
-def _settle_names(meta: dict[str, Any], account: dict[str, Any]) -> None:
-    """Give a request the names of the account, if it says nothing else.
-
-    Raises:
-        StatusError: 400 for another namespace, 422 for another name.
-    """
-    if meta.setdefault("namespace", account["namespace"]) != account["namespace"]:
-        raise bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-    given, name = meta.get("name"), account["name"]
-    if given and given != name:
-        text = "must match the service account name if specified"
-        problem = invalid("metadata.name", given, text)
-        raise invalid_object("TokenRequest", _GROUP, name, [problem])
-    meta["name"] = name
-
-
 def _check_time(claims: dict[str, Any]) -> None:
     """Refuse a token whose time is not now.
 
@@ -217,23 +187,6 @@ def _check_time(claims: dict[str, Any]) -> None:
         raise TokenRefused("service account token has expired")
     if now < claims["iat"]:
         raise TokenRefused("service account token is issued in the future")
-
-
-def _check_duration(seconds: int) -> None:
-    """Refuse what is too short or too long.
-
-    Raises:
-        StatusError: 422.
-    """
-    if seconds < _SHORTEST:
-        text = "may not specify a duration less than 10 minutes"
-    elif seconds > _LONGEST:
-        text = "may not specify a duration larger than 2^32 seconds"
-    else:
-        return
-    raise invalid_object(
-        "TokenRequest", _GROUP, "", [invalid("spec.expirationSeconds", seconds, text)]
-    )
 
 
 def _moment(seconds: int) -> str:

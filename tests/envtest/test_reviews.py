@@ -57,8 +57,12 @@ async def test_a_token_tells_its_account_until_the_account_goes(http: httpx.Asyn
 
 
 async def test_a_token_request_says_what_it_got(http: httpx.AsyncClient) -> None:
-    body = (await http.post(f"{ACCOUNTS}/bob/token", json={})).json()
+    null = {"spec": {"expirationSeconds": None}}
+    body = (await http.post(f"{ACCOUNTS}/bob/token", json=null)).json()
+    (entry,) = body["metadata"].pop("managedFields")
 
+    assert (entry["manager"], entry["subresource"]) == ("tests", "token")
+    assert entry["fieldsV1"] == {"f:spec": {"f:expirationSeconds": {}}}
     assert body["metadata"].pop("creationTimestamp")
     assert body["metadata"] == {"name": "bob", "namespace": "default"}
     assert body["spec"] == {
