@@ -28,12 +28,20 @@ _IMMORTAL = {
         for name in ("system-cluster-critical", "system-node-critical")
     },
 }
+# Kinds of the first days, whose dependents stay unless somebody says otherwise.
+_ORPHANING = frozenset({"batch/jobs", "replicationcontrollers"})
+_NEVER_COLLECTED = frozenset({"events"})
+_PODS_STAY = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background "
+    "to remove them or set propagationPolicy=Orphan to suppress this warning"
+)
 _FINALIZERS = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}
 
 
 async def delete(api: Api, call: Call) -> Answer:
     """Answer a DELETE on one object."""
     options = delete_options(call)
+    _warn_of_orphans(call, options)
     stored = api.current(call)
     return await _delete(api, call, stored, call.key, options)
 
@@ -42,6 +50,7 @@ async def delete_collection(api: Api, call: Call) -> Answer:
     """Answer a DELETE on a collection with what was selected, as it was."""
     chosen = list_options(call.query, call.resource.rules, watch=False)
     options = delete_options(call)
+    _warn_of_orphans(call, options)
     if chosen.fields:
         await ready_to_select(api, call.resource)
     selected = select(api, call, chosen)
@@ -54,6 +63,11 @@ async def delete_collection(api: Api, call: Call) -> Answer:
     # Without a limit all pages were gone through, and nothing remains.
     token, remaining = (selected.token, selected.remaining) if chosen.limit else ("", 0)
     return Many(call.resource, bodies, selected.revision, token, remaining)
+
+
+def _warn_of_orphans(call: Call, options: Mapping[str, Any]) -> None:
+    if call.resource.place == "batch/jobs" and _is_silent(options):
+        call.warnings.append(_PODS_STAY)
 
 
 async def _delete_one(api: Api, call: Call, stored: Stored, options: Mapping[str, Any]) -> None:
@@ -114,6 +128,11 @@ async def _told(resource: Resource, stored: Stored, left: Stored | None) -> Answ
     )
 
 
+def _is_silent(options: Mapping[str, Any]) -> bool:
+    """Tell whether a client says nothing of what becomes of dependents."""
+    return options.get("propagationPolicy") is None and options.get("orphanDependents") is None
+
+
 def _asks_for_dependents(options: Mapping[str, Any]) -> bool:
     """Tell whether the client said in the old way that dependents shall go, too."""
     return options.get("orphanDependents") is False
@@ -142,7 +161,7 @@ def remove(
     """
     body = resource.raw(stored)
     if not _marks(resource, body):
-        _propagate(body, options)
+        _propagate(resource, body, options)
     dry = bool(options.get("dryRun"))
     if not resource.rules.is_finished(body):
         return _terminate(api, resource, stored, body, dry=dry)
@@ -192,15 +211,18 @@ def _conflict(call: Call, name: str, why: str) -> StatusError:
     return failures.conflict(call.resource.kind, call.resource.group, name, why)
 
 
-def _propagate(body: dict[str, Any], options: Mapping[str, Any]) -> None:
+def _propagate(resource: Resource, body: dict[str, Any], options: Mapping[str, Any]) -> None:
     """Set or take the finalizers by which dependents are waited for or let go."""
-    policy = options.get("propagationPolicy")
+    if resource.place in _NEVER_COLLECTED:
+        return
+    policy, meta = options.get("propagationPolicy"), body["metadata"]
+    marks = set(_FINALIZERS.values())
     if options.get("orphanDependents"):
         policy = "Orphan"
-    if policy is None and options.get("orphanDependents") is None:
-        return
-    meta = body["metadata"]
-    marks = set(_FINALIZERS.values())
+    if _is_silent(options):
+        if resource.place not in _ORPHANING or marks & set(meta.get("finalizers") or ()):
+            return
+        policy = "Orphan"
     kept = [one for one in meta.get("finalizers") or () if one not in marks]
     wanted = _FINALIZERS.get(str(policy))
     if wanted:

@@ -32,6 +32,8 @@ class Form:
     media: str = JSON
     shape: Shape = "object"
     version: str = "v1"
+    # Whether the metadata of a list is wanted, or that of one object.
+    many: bool = False
 
     @property
     def stream(self) -> str:
@@ -178,7 +180,9 @@ def _form(entry: Range, media: str, *, custom: bool) -> Form | None:
         return None
     if kind == "Table":
         return None if media == PROTOBUF else Form(media, "table", version)
-    return Form(media, "partial", version) if kind in _PARTIAL else None
+    if kind not in _PARTIAL:
+        return None
+    return Form(media, "partial", version, many=kind.endswith("List"))
 
 
 @remembered(256)

@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 
 from envtest.server.call import Answer, Many, One, Plain, Scaled
+from envtest.server.failures import StatusError
 from envtest.server.forms import JSON, PROTOBUF, YAML, Form, negotiate_plain
 from envtest.server.protobuf import encoded, message_name
-from envtest.server.tables import partial, partial_list, table
+from envtest.server.tables import check_include, partial, partial_list, table
 from envtest.wire.encoding import write_list
 from envtest.wire.yamltext import write_yaml
 
@@ -85,7 +86,15 @@ def _whole(answer: One | Many | Scaled) -> bytes:
 
 
 def _transformed(answer: One | Many | Scaled, form: Form, include: str) -> dict[str, Any]:
-    """Return a table or metadata."""
+    """Return a table or metadata.
+
+    Raises:
+        StatusError: 400 or 406 when the answer cannot be made into what is asked for.
+    """
+    if form.shape == "table":
+        check_include(include)
+    elif form.many != isinstance(answer, Many):
+        raise _other_number(answer)
     if not isinstance(answer, Many):
         body = _decode(answer.body) if isinstance(answer, One) else answer.body
         if form.shape == "partial":
@@ -100,8 +109,31 @@ def _transformed(answer: One | Many | Scaled, form: Form, include: str) -> dict[
     if form.shape == "partial":
         return partial_list(bodies, meta=meta, version=form.version)
     order = resource.rules.row_order
-    rows = bodies if order is None else sorted(bodies, key=order)
-    return table(resource.rules, rows, meta=meta, include=include, version=form.version)
+    shown = bodies if order is None else sorted(bodies, key=order)
+    return table(resource.rules, shown, meta=meta, include=include, version=form.version)
+
+
+def _other_number(answer: One | Many | Scaled) -> StatusError:
+    """Return the refusal of one for many, or of many for one; Go tells by its own types."""
+    kind, suffix = (
+        ("PartialObjectMetadata", "a")
+        if isinstance(answer, Many)
+        else ("PartialObjectMetadataList", "not a")
+    )
+    text = f"you requested {kind}, but the requested object is {suffix} list ({_go_type(answer)})"
+    return StatusError(406, text, "NotAcceptable")
+
+
+def _go_type(answer: One | Many | Scaled) -> str:
+    """Return the name of the type by which the real server has an answer in its memory."""
+    if isinstance(answer, Scaled):
+        return "*autoscaling.Scale"
+    resource, many = answer.resource, isinstance(answer, Many)
+    if resource.rules.custom:
+        return f"*unstructured.Unstructured{'List' if many else ''}"
+    package = resource.group.partition(".")[0] or "core"
+    kind = resource.list_kind if many else resource.kind
+    return f"*{'core' if package == 'events' else package}.{kind}"
 
 
 def _list_meta(answer: Many) -> dict[str, Any]:

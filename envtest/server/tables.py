@@ -3,8 +3,12 @@
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from envtest.schema.errors import aggregate_message, invalid
+from envtest.server.failures import bad_request
 from envtest.server.objectmeta import Body
 from envtest.server.rules import Cells, Column
+
+_CHOICES = "must be 'Metadata', 'Object', 'None', or empty"
 
 
 class Rows(Protocol):
@@ -15,6 +19,19 @@ class Rows(Protocol):
 
     def cells(self, body: Body) -> Cells:
         """Return an object's row."""
+
+
+def check_include(include: str) -> None:
+    """Refuse rows that carry what is none of the choices.
+
+    Raises:
+        StatusError: 400.
+    """
+    if include not in {"", "None", "Metadata", "Object"}:
+        problem = invalid("includeObject", include, _CHOICES)
+        raise bad_request(
+            f"Unable to convert to Table as requested: {aggregate_message([problem])}"
+        )
 
 
 def table(
@@ -72,5 +89,6 @@ def partial_list(
         "kind": "PartialObjectMetadataList",
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": meta,
-        "items": [partial(body, version) for body in bodies],
+        # Where there are none Go's list is a null.
+        "items": [partial(body, version) for body in bodies] or None,
     }

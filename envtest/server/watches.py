@@ -27,7 +27,7 @@ from envtest.server.reads import (
 )
 from envtest.server.resource import Resource
 from envtest.server.selectors import FieldSelector, FieldTerm
-from envtest.server.tables import partial, table
+from envtest.server.tables import check_include, partial, table
 from envtest.storage import Alarm, Event, EventLog, Stored
 from envtest.wire.encoding import write_event
 
@@ -81,14 +81,16 @@ class _Frames:
             return write_event(kind, encoded(_decode(body)))
         return b'{"type":"' + kind.encode() + b'","object":' + body + b"}\n"
 
-    def _row(self, body: bytes, revision: int) -> bytes:
+    def _row(self, body: bytes, revision: int, *, marked: bool = False) -> bytes:
+        """Return a table of one row; what is marked by an annotation carries it in any case."""
+        include = "Metadata" if marked and self._include == "None" else self._include
         headers, self._headers = self._headers, False
         return msgspec.json.encode(
             table(
                 self._resource.rules,
                 [_decode(body)],
                 meta={"resourceVersion": str(revision)},
-                include=self._include,
+                include=include,
                 version=self._form.version,
                 headers=headers,
             )
@@ -103,7 +105,10 @@ class _Frames:
         body: dict[str, object] = {**kind, "metadata": meta}
         if self._form.shape == "partial":
             body = partial(body, self._form.version)
-        return self._framed("BOOKMARK", msgspec.json.encode(body))
+        data = msgspec.json.encode(body)
+        if self._form.shape == "table":
+            data = self._row(data, revision, marked=initial_end)
+        return self._framed("BOOKMARK", data)
 
     def error(self, error: StatusError) -> bytes:
         """Return the event that ends a stream with a Status."""
@@ -265,6 +270,8 @@ def open_watch(api: Api, call: Call, form: Form) -> Watch:
     fault = revision_fault(options.version) if options.version else ""
     if fault:
         raise internal(fault)
+    if form.shape == "table":
+        check_include(call.query.get("includeObject", ""))
     return Watch(api, call, options, form)
 
 

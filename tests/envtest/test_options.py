@@ -287,3 +287,107 @@ async def test_a_collection_may_be_deleted_by_the_page(http: httpx.AsyncClient) 
     assert names(gone) == ["a", "b"]
     assert gone.json()["metadata"]["remainingItemCount"] == 1
     assert "c" in names(await http.get(MAPS))
+
+
+async def test_dependents_of_a_job_stay_unless_somebody_says_otherwise(
+    http: httpx.AsyncClient,
+) -> None:
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    container = {"name": "c", "image": "i"}
+    pod = {"restartPolicy": "Never", "containers": [container]}
+    for name in ("a", "b"):
+        job = {"metadata": {"name": name}, "spec": {"template": {"spec": pod}}}
+        assert (await http.post(jobs, json=job)).status_code == 201
+
+    silent = await http.delete(f"{jobs}/a")
+    asked = await http.delete(f"{jobs}/b", params={"propagationPolicy": "Background"})
+
+    assert "orphan" in silent.json()["metadata"]["finalizers"]
+    assert silent.headers["Warning"].startswith('299 - "child pods are preserved by default')
+    assert ("Warning" in asked.headers, asked.json()["status"]) == (False, "Success")
+
+
+META = "application/json;as={};v=v1;g=meta.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted", "code", "message"),
+    [
+        (
+            MAPS,
+            "PartialObjectMetadata",
+            406,
+            (
+                "you requested PartialObjectMetadata, but the requested object is a list "
+                "(*core.ConfigMapList)"
+            ),
+        ),
+        (
+            f"{MAPS}/a",
+            "PartialObjectMetadataList",
+            406,
+            (
+                "you requested PartialObjectMetadataList, but the requested object is not a list "
+                "(*core.ConfigMap)"
+            ),
+        ),
+        (
+            PATH,
+            "PartialObjectMetadata",
+            406,
+            (
+                "you requested PartialObjectMetadata, but the requested object is a list "
+                "(*unstructured.UnstructuredList)"
+            ),
+        ),
+        (
+            f"{MAPS}?includeObject=x",
+            "Table",
+            400,
+            (
+                'Unable to convert to Table as requested: includeObject: Invalid value: "x": must '
+                "be 'Metadata', 'Object', 'None', or empty"
+            ),
+        ),
+        (
+            f"{MAPS}?watch=1&includeObject=x",
+            "Table",
+            400,
+            (
+                'Unable to convert to Table as requested: includeObject: Invalid value: "x": must '
+                "be 'Metadata', 'Object', 'None', or empty"
+            ),
+        ),
+    ],
+)
+async def test_what_cannot_be_transformed_is_refused(
+    http: httpx.AsyncClient, path: str, wanted: str, code: int, message: str
+) -> None:
+    await maps(http, "a")
+
+    answer = await http.get(path, headers={"Accept": META.format(wanted)})
+
+    assert (answer.status_code, answer.json()["message"]) == (code, message)
+
+
+async def test_the_metadata_of_no_objects_is_a_null(http: httpx.AsyncClient) -> None:
+    accept = {"Accept": META.format("PartialObjectMetadataList")}
+
+    assert (await http.get(PATH, headers=accept)).json()["items"] is None
+
+
+@pytest.mark.parametrize("include", ["None", "Metadata"])
+async def test_a_bookmark_of_a_table_is_a_row_with_its_mark(
+    http: httpx.AsyncClient, include: str
+) -> None:
+    query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "1"}
+
+    answer = await http.get(
+        PATH, params={**query, "includeObject": include}, headers={"Accept": META.format("Table")}
+    )
+
+    table = answer.json()["object"]
+    assert (answer.json()["type"], table["kind"], len(table["rows"])) == ("BOOKMARK", "Table", 1)
+    assert table["rows"][0]["object"]["metadata"]["annotations"] == {
+        "k8s.io/initial-events-end": "true"
+    }

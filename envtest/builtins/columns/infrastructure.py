@@ -96,7 +96,7 @@ def _bound(path: str) -> Cell:
 def _class_name(body: Body) -> str:
     annotated = value(body, "metadata.annotations", {})
     is_default = any(annotated.get(name) == "true" for name in _DEFAULT_CLASS)
-    return f"{body['metadata']['name']}{' (default)' * is_default}"
+    return f"{body['metadata'].get('name', '')}{' (default)' * is_default}"
 
 
 def _expansion(body: Body) -> str:
