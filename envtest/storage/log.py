@@ -70,6 +70,15 @@ class Alarm:
         finally:
             self._log.alarms.discard(self)
 
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, whatever happens."""
+        timer = self._loop.call_later(seconds, self.ring)
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            timer.cancel()
+
     def ring(self) -> None:
         """Wake the reader, if it waits."""
         if self._waiter is not None and not self._waiter.done():

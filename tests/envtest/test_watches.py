@@ -66,6 +66,40 @@ async def test_ten_watchers_see_the_same(http: httpx.AsyncClient, plane: Plane) 
     assert seen == [[f"g{number:02}" for number in range(20)]] * 10
 
 
+async def test_what_happens_in_quick_succession_is_sent_together(
+    http: httpx.AsyncClient, plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not isinstance(plane, EmbeddedControlPlane):
+        pytest.skip("how the real server cuts its streams is its own affair")
+    monkeypatch.setattr(watches, "_PACE", 0.5)
+    revision = (await http.get(PATH)).json()["metadata"]["resourceVersion"]
+    names = [f"g{number:02}" for number in range(20)]
+    pieces: list[str] = []
+
+    async def watch() -> None:
+        query = {"watch": "1", "timeoutSeconds": "30", "resourceVersion": revision}
+        async with (
+            admin_client(plane) as own,
+            own.stream("GET", PATH, params=query) as response,
+            unwound(response.aiter_text()) as texts,
+        ):
+            async for text in texts:
+                pieces.append(text)
+                if "".join(pieces).count("\n") == len(names):
+                    return
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        for name in names:
+            await http.post(PATH, json=gauge(name))
+
+    seen = [
+        json.loads(line)["object"]["metadata"]["name"] for line in "".join(pieces).splitlines()
+    ]
+    assert seen == names
+    assert len(pieces) < len(names) / 2
+
+
 async def test_bookmarks_come_when_nothing_else_does(
     http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
