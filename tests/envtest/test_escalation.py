@@ -113,6 +113,18 @@ async def test_whoever_may_escalate_may_grant_anything(http: httpx.AsyncClient) 
     assert answer.status_code == 201
 
 
+async def test_whoever_may_escalate_one_role_may_not_make_it(http: httpx.AsyncClient) -> None:
+    right = rule("escalate", resource="roles", group="rbac.authorization.k8s.io")
+    await allow(http, {**right, "resourceNames": ["r"]})
+
+    made = await http.post(ROLES, json=role("r", rule("delete")), headers=JOE)
+    await http.post(ROLES, json=role("r", rule("get")))
+    wider = {"rules": [rule("delete")]}
+    widened = await http.patch(f"{ROLES}/r", json=wider, headers={**JOE, **MERGE})
+
+    assert (made.status_code, widened.status_code) == (403, 200)
+
+
 async def test_an_aggregation_rule_needs_all_rights(http: httpx.AsyncClient) -> None:
     chosen = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
     body = {"metadata": {"name": "r"}, "aggregationRule": chosen}
