@@ -1,15 +1,22 @@
 """What a service account's token is bound to: it counts no longer than those objects live."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from envtest.access.tokens import TokenRefused
+from envtest.server import clock
 from envtest.server.api import Api
 from envtest.server.failures import StatusError, bad_request, conflict
+from envtest.storage import Stored
 
 # The kinds that a token can be bound to, in the order in which claims are checked -> plural.
 _PLURALS = {"Secret": "secrets", "Pod": "pods", "Node": "nodes"}
+_INVALIDATED = "service account token has been invalidated"
+# How long a token counts for what is terminating.
+_LEEWAY = timedelta(minutes=1)
+
 Body = dict[str, Any]
 
 
@@ -48,7 +55,7 @@ def bound_claims(api: Api, account: Body, reference: Body) -> Body:
         node = (body.get("spec") or {}).get("nodeName")
         if node:
             found = api.store.table("nodes").get(node)
-            known = {"uid": _uid(found.body)} if found else {}
+            known = {"uid": _metadata(found)["uid"]} if found else {}
             claims["node"] = {"name": node, **known}
     return claims
 
@@ -71,10 +78,12 @@ def check_bound(api: Api, claims: Body) -> None:
     stored = api.store.table("serviceaccounts").get(f"{namespace}/{account['name']}")
     if stored is None:
         raise TokenRefused(f'serviceaccounts "{account["name"]}" not found')
-    if _uid(stored.body) != account["uid"]:
+    meta = _metadata(stored)
+    if meta["uid"] != account["uid"]:
         raise TokenRefused(
-            f"service account UID ({_uid(stored.body)}) does not match claim ({account['uid']})"
+            f"service account UID ({meta['uid']}) does not match claim ({account['uid']})"
         )
+    _check_life(meta)
     for kind, plural in _PLURALS.items():
         given = claims.get(kind.lower())
         # A pod's token names its node as well, and outlives it.
@@ -83,13 +92,27 @@ def check_bound(api: Api, claims: Body) -> None:
         key = given["name"] if kind == "Node" else f"{namespace}/{given['name']}"
         found = api.store.table(plural).get(key)
         if found is None:
-            raise TokenRefused("service account token has been invalidated")
-        if _uid(found.body) != given["uid"]:
+            raise TokenRefused(_INVALIDATED)
+        meta = _metadata(found)
+        if meta["uid"] != given["uid"]:
             raise TokenRefused(
-                f"{kind.lower()} UID ({_uid(found.body)}) does not match service account "
+                f"{kind.lower()} UID ({meta['uid']}) does not match service account "
                 f"{kind.lower()} ref claim ({given['uid']})"
             )
+        _check_life(meta)
 
 
-def _uid(body: bytes) -> str:
-    return str(msgspec.json.decode(body)["metadata"]["uid"])
+def _check_life(meta: Body) -> None:
+    """Give an object that is terminating a moment, and not more.
+
+    Raises:
+        TokenRefused: it should have been gone for long.
+    """
+    ended = meta.get("deletionTimestamp")
+    if ended and clock.now() - datetime.fromisoformat(ended) > _LEEWAY:
+        raise TokenRefused(_INVALIDATED)
+
+
+def _metadata(stored: Stored) -> Body:
+    found: Body = msgspec.json.decode(stored.body)["metadata"]
+    return found

@@ -181,6 +181,21 @@ async def test_a_token_without_its_account_opens_nothing(server: EmbeddedServer)
     assert (before.status_code, gone.status_code, another.status_code) == (403, 401, 401)
 
 
+async def test_a_token_counts_a_moment_while_its_account_goes(server: EmbeddedServer) -> None:
+    codes = []
+    async with client(server) as http:
+        bob = {"Authorization": f"Bearer {await token(http)}"}
+        held = {"metadata": {"finalizers": ["lab.example.com/held"]}}
+        merge = {"Content-Type": "application/merge-patch+json"}
+        await http.patch(f"{ACCOUNTS}/bob", json=held, headers=merge)
+        await http.delete(f"{ACCOUNTS}/bob")
+        for skew in (0, 300):
+            server.clock.skew = timedelta(seconds=skew)
+            codes.append((await http.get(NODES, headers=bob)).status_code)
+
+    assert codes == [403, 401]
+
+
 @pytest.mark.parametrize(
     ("body", "code", "message"),
     [
