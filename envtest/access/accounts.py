@@ -28,6 +28,7 @@ from envtest.server.objectmeta import timestamp
 _EXTRA = CREDENTIAL.removesuffix("credential-id")
 _KEYS = "/openid/v1/jwks"
 _HALF = 32
+_REMEMBERED = 1024
 _SIGNED = ec.ECDSA(hashes.SHA256())
 _encode = msgspec.json.Encoder().encode
 
@@ -44,6 +45,8 @@ class AccountTokens:
         self._key_id = _coded(hashlib.sha256(public).digest())
         # The server's address, known once it listens.
         self.issuer = ""
+        # What tokens say whose signature was found right: that stays so.
+        self._signed: dict[str, dict[str, Any]] = {}
 
     def answer(self, call: Call) -> Plain:
         """Answer a TokenRequest for a service account.
@@ -150,6 +153,9 @@ class AccountTokens:
 
     def _claims(self, token: str) -> dict[str, Any] | None:
         """Return what a token of this server says; None if it is no such token."""
+        known = self._signed.get(token)
+        if known is not None:
+            return known
         signed, _, signature = token.rpartition(".")
         try:
             raw = _plain(signature)
@@ -159,7 +165,12 @@ class AccountTokens:
             claims: dict[str, Any] = msgspec.json.decode(_plain(signed.partition(".")[2]))
         except (InvalidSignature, ValueError):
             return None
-        return claims if claims["iss"] == self.issuer else None
+        if claims["iss"] != self.issuer:
+            return None
+        if len(self._signed) >= _REMEMBERED:
+            del self._signed[next(iter(self._signed))]
+        self._signed[token] = claims
+        return claims
 
     def _user(self, claims: dict[str, Any]) -> User:
         private = claims["kubernetes.io"]
