@@ -9,6 +9,7 @@ import click
 
 from controller import logs
 from reconcilers.cli.local import kubeconfigs
+from reconcilers.cli.local.collector import relax
 from reconcilers.cli.local.door import envtest, told
 from reconcilers.cli.local.signals import Interrupted
 from reconcilers.cli.local.start import run_until_interrupted
@@ -47,6 +48,7 @@ def apiserver(
     It has a certificate authority of its own, and no controllers: as with a bare kube-apiserver,
     namespaces that are deleted stay Terminating, and nothing is garbage-collected.
     """
+    relax()
     logs.configure("console", "warning")
     path = kubeconfigs.place(kubeconfig, data, "admin.kubeconfig")
     kubeconfigs.check(path)

@@ -14,6 +14,7 @@ from controller.meta import Key
 from controller.transport import HttpTransport
 from reconcilers.api import names
 from reconcilers.cli.local import kubeconfigs, samples
+from reconcilers.cli.local.collector import relax
 from reconcilers.cli.local.objects import Manifest, UnknownKind, apply, make_namespaces
 from reconcilers.cli.local.platform import Platform, Tenant, platform
 from reconcilers.cli.local.servers import ApiServer
@@ -54,6 +55,7 @@ def up(data: Path | None, kubeconfig: Path | None, with_samples: bool, log_level
     stand-in takes MetalLB's place. The API servers are embedded, or real ones if
     KUBEBUILDER_ASSETS names a folder with etcd and kube-apiserver.
     """
+    relax()
     logs.configure("console", log_level)
     place = kubeconfigs.place(kubeconfig, data, "platform.kubeconfig")
     tenant_place = place.with_name(f"{place.stem}-tenant{place.suffix}")

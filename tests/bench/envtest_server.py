@@ -1,5 +1,7 @@
 """The embedded API server in a process of its own, for benchmarks: `python -m … [DATA]`.
 
+It is started as `butler-ipam apiserver` starts it.
+
 It prints where it is and what to say to it, as one line of JSON. After that it answers each line
 on its standard input with a line of JSON: `cost` tells what it has used, `fill N` puts objects
 straight into the store (to list many without waiting for many requests), `serve N` such as
@@ -12,14 +14,17 @@ import resource
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
 from anyio import to_thread
 
-from envtest import EmbeddedServer, serve
+from reconcilers.cli.local.collector import relax
 from tests.bench.envtest_objects import PLACE, allocation, served
+
+if TYPE_CHECKING:
+    from envtest import EmbeddedServer
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -35,7 +40,7 @@ def cost() -> dict[str, float]:
     return {"cpu": time.process_time(), "memory": held / 2**20}
 
 
-def fill(server: EmbeddedServer, count: int, *, allocated: bool = False) -> None:
+def fill(server: "EmbeddedServer", count: int, *, allocated: bool = False) -> None:
     """Store objects without any request: new ones, or such as hold addresses."""
     for number in range(count):
         new = allocation(f"filled-{number:06}")
@@ -57,6 +62,8 @@ def say(what: object) -> None:
 
 async def main(data: Path | None) -> None:
     """Serve until the input ends."""
+    from envtest import serve
+
     async with serve(data=data) as server:
         authority = server.authority.pair.certificate.decode()
         token = server.credentials("admin")
@@ -71,4 +78,5 @@ async def main(data: Path | None) -> None:
 
 
 if __name__ == "__main__":
+    relax()
     anyio.run(main, Path(sys.argv[1]) if len(sys.argv) > 1 else None)

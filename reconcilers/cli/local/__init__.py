@@ -7,4 +7,5 @@ replicas.py   the controllers, once or twice, each with a way in that can be cut
 admission.py  their webhooks, put in force
 samples.py    the samples that are shipped
 signals.py    Ctrl-C
+collector.py  how often such a process looks for garbage
 """
