@@ -1,6 +1,7 @@
 """Nothing remains of an embedded server that stopped: no task, thread, file, socket or process."""
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -113,3 +114,10 @@ async def test_a_process_that_is_asked_to_end_ends(tmp_path: Path) -> None:
     assert said.count(b"\n") == 1, said
     # Closed in good order: what was in the write-ahead log is in the database.
     assert not list(data.glob("objects.sqlite-*"))
+
+
+async def test_a_server_leaves_the_garbage_collector_of_its_host_as_it_was() -> None:
+    before = (gc.isenabled(), gc.get_threshold(), gc.get_freeze_count())
+    async with serve():
+        assert (gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()) == before
+    assert (gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()) == before
