@@ -86,8 +86,8 @@ class CompiledSchema:
                 same value, as a merge patch leaves it) is spared a second look.
 
         Returns:
-            The paths of the dropped fields in the server's order: those of the schema sorted, then
-            metadata's.
+            The paths of the dropped fields in the server's order: metadata's, then those of the
+            schema sorted.
 
         Raises:
             MalformedObject: an embedded object has an apiVersion, kind or metadata of the wrong
@@ -95,15 +95,16 @@ class CompiledSchema:
             MalformedMetadata: metadata has a field of the wrong type. Both texts are the server's,
                 to be put behind `Widget in version "v1" cannot be handled as a Widget: `.
         """
+        metadata = obj.get("metadata")
+        told: list[str] = []
+        if metadata is not None:
+            told = objectmeta.coerce(metadata, "metadata", old.get("metadata") or _NOTHING)
         unknown: list[str] = []
         self._prune.prune_root(obj, unknown, old)
         unknown.sort()
         if self._embedded is not None:
             self._embedded.coerce(obj, "", unknown)
-        metadata = obj.get("metadata")
-        if metadata is not None:
-            unknown += objectmeta.coerce(metadata, "metadata", old.get("metadata") or _NOTHING)
-        return unknown
+        return told + unknown
 
     def default(self, obj: dict[str, Any], old: Mapping[str, Any] = _NOTHING) -> None:
         """Fill in defaults and drop nulls that mean «not there», in place.
@@ -112,11 +113,11 @@ class CompiledSchema:
             obj: the object.
             old: as for `prune`.
         """
-        self._defaults.apply_root(obj, old)
+        self._defaults.apply(obj, old)
 
     def default_applied(self, obj: dict[str, Any]) -> None:
         """Fill in defaults after a server-side apply, in place; nulls stay."""
-        self._applied_defaults.apply_root(obj, _NOTHING)
+        self._applied_defaults.apply(obj)
 
     def validate(
         self,
@@ -153,7 +154,7 @@ class CompiledSchema:
         if not right and self._lists is not None:
             self._check_lists(obj, old, out)
         if self._rules is not None:
-            if any(error.blocks_rules for error in out):
+            if out and any(error.blocks_rules for error in out):
                 out.append(_RULES_SKIPPED)
             else:
                 out += self._rules.check(obj, pair, warnings if warnings is not None else [])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 from typing_extensions import override
 
 # A look at the type is quicker than `isinstance`; what was decoded has no others.
 _CONTAINERS: Final = frozenset({dict, list})
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class DefaultNode:
@@ -65,43 +67,47 @@ class DefaultNode:
             return None, (False, None)
         return cls(schema), (not schema.get("nullable"), schema.get("default"))
 
-    def apply_root(self, obj: dict[str, Any], old: Mapping[str, Any]) -> None:
-        """Fill in a whole object, in place, but for the parts that are the very same in `old`.
+    def apply(self, value: Any, old: Mapping[str, Any] = _NOTHING) -> None:
+        """Fill in defaults in `value`, in place.
 
         Args:
-            obj: the object.
-            old: one that was filled in before.
+            value: the value; there is nothing to do in a scalar.
+            old: an object that was filled in before. Members that are the very same in it are
+                spared a second look.
         """
-        self._apply_object(obj, old)
-
-    def apply(self, value: Any) -> None:
-        """Fill in defaults below `value`, in place."""
-        if type(value) is dict:
-            self._apply_object(value)
-        elif type(value) is list and self._items is not None:
-            replaces, default = self._items_default
-            for index, item in enumerate(value):
-                if item is None and replaces and default is not None:
-                    value[index] = copy.deepcopy(default)
-                if type(value[index]) in _CONTAINERS:
-                    self._items.apply(value[index])
-
-    def _apply_object(self, value: dict[str, Any], old: Mapping[str, Any] | None = None) -> None:
-        for name, default, replaces_null in self._defaults:
-            if name not in value or (replaces_null and value[name] is None):
-                value[name] = copy.deepcopy(default)
-        # Asked of all values at once; what is dropped without a look below is null.
+        if type(value) is list:
+            self._apply_items(value)
+        if type(value) is not dict:
+            return
+        if self._defaults:
+            self._fill_in(value)
+        # Asked of all values at once, as it is rare.
         if None in value.values():
             self._drop_nulls(value)
         if self._additional is None:
             for name, child in self._deep.items():
                 item = value.get(name)
-                if type(item) in _CONTAINERS and (old is None or old.get(name) is not item):
+                if type(item) in _CONTAINERS and old.get(name) is not item:
                     child.apply(item)
             return
         for name, item in value.items():
-            if type(item) in _CONTAINERS and (old is None or old.get(name) is not item):
+            if type(item) in _CONTAINERS and old.get(name) is not item:
                 self._properties.get(name, self._additional).apply(item)
+
+    def _fill_in(self, value: dict[str, Any]) -> None:
+        for name, default, replaces_null in self._defaults:
+            if name not in value or (replaces_null and value[name] is None):
+                value[name] = copy.deepcopy(default)
+
+    def _apply_items(self, value: list[Any]) -> None:
+        items, (replaces, default) = self._items, self._items_default
+        if items is None:
+            return
+        for index, item in enumerate(value):
+            if item is None and replaces and default is not None:
+                value[index] = copy.deepcopy(default)
+            if type(value[index]) in _CONTAINERS:
+                items.apply(value[index])
 
     def _drop_nulls(self, value: dict[str, Any]) -> None:
         nulls = [name for name, item in value.items() if item is None]

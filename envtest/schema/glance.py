@@ -215,17 +215,15 @@ _MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Glance]]] = {
 class ObjectGlance:
     """A glance at a whole object, whose parts may be those of the object that it replaces."""
 
-    __slots__ = ("_beyond", "_parts", "_required")
+    __slots__ = ("_members", "_required")
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        properties: Mapping[str, Any] = schema.get("properties") or {}
         self._required: Sequence[str] = tuple(schema.get("required") or ())
-        self._parts = {name: _either(compile_glance(one)) for name, one in properties.items()}
-        self._beyond = _either(_beyond(schema.get("additionalProperties")))
+        self._members = _members(schema)
         # What else is demanded of a whole object is rare, and never settled here.
         odd = {"enum", "format", "maxProperties", "minProperties"}
         if schema.get("type") != "object" or odd & schema.keys() or has_composites(schema):
-            self._parts, self._beyond = {}, no
+            self._members = _Members({}, {}, NEVER)
 
     def passes(
         self, obj: Mapping[str, Any], old: Mapping[str, Any], spared: AbstractSet[str]
@@ -237,25 +235,17 @@ class ObjectGlance:
             old: the object that it replaces.
             spared: names of parts that need no look where they are the very same in `old`.
         """
-        parts, beyond = self._parts, self._beyond
+        text_of, other_of, (text_beyond, other_beyond) = self._members
         for name in self._required:
             if name not in obj:
                 return False
         for name, item in obj.items():
             if item is old.get(name, _ABSENT) and name in spared:
                 continue
-            if not parts.get(name, beyond)(item):
+            if type(item) is str:
+                text = text_of.get(name, text_beyond)
+                if text is not None and not text(item):
+                    return False
+            elif not other_of.get(name, other_beyond)(item):
                 return False
         return True
-
-
-def _either(glance: Glance) -> Check:
-    """A check of a value of which it is not known whether it is a text."""
-    text, other = glance
-
-    def check(value: Any) -> object:
-        if type(value) is str:
-            return text is None or text(value)
-        return other(value)
-
-    return check

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +16,7 @@ Check = Callable[[Any], object]
 TextCheck = Callable[[str], object] | None
 
 ENDLESS: Final = float("inf")
+_LONGEST_NAME: Final = 1024
 
 
 class Glance(NamedTuple):
@@ -84,6 +86,9 @@ def _text_check(schema: Mapping[str, Any], name: str) -> TextCheck:
     low, most = schema.get("minLength") or 0, schema.get("maxLength")
     pattern = schema.get("pattern")
     matches = pattern_check(pattern) if pattern else None
+    if matches is not None and most is not None and most <= _LONGEST_NAME:
+        # Names, types and reasons come again and again; long texts do not, and would be kept.
+        matches = functools.lru_cache(maxsize=64)(matches)
     fits = formats.check_of(name)
     demand = both(matches, fits) if matches and fits else matches or fits
     if not low and most is None:

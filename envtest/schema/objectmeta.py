@@ -70,6 +70,7 @@ _KINDS = {
     list: "array",
 }
 _TEXTUAL = frozenset({_STRING, "types.UID", "v1.ManagedFieldsOperationType"})
+_TEXTS = frozenset(name for name, kind in _META.items() if kind in _TEXTUAL)
 _RFC3339 = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})T(\d{1,2}):(\d{2}):(\d{2})(?:[.,]\d+)?(Z|[+-]\d{2}:\d{2})", re.ASCII
 )
@@ -98,7 +99,15 @@ def coerce(metadata: Any, path: str, old: Mapping[str, Any] = _NOTHING) -> list[
         kind = _KINDS.get(type(metadata), "null")
         text = f"json: cannot unmarshal {kind} into Go value of type v1.ObjectMeta"
         raise MalformedMetadata(text)
-    changed = [name for name, value in metadata.items() if old.get(name, _ABSENT) is not value]
+    # Nothing is to be done about a text that is one, as most of what changes is.
+    changed = [
+        name
+        for name, value in metadata.items()
+        if old.get(name, _ABSENT) is not value
+        and not (type(value) is str and value and name in _TEXTS)
+    ]
+    if not changed:
+        return []
     _coerce_struct(metadata, "ObjectMeta", _META, path, unknown, changed)
     # A Go struct writes none of its empty fields back, but for what is a pointer.
     for name in changed:

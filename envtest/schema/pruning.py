@@ -45,7 +45,16 @@ class PruneNode:
             unknown: where paths go, unsorted.
             old: an object that was pruned; parts that are the very same are left out.
         """
-        self._prune_object(obj, "", unknown, (True, self._preserve), old)
+        for name, item in list(obj.items()):
+            if name in _TYPE_META:
+                continue
+            child = self._properties.get(name, self._additional)
+            if child is not None:
+                if type(item) in _CONTAINERS and old.get(name) is not item:
+                    child.prune(item, name, unknown)
+            elif not self._preserve:
+                del obj[name]
+                unknown.append(name)
 
     def prune(
         self,
@@ -66,42 +75,33 @@ class PruneNode:
             keep_all: whether unknown fields stay: items of a list that preserves them do so too.
         """
         keep_all = keep_all or self._preserve
-        if type(value) is dict:
-            self._prune_object(value, path, unknown, (root or self._embedded, keep_all))
-        elif type(value) is list:
-            items = self._items or (None if keep_all else _NOTHING)
-            if items is None:
-                return
-            for index, item in enumerate(value):
-                if type(item) in _CONTAINERS:
-                    items.prune(item, f"{path}[{index}]", unknown, keep_all=keep_all)
-
-    def _prune_object(
-        self,
-        value: dict[str, Any],
-        path: str,
-        unknown: list[str],
-        keeps: tuple[bool, bool],
-        old: Mapping[str, Any] | None = None,
-    ) -> None:
-        root, keep_all = keeps
-        dropped: list[str] = []
-        prefix = f"{path}." if path else ""
+        if type(value) is list:
+            self._prune_items(value, path, unknown, keep_all=keep_all)
+        if type(value) is not dict:
+            return
+        root = root or self._embedded
         properties, additional = self._properties, self._additional
+        dropped: list[str] = []
         for name, item in value.items():
             child = properties.get(name, additional)
             if child is None:
                 if not (keep_all or (root and name in _TYPE_META)):
                     dropped.append(name)
-            elif (
-                type(item) in _CONTAINERS
-                and (old is None or old.get(name) is not item)
-                and not (root and name in _TYPE_META)
-            ):
-                child.prune(item, prefix + name, unknown)
+            elif type(item) in _CONTAINERS and not (root and name in _TYPE_META):
+                child.prune(item, f"{path}.{name}" if path else name, unknown)
         for name in dropped:
             del value[name]
-            unknown.append(prefix + name)
+            unknown.append(f"{path}.{name}" if path else name)
+
+    def _prune_items(
+        self, value: list[Any], path: str, unknown: list[str], *, keep_all: bool
+    ) -> None:
+        items = self._items or (None if keep_all else _NOTHING)
+        if items is None:
+            return
+        for index, item in enumerate(value):
+            if type(item) in _CONTAINERS:
+                items.prune(item, f"{path}[{index}]", unknown, keep_all=keep_all)
 
 
 _NOTHING = PruneNode(None)

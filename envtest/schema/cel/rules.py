@@ -8,7 +8,6 @@ same key fields.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, Self
 
@@ -39,7 +38,8 @@ OBJECT_LIMIT: Final = 10_000_000
 _SPENT: Final = "failed due to running out of cost budget, no further validation rules will be run"
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: a frozen one takes three times as long to make, and every value has one.
+@dataclass(slots=True)
 class _Place:
     """A value with its path and what corresponds to it in the old object.
 
@@ -165,8 +165,11 @@ class RuleTree:
         return found.errors
 
     def _within(self, place: _Place, found: _Findings) -> _Findings:
-        with suppress(_Spent):
+        try:
             self.visit(place, found)
+        except _Spent:
+            # What was found until then counts.
+            return found
         return found
 
     def visit(self, place: _Place, found: _Findings) -> None:
@@ -175,9 +178,10 @@ class RuleTree:
         Raises:
             _Spent: nothing more may be evaluated.
         """
-        if place.value is None:
+        value, old = place.value, place.old
+        if value is None or self.spares(value, old, found):
             return
-        if place.value is place.old and isinstance(place.value, dict) and not found.exact:
+        if value is old and type(value) is dict and not found.exact:
             self._visit_same(place, found)
         else:
             self._visit_afresh(place, found)
@@ -189,18 +193,24 @@ class RuleTree:
         never will; only what that costs counts again. A status is written far more often than the
         spec beside it, whose rules are the ones that are worth sparing.
         """
-        key = _encode(place.value)
-        cost = self._passed.get(key)
-        if cost is not None and cost < found.left:
-            found.left -= cost
-            return
         left, told = found.left, len(found.errors) + len(found.warnings)
         self._visit_afresh(place, found)
+        key = _encode(place.value)
         if len(key) > _LONGEST_PASSED or len(found.errors) + len(found.warnings) > told:
             return
         if len(self._passed) >= _MOST_PASSED:
             self._passed.clear()
         self._passed[key] = left - found.left
+
+    def spares(self, value: Any, old: Any, found: _Findings) -> bool:
+        """Whether a value is the old object's own and known to be right; what it costs counts."""
+        if value is not old or type(value) is not dict or found.exact:
+            return False
+        cost = self._passed.get(_encode(value))
+        if cost is None or cost >= found.left:
+            return False
+        found.left -= cost
+        return True
 
     def _visit_afresh(self, place: _Place, found: _Findings) -> None:
         value = place.value
@@ -222,13 +232,17 @@ class RuleTree:
         prefix = f"{place.path}." if place.path else ""
         for name, item in place.value.items():
             child = self._properties.get(name)
-            path = prefix + name
-            if child is None:
-                child, path = self._additional, f"{place.path}[{name}]"
             if child is not None:
-                pair = None if place.pair is None else place.pair.member(name, item)
-                inner = place.below(item, path, was.get(name, _MISSING), pair)
-                child.visit(inner, found)
+                path = prefix + name
+            elif self._additional is not None:
+                child, path = self._additional, f"{place.path}[{name}]"
+            else:
+                continue
+            before = was.get(name, _MISSING)
+            if child.spares(item, before, found):
+                continue
+            pair = None if place.pair is None else place.pair.member(name, item)
+            child.visit(place.below(item, path, before, pair), found)
 
     def _evaluate(self, place: _Place, found: _Findings) -> None:
         if found.left <= 0:
