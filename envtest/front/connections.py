@@ -16,15 +16,28 @@ from http import HTTPStatus
 import anyio
 import msgspec
 from aiohttp import web
-from aiohttp.http_exceptions import BadHttpMethod, LineTooLong
+from aiohttp.http import HttpVersion10, HttpVersion11
+from aiohttp.http_exceptions import BadHttpMethod
 from aiohttp.web_protocol import RequestHandler
 from typing_extensions import override
 
+from envtest.front.refusals import (
+    MALFORMED,
+    TOO_LARGE,
+    UNSUPPORTED_VERSION,
+    RawAnswer,
+    answer_to,
+    refusal,
+)
 from envtest.server.failures import method_not_allowed
 
-# Go takes a mebibyte of headers in all; here each may be that long, and there may be this many.
+# Go takes a mebibyte of headers in all, and a little more.
 HEADER_LIMIT = 1024 * 1024
-HEADER_COUNT = 1024
+_SLACK = 4096
+# Fewer bytes than these no header has.
+HEADER_COUNT = HEADER_LIMIT // 4
+_UNBOUNDED = -(1 << 62)
+_VERSIONS = frozenset({HttpVersion10, HttpVersion11})
 # How long to go on reading, and forgetting, the body of a request that was refused.
 _LINGERING_SECONDS = 1.0
 
@@ -92,6 +105,10 @@ class Watchers:
 class _Connection(RequestHandler):
     """Answers what is no HTTP as Go's server does, and unknown methods as the API does."""
 
+    # Bytes that came since the last request was answered; far below nought while one is, as
+    # its body is bounded elsewhere.
+    head_size = 0
+
     @override
     def handle_error(
         self,
@@ -110,13 +127,17 @@ class _Connection(RequestHandler):
                 body=msgspec.json.encode(refused.body()),
                 content_type="application/json",
             )
-        else:
-            code = HTTPStatus.BAD_REQUEST
-            if isinstance(exc, LineTooLong):
-                code = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-            answer = web.Response(status=code, text=f"{code.value} {code.phrase}")
-        answer.force_close()
-        return answer
+            answer.force_close()
+            return answer
+        return answer_to(exc, message or "")
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self.head_size += len(data)
+        if self.head_size > HEADER_LIMIT + _SLACK and self.transport is not None:
+            self.transport.write(refusal(TOO_LARGE))
+            self.transport.close()
 
 
 class Connections(web.Server):
@@ -154,7 +175,17 @@ class Connections(web.Server):
         timer = self._silent.pop(request.protocol, None)
         if timer is not None:
             timer.cancel()
-        return await self._answer(request)
+        if request.version not in _VERSIONS:
+            # The parser takes texts without a version, too.
+            return RawAnswer(UNSUPPORTED_VERSION if request.version.major else MALFORMED)
+        connection = request.protocol
+        assert isinstance(connection, _Connection)
+        connection.head_size = _UNBOUNDED
+        try:
+            return await self._answer(request)
+        finally:
+            # What is left of a body that nobody wanted is no head.
+            connection.head_size = 0 if request.content.is_eof() else _UNBOUNDED
 
     @override
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
