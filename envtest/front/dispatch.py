@@ -7,6 +7,7 @@ from envtest.access.reviews import REVIEWS, Reviews
 from envtest.server.api import Api
 from envtest.server.call import Answer, Call
 from envtest.server.deletes import delete, delete_collection
+from envtest.server.evictions import evict
 from envtest.server.failures import (
     StatusError,
     bad_request,
@@ -119,6 +120,8 @@ async def answer(api: Api, reviews: Reviews, accounts: AccountTokens, call: Call
     """Answer a request on a resource; watches are streamed elsewhere."""
     if call.info.described == "serviceaccounts/token" and not call.info.group:
         return accounts.answer(call)
+    if call.info.described == "pods/eviction" and not call.info.group:
+        return await evict(api, call)
     if call.info.resource in REVIEWS and call.info.group.endswith(".k8s.io"):
         return reviews.answer(call)
     if call.info.subresource == "scale":

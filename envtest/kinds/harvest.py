@@ -41,7 +41,6 @@ LEFT_OUT_SUBRESOURCES = (
     "attach",
     "binding",
     "ephemeralcontainers",
-    "eviction",
     "exec",
     "log",
     "portforward",

@@ -31,6 +31,7 @@ _ALSO = (
     "io.k8s.api.apidiscovery.v2beta1.APIGroupDiscoveryList",
     "io.k8s.api.authentication.v1.TokenRequest",
     "io.k8s.api.autoscaling.v1.Scale",
+    "io.k8s.api.policy.v1.Eviction",
     f"{_META}.v1.APIGroup",
     f"{_META}.v1.APIGroupList",
     f"{_META}.v1.APIResourceList",

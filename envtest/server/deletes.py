@@ -94,7 +94,7 @@ async def _delete(
     while True:
         await resource.ready([stored])
         body = resource.load(stored)
-        _check_preconditions(call, stored, body, options.get("preconditions") or {})
+        check_preconditions(call, stored, body, options.get("preconditions") or {})
         await api.admission.validate(call, "DELETE", None, body)
         current = api.table(resource).get(key)
         if current is stored:
@@ -170,10 +170,14 @@ def remove(
     return None
 
 
-def _check_preconditions(
+def check_preconditions(
     call: Call, stored: Stored, body: dict[str, Any], given: Mapping[str, Any]
 ) -> None:
-    """Hold the client to the uid and revision that it names."""
+    """Hold the client to the uid and revision that it names.
+
+    Raises:
+        StatusError: 409.
+    """
     resource, meta = call.resource, body["metadata"]
     uid, revision = given.get("uid"), given.get("resourceVersion")
     if _marks(resource, body):

@@ -50,8 +50,8 @@ GROUPS = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
         # Metadata is the server's own kind, so custom resources have it in protobuf.
         (
             f"{PROTOBUF};as=PartialObjectMetadataList;{META},{JSON}",
-            Form(PROTOBUF, "partial"),
-            Form(PROTOBUF, "partial"),
+            Form(PROTOBUF, "partial", many=True),
+            Form(PROTOBUF, "partial", many=True),
         ),
         (
             f"{YAML};as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io",
