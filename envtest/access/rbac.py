@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -62,9 +63,13 @@ class _Binding:
         """Return what there is to say if the role is not there."""
         return f'{self.role_kind.lower()}.{GROUP} "{self.role_name}" not found'
 
-    def subject_of(self, user: User) -> Mapping[str, Any] | None:
-        """Return the first subject that a user is."""
-        return next((one for one in self.subjects if _is_subject(one, user, self.home)), None)
+
+class _Claim(NamedTuple):
+    """A subject of a binding, and which one of which that is among those of its namespace."""
+
+    place: tuple[int, int]
+    binding: _Binding
+    subject: Mapping[str, Any]
 
 
 class Authorizer:
@@ -74,7 +79,8 @@ class Authorizer:
         self._store = store
         self._seen: tuple[int, ...] = ()
         self._roles: dict[str, Sequence[Rule]] = {}
-        self._bindings: dict[str, list[_Binding]] = {}
+        # By namespace, nothing for everywhere, and by who a subject is.
+        self._claims: dict[str, dict[str, list[_Claim]]] = {}
         # What was read of each object, so that one change does not mean to read all again.
         self._read: dict[tuple[str, str], tuple[Stored, Sequence[Rule] | _Binding]] = {}
 
@@ -116,11 +122,19 @@ class Authorizer:
     def _of(self, user: User, namespace: str) -> Iterator[tuple[_Binding, Mapping[str, Any]]]:
         """Yield the bindings that a user is a subject of."""
         self._refresh()
+        own = [f"User {user.name}", *(f"Group {group}" for group in user.groups)]
         for home in ("", namespace) if namespace else ("",):
-            for binding in self._bindings.get(home, ()):
-                subject = binding.subject_of(user)
-                if subject is not None:
-                    yield binding, subject
+            known = self._claims.get(home)
+            if known is None:
+                continue
+            claims = [claim for name in own for claim in known.get(name, ())]
+            claims.sort(key=itemgetter(0))
+            last = -1
+            for claim in claims:
+                # The first subject of a binding that the user is speaks for it.
+                if claim.place[0] != last:
+                    last = claim.place[0]
+                    yield claim.binding, claim.subject
 
     def _refresh(self) -> None:
         tables = [self._store.table(place) for place in _PLACES]
@@ -128,8 +142,9 @@ class Authorizer:
         if seen == self._seen:
             return
         self._seen = seen
-        self._roles, self._bindings = {}, {}
+        self._roles, self._claims = {}, {}
         before, self._read = self._read, {}
+        count = 0
         for table in tables:
             for key in table.scan():
                 stored = table.get(key)
@@ -141,9 +156,16 @@ class Authorizer:
                 )
                 self._read[table.place, key] = (stored, found)
                 if isinstance(found, _Binding):
-                    self._bindings.setdefault(found.home, []).append(found)
+                    self._claim(found, count)
+                    count += 1
                 else:
                     self._roles[key] = found
+
+    def _claim(self, binding: _Binding, number: int) -> None:
+        known = self._claims.setdefault(binding.home, {})
+        for at, subject in enumerate(binding.subjects):
+            who = _identity(subject, binding.home)
+            known.setdefault(who, []).append(_Claim((number, at), binding, subject))
 
 
 def _understood(place: str, stored: Stored) -> Sequence[Rule] | _Binding:
@@ -171,19 +193,17 @@ def _described(subject: Mapping[str, Any], home: str) -> str:
     return f'{subject["kind"]} "{name}"'
 
 
-def _is_subject(subject: Mapping[str, Any], user: User, home: str) -> bool:
+def _identity(subject: Mapping[str, Any], home: str) -> str:
+    """Return which user or group a subject is; nothing if nobody can be it."""
     match subject.get("kind"):
-        case "User":
-            return bool(user.name == subject["name"])
-        case "Group":
-            return subject["name"] in user.groups
+        case "User" | "Group" as kind:
+            return f"{kind} {subject['name']}"
         case "ServiceAccount":
             namespace = subject.get("namespace") or home
-            if not namespace:
-                return False
-            return user.name == f"system:serviceaccount:{namespace}:{subject['name']}"
+            name = f"system:serviceaccount:{namespace}:{subject['name']}"
+            return f"User {name}" if namespace else ""
         case _:
-            return False
+            return ""
 
 
 def _permits(rule: Rule, wanted: Attributes) -> bool:

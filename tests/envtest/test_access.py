@@ -4,9 +4,12 @@ import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from envtest import ControlPlane, TokenFileError, User, parse_token_file, serve
 from envtest.access.rbac import Attributes, Authorizer, attributes
@@ -162,3 +165,54 @@ async def test_a_client_certificate_is_its_users_name_and_groups() -> None:
 
     assert found["username"] == "eve"
     assert found["groups"] == ["system:masters", "system:authenticated"]
+
+
+NAMES = st.sampled_from(["a", "b", "system:serviceaccount:n:a"])
+SUBJECTS = st.lists(
+    st.fixed_dictionaries(
+        {"kind": st.sampled_from(["User", "Group", "ServiceAccount"]), "name": NAMES},
+        optional={"namespace": st.sampled_from(["n", "m"])},
+    ),
+    max_size=3,
+)
+
+
+def is_one_of(user: User, subject: Mapping[str, str], home: str) -> bool:
+    """Tell whether a subject is a user, as the documentation of RBAC has it."""
+    if subject["kind"] == "Group":
+        return subject["name"] in user.groups
+    if subject["kind"] == "User":
+        return subject["name"] == user.name
+    namespace = subject.get("namespace", home)
+    return bool(namespace) and user.name == f"system:serviceaccount:{namespace}:{subject['name']}"
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["", "n"]), SUBJECTS), max_size=5),
+    NAMES,
+    st.lists(NAMES, max_size=2),
+    st.sampled_from(["", "n", "m"]),
+)
+def test_everybody_has_the_rules_of_the_bindings_that_name_them(
+    bindings: Sequence[tuple[str, Any]], name: str, groups: Sequence[str], namespace: str
+) -> None:
+    store, user = Store(), User(name, tuple(groups))
+    wanted = []
+    for number, (home, subjects) in enumerate(bindings):
+        role = f"r{number}"
+        rules = [{"verbs": [role], "apiGroups": [""], "resources": ["x"]}]
+        store.write(f"{RBAC}/clusterroles", role, {"metadata": {"name": role}, "rules": rules})
+        meta = {"name": role, **({"namespace": home} if home else {})}
+        body = {
+            "metadata": meta,
+            "roleRef": {"kind": "ClusterRole", "name": role},
+            "subjects": subjects,
+        }
+        place, key = ("rolebindings", f"{home}/{role}") if home else ("clusterrolebindings", role)
+        store.write(f"{RBAC}/{place}", key, body)
+        if home in {"", namespace} and any(is_one_of(user, one, home) for one in subjects):
+            wanted.append((bool(home), role))
+
+    found = [rule["verbs"][0] for rule in Authorizer(store).rules(user, namespace)]
+
+    assert found == [role for _, role in sorted(wanted)]
