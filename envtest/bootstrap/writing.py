@@ -59,7 +59,7 @@ class Writer:
     def delete(self, resource: Resource, live: Body) -> None:
         """Remove an object."""
         key = _key(resource, live["metadata"])
-        self._api.store.delete(resource.place, key, resource.stored_form(live))
+        self._api.store.delete(resource.place, key)
 
     def _track(self, resource: Resource, live: Body | None, body: Body) -> None:
         track_update(

@@ -293,6 +293,6 @@ class GarbageCollector:
         else:
             meta.pop("finalizers", None)
         if resource.rules.is_finished(body):
-            self._api.store.delete(resource.place, stored.key, body)
+            self._api.store.delete(resource.place, stored.key)
         else:
             self._api.store.write(resource.place, stored.key, body)

@@ -91,10 +91,10 @@ class NamespaceController:
         if "deletionTimestamp" not in body["metadata"] or _FINALIZER not in finalizers:
             return
         body["spec"]["finalizers"] = [one for one in finalizers if one != _FINALIZER]
-        bare = self._namespaces.stored_form(body)
         if self._namespaces.rules.is_finished(body):
-            self._api.store.delete(self._namespaces.place, name, bare)
+            self._api.store.delete(self._namespaces.place, name)
         else:
+            bare = self._namespaces.stored_form(body)
             self._api.store.write(self._namespaces.place, name, bare)
 
 

@@ -167,7 +167,7 @@ class Definitions:
         body = msgspec.json.decode(stored.body)
         meta = body["metadata"]
         if not meta.get("finalizers"):
-            self._api.store.delete(place, key, body)
+            self._api.store.delete(place, key)
         elif "deletionTimestamp" not in meta:
             meta["deletionTimestamp"] = objectmeta.timestamp()
             meta["deletionGracePeriodSeconds"] = 0
@@ -180,9 +180,7 @@ class Definitions:
         meta["finalizers"] = [one for one in meta["finalizers"] if one != CLEANUP]
         if meta["finalizers"]:
             return self._write(live, body)
-        del meta["finalizers"]
-        self._own(live, body)
-        self._api.store.delete(_PLACE, meta["name"], self._resource.stored_form(body))
+        self._api.store.delete(_PLACE, meta["name"])
         return False
 
     def _write(self, live: Body, body: Body) -> bool:

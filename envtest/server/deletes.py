@@ -166,7 +166,7 @@ def remove(
     if not resource.rules.is_finished(body):
         return _terminate(api, resource, stored, body, dry=dry)
     if not dry:
-        api.store.delete(resource.place, stored.key, resource.stored_form(body))
+        api.store.delete(resource.place, stored.key)
     return None
 
 

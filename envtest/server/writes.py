@@ -327,7 +327,7 @@ async def _commit(  # noqa: PLR0913  # one write, seen from all sides
     if terminating and resource.rules.is_finished(body):
         answer = _encode(body)
         if not options.dry_run:
-            api.store.delete(resource.place, call.key, form)
+            api.store.delete(resource.place, call.key)
         return One(200, resource, answer)
     if same_except_times(live, body):
         await resource.ready([stored])

@@ -16,6 +16,7 @@ from envtest.storage.disk import Disk, Version
 from envtest.storage.log import SHARED_EVENTS, Event, EventLog, EventType, Stored
 
 _encode = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Table:
@@ -33,6 +34,9 @@ class Table:
     def get(self, key: str) -> Stored | None:
         """Return the current object, if there is one."""
         return self._objects.get(key)
+
+    def __getitem__(self, key: str) -> Stored:
+        return self._objects[key]
 
     def __len__(self) -> int:
         return len(self._order)
@@ -168,10 +172,17 @@ class Store:
         self._tell(table, "ADDED" if previous is None else "MODIFIED", stored, previous, at)
         return stored
 
-    def delete(self, place: str, key: str, body: dict[str, Any]) -> Stored:
-        """Remove an object; `body` is its last state, which the event carries."""
-        last, at = self._keep(place, key, body, deleted=True)
+    def delete(self, place: str, key: str) -> Stored:
+        """Remove an object; its last state, under the revision of the deletion, is what is told.
+
+        A write that takes the last finalizer is never stored, so the event still shows it.
+
+        Raises:
+            KeyError: there is no such object.
+        """
         table = self.table(place)
+        body = _decode(table[key].body)
+        last, at = self._keep(place, key, body, deleted=True)
         self._tell(table, "DELETED", last, table.pop(key), at)
         return last
 

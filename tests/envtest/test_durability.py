@@ -321,7 +321,7 @@ def test_the_revision_of_a_deletion_is_remembered(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     store = Store(disk)
     store.write("things", "a", {"metadata": {"name": "a"}})
-    store.delete("things", "a", {"metadata": {"name": "a"}})
+    store.delete("things", "a")
     store.close()
 
     again = Store(Disk(tmp_path))

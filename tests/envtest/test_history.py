@@ -96,7 +96,7 @@ def test_a_restart_changes_nothing_that_a_client_can_see(steps: list[tuple[str, 
             if action == "write":
                 store.write("things", key, {"metadata": {"name": key}})
             elif action == "delete" and store.table("things").get(key) is not None:
-                store.delete("things", key, {"metadata": {"name": key}})
+                store.delete("things", key)
             elif action == "compact":
                 store.compact(store.revision)
             elif action == "restart":
@@ -188,7 +188,7 @@ def test_a_folder_of_the_first_format_is_taken_over(tmp_path: Path) -> None:
 def test_a_dropped_kind_starts_with_a_new_history(tmp_path: Path) -> None:
     store = Store(Disk(tmp_path))
     write(store)
-    store.delete("things", "a", {"metadata": {"name": "a"}})
+    store.delete("things", "a")
     dropped = store.revision
     store.drop("things")
     for current in (store, None):

@@ -16,7 +16,7 @@ def play(store: Store, steps: list[tuple[str, bool]]) -> list[tuple[int, dict[st
     past: list[tuple[int, dict[str, int]]] = [(store.revision, {})]
     for key, removes in steps:
         if removes and key in now:
-            store.delete("things", key, {"metadata": {"name": key}})
+            store.delete("things", key)
             del now[key]
         elif not removes:
             now[key] = store.write("things", key, {"metadata": {"name": key}}).revision

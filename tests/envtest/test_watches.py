@@ -174,3 +174,34 @@ async def test_a_server_stops_while_it_is_watched() -> None:
             response = await client.send(request, stream=True)
         await response.aclose()
         await client.aclose()
+
+
+async def test_the_last_event_of_an_object_shows_what_was_stored_last(
+    http: httpx.AsyncClient,
+) -> None:
+    kind = {"apiVersion": "lab.example.com/v1", "kind": "Gauge"}
+    finalizers = ["example.com/one"]
+    made = await http.post(
+        PATH, json={**kind, "metadata": {"name": "a", "finalizers": finalizers}}
+    )
+    await http.delete(f"{PATH}/a")
+    marked = (await http.get(f"{PATH}/a")).json()["metadata"]
+
+    freed = await http.patch(
+        f"{PATH}/a",
+        json={"metadata": {"finalizers": None}},
+        headers={"Content-Type": "application/merge-patch+json"},
+    )
+    since = made.json()["metadata"]["resourceVersion"]
+    query = {"watch": "1", "resourceVersion": since, "timeoutSeconds": "1"}
+    events = (await http.get(PATH, params=query)).text.splitlines()
+
+    # The write that took the finalizer was answered, and never stored.
+    answered, told = freed.json()["metadata"], json.loads(events[-1])
+    assert ("finalizers" in answered, answered["resourceVersion"]) == (
+        False,
+        marked["resourceVersion"],
+    )
+    assert told["type"] == "DELETED"
+    assert told["object"]["metadata"]["finalizers"] == finalizers
+    assert int(told["object"]["metadata"]["resourceVersion"]) > int(marked["resourceVersion"])
