@@ -7,6 +7,9 @@ from envtest.patching.errors import Cause
 
 MAX_NAME = 128  # bytes
 MAX_SUBRESOURCE = 256  # bytes
+_PLACE = "metadata.managedFields"
+_OPERATIONS = frozenset({entries.APPLY, entries.UPDATE})
+_TYPES = frozenset({"", "FieldsV1"})
 
 
 def default_manager(user_agent: str) -> str:
@@ -22,9 +25,9 @@ def default_manager(user_agent: str) -> str:
 
 def check_manager(name: str, field: str = "fieldManager") -> list[Cause]:
     """Say what is wrong with the name of a manager, as causes of a 422 answer."""
-    if len(name) <= MAX_NAME and name.isascii() and name.isprintable():
-        return []
-    found = []
+    found: list[Cause] = []
+    if _is_plain(name):
+        return found
     if len(name.encode("utf-8", "replace")) > MAX_NAME:
         text = f"Too long: may not be more than {MAX_NAME} bytes"
         found.append(Cause("FieldValueTooLong", text, field))
@@ -36,6 +39,11 @@ def check_manager(name: str, field: str = "fieldManager") -> list[Cause]:
             found.append(Cause("FieldValueInvalid", text, field))
         position += len(rune.encode("utf-8", "replace"))
     return found
+
+
+def _is_plain(name: str) -> bool:
+    """Tell at a glance that nothing is wrong with a name, as with nearly all."""
+    return len(name) <= MAX_NAME and name.isascii() and name.isprintable()
 
 
 def decoding_error(obj: dict[str, Any]) -> str | None:
@@ -57,16 +65,17 @@ def validate_managed_fields(obj: dict[str, Any]) -> list[Cause]:
     """
     found: list[Cause] = []
     for index, entry in enumerate((obj.get("metadata") or {}).get("managedFields") or ()):
-        place = f"metadata.managedFields[{index}]"
         operation, kind = entry.get("operation", ""), entry.get("fieldsType", "")
-        if operation not in {entries.APPLY, entries.UPDATE}:
+        name, subresource = entry.get("manager", ""), entry.get("subresource", "")
+        if operation not in _OPERATIONS:
             text = f"Invalid value: {gotext.quoted(operation)}: must be `Apply` or `Update`"
-            found.append(Cause("FieldValueInvalid", text, f"{place}.operation"))
-        if kind not in {"", "FieldsV1"}:
+            found.append(Cause("FieldValueInvalid", text, f"{_PLACE}[{index}].operation"))
+        if kind not in _TYPES:
             text = f"Invalid value: {gotext.quoted(kind)}: must be `FieldsV1`"
-            found.append(Cause("FieldValueInvalid", text, f"{place}.fieldsType"))
-        found += check_manager(entry.get("manager", ""), f"{place}.manager")
-        if len(entry.get("subresource", "").encode()) > MAX_SUBRESOURCE:
+            found.append(Cause("FieldValueInvalid", text, f"{_PLACE}[{index}].fieldsType"))
+        if not _is_plain(name):
+            found += check_manager(name, f"{_PLACE}[{index}].manager")
+        if len(subresource.encode()) > MAX_SUBRESOURCE:
             text = f"Too long: may not be more than {MAX_SUBRESOURCE} bytes"
-            found.append(Cause("FieldValueTooLong", text, f"{place}.subresource"))
+            found.append(Cause("FieldValueTooLong", text, f"{_PLACE}[{index}].subresource"))
     return found

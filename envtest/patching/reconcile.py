@@ -13,17 +13,17 @@ from envtest.patching.model import UNKNOWN_ATOMIC, ListNode, MapNode, Node, Scal
 def reconcile(node: Node, fields: Fields) -> Fields:
     """Return the set as the model sees it; the very same set if nothing has to change."""
     atom = node.members or node.scalar or node.items
-    return _below(atom, fields) if isinstance(atom, MapNode | ListNode) else fields
+    return in_line(atom, fields) if isinstance(atom, MapNode | ListNode) else fields
 
 
-def _below(atom: MapNode | ListNode, fields: Fields) -> Fields:
-    """Return the set with everything below its elements brought in line."""
+def in_line(atom: MapNode | ListNode, fields: Fields) -> Fields:
+    """Return the set below an object or a list as the model sees it; the very same if it can."""
     changed: Fields | None = None
     known = atom.coarse if isinstance(atom, MapNode) else None
     for element, child in _suspects(atom, fields) if known is None else known:
         below = fields.get(element)
         if below:
-            found = {} if child.atomic else _below(child, below)
+            found = {} if child.atomic else in_line(child, below)
             if found is not below:
                 changed = dict(fields) if changed is None else changed
                 changed[element] = found

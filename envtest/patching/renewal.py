@@ -14,7 +14,7 @@ from envtest.patching.errors import MisfitError
 from envtest.patching.fieldmodel import FieldModel
 from envtest.patching.fieldset import Fields
 from envtest.patching.model import FLAT, ListNode, MapNode, Node, item_element
-from envtest.patching.reconcile import reconcile
+from envtest.patching.reconcile import in_line
 
 Entry = dict[str, Any]
 
@@ -24,7 +24,7 @@ def renewed(
 ) -> list[Entry] | None:
     """Return managedFields after a write, None if it may do more than set fields again.
 
-    Only writes that cannot touch metadata are told apart: those to the status of most kinds.
+    Only writes that cannot touch metadata are told apart: those to the status of custom resources.
 
     Args:
         model: the type.
@@ -37,38 +37,44 @@ def renewed(
     if root is None or ignored.get("f:metadata") != {}:
         return None
     found: list[Entry] = new["metadata"]["managedFields"]
-    managed = dict(zip(map(entries.identity, found), found, strict=True))
-    if who not in managed or len(managed) < len(found):
+    managed = {
+        (entry.get("manager"), entry["operation"], entry.get("subresource", "")): entry
+        for entry in found
+    }
+    place = (who.name, who.operation, who.subresource)
+    mine = managed.get(place)
+    if mine is None or len(managed) < len(found):
         return None
-    names, taken = _differing(root, old, new), _settled(model, found, managed[who])
+    names, taken = _differing(root, old, new), _settled(root, found, mine, who.api_version)
     if names is None or taken is None:
         return None
-    fields = managed[who]["fieldsV1"]
     for name in names:
         element = "f:" + name
         if element in taken or element in ignored or element in UNOWNED:
             return None
-        if not _sets_again(root.child(name), old[name], new[name], fields.get(element)):
+        field = mine["fieldsV1"].get(element)
+        if not _sets_again(root.child(name), old[name], new[name], field):
             return None
     if names:
-        managed[who] = {**managed[who], "time": now}
+        managed[place] = {**mine, "time": now}
     return sorted(managed.values(), key=entries.rank)
 
 
-def _settled(model: FieldModel, found: list[Entry], mine: Entry) -> set[str] | None:
+def _settled(root: MapNode, found: list[Entry], mine: Entry, api_version: str) -> set[str] | None:
     """Return which fields of the object others have parts of, None if entries are not settled.
 
-    They are settled if a write that changes no field leaves them as they are: all are of one
-    version, in line with its model, and as this library writes them (webhooks can change that).
+    They are settled if a write that changes no field leaves them as they are: all are of the
+    version of the request, in line with its model, and as this library writes them, which
+    webhooks can change.
     """
-    taken: set[str] = set()
     if len(found) > entries.MAX_UPDATERS:
         return None
+    taken: set[str] = set()
     for entry in found:
         fields = entry.get("fieldsV1")
-        if not fields or entry["apiVersion"] != mine["apiVersion"] or not all(entry.values()):
+        if not fields or entry["apiVersion"] != api_version or not all(entry.values()):
             return None
-        if reconcile(model.root, fields) is not fields:
+        if in_line(root, fields) is not fields:
             return None
         if entry is not mine:
             taken.update(fields)

@@ -159,12 +159,14 @@ def track_update(  # noqa: PLR0913  # the parts of a request, nearly all by name
     metadata = new.setdefault("metadata", {})
     before = (live.get("metadata") or {}).get("managedFields") if live else None
     who = entries.manager(manager, UPDATE, api_version, subresource)
-    if live is not None and before and metadata.get("managedFields") is before:
+    sent = metadata.pop("managedFields", None)
+    if live is not None and before and subresource:
+        metadata["managedFields"] = before
         again = renewed(fields, live, new, who, now)
         if again is not None:
             metadata["managedFields"] = again
             return
-    sent = metadata.pop("managedFields", None)
+        del metadata["managedFields"]
     managed = _starting_point(before, sent, is_subresource=bool(subresource))
     if not managed and live is not None:
         return  # nobody is tracked since somebody reset it; the first apply starts again

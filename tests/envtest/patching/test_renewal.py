@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from envtest.patching import FieldModel, Versions, merge_patch, track_update
+from envtest.patching import FieldModel, Versions, merge_patch, track_update, tracking
 from envtest.patching.entries import UPDATE
 from envtest.patching.entries import manager as manager_of
 from envtest.patching.renewal import renewed
@@ -114,23 +114,39 @@ def _tracked(
     return new["metadata"].get("managedFields")
 
 
+def _in_general(
+    live: dict[str, Any], new: dict[str, Any], model: FieldModel, call: dict[str, Any]
+) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tracking, "renewed", lambda *_: None)
+        return _tracked(live, new, model, call)
+
+
 @LAW
 @given(PARTS, _writes())
-def test_it_does_not_matter_whether_entries_are_shared_with_the_stored_object(
+def test_the_shorter_way_leads_where_the_general_one_does(
     spec: dict[str, Any], writes: list[tuple[dict[str, Any], dict[str, Any], FieldModel]]
 ) -> None:
-    # Only entries that are shared may take the shorter way; copied ones are settled in general.
     live = _created({"spec": spec})
     for call, patch, model in writes:
         live["apiVersion"] = call["api_version"]
-        shared, copied = _patched(live, patch), copy.deepcopy(_patched(live, patch))
-        before = copy.deepcopy((live, patch))
+        before = copy.deepcopy(live)
         note(f"{call} {patch} {'later' if model is LATER else ''}")
-        found = _tracked(live, shared, model, call)
-        assert found == _tracked(copy.deepcopy(live), copied, model, call)
-        assert shared == copied
-        assert (live, patch) == before, "what was passed in was changed in place"
+        general, shared = _patched(live, patch), _patched(live, patch)
+        copied = copy.deepcopy(shared)
+        expected = _in_general(live, general, model, call)
+        assert _tracked(live, shared, model, call) == expected
+        assert _tracked(live, copied, model, call) == expected
+        assert shared == copied == general
+        assert live == before, "what was passed in was changed in place"
         live = shared
+
+
+def test_of_metadata_only_the_entries_may_hold_true_where_there_was_1() -> None:
+    root = MODEL.root.members
+    metadata = root.fields["metadata"].members if root else None
+    assert metadata is not None
+    assert [k for k, node in metadata.fields.items() if not node.strict] == ["managedFields"]
 
 
 ENTRY = {
@@ -147,6 +163,7 @@ STATUS = {
     "whole": ["1"],
     "conditions": [{"type": "1", "value": "1"}, {"type": "2"}],
     "labels": {"1": "1"},
+    "any": {"a": 1},
 }
 _CALL = {"manager": "a", "subresource": "status", "api_version": VERSION, "now": NOW}
 
@@ -195,6 +212,7 @@ def test_a_status_that_is_said_again_moves_one_time_at_most(
         {"status": {"conditions": [{"type": "1", "value": "1"}, {"type": "1"}]}},
         {"status": {"conditions": [{"type": "1", "value": "1"}, {}]}},
         {"status": {"labels": {"2": "1"}}},
+        {"status": {"any": {"a": True}}},
         {"status": None},
         {"spec": {"text": "2"}},
         {"metadata": {"labels": {"l": "2"}}},
@@ -231,6 +249,42 @@ def test_entries_that_any_write_would_change_are_settled_in_general(
 def test_entries_from_before_a_change_of_the_schema_are_settled_in_general() -> None:
     live = _with_status()
     assert _renewed(live, _patched(live, {"status": {"text": "2"}}), LATER) is None
+
+
+def test_a_write_that_may_touch_metadata_is_settled_in_general() -> None:
+    live = _with_status()
+    plain = FieldModel.from_schema({"type": "object"}, status_subresource=False)
+    assert _renewed(live, _patched(live, {"status": {"text": "2"}}), plain) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "patch"),
+    [
+        ({"f:status": {"f:count": {}}}, {"status": {"text": "2"}}),
+        ({"f:status": {"f:text": {}}}, {"status": {"text": "2", "whole": ["2"]}}),
+        ({"f:status": {"f:text": {}}}, {"status": {"text": "2", "any": {"a": True}}}),
+        ({"f:status": {}}, {"status": {"text": "2"}}),
+        ({"f:status": {}, "f:spec": {"f:text": {}}}, {"spec": {"text": "2"}}),
+        ({"f:status": {}, "f:kind": {}}, {"kind": "Y"}),
+        ({"f:status": {"f:conditions": {".": {}, 'k:{"type":"2"}': {}}}}, {"status": {}}),
+        (
+            {"f:status": {"f:conditions": {'k:{"type":"3"}': {"f:value": {}}}}},
+            {"status": {"conditions": [{"type": "3", "value": "1"}, {"type": "3", "value": "2"}]}},
+        ),
+    ],
+    ids=["text", "list", "true", "whole", "spec", "kind", "nothing", "twice"],
+)
+def test_whatever_the_writer_is_said_to_own_both_ways_lead_to_the_same(
+    fields: dict[str, Any], patch: dict[str, Any]
+) -> None:
+    live = _with_status()
+    twice = [{"type": "3", "value": "1"}, {"type": "3", "value": "1"}]
+    live["status"] = {**live["status"], "conditions": twice}
+    live["metadata"]["managedFields"][:] = [
+        {**live["metadata"]["managedFields"][1], "fieldsV1": fields}
+    ]
+    expected = _in_general(live, _patched(live, patch), MODEL, _CALL)
+    assert _tracked(live, _patched(live, patch), MODEL, _CALL) == expected
 
 
 def test_entries_that_stand_in_no_order_are_put_in_order() -> None:
