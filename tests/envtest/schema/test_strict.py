@@ -132,9 +132,24 @@ _VALUES = st.recursive(
 @given(_VALUES, st.booleans())
 def test_compact_text_is_read_as_the_same_text_with_spaces(value: Any, ascii_only: bool) -> None:
     compact = json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":"))
+    usual = json.dumps(value, ensure_ascii=ascii_only)
     spaced = json.dumps(value, ensure_ascii=ascii_only, indent=1)
     # By their texts: 1 is not 1.0, and true is not 1.
-    assert repr(strict_json(compact.encode())) == repr(strict_json(spaced.encode() + b" \n"))
+    read = repr(strict_json(compact.encode()))
+    assert read == repr(strict_json(usual.encode()))
+    assert read == repr(strict_json(spaced.encode() + b" \n"))
+
+
+@pytest.mark.parametrize("between", [":", ": "])
+def test_a_name_that_stands_twice_is_told_however_the_text_is_spaced(between: str) -> None:
+    text = f'{{"a"{between}1,"b"{between}{{"a"{between}2}},"a"{between}3}}'
+    assert strict_json(text.encode()) == ({"a": 3, "b": {"a": 2}}, ['duplicate field "a"'])
+    spread = text.replace(",", ", ")
+    assert strict_json(spread.encode()) == strict_json(text.encode())
+
+
+def test_half_a_pair_is_replaced_in_spaced_text() -> None:
+    assert strict_json(b'{"a": "\\ud800"}') == ({"a": "\ufffd"}, [])
 
 
 @given(_VALUES, st.sampled_from([None, 1]))
