@@ -100,8 +100,6 @@ def _coerce_object(value: dict[str, Any], path: str, unknown: list[str]) -> None
     if value["metadata"] is None:
         value["metadata"] = {}
     metadata = value["metadata"]
-    if not isinstance(metadata, dict):
-        raise MalformedObject(invalid(f"{path}.metadata", metadata, "must be an object"))
     try:
         unknown += objectmeta.coerce(metadata, f"{path}.metadata")
     except objectmeta.MalformedMetadata as error:

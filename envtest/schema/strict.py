@@ -24,8 +24,8 @@ SUPPORTED_DEPTH: Final = 250
 _MAX_REPORTED: Final = 100
 _encode = msgspec.json.Encoder().encode
 _INT64_MAX: Final = 2**63 - 1
-# From here on Go prints a float with an exponent.
-_PRINTED_WHOLE: Final = 1e21
+# From here on a whole number is no integer to the server.
+_TOO_LARGE: Final = 2.0**63
 # Made once: a union in the middle of a walk would be made anew for each value.
 _UNSETTLED: Final = (float, dict, list)
 # Digits that may be more than 64 bits hold, once all digits look alike: a search for `\d{19}`
@@ -137,7 +137,7 @@ def settle_numbers(value: Any) -> Any:
 
 def _settled(value: float | str) -> float:
     number = float(value)
-    return int(number) if number.is_integer() and abs(number) < _PRINTED_WHOLE else number
+    return int(number) if number.is_integer() and abs(number) < _TOO_LARGE else number
 
 
 _decode = msgspec.json.Decoder(float_hook=_settled).decode

@@ -39,6 +39,7 @@ _USUAL = frozenset(
         "application/strategic-merge-patch+json",
     }
 )
+_YAML_LINE = re.compile(r"line \d+: key ")
 _PARAMETER = re.compile(r"\s*[!#-'*+\-.0-9A-Z^-~]+=(?:[!#-'*+\-.0-9A-Z^-~]+|\"[^\"]*\")\s*")
 _ENVELOPE = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
 _ENVELOPE += 'Kind string "json:\\"kind,omitempty\\"" }'
@@ -247,9 +248,18 @@ def judge_complaints(
     if not decoded.complaints or validation == "Ignore":
         return
     if validation == "Strict":
-        why = f"strict decoding error: {', '.join(decoded.complaints)}"
+        why = f"strict decoding error: {', '.join(_told_together(decoded.complaints))}"
         raise _unfit(resource.kind, resource.version, why)
     warnings += decoded.complaints
+
+
+def _told_together(complaints: list[str]) -> list[str]:
+    """Return complaints as an error lists them: what is wrong with YAML is one of them."""
+    lines = [one for one in complaints if _YAML_LINE.match(one)]
+    if not lines:
+        return complaints
+    told = "".join(f"\n  {one}" for one in lines)
+    return [f"yaml: unmarshal errors:{told}", *(one for one in complaints if one not in lines)]
 
 
 def check_version(resource: Resource, body: dict[str, Any]) -> None:

@@ -53,7 +53,7 @@ class CustomRules(Rules):
         if body.get("apiVersion") != self._api_version:
             known = {"apiVersion", "kind", "metadata"}
             unknown = sorted(name for name in body if name not in known)
-            return unknown + coerce(body["metadata"], "metadata")
+            return coerce(body["metadata"], "metadata") + unknown
         return self.compiled.prune(body, old)
 
     @override

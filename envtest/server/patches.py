@@ -154,7 +154,7 @@ def _reader(call: Call) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], lis
         prefix = "" if call.content_type == STRATEGIC_PATCH else "error decoding patch: "
         raise bad_request(f"{prefix}{error}") from None
     if call.content_type == JSON_PATCH:
-        noticed += check_operations(content)
+        noticed = [f"json patch {text}" for text in noticed] + check_operations(content)
         return lambda body: _object(json_patch(body, content)), noticed
     if call.content_type == MERGE_PATCH:
         return lambda body: _object(merge_patch(body, content)), noticed

@@ -41,6 +41,8 @@ class _Open:
     # For mappings: keys, each with the line that it stands on.
     keys: list[tuple[Any, int]] | None = None
     wants_key: bool = False
+    # The keys whose values are complete.
+    known: set[Any] = field(default_factory=set)
 
 
 class Builder:
@@ -124,7 +126,8 @@ class Builder:
         home = self._open[-1]
         if home.keys is None or not home.wants_key:
             home.values.append("<<" if value is _MERGING else value)
-            home.wants_key = home.keys is not None
+            if home.keys is not None:
+                self._finish_pair(home, *home.keys[-1])
             return
         if isinstance(value, dict | list):
             raise yaml.MarkedYAMLError(problem="found unhashable key")
@@ -132,10 +135,19 @@ class Builder:
         home.keys.append((key, event.start_mark.line + 1))
         home.wants_key = False
 
+    def _finish_pair(self, home: _Open, key: Any, line: int) -> None:
+        """Go on to the next key; that one stands twice is noticed when its value is complete."""
+        home.wants_key = True
+        if key is _MERGING:
+            return
+        if key in home.known:
+            self.duplicates.append(f'line {line}: key "{key}" already set in map')
+        home.known.add(key)
+
     def _mapping(self, keys: list[tuple[Any, int]], values: list[Any]) -> Any:
         built: dict[Any, Any] = {}
         merged: dict[Any, Any] = {}
-        for (key, line), value in zip(keys, values, strict=True):
+        for (key, _), value in zip(keys, values, strict=True):
             if key is _MERGING:
                 for one in reversed(value if isinstance(value, list) else [value]):
                     if not isinstance(one, Mapping):
@@ -143,8 +155,6 @@ class Builder:
                         raise yaml.MarkedYAMLError(problem=text)
                     merged.update(one)
                 continue
-            if key in built:
-                self.duplicates.append(f'line {line}: key "{key}" already set in map')
             built[key] = value
         return {**merged, **built} if merged else built
 
