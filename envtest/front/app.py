@@ -1,6 +1,7 @@
 """The HTTP front: one handler that authenticates, authorizes, routes, answers."""
 
 import logging
+import re
 from asyncio import get_running_loop
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from envtest.server.clock import ServerClock
 from envtest.server.failures import StatusError, internal
 from envtest.server.forms import JSON, Form, negotiate
 from envtest.server.openapi import OpenApi
+from envtest.server.options import check_timeout
 from envtest.server.paths import Document, Documents
 from envtest.server.rendering import render, render_refusal
 from envtest.server.request import RequestInfo, VerbAloneError, read_request
@@ -36,6 +38,7 @@ from envtest.wire.query import Query, is_broken
 _log = logging.getLogger(__name__)
 
 NOT_FOUND = b"404 page not found\n"
+_ABSOLUTE = re.compile("^[a-z]+://[^/]*")
 # How many meanings of methods and URLs are remembered.
 _TARGETS = 2048
 # URLs that are longer are not: whoever makes them up shall not fill the memory.
@@ -151,10 +154,14 @@ class Front:
         if known is not None:
             return known
         path, _, parameters = request.raw_path.partition("?")
+        # As a proxy is asked: with a scheme and a host that do not count.
+        path = _ABSOLUTE.sub("", path)
         if is_broken(path):
             return _text(400, b"400 Bad Request")
         query = Query(parameters)
         info = read_request(request.method, unquote(path), query)
+        if info.verb != "watch":
+            check_timeout(query)
         found = _Target(query, info, attributes(info))
         if len(request.raw_path) <= _TARGET_LENGTH:
             if len(self.targets) >= _TARGETS:

@@ -13,7 +13,7 @@ from envtest.schema.errors import FieldError, forbidden, not_supported, required
 from envtest.server.failures import as_error, bad_request, invalid_object
 from envtest.server.rules import Rules
 from envtest.server.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
-from envtest.wire.gotexts import number_fault
+from envtest.wire.gotexts import duration_fault, number_fault
 
 _FIELD_VALIDATION = ("", "Ignore", "Strict", "Warn")
 META_GROUP = "meta.k8s.io"
@@ -192,6 +192,17 @@ def _watch_problems(options: ListOptions) -> list[FieldError]:
             text = "resourceVersionMatch is forbidden when continue is provided"
             problems.append(forbidden(name, text))
     return problems
+
+
+def check_timeout(query: Mapping[str, str]) -> None:
+    """Judge `timeout`, which any request but a watch may have.
+
+    Raises:
+        StatusError: 400.
+    """
+    fault = duration_fault(query["timeout"]) if query.get("timeout") else None
+    if fault:
+        raise bad_request(f"invalid timeout specified in the request URL - {fault}")
 
 
 def flag(query: Mapping[str, str], name: str) -> bool | None:

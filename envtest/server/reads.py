@@ -11,7 +11,7 @@ from envtest.server.api import Api
 from envtest.server.call import Call, Many, One
 from envtest.server.continuation import read_token, write_token
 from envtest.server.failures import StatusError, bad_request, expired, internal
-from envtest.server.options import ListOptions, list_options
+from envtest.server.options import ListOptions, flag, list_options
 from envtest.server.resource import Resource
 from envtest.storage import Stored, Table
 from envtest.wire.gotexts import number_fault
@@ -41,7 +41,13 @@ class Selected:
 
 
 async def get(api: Api, call: Call) -> One:
-    """Answer a GET on one object; reads are always of the present."""
+    """Answer a GET on one object; reads are always of the present.
+
+    Raises:
+        StatusError: 400, 500 or 504 when its options make no sense or cannot be met.
+    """
+    if call.query and flag(call.query, "export"):
+        raise bad_request("the export parameter, deprecated since v1.14, is no longer supported")
     version = call.query.get("resourceVersion", "")
     if version:
         fault = revision_fault(version)

@@ -6,6 +6,7 @@ person who searches for them, must meet the same ones here.
 
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from envtest.schema.gotext import quote
 
@@ -27,6 +28,21 @@ _PIECES = (
     ("05", re.compile(r"\d{2}(?:[.,]\d+)?")),
     ("Z07:00", re.compile(r"Z|[+-]\d{2}:\d{2}")),
 )
+
+
+# A number with its unit, as spans of time are made of.
+_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([^.0-9]*)")
+# Units in nanoseconds; there are two letters for micro.
+_UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "\u00b5s": 10**3,
+    "\u03bcs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
 
 
 def base64_fault(text: str, *, url_safe: bool = False) -> int | None:
@@ -86,3 +102,24 @@ def number_fault(text: str, *, function: str = "ParseUint") -> str | None:
     if len(text) > 20 or abs(int(text)) > largest:
         return f"strconv.{function}: parsing {quote(text)}: value out of range"
     return None
+
+
+def duration_fault(text: str) -> str | None:
+    """Return time.ParseDuration's complaint about a span of time, or None for a good one."""
+    rest = text[1:] if text[:1] in {"+", "-"} else text
+    if rest == "0":
+        return None
+    sound, total = bool(rest), 0
+    while sound and rest:
+        match = _AMOUNT.match(rest)
+        if match is None:
+            sound = False
+            break
+        unit = match.group(2)
+        if not unit:
+            return f"time: missing unit in duration {quote(text)}"
+        if unit not in _UNITS:
+            return f"time: unknown unit {quote(unit)} in duration {quote(text)}"
+        total += int(Decimal(match.group(1)) * _UNITS[unit])
+        rest = rest[match.end() :]
+    return None if sound and total < 1 << 63 else f"time: invalid duration {quote(text)}"

@@ -300,3 +300,13 @@ async def test_requests_that_follow_each_other_may_be_large_together() -> None:
             with anyio.fail_after(10):
                 answer = await stream.receive()
             assert answer.startswith(b"HTTP/1.1 200 OK")
+
+
+async def test_a_path_may_come_as_a_proxy_is_asked() -> None:
+    async with serve() as server, connection(server) as stream:
+        await stream.send(head(server, "GET", "https://elsewhere/readyz") + b"\r\n")
+        with anyio.fail_after(10):
+            answer = await stream.receive()
+
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert answer.endswith(b"\r\n\r\nok")

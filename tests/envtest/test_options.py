@@ -134,6 +134,49 @@ async def test_a_resource_version_of_a_get_that_is_none_is_a_fault(
     )
 
 
+@pytest.mark.parametrize(
+    ("timeout", "fault"),
+    [
+        ("abc", 'invalid duration "abc"'),
+        ("5", 'missing unit in duration "5"'),
+        ("1m5x", 'unknown unit "x" in duration "1m5x"'),
+        ("-", 'invalid duration "-"'),
+        (".s", 'invalid duration ".s"'),
+        ("9999999h", 'invalid duration "9999999h"'),
+        ("1h1.5m.5s-", 'unknown unit "s-" in duration "1h1.5m.5s-"'),
+        ("32s", None),
+        ("0", None),
+        ("-1.5h", None),
+    ],
+)
+async def test_a_timeout_that_is_no_span_of_time_is_refused_to_anybody(
+    http: httpx.AsyncClient, timeout: str, fault: str | None
+) -> None:
+    answer = await http.get(MAPS, params={"timeout": timeout})
+    unknown = await http.get(
+        MAPS, params={"timeout": timeout}, headers={"Authorization": "Bearer nobody"}
+    )
+
+    if fault is None:
+        assert (answer.status_code, unknown.status_code) == (200, 401)
+        return
+    text = f"invalid timeout specified in the request URL - time: {fault}"
+    assert (answer.status_code, answer.json()["message"]) == (400, text)
+    assert unknown.json() == answer.json()
+
+
+async def test_nothing_is_exported_any_more(http: httpx.AsyncClient) -> None:
+    await maps(http, "a")
+
+    refused = await http.get(f"{MAPS}/a", params={"export": ""})
+
+    assert (refused.status_code, refused.json()["message"]) == (
+        400,
+        "the export parameter, deprecated since v1.14, is no longer supported",
+    )
+    assert (await http.get(f"{MAPS}/a", params={"export": "false"})).status_code == 200
+
+
 async def test_a_page_of_a_selection_ends_where_it_is_full(http: httpx.AsyncClient) -> None:
     await maps(http, "a", "c", labels={"tier": "gold"})
     await maps(http, "b", "d")
