@@ -15,6 +15,9 @@ from envtest.wire.messages import MAGIC, Field, is_list, message
 from envtest.wire.varints import fields
 
 _DEPTH = 100
+# What is raised on the way through bad data: texts that are none, times out of this world, JSON
+# that is nested too deeply.
+_FAULTS = (IndexError, ValueError, struct.error, OverflowError, OSError, RecursionError)
 _INT64_MAX = 2**63 - 1
 # From there on Go writes a number with an exponent.
 _LONGEST_WHOLE = 1e21
@@ -41,11 +44,11 @@ def read_protobuf(data: bytes, name: str) -> dict[str, Any]:
     try:
         envelope = dict(fields(data[len(MAGIC) :]))
         named = dict(fields(_bytes(envelope.get(1, b""))))
-        body = _message(_bytes(envelope.get(2, b"")), name, 0)
-    except (IndexError, ValueError, struct.error, OverflowError) as error:
+        head = {"apiVersion": _bytes(named.get(1, b"")), "kind": _bytes(named.get(2, b""))}
+        shown = {key: value.decode() for key, value in head.items() if value}
+        return {**shown, **_message(_bytes(envelope.get(2, b"")), name, 0)}
+    except _FAULTS as error:
         raise ProtobufError(f"unexpected end or shape of data: {error}") from error
-    head = {"apiVersion": _bytes(named.get(1, b"")), "kind": _bytes(named.get(2, b""))}
-    return {**{key: value.decode() for key, value in head.items() if value}, **body}
 
 
 def _bytes(value: int | bytes) -> bytes:

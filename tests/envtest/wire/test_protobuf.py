@@ -2,11 +2,13 @@
 
 import base64
 import json
+from contextlib import suppress
 from importlib import resources
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from envtest.server.protobuf import encoded, message_name
 from envtest.wire.encoding import write_event, write_list
@@ -117,6 +119,48 @@ def test_an_empty_text_that_a_pointer_holds_is_kept() -> None:
     }
 
     assert read_protobuf(encoded(body), message_name("v1", "PersistentVolumeClaim")) == body
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    golden=st.sampled_from(GOLDEN["objects"]),
+    changes=st.lists(st.tuples(st.integers(4, 2**16), st.integers(0, 255)), max_size=4),
+    length=st.integers(4, 2**16),
+)
+def test_bad_data_is_refused_or_read(
+    golden: dict[str, Any], changes: list[tuple[int, int]], length: int
+) -> None:
+    data = bytearray(base64.b64decode(golden["bytes"])[:length])
+    for at, byte in changes:
+        if len(data) > 4:
+            data[4 + at % (len(data) - 4)] = byte
+    name = message_name(golden["body"]["apiVersion"], golden["body"]["kind"])
+
+    with suppress(ProtobufError):
+        assert isinstance(read_protobuf(bytes(data), name), dict)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        b"\xff\xff",
+        bytes_field(2, b"[" * 100_000),
+        bytes_field(2, bytes_field(1, b"[" * 100_000)),
+    ],
+)
+def test_raw_json_that_is_none_is_refused(spec: bytes) -> None:
+    head = bytes_field(1, bytes_field(1, b"apps/v1") + bytes_field(2, b"ControllerRevision"))
+    data = b"k8s\x00" + head + bytes_field(2, spec)
+
+    with pytest.raises(ProtobufError, match="unexpected end or shape"):
+        read_protobuf(data, message_name("apps/v1", "ControllerRevision"))
+
+
+def test_a_kind_that_is_no_text_is_refused() -> None:
+    data = b"k8s\x00" + bytes_field(1, bytes_field(2, b"\x80"))
+
+    with pytest.raises(ProtobufError, match="unexpected end or shape"):
+        read_protobuf(data, message_name("v1", "ConfigMap"))
 
 
 def test_a_number_that_json_cannot_say_is_refused() -> None:
