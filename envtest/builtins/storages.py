@@ -125,7 +125,7 @@ class NodeDriversRules(ShapedRules):
     @override
     def problems(self, body: Body, old: Body | None) -> Iterator[FieldError]:
         names: set[str] = set()
-        before = {one["name"]: one for one in (old or {}).get("spec", {}).get("drivers") or ()}
+        before = {one["name"]: one for one in old["spec"]["drivers"] or ()} if old else {}
         for at, driver in enumerate(body["spec"].get("drivers") or ()):
             path = f"spec.drivers[{at}]"
             name = driver.get("name", "")

@@ -361,3 +361,41 @@ async def test_a_status_is_written_by_its_own_path_only(http: httpx.AsyncClient)
     assert own.status_code == 200, own.text
     assert own.json()["status"] == {"attached": True}
     assert own.json()["spec"] == body["spec"]
+
+
+async def test_lists_are_merged_by_the_keys_that_their_schemas_name(
+    http: httpx.AsyncClient,
+) -> None:
+    path = f"{STORAGE}/csinodes"
+    await made(http, path, named("a", LEAST[path]))
+    strategic = {"Content-Type": "application/strategic-merge-patch+json"}
+    applied = {"Content-Type": "application/apply-patch+yaml"}
+    other = {"spec": {"drivers": [{"name": "e.example.com", "nodeID": "e", "topologyKeys": []}]}}
+    own = {"name": "f.example.com", "nodeID": "f"}
+    sent = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "spec": {"drivers": [own]}}
+
+    await http.patch(f"{path}/a", json=other, headers=strategic)
+    body = (
+        await http.patch(
+            f"{path}/a", json=sent, headers=applied, params={"fieldManager": "m", "force": "true"}
+        )
+    ).json()
+
+    names = {one["name"] for one in body["spec"]["drivers"]}
+    assert names == {"d.example.com", "e.example.com", "f.example.com"}
+    [entry] = [one for one in body["metadata"]["managedFields"] if one["manager"] == "m"]
+    key = 'k:{"name":"f.example.com"}'
+    assert entry["fieldsV1"]["f:spec"]["f:drivers"].keys() == {key}
+
+
+async def test_conditions_that_somebody_left_half_empty_are_shown(
+    http: httpx.AsyncClient,
+) -> None:
+    path = f"{REGISTRATION}/apiservices"
+    body = (await http.get(f"{path}/v1.apps")).json()
+    body["status"] = {"conditions": [{"status": "False"}]}
+
+    assert (await http.put(f"{path}/v1.apps/status", json=body)).status_code == 200
+    row = (await http.get(f"{path}/v1.apps", headers=TABLE)).json()["rows"][0]
+
+    assert row["cells"][:3] == ["v1.apps", "Local", "Unknown"]

@@ -95,7 +95,8 @@ def containers(path: str, part: str) -> Cell:
 
 def conditions(body: Body) -> dict[str, str]:
     """Return the status of each condition by its type."""
-    return {one["type"]: one.get("status", "") for one in value(body, "status.conditions", ())}
+    found = value(body, "status.conditions", ())
+    return {one.get("type", ""): one.get("status", "") for one in found}
 
 
 def text(name: str, description: str, cell: Cell) -> Entry:

@@ -28,10 +28,9 @@ def _service(body: Body) -> str:
 
 def _available(body: Body) -> str:
     for one in value(body, "status.conditions", ()):
-        if one["type"] == "Available":
-            if one["status"] != "True" and one.get("reason"):
-                return f"{one['status']} ({one['reason']})"
-            return str(one["status"])
+        if one.get("type") == "Available":
+            status, reason = str(one["status"]), one.get("reason")
+            return f"{status} ({reason})" if status != "True" and reason else status
     return "Unknown"
 
 
