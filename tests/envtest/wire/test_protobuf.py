@@ -72,7 +72,7 @@ def test_a_list_has_the_bytes_that_go_writes() -> None:
 
 @settings(
     deadline=None,
-    max_examples=150,
+    max_examples=100,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(body=objects())
@@ -121,7 +121,7 @@ def test_an_empty_text_that_a_pointer_holds_is_kept() -> None:
     assert read_protobuf(encoded(body), message_name("v1", "PersistentVolumeClaim")) == body
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(
     golden=st.sampled_from(GOLDEN["objects"]),
     changes=st.lists(st.tuples(st.integers(4, 2**16), st.integers(0, 255)), max_size=4),
