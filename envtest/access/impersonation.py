@@ -1,6 +1,6 @@
 """Acting as somebody else: the Impersonate headers, and who may use them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 from urllib.parse import unquote
 
@@ -80,11 +80,11 @@ def _wanted(headers: Headers) -> User | None:
     Raises:
         StatusError: 400; they say something of nobody.
     """
-    name = next(iter(headers.getall("Impersonate-User", ())), "")
-    groups = tuple(headers.getall("Impersonate-Group", ()))
-    uid = next(iter(headers.getall("Impersonate-Uid", ())), "")
+    name = next(_values(headers, "Impersonate-User"), "")
+    groups = tuple(_values(headers, "Impersonate-Group"))
+    uid = next(_values(headers, "Impersonate-Uid"), "")
     extra = {
-        unquote(key[len(_EXTRA) :].lower()): list(headers.getall(key, ()))
+        unquote(key[len(_EXTRA) :].lower()): list(_values(headers, key))
         for key in headers.keys()  # noqa: SIM118  # no mapping: names repeat
         if key.lower().startswith(_EXTRA)
     }
@@ -97,6 +97,12 @@ def _wanted(headers: Headers) -> User | None:
         f"Extra:{_mapped(extra)}}}"
     )
     raise bad_request(f"requested {nobody} without impersonating a user name")
+
+
+def _values(headers: Headers, name: str) -> Iterator[str]:
+    """Yield the values of a header; bytes that are no text become marks, as in Go's JSON."""
+    for value in headers.getall(name, ()):
+        yield value.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _listed(values: Sequence[str]) -> str:

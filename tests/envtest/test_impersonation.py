@@ -166,3 +166,13 @@ async def test_groups_and_the_like_without_a_user_are_an_error(
     assert answer.json()["message"] == (
         f"requested &user.DefaultInfo{{{told}}} without impersonating a user name"
     )
+
+
+async def test_a_name_that_is_no_text_has_marks_in_it(http: httpx.AsyncClient) -> None:
+    strange = [(b"Impersonate-User", b"a\xe9"), (b"Impersonate-Group", "\u00e9".encode())]
+    found = (await http.post(WHO, json={}, headers=strange)).json()["status"]["userInfo"]
+    refused = await http.get(MAPS, headers=[*strange, (b"Authorization", b"Bearer t")])
+
+    assert found["username"] == "a\ufffd"
+    assert found["groups"] == ["\u00e9", "system:authenticated"]
+    assert refused.status_code == 403
