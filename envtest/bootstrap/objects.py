@@ -7,22 +7,20 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from envtest.builtins.priorities import SYSTEM
+
 Body = dict[str, Any]
 
 _SELF = "kube-apiserver"
 
-# Name -> value and description; the names are reserved for these two.
-_PRIORITIES = {
+# What the classes are for, whose names are reserved.
+_PURPOSES = {
     "system-cluster-critical": (
-        2_000_000_000,
-        (
-            "Used for system critical pods that must run in the cluster, but can be moved to "
-            "another node if necessary."
-        ),
+        "Used for system critical pods that must run in the cluster, but can be moved to another "
+        "node if necessary."
     ),
     "system-node-critical": (
-        2_000_001_000,
-        "Used for system critical pods that must not be moved from their current node.",
+        "Used for system critical pods that must not be moved from their current node."
     ),
 }
 
@@ -35,8 +33,8 @@ def namespaces() -> Iterator[Body]:
 
 def priority_classes() -> Iterator[Body]:
     """Yield the classes of pods that the cluster cannot do without."""
-    for name, (value, description) in _PRIORITIES.items():
-        yield {"metadata": {"name": name}, "value": value, "description": description}
+    for name, value in SYSTEM.items():
+        yield {"metadata": {"name": name}, "value": value, "description": _PURPOSES[name]}
 
 
 def service(address: str, port: int) -> Body:
