@@ -84,20 +84,22 @@ def check(
         old: the stored object's, for an update. What is the very same there was judged then.
     """
     found: list[FieldError] = []
+    old = old or {}
     name, prefix = meta.get("name", ""), meta.get("generateName", "")
     if prefix:
         masked = prefix[:-1] + "a" if prefix.endswith("-") else prefix
         found += [invalid("metadata.generateName", prefix, text) for text in name_rule(masked)]
-    if name:
+    if name and name != old.get("name"):
         found += [invalid("metadata.name", name, text) for text in name_rule(name)]
-    else:
+    elif not name:
         found.append(required("metadata.name", "name or generateName is required"))
-    found += _namespace(meta, namespaced=namespaced)
+    if not namespaced or not meta.get("namespace") or meta["namespace"] != old.get("namespace"):
+        found += _namespace(meta, namespaced=namespaced)
     if meta.get("generation", 0) < 0:
         text = "must be greater than or equal to 0"
         found.append(invalid("metadata.generation", meta["generation"], text))
-    _check_lists(meta, old or {}, found)
-    for finalizer in _news(meta, old or {}, "finalizers") or ():
+    _check_lists(meta, old, found)
+    for finalizer in _news(meta, old, "finalizers") or ():
         texts = qualified_name_errors(finalizer)
         found += [invalid("metadata.finalizers", finalizer, text) for text in texts]
     if meta.get("managedFields"):
