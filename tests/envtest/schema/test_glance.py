@@ -65,6 +65,70 @@ def _schema_of(path: Path) -> Schema:
     return schema
 
 
+_TEXT = {"type": "string"}
+_TIME = "2026-02-28T00:00:00Z"
+_KEYED = {
+    "type": "array",
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["a"],
+    "items": {"type": "object", "properties": {"a": _TEXT, "b": _TEXT}},
+}
+_CASES: list[tuple[Schema, list[Any], list[Any]]] = [
+    (_TEXT, ["", "a"], [1, None, ["a"]]),
+    ({**_TEXT, "nullable": True}, [None, "a"], [1]),
+    ({**_TEXT, "enum": ["a", "b"], "nullable": True}, ["a"], ["c", None, 1]),
+    ({**_TEXT, "minLength": 1, "maxLength": 2}, ["a", "ab"], ["", "abc"]),
+    ({**_TEXT, "maxLength": 3, "pattern": "^a+$"}, ["a", "aaa"], ["b", "aaaa"]),
+    ({**_TEXT, "pattern": "^a+$", "format": "hostname"}, ["a"], ["b", "a" * 64]),
+    ({**_TEXT, "format": "date-time"}, [_TIME], ["2026-02-30T00:00:00Z", "now", _TIME * 9]),
+    ({"type": "boolean"}, [True, False], [0, "true", None]),
+    ({"type": "boolean", "enum": [True]}, [True], [False]),
+    ({"type": "integer"}, [0, -5], [True, "1", 1.5, None]),
+    ({"type": "integer", "enum": [1, 2]}, [1, 2], [3, True]),
+    ({"type": "integer", "format": "int32"}, [2**31 - 1], [2**31, -(2**31) - 1]),
+    ({"type": "integer", "minimum": 1, "maximum": 3}, [1, 3], [0, 4]),
+    ({"type": "integer", "minimum": 1, "exclusiveMinimum": True}, [2], [1]),
+    ({"type": "integer", "multipleOf": 5}, [10], [11]),
+    ({"type": "number", "maximum": 1.5}, [1, 1.5], [2, 1.6, True]),
+    ({"x-kubernetes-int-or-string": True}, [1, "1"], [True, 1.5, []]),
+    ({"x-kubernetes-int-or-string": True, "pattern": "%$"}, [1, "1%"], ["1"]),
+    ({"type": "array", "items": _TEXT}, [[], ["a"]], [[1], [None], "a", {}]),
+    ({"type": "array", "items": _TEXT, "minItems": 1, "maxItems": 2}, [["a"]], [[], ["a"] * 3]),
+    (
+        {"type": "array", "items": _TEXT, "x-kubernetes-list-type": "set"},
+        [["a", "b"]],
+        [["a", "a"]],
+    ),
+    (_KEYED, [[{"a": "1"}, {"a": "2", "b": "1"}]], [[{"a": "1"}, {"a": "1", "b": "2"}], [1]]),
+    (
+        {**_KEYED, "x-kubernetes-list-map-keys": ["a", "b"]},
+        [[{"a": "1"}, {"a": "1", "b": "2"}]],
+        [[{"a": "1", "b": "2"}, {"b": "2", "a": "1"}]],
+    ),
+    ({"type": "object", "properties": {"a": _TEXT}, "required": ["a"]}, [{"a": ""}], [{}, []]),
+    ({"type": "object", "properties": {"a": {"type": "integer"}}}, [{}, {"a": 1}], [{"a": "1"}]),
+    ({"type": "object", "additionalProperties": _TEXT}, [{"x": "a"}], [{"x": 1}, {"x": None}]),
+    (
+        {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": _TEXT},
+        [{"x": ""}],
+        [{}, {"x": "", "y": ""}],
+    ),
+    ({**_TEXT, "anyOf": [{"pattern": "^a"}, {"maxLength": 1}]}, ["ab", "b"], ["bb"]),
+    ({**_TEXT, "not": {"pattern": "^a"}}, ["b"], ["a"]),
+    ({"type": "integer", "oneOf": [{"minimum": 3}, {"maximum": 5}]}, [6, 2], [4]),
+]
+
+
+@pytest.mark.parametrize(("schema", "right", "wrong"), _CASES, ids=lambda part: repr(part)[:60])
+def test_right_values_pass_and_wrong_ones_do_not(
+    schema: Schema, right: list[Any], wrong: list[Any]
+) -> None:
+    glance = ObjectGlance({"type": "object", "properties": {"p": schema}})
+    passed = [one for one in right + wrong if glance.passes({"p": one}, {}, frozenset())]
+    assert passed == right
+    assert [one for one in right + wrong if not _faults(schema, one)] == right
+
+
 @given(SCHEMAS, st.data())
 def test_what_passes_at_a_glance_has_no_fault(schema: Schema, data: st.DataObject) -> None:
     value = data.draw(near(schema))
