@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from envtest.patching import ZERO
 from envtest.server.api import Api
 from envtest.server.call import Call
 from envtest.server.failures import StatusError, bad_request, expired, internal
@@ -104,11 +105,15 @@ class _Frames:
         meta: dict[str, object] = {"resourceVersion": str(revision)}
         if initial_end:
             meta["annotations"] = {"k8s.io/initial-events-end": "true"}
-        kind = {"kind": self._resource.kind, "apiVersion": self._resource.api_version}
-        body: dict[str, object] = {**kind, "metadata": meta}
+        resource = self._resource
+        custom = resource.rules.custom
+        # Of a built-in kind Go writes an object with nothing in it but what is always written.
+        empty = {} if custom else ZERO.get((resource.group, resource.kind), {})
+        kind = {"kind": resource.kind, "apiVersion": resource.api_version}
+        body: dict[str, object] = {**kind, **empty, "metadata": meta}
         if self._form.shape == "partial":
             body = partial(body, self._form.version)
-        data = msgspec.json.encode(body)
+        data = _encode(body) if custom else msgspec.json.encode(body)
         if self._form.shape == "table":
             data = self._row(data, revision, marked=initial_end)
         return self._framed("BOOKMARK", data)
