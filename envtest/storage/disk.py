@@ -82,10 +82,13 @@ class Disk:
             ):  # SQLite takes a file of one byte for an empty one
                 raise DiskError(f"{self._path} is empty: it was cut short; {_REMEDY}")
             self._database = _opened(self._path)
+        # The highest revision of what was ever kept. The file's newest version tells it; it is
+        # written down only when versions are forgotten, which makes a write one statement.
+        self._highest = max(self._fact("revision"), self._newest())
 
     def revision(self) -> int:
         """Return the highest revision that was ever acknowledged."""
-        return self._fact("revision")
+        return self._highest
 
     def compacted(self) -> int:
         """Return the revision up to which the history of everything is forgotten."""
@@ -110,11 +113,8 @@ class Disk:
 
     def write(self, version: Version) -> None:
         """Keep a version; durable on return."""
-        cursor = self._database.cursor()
-        cursor.execute("BEGIN IMMEDIATE")
-        cursor.execute(_INSERT, version)
-        cursor.execute(_SET, (version.revision, "revision"))
-        cursor.execute("COMMIT")
+        self._database.execute(_INSERT, version)
+        self._highest = max(self._highest, version.revision)
 
     def forget(self, place: str, floor: int, gone: Iterable[tuple[str, int]]) -> None:
         """Drop versions of a table, by key and revision; its history begins after `floor`."""
@@ -122,6 +122,7 @@ class Disk:
         cursor.execute("BEGIN IMMEDIATE")
         cursor.executemany(_FORGET, ((place, *one) for one in gone))
         cursor.execute("INSERT OR REPLACE INTO floors VALUES (?, ?)", (place, floor))
+        cursor.execute(_SET, (self._highest, "revision"))
         cursor.execute("COMMIT")
 
     def compact(self, revision: int) -> None:
@@ -136,6 +137,11 @@ class Disk:
         with self._explained():
             found = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,))
             return int(found.fetchone()[0])
+
+    def _newest(self) -> int:
+        with self._explained():
+            found = self._database.execute("SELECT MAX(revision) FROM versions")
+            return int(found.fetchone()[0] or 0)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

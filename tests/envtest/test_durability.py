@@ -220,7 +220,7 @@ async def test_certificates_users_and_objects_are_the_same_after_a_restart(
     async with serve(data=tmp_path) as second:
         assert second.authority.pair.certificate == authority
         assert (second.credentials("admin"), second.credentials("joe")) == tokens
-        assert second.authenticator.of_request(f"Bearer {tokens[1]}", None) == User(
+        assert second.authenticator.of_request(f"Bearer {tokens[1]}", None, []) == User(
             "joe", ("readers", "system:authenticated"), "joe"
         )
         assert second.api.store.table("namespaces").get("default") == uid
@@ -326,4 +326,17 @@ def test_the_revision_of_a_deletion_is_remembered(tmp_path: Path) -> None:
 
     again = Store(Disk(tmp_path))
     assert (again.revision, len(again.table("things"))) == (store.revision, 0)
+    again.close()
+
+
+def test_the_revision_of_a_forgotten_deletion_is_never_given_out_again(tmp_path: Path) -> None:
+    store = Store(Disk(tmp_path))
+    store.write("things", "a", {"metadata": {"name": "a"}})
+    last = store.delete("things", "a").revision
+    store.compact(last)
+    store.close()
+
+    again = Store(Disk(tmp_path))
+    assert len(again.table("things")) == 0
+    assert again.write("things", "b", {"metadata": {"name": "b"}}).revision == last + 1
     again.close()
