@@ -13,8 +13,8 @@ from envtest.schema import (
     MalformedObject,
     NumberOutOfRange,
     settle_numbers,
+    settled_json,
     snippet,
-    strict_json,
 )
 from envtest.server.failures import StatusError, bad_request, unsupported_media_type
 from envtest.server.resource import Resource
@@ -90,7 +90,9 @@ def read_object(data: bytes, content_type: str, resource: Resource) -> Decoded:
     return decoded
 
 
-def read_as(data: bytes, content_type: str, name: str, kind: str) -> dict[str, Any]:
+def read_as(
+    data: bytes, content_type: str, name: str, kind: str, unknown: list[str] | None = None
+) -> dict[str, Any]:
     """Read a body that is of another kind than its resource, such as a TokenRequest.
 
     Args:
@@ -98,6 +100,7 @@ def read_as(data: bytes, content_type: str, name: str, kind: str) -> dict[str, A
         content_type: its media type.
         name: the OpenAPI name of the kind, for protobuf.
         kind: the kind, for the refusals.
+        unknown: receives the paths of fields that the kind has not.
 
     Raises:
         StatusError: 415 for another format, 400 for a text that is no object.
@@ -108,9 +111,11 @@ def read_as(data: bytes, content_type: str, name: str, kind: str) -> dict[str, A
     body = _from_text(data, content_type, kind, version).body
     if name in schemas():
         try:
-            decode(body, named(name))
+            dropped = decode(body, named(name))
         except TypedError as error:
             raise _unfit(kind, version, str(error)) from None
+        if unknown is not None:
+            unknown += dropped
     return body
 
 
@@ -119,9 +124,10 @@ def _from_text(data: bytes, content_type: str, kind: str, version: str) -> Decod
         raise unsupported_media_type(READ)
     try:
         if content_type in {"", JSON}:
-            value, duplicates = strict_json(data)
+            value, duplicates = settled_json(data)
         else:
             value, duplicates = read_yaml(data)
+            value = settle_numbers(value)
     except NumberOutOfRange as error:
         raise _unfit(kind, version, str(error)) from None
     except MalformedJSON as error:
@@ -136,7 +142,6 @@ def _from_text(data: bytes, content_type: str, kind: str, version: str) -> Decod
     if fault:
         text = f"json parse error: json: cannot unmarshal {fault}"
         raise _unrecognized(kind, text, data)
-    settle_numbers(value)
     return Decoded(value, duplicates)
 
 
