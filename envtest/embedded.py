@@ -15,6 +15,7 @@ from aiohttp import web
 
 from envtest.access.accounts import AccountTokens
 from envtest.access.aggregation import Aggregation
+from envtest.access.creation import CreationGuard
 from envtest.access.escalation import EscalationGuard
 from envtest.access.rbac import GROUP as ROLES
 from envtest.access.rbac import Authorizer
@@ -151,10 +152,7 @@ async def serve(  # every setting is named at the call
     authorizer = Authorizer(api.store)
     api.admission = webhooks = Webhooks(api, authorizer)
     api.converse = webhooks.converse
-    api.guards = {
-        ROLES: EscalationGuard(authorizer).check,
-        SIGNERS: SignerGuard(authorizer).check,
-    }
+    _set_guards(api, authorizer)
     reviews = Reviews(server.authenticator, authorizer)
     accounts = AccountTokens(api, key)
     server.authenticator.others.append(accounts.known)
@@ -211,6 +209,15 @@ def _read_users(path: Path) -> dict[str, User]:
             f"{path} is no text ({error}); restore it from a copy, or remove it to have new users"
         ) from error
     return parse_token_file(text, str(path))
+
+
+def _set_guards(api: Api, authorizer: Authorizer) -> None:
+    """Let rights count that only the object of a write tells to be needed."""
+    api.guards = {
+        ROLES: EscalationGuard(authorizer).check,
+        SIGNERS: SignerGuard(authorizer).check,
+    }
+    api.creation_guard = CreationGuard(authorizer).check
 
 
 @contextmanager

@@ -50,6 +50,10 @@ class NoAdmission:
         """Allow."""
 
 
+def _let_all(call: Call, name: str) -> None:
+    """Allow."""
+
+
 @dataclass(slots=True)
 class Api:
     """The state behind all requests."""
@@ -64,6 +68,9 @@ class Api:
     guards: dict[str, Callable[[Call, dict[str, Any], dict[str, Any] | None], None]] = field(
         default_factory=dict
     )
+    # Who may refuse to let a change make the object: called with the request and the object's
+    # name, raises a StatusError.
+    creation_guard: Callable[[Call, str], None] = _let_all
     # Sends reviews to conversion webhooks.
     converse: Ask = nobody_converts
     # Places of custom resources whose definition is terminating: nothing is created there.

@@ -70,6 +70,8 @@ async def create_object(
     objectmeta.fill_in(meta)
     _refuse_invalid(resource, body, _creation_problems(resource, body))
     call.warnings += resource.rules.warnings(body, None)
+    if call.info.verb != "create":
+        api.creation_guard(call, meta["name"])
     await api.admission.validate(call, "CREATE", body, None)
     if body is not asked:
         resource.rules.decode(body)
