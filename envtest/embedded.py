@@ -40,6 +40,7 @@ from envtest.controllers.garbage import GarbageCollector
 from envtest.controllers.namespaces import NamespaceController
 from envtest.front.app import Front
 from envtest.front.connections import Deadlines, Watchers
+from envtest.front.plaintext import ServerContext
 from envtest.keys import kept_key, new_key, write_private
 from envtest.kubeconfig import kubeconfig
 from envtest.mishaps import Mishaps
@@ -258,7 +259,7 @@ async def _listen(runner: web.ServerRunner, host: str, port: int, authority: Aut
 
 def _tls(authority: Authority, host: str) -> ssl.SSLContext:
     """Return the server's TLS settings; client certificates of the same authority are accepted."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     hosts = ("localhost", "kubernetes", "kubernetes.default.svc", "127.0.0.1", "10.96.0.1", "::1")
     pair = authority.server(*hosts, *([] if host in _EVERYWHERE else [host]))
     with tempfile.TemporaryDirectory(prefix="envtest-") as folder:

@@ -310,3 +310,25 @@ async def test_a_path_may_come_as_a_proxy_is_asked() -> None:
 
     assert answer.startswith(b"HTTP/1.1 200 OK")
     assert answer.endswith(b"\r\n\r\nok")
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "HEAD"])
+async def test_who_forgets_tls_is_told_so(method: str) -> None:
+    async with serve() as server:
+        port = int(server.url.rpartition(":")[2])
+        async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+            await stream.send(f"{method} / HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+            answer = await read_to_end(stream)
+
+    assert answer == (
+        b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+    )
+
+
+async def test_what_is_neither_tls_nor_http_gets_no_answer() -> None:
+    async with serve() as server:
+        port = int(server.url.rpartition(":")[2])
+        async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+            await stream.send(b"\0\1nonsense\r\n\r\n")
+
+            assert await read_to_end(stream) == b""
