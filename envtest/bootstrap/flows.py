@@ -38,8 +38,8 @@ def flow_schemas() -> Iterator[Body]:
         }
 
 
-def service_range(text: str) -> Body:
-    """Return the range from which services get their addresses.
+def service_range(text: str) -> Iterator[Body]:
+    """Yield the range from which services get their addresses.
 
     Args:
         text: as 10.96.0.0/16.
@@ -51,7 +51,7 @@ def service_range(text: str) -> Body:
         "reason": "",
         "message": "Kubernetes default Service CIDR is ready",
     }
-    return {
+    yield {
         "metadata": {"name": "kubernetes"},
         "spec": {"cidrs": [text]},
         "status": {"conditions": [condition]},

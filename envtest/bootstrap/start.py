@@ -1,5 +1,8 @@
 """What happens before the first request: what every server holds is made, or repaired."""
 
+from collections.abc import Callable, Iterable
+from functools import partial
+
 from envtest.bootstrap.flows import flow_schemas, priority_levels, service_range
 from envtest.bootstrap.objects import namespaces, priority_classes
 from envtest.bootstrap.policy import GROUP, Body, policy
@@ -7,6 +10,7 @@ from envtest.bootstrap.reconciling import is_protected, mended_binding, mended_r
 from envtest.bootstrap.writing import Writer
 from envtest.server.api import Api
 from envtest.server.resource import Resource
+from envtest.storage import Event
 
 _FLOWS = "flowcontrol.apiserver.k8s.io"
 
@@ -22,16 +26,37 @@ def bootstrap(api: Api, services: str) -> None:
     for plural, group, bodies in (
         ("namespaces", "", namespaces()),
         ("priorityclasses", "scheduling.k8s.io", priority_classes()),
-        ("prioritylevelconfigurations", _FLOWS, priority_levels()),
-        ("flowschemas", _FLOWS, flow_schemas()),
-        ("servicecidrs", "networking.k8s.io", (service_range(services),)),
     ):
         resource = writer.find(group, plural)
         for body in bodies:
             if writer.get(resource, body["metadata"]) is None:
                 writer.create(resource, body)
+    for plural, group, objects in (
+        ("prioritylevelconfigurations", _FLOWS, priority_levels),
+        ("flowschemas", _FLOWS, flow_schemas),
+        ("servicecidrs", "networking.k8s.io", partial(service_range, services)),
+    ):
+        _keep(api, writer, writer.find(group, plural), objects)
     for plural, body in policy():
         _settle(writer, writer.find(GROUP, plural), body)
+
+
+def _keep(
+    api: Api, writer: Writer, resource: Resource, objects: Callable[[], Iterable[Body]]
+) -> None:
+    """Make what is missing, and make it anew as soon as somebody deletes it."""
+
+    def make() -> None:
+        for body in objects():
+            if writer.get(resource, body["metadata"]) is None:
+                writer.create(resource, body)
+
+    def notice(event: Event) -> None:
+        if event.type == "DELETED":
+            make()
+
+    make()
+    api.table(resource).listeners.append(notice)
 
 
 def _settle(writer: Writer, resource: Resource, wanted: Body) -> None:

@@ -80,6 +80,7 @@ class AttributesClassRules(ShapedRules):
 class DriverRules(ShapedRules):
     """Drivers; most of what they say of themselves is for the kubelet and the scheduler."""
 
+    counting: ClassVar[bool] = True
     conditional: ClassVar[bool] = True
     judged_whole: ClassVar[bool] = False
 
@@ -92,11 +93,10 @@ class DriverRules(ShapedRules):
         spec["volumeLifecycleModes"] = spec.get("volumeLifecycleModes") or ["Persistent"]
 
     @override
-    def prepare_update(self, body: Body, old: Body) -> None:
-        super().prepare_update(body, old)
-        if body["spec"] != old["spec"]:
-            # Counted from the first change on, not from the creation on.
-            old["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+    def prepare_create(self, body: Body) -> None:
+        super().prepare_create(body)
+        # Counted from the first change on.
+        del body["metadata"]["generation"]
 
     @override
     def problems(self, body: Body, old: Body | None) -> Iterator[FieldError]:

@@ -334,6 +334,22 @@ async def test_mandatory_flows_and_levels_cannot_be_changed(http: httpx.AsyncCli
         assert f"spec of '{name}' must equal the fixed value" in refused.json()["message"]
 
 
+async def test_what_every_server_has_comes_back_when_it_is_deleted(
+    http: httpx.AsyncClient,
+) -> None:
+    for path in (
+        f"{FLOWS}/flowschemas/probes",
+        f"{FLOWS}/prioritylevelconfigurations/system",
+        f"{NETWORKS}/servicecidrs/kubernetes",
+    ):
+        first = (await http.get(path)).json()
+        assert (await http.delete(path)).status_code == 200
+
+        again = (await http.get(path)).json()
+        assert again["spec"] == first["spec"]
+        assert again["metadata"]["uid"] != first["metadata"]["uid"]
+
+
 async def test_whoever_makes_a_policy_is_told_that_it_is_not_enforced(
     http: httpx.AsyncClient,
 ) -> None:
@@ -399,3 +415,22 @@ async def test_conditions_that_somebody_left_half_empty_are_shown(
     row = (await http.get(f"{path}/v1.apps", headers=TABLE)).json()["rows"][0]
 
     assert row["cells"][:3] == ["v1.apps", "Local", "Unknown"]
+
+
+async def test_generations_are_counted_where_the_registry_counts_them(
+    http: httpx.AsyncClient,
+) -> None:
+    for path, patch, expected in (
+        # Of drivers, only changes are counted.
+        (f"{STORAGE}/csidrivers", {"spec": {"podInfoOnMount": True}}, (None, 1)),
+        (f"{FLOWS}/flowschemas", {"spec": {"matchingPrecedence": 7}}, (1, 2)),
+        (f"{STORAGE}/storageclasses", {"allowVolumeExpansion": True}, (None, None)),
+        (f"{DEVICES}/deviceclasses", {"spec": {"selectors": [{"cel": {}}]}}, (1, 2)),
+    ):
+        first = await made(http, path, named("a", LEAST[path]))
+        labelled = {"metadata": {"labels": {"a": "b"}}}
+        await http.patch(f"{path}/a", json=labelled, headers=MERGE)
+        then = (await http.patch(f"{path}/a", json=patch, headers=MERGE)).json()
+
+        found = tuple(one["metadata"].get("generation") for one in (first, then))
+        assert found == expected, path
