@@ -86,7 +86,7 @@ class AccountTokens:
             method: of the request.
             path: of the request.
         """
-        match path.rstrip("/") if method in {"GET", "HEAD"} else "":
+        match path.removesuffix("/") if method in {"GET", "HEAD"} else "":
             case "/.well-known/openid-configuration":
                 body = {
                     "issuer": self.issuer,
