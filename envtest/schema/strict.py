@@ -105,6 +105,7 @@ def _plain(data: bytes) -> Any | None:
     spaces, so both decoders agree about it. Nor are there floats to settle: 1.0 comes back as 1.
     Programs mostly write such text, and this takes a quarter of the time of the strict reading.
     """
+    # Spaced text is read strictly: writing it again by `json` to compare saves little.
     if b" " in data[:16] or _LONG_NUMBER in data.translate(_ALIKE):
         return None
     # What opens has to be closed, so a short text that can be read is not deep.
