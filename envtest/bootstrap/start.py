@@ -3,16 +3,15 @@
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from envtest.bootstrap.flows import flow_schemas, priority_levels, service_range
+from envtest.bootstrap.flows import FlowConditions, flow_schemas, priority_levels, service_range
 from envtest.bootstrap.objects import namespaces, priority_classes
 from envtest.bootstrap.policy import GROUP, Body, policy
 from envtest.bootstrap.reconciling import is_protected, mended_binding, mended_role
 from envtest.bootstrap.writing import Writer
+from envtest.builtins.flowcontrol import FLOW_GROUP
 from envtest.server.api import Api
 from envtest.server.resource import Resource
 from envtest.storage import Event
-
-_FLOWS = "flowcontrol.apiserver.k8s.io"
 
 
 def bootstrap(api: Api, services: str) -> None:
@@ -32,11 +31,12 @@ def bootstrap(api: Api, services: str) -> None:
             if writer.get(resource, body["metadata"]) is None:
                 writer.create(resource, body)
     for plural, group, objects in (
-        ("prioritylevelconfigurations", _FLOWS, priority_levels),
-        ("flowschemas", _FLOWS, flow_schemas),
+        ("prioritylevelconfigurations", FLOW_GROUP, priority_levels),
+        ("flowschemas", FLOW_GROUP, flow_schemas),
         ("servicecidrs", "networking.k8s.io", partial(service_range, services)),
     ):
         _keep(api, writer, writer.find(group, plural), objects)
+    FlowConditions(api).attach()
     for plural, body in policy():
         _settle(writer, writer.find(GROUP, plural), body)
 

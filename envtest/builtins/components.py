@@ -6,13 +6,12 @@ from typing import Final
 from envtest.builtins import devices, networks, storages
 from envtest.builtins.apiservices import ApiServiceRules
 from envtest.builtins.certificates import SigningRequestRules
-from envtest.builtins.flowcontrol import FlowSchemaRules, PriorityLevelRules
+from envtest.builtins.flowcontrol import FLOW_GROUP, PriorityLevelRules
 from envtest.builtins.policies import PolicyBindingRules, PolicyRules
 from envtest.builtins.runtimeclasses import RuntimeClassRules
 from envtest.builtins.shaped import ShapedRules
 
 _ADMISSION: Final = "admissionregistration.k8s.io"
-_FLOWS: Final = "flowcontrol.apiserver.k8s.io"
 
 COMPONENTS: Final[Mapping[tuple[str, str], type[ShapedRules]]] = {
     (_ADMISSION, "MutatingAdmissionPolicy"): PolicyRules,
@@ -21,8 +20,7 @@ COMPONENTS: Final[Mapping[tuple[str, str], type[ShapedRules]]] = {
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"): PolicyBindingRules,
     ("apiregistration.k8s.io", "APIService"): ApiServiceRules,
     ("certificates.k8s.io", "CertificateSigningRequest"): SigningRequestRules,
-    (_FLOWS, "FlowSchema"): FlowSchemaRules,
-    (_FLOWS, "PriorityLevelConfiguration"): PriorityLevelRules,
+    (FLOW_GROUP, "PriorityLevelConfiguration"): PriorityLevelRules,
     ("networking.k8s.io", "IPAddress"): networks.AddressRules,
     ("networking.k8s.io", "IngressClass"): networks.IngressClassRules,
     ("networking.k8s.io", "ServiceCIDR"): networks.RangeRules,

@@ -22,8 +22,13 @@ from envtest.schema.errors import (
     required,
 )
 from envtest.schema.names import subdomain_errors
+from envtest.server import objectmeta
 from envtest.server.objectmeta import Body
+from envtest.storage import Store
 
+FLOW_GROUP: Final = "flowcontrol.apiserver.k8s.io"
+LEVELS_PLACE: Final = f"{FLOW_GROUP}/prioritylevelconfigurations"
+_DANGLING: Final = "Dangling"
 _LAST: Final = 10_000
 _USUAL_PRECEDENCE: Final = 1000
 _MOST_QUEUES: Final = 10_000_000
@@ -36,16 +41,49 @@ class FlowSchemaRules(ShapedRules):
 
     counting: ClassVar[bool] = True
 
-    @override
-    def __init__(self, group: str, version: str, kind: str, *, has_status: bool) -> None:
-        super().__init__(group, version, kind, has_status=has_status)
+    def __init__(self, store: Store) -> None:
+        super().__init__(FLOW_GROUP, "v1", "FlowSchema", has_status=True)
         self.row_order = _place
+        self._levels = store.table(LEVELS_PLACE)
 
     @override
     def default(self, body: Body) -> None:
         super().default(body)
         spec = body["spec"]
         spec["matchingPrecedence"] = spec["matchingPrecedence"] or _USUAL_PRECEDENCE
+
+    @override
+    def prepare_create(self, body: Body) -> None:
+        super().prepare_create(body)
+        body["status"] = self.referenced(body)
+
+    @override
+    def prepare_update(self, body: Body, old: Body) -> None:
+        super().prepare_update(body, old)
+        body["status"] = self.referenced(body)
+
+    def referenced(self, body: Body) -> Body:
+        """Return the status of a flow schema, in which it says whether its level is there.
+
+        A controller within kube-apiserver writes this, a moment later.
+        """
+        name = body["spec"]["priorityLevelConfiguration"]["name"]
+        found = self._levels.get(name) is not None
+        status: Body = body.get("status") or {}
+        conditions = status.get("conditions") or []
+        told = f'the PriorityLevelConfiguration object named "{name}"'
+        known = {
+            "type": _DANGLING,
+            "status": "False" if found else "True",
+            "reason": "Found" if found else "NotFound",
+            "message": f"This FlowSchema references {told} "
+            + ("and it exists" if found else "but there is no such object"),
+        }
+        if any(known.items() <= one.items() for one in conditions):
+            return status
+        others = [one for one in conditions if one.get("type") != _DANGLING]
+        moment = {"lastTransitionTime": objectmeta.timestamp()}
+        return {**status, "conditions": [*others, {**known, **moment}]}
 
     @override
     def problems(self, body: Body, old: Body | None) -> Iterator[FieldError]:

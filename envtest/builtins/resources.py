@@ -9,6 +9,7 @@ from envtest.builtins.components import COMPONENTS
 from envtest.builtins.core import KeyedRules, LeaseRules, NamespaceRules, SecretRules
 from envtest.builtins.definitions import DefinitionRules
 from envtest.builtins.events import EventRules, to_core, to_new
+from envtest.builtins.flowcontrol import FLOW_GROUP, FlowSchemaRules
 from envtest.builtins.nodes import NodeRules
 from envtest.builtins.priorities import PodRules, PriorityClassRules
 from envtest.builtins.roles import BindingRules, RoleRules
@@ -46,8 +47,9 @@ _SPECIAL: dict[tuple[str, str], type[BuiltinRules]] = {
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): WebhookRules,
 }
 # Rules that look at other objects.
-_LOOKING: dict[tuple[str, str], type[PodRules | PriorityClassRules]] = {
+_LOOKING: dict[tuple[str, str], type[FlowSchemaRules | PodRules | PriorityClassRules]] = {
     ("", "Pod"): PodRules,
+    (FLOW_GROUP, "FlowSchema"): FlowSchemaRules,
     ("scheduling.k8s.io", "PriorityClass"): PriorityClassRules,
 }
 # What clients are told that use a kind which is on its way out.

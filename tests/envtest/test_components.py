@@ -350,6 +350,24 @@ async def test_what_every_server_has_comes_back_when_it_is_deleted(
         assert again["metadata"]["uid"] != first["metadata"]["uid"]
 
 
+async def test_a_flow_says_whether_its_level_is_there(http: httpx.AsyncClient) -> None:
+    flow = {"spec": {"priorityLevelConfiguration": {"name": "mine"}}}
+    level = LEAST[f"{FLOWS}/prioritylevelconfigurations"]
+    seen = [await made(http, f"{FLOWS}/flowschemas", named("a", flow))]
+    await made(http, f"{FLOWS}/prioritylevelconfigurations", named("mine", level))
+    seen.append((await http.get(f"{FLOWS}/flowschemas/a")).json())
+    await http.delete(f"{FLOWS}/prioritylevelconfigurations/mine")
+    seen.append((await http.get(f"{FLOWS}/flowschemas/a")).json())
+
+    told = 'This FlowSchema references the PriorityLevelConfiguration object named "mine"'
+    conditions = [one["status"]["conditions"] for one in seen]
+    assert [(one["status"], one["reason"], one["message"]) for [one] in conditions] == [
+        ("True", "NotFound", f"{told} but there is no such object"),
+        ("False", "Found", f"{told} and it exists"),
+        ("True", "NotFound", f"{told} but there is no such object"),
+    ]
+
+
 async def test_whoever_makes_a_policy_is_told_that_it_is_not_enforced(
     http: httpx.AsyncClient,
 ) -> None:
