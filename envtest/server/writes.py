@@ -88,12 +88,16 @@ async def create_object(
 
 
 def _set_namespace(call: Call, meta: dict[str, Any]) -> None:
-    """Put the object where the request says, if it says nothing else."""
+    """Put the object where the request says, if it says nothing else.
+
+    What a client says of the namespace of an object that is in none is passed over.
+    """
     if not call.resource.namespaced:
+        meta.pop("namespace", None)
         return
-    given = meta.setdefault("namespace", call.info.namespace)
-    if given != call.info.namespace:
+    if (meta.get("namespace") or call.info.namespace) != call.info.namespace:
         raise _other_namespace()
+    meta["namespace"] = call.info.namespace
 
 
 def _other_namespace() -> StatusError:
@@ -189,7 +193,8 @@ def check_names(call: Call, body: dict[str, Any]) -> None:
         StatusError: 400.
     """
     meta = body["metadata"]
-    name, namespace = meta.get("name", ""), meta.get("namespace", "")
+    _set_namespace(call, meta)
+    name = meta.get("name", "")
     if not name:
         raise bad_request(
             f"the name of the object ({call.info.name} based on URL) was undeterminable: "
@@ -200,10 +205,6 @@ def check_names(call: Call, body: dict[str, Any]) -> None:
             f"the name of the object ({name}) does not match the name on the URL "
             f"({call.info.name})"
         )
-    if call.resource.namespaced and namespace not in {"", call.info.namespace}:
-        raise _other_namespace()
-    if call.resource.namespaced:
-        meta["namespace"] = call.info.namespace
 
 
 def _wrong_uid(resource: Resource, call: Call, given: str, actual: str) -> StatusError:

@@ -434,3 +434,30 @@ async def test_a_bookmark_of_a_table_is_a_row_with_its_mark(
     assert table["rows"][0]["object"]["metadata"]["annotations"] == {
         "k8s.io/initial-events-end": "true"
     }
+
+
+async def test_an_object_in_no_namespace_may_say_that_it_is_in_one(
+    http: httpx.AsyncClient,
+) -> None:
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    role = {"metadata": {"name": "a", "namespace": "elsewhere"}}
+
+    made = await http.post(roles, json=role)
+    put = await http.put(f"{roles}/a", json={**role, "rules": []})
+    patched = await http.patch(
+        f"{roles}/a", json=role, headers={"Content-Type": "application/merge-patch+json"}
+    )
+
+    assert [made.status_code, put.status_code, patched.status_code] == [201, 200, 200]
+    assert all("namespace" not in one.json()["metadata"] for one in (made, put, patched))
+
+
+async def test_a_wrong_namespace_is_told_before_a_wrong_name(http: httpx.AsyncClient) -> None:
+    await maps(http, "a")
+
+    answer = await http.put(f"{MAPS}/a", json={"metadata": {"name": "b", "namespace": "other"}})
+
+    assert (answer.status_code, answer.json()["message"]) == (
+        400,
+        "the namespace of the provided object does not match the namespace sent on the request",
+    )
