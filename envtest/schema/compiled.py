@@ -125,6 +125,7 @@ class CompiledSchema:
         old: Mapping[str, Any] | None = None,
         *,
         first: Sequence[FieldError] = (),
+        also: Sequence[FieldError] = (),
         warnings: list[str] | None = None,
     ) -> list[FieldError]:
         """All that is wrong with an object, in the server's order.
@@ -135,6 +136,7 @@ class CompiledSchema:
                 that compare with the old state are evaluated.
             first: errors found before (metadata, scale); they come first in the answer and decide
                 with the others whether rules are evaluated at all.
+            also: errors found before that come after those of the values.
             warnings: receives the messages of rules that an unchanged part breaks.
 
         Returns:
@@ -149,6 +151,7 @@ class CompiledSchema:
             found: list[FieldError] = []
             self._values.check(obj, "", found, pair)
             out += _once(found)
+        out += also
         if self._embedded is not None:
             self._embedded.check(obj, "", out)
         if not right and self._lists is not None:

@@ -7,11 +7,12 @@ from typing_extensions import override
 
 from envtest.patching import FieldModel
 from envtest.schema import CompiledSchema
-from envtest.schema.errors import FieldError, invalid
+from envtest.schema.errors import FieldError
 from envtest.schema.names import subdomain_errors
 from envtest.schema.objectmeta import coerce
 from envtest.schema.tables import table_cells, table_columns
 from envtest.server import clock, objectmeta
+from envtest.server.customproblems import as_told_of_status, scale_problems, type_problems
 from envtest.server.objectmeta import Body
 from envtest.server.rules import Cells, Column, Rules, keep_only
 
@@ -50,7 +51,10 @@ class CustomRules(Rules):
 
     @override
     def decode_changed(self, body: Body, old: Body) -> list[str]:
-        if body.get("apiVersion") != self._api_version:
+        if body.get("kind") != self._kind or body.get("apiVersion") != self._api_version:
+            group = body.get("apiVersion", "").rpartition("/")[0]
+            if body.get("kind") != self._kind or group != self.definition["group"]:
+                return coerce(body["metadata"], "metadata")
             known = {"apiVersion", "kind", "metadata"}
             unknown = sorted(name for name in body if name not in known)
             return coerce(body["metadata"], "metadata") + unknown
@@ -107,11 +111,13 @@ class CustomRules(Rules):
 
     @override
     def check(self, body: Body) -> list[FieldError]:
-        found = self._type_problems(body)
-        found += objectmeta.check(
+        if wrong := type_problems(body, self._kind, self._api_version):
+            return wrong
+        found = objectmeta.check(
             body["metadata"], namespaced=self._namespaced, name_rule=subdomain_errors
         )
-        return self.compiled.validate(body, first=found)
+        scale = self._scale_problems(body, "") if self.scale else ()
+        return self.compiled.validate(body, first=found, also=scale)
 
     @override
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
@@ -121,9 +127,16 @@ class CustomRules(Rules):
     def judge_update(
         self, body: Body, old: Body, subresource: str, warnings: list[str]
     ) -> list[FieldError]:
-        found = self._type_problems(body)
-        found += objectmeta.check_change(body["metadata"], old["metadata"])
-        return self.compiled.validate(body, old, first=found, warnings=warnings)
+        if wrong := type_problems(body, self._kind, self._api_version):
+            return wrong
+        first = objectmeta.check_change(body["metadata"], old["metadata"])
+        scale = self._scale_problems(body, subresource) if self.scale else ()
+        found = self.compiled.validate(body, old, first=first, also=scale, warnings=warnings)
+        return as_told_of_status(found) if found and subresource == "status" else found
+
+    def _scale_problems(self, body: Body, subresource: str) -> list[FieldError]:
+        assert self.scale is not None
+        return scale_problems(body, self.scale, status_only=subresource == "status")
 
     @override
     def warnings(self, body: Body, old: Body | None) -> list[str]:
@@ -135,15 +148,6 @@ class CustomRules(Rules):
             for name in body["metadata"].get("finalizers") or ()
             if "/" not in name and name not in _FINALIZERS and name not in before
         ]
-
-    def _type_problems(self, body: Body) -> list[FieldError]:
-        found = []
-        if body.get("kind") != self._kind:
-            found.append(invalid("kind", body.get("kind", ""), f"must be {self._kind}"))
-        if body.get("apiVersion") != self._api_version:
-            text = f"must be {self._api_version}"
-            found.append(invalid("apiVersion", body.get("apiVersion", ""), text))
-        return found
 
     @override
     def selectable(self, field: str) -> bool:

@@ -234,6 +234,13 @@ def _shown(resource: Resource, body: dict[str, Any]) -> str:
     """Return the patched object as the refusal of it quotes it."""
     if resource.rules.custom or not isinstance(body.get("metadata"), dict):
         return json_text(body)
+    return shown_struct(body)
+
+
+def shown_struct(body: dict[str, Any]) -> str:
+    """Return an object as Go writes its struct, but for the order within spec and status."""
+    if not isinstance(body.get("metadata"), dict):
+        return json_text(body)
     meta = _ordered(body["metadata"], _META_ORDER)
     entries = meta.get("managedFields")
     if isinstance(entries, list):

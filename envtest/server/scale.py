@@ -8,38 +8,34 @@ from envtest.patching import (
     PatchError,
     apply,
     from_scale,
-    json_patch,
-    merge_patch,
     scale_model,
     to_scale,
     track_update,
 )
-from envtest.schema import MalformedJSON, strict_json
+from envtest.schema import strict_json
 from envtest.schema.errors import invalid
 from envtest.server.api import Api
-from envtest.server.bodies import media_type, read_as
+from envtest.server.bodies import media_type
 from envtest.server.call import Call, Scaled
 from envtest.server.custom import CustomRules
 from envtest.server.failures import (
-    bad_request,
+    StatusError,
+    internal,
     invalid_object,
     refused_patch,
-    unsupported_media_type,
 )
 from envtest.server.objectmeta import timestamp
 from envtest.server.options import WriteOptions, write_options
 from envtest.server.patches import (
     APPLY_PATCH,
-    JSON_PATCH,
-    accepted,
     judge_duplicates,
     read_applied,
 )
 from envtest.server.resource import Resource
+from envtest.server.scalebodies import wanted_scale
 from envtest.server.scalerows import ScaleRows
 from envtest.server.writes import check_names, update_object
 
-_SCHEMA = "io.k8s.api.autoscaling.v1.Scale"
 _PATHS = {
     "specReplicasPath": ".spec.replicas",
     "statusReplicasPath": ".status.replicas",
@@ -79,6 +75,7 @@ async def answer_scale(api: Api, call: Call) -> Scaled:
     await resource.ready([stored])
     body = resource.load(stored)
     if call.info.verb == "get":
+        _require_replicas(resource, body)
         return _answer(resource, body)
     kind = "PatchOptions" if call.info.verb == "patch" else "UpdateOptions"
     applied = kind == "PatchOptions" and media_type(call.content_type) == APPLY_PATCH
@@ -91,7 +88,7 @@ async def answer_scale(api: Api, call: Call) -> Scaled:
         wanted = _shaped(_applied(call, present, options))
         check_names(call, wanted)
     else:
-        wanted = _shaped(_wanted(call, present))
+        wanted = _shaped(wanted_scale(call, present, options))
         check_names(call, wanted)
         _track(present, wanted, options.manager)
     wanted = await api.admission.mutate(call, "UPDATE", wanted, present)
@@ -99,6 +96,8 @@ async def answer_scale(api: Api, call: Call) -> Scaled:
     owned = wanted["metadata"].get("managedFields") or []
     parent = meta.get("managedFields") or []
     meta["managedFields"] = from_scale(parent, owned, resource.api_version, fields)
+    if not meta["managedFields"]:
+        del meta["managedFields"]
     _set(body, path, replicas)
     body["metadata"]["resourceVersion"] = wanted["metadata"].get("resourceVersion") or str(
         stored.revision
@@ -109,6 +108,23 @@ async def answer_scale(api: Api, call: Call) -> Scaled:
     written = await update_object(of_scales, call, stored, live, body, options, tracked=True)
     loaded, _ = strict_json(written.body)
     return _answer(resource, loaded)
+
+
+def _require_replicas(resource: Resource, body: dict[str, Any]) -> None:
+    """Refuse to show the scale of a custom resource that does not say how many it wants.
+
+    Raises:
+        StatusError: 500, as the real server has it.
+    """
+    path = _paths(resource)["specReplicasPath"]
+    if resource.rules.custom and _at(body, path) is None:
+        text = f'the spec replicas field "{path}" does not exist'
+        raise StatusError(
+            500,
+            f"Internal error occurred: {text}",
+            "InternalError",
+            details={"causes": [{"message": text}]},
+        )
 
 
 def _answer(resource: Resource, body: dict[str, Any]) -> Scaled:
@@ -129,13 +145,13 @@ def _shaped(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _replicas(call: Call, scale: dict[str, Any]) -> int:
-    """Return how many replicas are wanted.
+    """Return how many replicas are wanted; custom resources judge the number themselves.
 
     Raises:
         StatusError: 422; that is no number of replicas.
     """
-    replicas = (scale.get("spec") or {}).get("replicas", 0)
-    if not isinstance(replicas, int) or replicas < 0:
+    replicas: int = (scale.get("spec") or {}).get("replicas", 0)
+    if replicas < 0 and not call.resource.rules.custom:
         text = "must be greater than or equal to 0"
         problem = invalid("spec.replicas", replicas, text)
         raise invalid_object("Scale", "autoscaling", call.info.name, [problem])
@@ -146,12 +162,16 @@ def _applied(call: Call, present: dict[str, Any], options: WriteOptions) -> dict
     """Return the scale after somebody applied one.
 
     Raises:
-        StatusError: it is none, or the number belongs to somebody else.
+        StatusError: it is none, or the number belongs to somebody else; or it would change the
+            number of a custom resource, which the real server cannot convert back.
     """
     content, duplicates = read_applied(call)
     judge_duplicates(call, options, duplicates)
+    custom = call.resource.rules.custom
+    if custom and not present["metadata"].get("managedFields"):
+        raise _inconvertible("create manager for existing fields: failed to convert live", "/")
     try:
-        return apply(
+        wanted = apply(
             present,
             content,
             manager=options.manager,
@@ -163,6 +183,18 @@ def _applied(call: Call, present: dict[str, Any], options: WriteOptions) -> dict
         )
     except PatchError as error:
         raise refused_patch(error) from error
+    if custom and wanted.get("spec") != present["spec"]:
+        meta = content.get("metadata") or {}
+        raise _inconvertible("convert new", f"{meta.get('namespace', '')}/{meta.get('name', '')}")
+    return wanted
+
+
+def _inconvertible(what: str, name: str) -> StatusError:
+    """Say what the real server says where it takes a scale for the custom resource itself."""
+    return internal(
+        f"failed to {what} object ({name}; {SCALE_VERSION}, Kind=Scale) to proper version: "
+        f"request to convert CR to an invalid group/version: {SCALE_VERSION}"
+    )
 
 
 def _own(scale: dict[str, Any], owned: list[dict[str, Any]]) -> None:
@@ -181,38 +213,6 @@ def _track(before: dict[str, Any], after: dict[str, Any], manager: str) -> None:
         subresource="scale",
         now=timestamp(),
     )
-
-
-def _wanted(call: Call, present: dict[str, Any]) -> dict[str, Any]:
-    """Return the scale that the client wants."""
-    kind = media_type(call.content_type)
-    if call.info.verb == "patch":
-        content = _patched(call, present, kind)
-    else:
-        # Of built-in and of custom resources alike: a scale is a built-in kind.
-        content = read_as(call.data, kind, _SCHEMA, "Scale")
-    if not isinstance(content, dict):
-        raise bad_request("the scale is no object")
-    for part in ("metadata", "spec"):
-        content[part] = {} if content.get(part) is None else content[part]
-        if not isinstance(content[part], dict):
-            raise bad_request(f"{part} of the scale is no object")
-    return content
-
-
-def _patched(call: Call, present: dict[str, Any], kind: str) -> Any:
-    """Return what a patch makes of the scale."""
-    try:
-        content, _ = strict_json(call.data)
-    except MalformedJSON as error:
-        raise bad_request(str(error)) from None
-    if kind not in accepted(call.resource):
-        raise unsupported_media_type(accepted(call.resource))
-    patch = json_patch if kind == JSON_PATCH else merge_patch
-    try:
-        return patch(present, content)
-    except PatchError as error:
-        raise refused_patch(error) from error
 
 
 def _paths(resource: Resource) -> dict[str, str]:
@@ -241,13 +241,14 @@ def _scale(resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
     shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     status: dict[str, Any] = {"replicas": _at(body, paths["statusReplicasPath"]) or 0}
     selector = _selector(_at(body, paths["labelSelectorPath"]))
+    replicas = _at(body, paths["specReplicasPath"]) or 0
     if selector:
         status["selector"] = selector
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {name: meta[name] for name in shown if name in meta},
-        "spec": {"replicas": _at(body, paths["specReplicasPath"]) or 0},
+        "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
 

@@ -143,6 +143,8 @@ def _creation_problems(resource: Resource, body: dict[str, Any]) -> list[FieldEr
 def _refuse_invalid(resource: Resource, body: dict[str, Any], found: list[FieldError]) -> None:
     if found:
         group = resource.rules.error_group
+        if resource.rules.custom and body["apiVersion"] != resource.api_version:
+            group = body["apiVersion"].rpartition("/")[0]
         name = body["metadata"].get("name", "")
         raise invalid_object(body["kind"], resource.group if group is None else group, name, found)
 

@@ -200,8 +200,10 @@ async def test_a_definition_waits_for_objects_that_wait_for_their_finalizers(
     refused = await http.post(V1, json=gear("late"))
     assert (refused.status_code, refused.json()["message"]) == (
         403,
-        f'gears.{GROUP} "late" is forbidden: create not allowed while custom resource definition'
-        " is terminating",
+        (
+            f'gears.{GROUP} "late" is forbidden: create not allowed while custom resource'
+            " definition is terminating"
+        ),
     )
     await http.patch(f"{V1}/held", json={"metadata": {"finalizers": None}}, headers=MERGE)
     assert (await http.get(DEFINITION)).status_code == 404

@@ -105,21 +105,27 @@ async def test_a_scale_can_be_replaced_and_patched(http: httpx.AsyncClient) -> N
     assert (await http.get(f"{PATH}/a")).json()["spec"] == {"lines": {"count": 5}}
 
 
-async def test_an_applied_scale_conflicts_with_who_set_the_number_until_it_is_forced(
+async def test_an_applied_scale_conflicts_with_who_set_the_number(
     http: httpx.AsyncClient,
 ) -> None:
     refused = await _apply(http, 7)
     assert refused.status_code == 409
     assert refused.json()["details"]["causes"][0]["field"] == ".spec.replicas"
 
-    forced = await _apply(http, 7, force="true")
 
-    assert (forced.status_code, forced.json()["spec"]) == (200, {"replicas": 7})
-    body = (await http.get(f"{PATH}/a")).json()
-    assert body["spec"] == {"lines": {"count": 7}}
-    (owner,) = [one for one in body["metadata"]["managedFields"] if one["manager"] == "scaler"]
-    assert (owner["operation"], owner["subresource"]) == ("Apply", "scale")
-    assert owner["fieldsV1"] == {"f:spec": {"f:lines": {"f:count": {}}}}
+async def test_an_applied_scale_that_would_change_the_number_cannot_be_converted(
+    http: httpx.AsyncClient,
+) -> None:
+    before = (await http.get(f"{PATH}/a")).json()
+    forced = await _apply(http, 7, force="true")
+    assert (forced.status_code, forced.json()["message"]) == (
+        500,
+        (
+            "failed to convert new object (/a; autoscaling/v1, Kind=Scale) to proper version: "
+            "request to convert CR to an invalid group/version: autoscaling/v1"
+        ),
+    )
+    assert (await http.get(f"{PATH}/a")).json() == before
 
 
 async def test_a_patch_type_that_custom_resources_have_not_is_refused(

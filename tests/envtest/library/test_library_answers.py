@@ -19,6 +19,7 @@ from tests.envtest.conftest import admin_client
 _RECORDED = Path(__file__).parent / "recorded"
 _SECONDS = 3
 _MASKS = (
+    (re.compile(r"^\d+s$"), "<age>"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "<time>"),
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uid>"),
     (re.compile(r'resourceVersion\\*":\\*"\d+'), "resourceVersion:<rv>"),
@@ -45,7 +46,7 @@ async def _answer(http: httpx.AsyncClient, request: dict[str, Any]) -> dict[str,
     body = request.get("body")
     content = body if body is None or isinstance(body, str) else json.dumps(body)
     kind = request.get("contentType")
-    headers = {"Content-Type": kind} if kind else {}
+    headers = {**request.get("headers", {}), **({"Content-Type": kind} if kind else {})}
     method, path = request["method"], request["path"]
     response = await http.request(method, path, content=content, headers=headers)
     answer = {"status": response.status_code, "body": _masked(response.json())}
