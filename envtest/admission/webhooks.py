@@ -87,10 +87,7 @@ class Webhooks:
         if operation == "DELETE":
             round_ = Round(self._matcher, self._caller, attributes)
             await round_.play(self._configurations.hooks(MUTATING))
-        found = [
-            self._matcher.invocation(hook, attributes)
-            for hook in judges
-        ]
+        found = [self._matcher.invocation(hook, attributes) for hook in judges]
         invocations = [one for one in found if one is not None]
         if not invocations:
             return
