@@ -111,7 +111,7 @@ class Front:
             error.headers["X-Content-Type-Options"] = "nosniff"
             raise error
         if not info.is_resource:
-            documents = Documents(self.api.registry, self.openapi, request.host)
+            documents = Documents(self.api, self.openapi, request.host)
             told = self.accounts.document(request.method, info.path)
             if told is not None:
                 return _response(200, *told, [])

@@ -14,11 +14,12 @@ import msgspec
 
 from envtest.kinds.catalogue import resources
 from envtest.server import clock, discovery
+from envtest.server.api import Api
 from envtest.server.failures import method_not_allowed, not_acceptable
 from envtest.server.forms import JSON, SPOKEN, check_route, negotiate_groups, negotiate_plain
 from envtest.server.health import CHECKS, PROBES, probe
+from envtest.server.metrics import METRICS_TYPE, metrics
 from envtest.server.openapi import OpenApi
-from envtest.server.registry import Registry
 from envtest.server.rendering import render_document
 from envtest.wire.query import Query
 
@@ -54,13 +55,14 @@ class Documents:
     """The documents of one server.
 
     Args:
-        registry: what is served.
+        api: the state behind it.
         openapi: what is told of it.
         address: by which the client reaches the server.
     """
 
-    def __init__(self, registry: Registry, openapi: OpenApi, address: str) -> None:
-        self._registry = registry
+    def __init__(self, api: Api, openapi: OpenApi, address: str) -> None:
+        self._api = api
+        self._registry = api.registry
         self._openapi = openapi
         self._address = address
 
@@ -83,15 +85,19 @@ class Documents:
         if told is not None:
             whole = path.count("/") == 1
             return Document(told, _TEXT, headers=_NOT_SNIFFED if whole else {})
-        if path in {"/", "/index.html"}:
-            return _indented({"paths": self._paths()})
         if path.startswith("//"):
             return None
         if path.startswith("/openapi/"):
             return self._open(path, query, accept, headers.get("If-None-Match", ""))
         if path in _ROOTS:
             return self._root(method, path.strip("/"), accept, headers.get("If-None-Match", ""))
-        return self._below(method, path, accept)
+        return self._alone(path) or self._below(method, path, accept)
+
+    def _alone(self, path: str) -> Document | None:
+        """Return what stands at a path of its own."""
+        if path in {"/", "/index.html"}:
+            return _indented({"paths": self._paths()})
+        return Document(metrics(self._api), METRICS_TYPE) if path == "/metrics" else None
 
     def _root(self, method: str, root: str, accept: str, known: str) -> Document | None:
         """Return the groups, or all that they have at once."""
@@ -130,7 +136,7 @@ class Documents:
 
     def _paths(self) -> list[str]:
         """Return the paths that there are, for who begins at the root."""
-        found = ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/version"]
+        found = ["/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version"]
         for group, versions in self._registry.groups().items():
             root = f"/apis/{group}" if group else "/api"
             found += [root, *(f"{root}/{version}" for version in versions)]

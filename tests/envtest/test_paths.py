@@ -11,6 +11,7 @@ from tests.envtest.samples import GROUP, PATH
 NOTHING = (404, "404 page not found\n")
 NO_RESOURCE = (404, "the server could not find the requested resource")
 NO_METHOD = (405, "the server does not allow this method on the requested resource")
+KIND = {"apiVersion": f"{GROUP}/v1", "kind": "Gauge"}
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
@@ -121,3 +122,13 @@ async def test_a_large_list_is_compressed_for_who_takes_that(http: httpx.AsyncCl
         "Accept-Encoding",
     )
     assert json.loads(gzip.decompress(data)) == plain.json()
+
+
+async def test_metrics_tell_how_much_is_stored(http: httpx.AsyncClient) -> None:
+    for name in ("a", "b"):
+        await http.post(PATH, json={**KIND, "metadata": {"name": name}})
+
+    answer = await http.get("/metrics")
+
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert f'apiserver_resource_objects{{group="{GROUP}",resource="gauges"}} 2\n' in answer.text
