@@ -1,79 +1,41 @@
 """PATCH: JSON patch, merge patch, strategic merge patch and server-side apply."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from envtest.kinds.typed import TypedError
 from envtest.patching import (
     PatchError,
     PatchHints,
-    apply,
     check_operations,
-    json_kind,
     json_patch,
     merge_patch,
     strategic_merge,
 )
 from envtest.schema import (
     MalformedJSON,
-    MalformedMetadata,
-    MalformedObject,
-    settle_numbers,
     settled_json,
 )
-from envtest.schema.errors import invalid
-from envtest.schema.gotext import json_text
-from envtest.server import failures, objectmeta
+from envtest.server import failures
 from envtest.server.api import Api
-from envtest.server.bodies import Decoded, judge_complaints, kind_fault
+from envtest.server.applying import apply_patch
+from envtest.server.bodies import Decoded
 from envtest.server.call import Call, One
-from envtest.server.failures import StatusError, bad_request, invalid_object, refused_patch
+from envtest.server.failures import StatusError, bad_request, refused_patch
 from envtest.server.options import WriteOptions, write_options
-from envtest.server.ownership import settle_owners
+from envtest.server.patched import TRIES, fit_patched, judge_patched
 from envtest.server.resource import Resource
-from envtest.server.writes import check_names, create_object, update_object
+from envtest.server.writes import check_names, update_object
 from envtest.storage import Stored
-from envtest.wire.yamltext import YamlError, read_yaml
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
-# The order in which Go writes the fields of ObjectMeta and of a managedFields entry.
-_META_ORDER = (
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-)
-_ENTRY_ORDER = (
-    "manager",
-    "operation",
-    "apiVersion",
-    "time",
-    "fieldsType",
-    "fieldsV1",
-    "subresource",
-)
-_Quoted = Callable[[], dict[str, Any]]
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
-# How often a patch without resourceVersion is tried again when somebody else writes in between.
-_TRIES = 5
 
 
 def accepted(resource: Resource) -> tuple[str, ...]:
@@ -92,7 +54,7 @@ async def patch(api: Api, call: Call) -> One:
     options = write_options("PatchOptions", call.query, call.dry_runs, call.agent, apply=applied)
     try:
         if applied:
-            return await _apply(api, call, options)
+            return await apply_patch(api, call, options)
         return await _patch(api, call, options)
     except PatchError as error:
         raise refused_patch(error) from error
@@ -102,7 +64,7 @@ async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
     """Change an existing object; that there is none is told before any fault of the patch."""
     api.current(call)
     change, noticed = _reader(call)
-    for attempt in range(_TRIES):
+    for attempt in range(TRIES):
         stored = api.current(call)
         await call.resource.ready([stored])
         live = call.resource.load(stored)
@@ -117,14 +79,14 @@ async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
         # alone what it is applied to, is rather applied once more for each refusal.
         data = b"" if before is live else msgspec.json.encode(decoded.body)
         quoted = partial(change, before) if before is live else partial(_decode, data)
-        _fit_patched(call.resource, decoded, before, quoted)
-        _judge_patched(call, decoded, options, quoted)
+        fit_patched(call.resource, decoded, before, quoted)
+        judge_patched(call, decoded, options, quoted)
         check_names(call, decoded.body)
         try:
             return await update_object(api, call, stored, live, decoded.body, options)
         except StatusError as error:
             moved = api.table(call.resource).get(call.key) is not stored
-            if error.code != 409 or pinned or not moved or attempt == _TRIES - 1:
+            if error.code != 409 or pinned or not moved or attempt == TRIES - 1:
                 raise
     raise call.resource.conflict(call.info.name)
 
@@ -166,211 +128,3 @@ def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise failures.unprocessable()
     return value
-
-
-def _fit_patched(
-    resource: Resource, decoded: Decoded, live: dict[str, Any], quoted: _Quoted
-) -> None:
-    """Decode the patched object as its kind; a misfit is the patch's fault.
-
-    Args:
-        resource: its kind.
-        decoded: the object.
-        live: the object before the patch; nothing if there was none.
-        quoted: gives the object as it was before decoding, which is what refusals quote.
-    """
-    try:
-        unknown = _decode_patched(resource, decoded.body, live)
-    except (TypedError, MalformedObject, MalformedMetadata) as error:
-        shown = _shown(resource, quoted())
-        raise invalid_object("", "", "", [invalid("patch", shown, str(error))]) from None
-    decoded.complaints += [f'unknown field "{path}"' for path in unknown]
-
-
-def _decode_patched(resource: Resource, body: dict[str, Any], live: dict[str, Any]) -> list[str]:
-    """Decode a patched object, in place; return the paths of unknown fields.
-
-    Entries of managedFields that the patch left alone were decoded when they were stored; they are
-    most of an object, so they are spared.
-
-    Raises:
-        TypedError: it is of another kind now, or does not fit its own.
-        MalformedObject: an embedded object does not fit.
-        MalformedMetadata: metadata does not fit.
-    """
-    if resource.rules.custom and not body.get("kind"):
-        raise TypedError(f"Object 'Kind' is missing in '{json_text(body)}'")
-    body["apiVersion"] = body.get("apiVersion") or resource.api_version
-    body["kind"] = body.get("kind") or resource.kind
-    if not resource.rules.custom and (fault := kind_fault(resource, body)):
-        raise TypedError(fault)
-    if body.get("metadata") is None:
-        body["metadata"] = {}
-    meta, owners = body["metadata"], live.get("metadata", {}).get("managedFields")
-    spared = owners is not None and isinstance(meta, dict) and meta.get("managedFields") is owners
-    if not spared:
-        return resource.rules.decode_changed(body, live)
-    del meta["managedFields"]
-    try:
-        return resource.rules.decode_changed(body, live)
-    finally:
-        body["metadata"]["managedFields"] = owners
-
-
-def _judge_patched(call: Call, decoded: Decoded, options: WriteOptions, quoted: _Quoted) -> None:
-    """Refuse, report or ignore what the patched object has no place for.
-
-    Raises:
-        StatusError: 422 under Strict; the patch is to blame, not the object.
-    """
-    if decoded.complaints and options.field_validation == "Strict":
-        text = f"strict decoding error: {', '.join(decoded.complaints)}"
-        shown = _shown(call.resource, quoted())
-        raise invalid_object("", "", "", [invalid("patch", shown, text)])
-    judge_complaints(call.resource, decoded, options.field_validation, call.warnings)
-
-
-def _shown(resource: Resource, body: dict[str, Any]) -> str:
-    """Return the patched object as the refusal of it quotes it."""
-    if resource.rules.custom or not isinstance(body.get("metadata"), dict):
-        return json_text(body)
-    return shown_struct(body)
-
-
-def shown_struct(body: dict[str, Any]) -> str:
-    """Return an object as Go writes its struct, but for the order within spec and status."""
-    if not isinstance(body.get("metadata"), dict):
-        return json_text(body)
-    meta = _ordered(body["metadata"], _META_ORDER)
-    entries = meta.get("managedFields")
-    if isinstance(entries, list):
-        meta["managedFields"] = [_ordered(entry, _ENTRY_ORDER) for entry in entries]
-    parts = [
-        f"{json_text(name)}:{_unsorted(meta) if name == 'metadata' else json_text(body[name])}"
-        for name in sorted(body)
-    ]
-    return "{" + ",".join(parts) + "}"
-
-
-def _ordered(body: dict[str, Any], order: tuple[str, ...]) -> dict[str, Any]:
-    rest = [name for name in body if name not in order]
-    return {name: body[name] for name in (*order, *rest) if name in body}
-
-
-def _unsorted(value: Any) -> str:
-    """Return JSON that keeps the order of metadata and its entries, but sorts below."""
-    if isinstance(value, dict) and ("name" in value or "manager" in value):
-        parts = [f"{json_text(name)}:{_unsorted(item)}" for name, item in value.items()]
-        return "{" + ",".join(parts) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(_unsorted(item) for item in value) + "]"
-    return json_text(value)
-
-
-async def _apply(api: Api, call: Call, options: WriteOptions) -> One:
-    """Create or update what the applier owns."""
-    resource = call.resource
-    applied, duplicates = read_applied(call)
-    for attempt in range(_TRIES):
-        stored = api.table(resource).get(call.key)
-        if stored is None and call.info.subresource:
-            raise resource.not_found(call.info.name)
-        if stored is not None:
-            await resource.ready([stored])
-        live = resource.load(stored) if stored else None
-        settle = partial(
-            apply,
-            live,
-            applied,
-            manager=options.manager,
-            force=options.force,
-            fields=resource.rules.model(),
-            subresource=call.info.subresource,
-            now=objectmeta.timestamp(),
-            kind=(resource.api_version, resource.kind),
-            versions=resource.versions,
-        )
-        owners = None if live is None else live["metadata"].get("managedFields")
-        result = await settle_owners(resource, owners, settle)
-        body = strict_copy(result)
-        judge_duplicates(call, options, duplicates)
-        decoded = Decoded(body)
-        _fit_patched(resource, decoded, {}, partial(_decode, msgspec.json.encode(body)))
-        judge_complaints(resource, decoded, options.field_validation, call.warnings)
-        # Only now: a conflict wins over a wrong name.
-        check_names(call, body)
-        if stored is None or live is None:
-            _refuse_uid(call, body)
-            body["metadata"].pop("resourceVersion", None)
-            return await create_object(api, call, body, options, tracked=True)
-        try:
-            return await update_object(
-                api, call, stored, resource.load(stored), body, options, tracked=True
-            )
-        except StatusError as error:
-            moved = api.table(resource).get(call.key) is not stored
-            if error.code != 409 or not moved or attempt == _TRIES - 1:
-                raise
-    raise resource.conflict(call.info.name)
-
-
-def _refuse_uid(call: Call, body: Mapping[str, Any]) -> None:
-    """Refuse to create what was to be applied to one particular object.
-
-    Raises:
-        StatusError: 409.
-    """
-    uid = body["metadata"].get("uid")
-    if uid:
-        raise call.resource.conflict(
-            call.info.name,
-            f"uid mismatch: the provided object specified uid {uid}, and no existing object was"
-            " found",
-        )
-
-
-def judge_duplicates(call: Call, options: WriteOptions, duplicates: list[str]) -> None:
-    """Refuse, report or ignore keys of an applied document that stand twice.
-
-    Raises:
-        StatusError: 400 under Strict.
-    """
-    if not duplicates or options.field_validation == "Ignore":
-        return
-    if options.field_validation == "Strict":
-        raise bad_request(
-            "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:"
-            + "".join(f"\n  {text}" for text in duplicates)
-        )
-    call.warnings += duplicates
-
-
-def strict_copy(body: dict[str, Any]) -> dict[str, Any]:
-    """Return an object of the same content that shares nothing with others."""
-    copied: dict[str, Any] = _copy(body)
-    return copied
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _copy(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_copy(item) for item in value]
-    return value
-
-
-def read_applied(call: Call) -> tuple[dict[str, Any], list[str]]:
-    """Read the body of an apply: YAML, of which JSON is a part; return complaints with it."""
-    try:
-        content, duplicates = read_yaml(call.data)
-    except YamlError as error:
-        text = f"error decoding YAML: error converting YAML to JSON: {error}"
-        raise bad_request(text) from None
-    content = {} if content is None else content
-    if not isinstance(content, dict):
-        raise bad_request(
-            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot "
-            f"unmarshal {json_kind(content)} into Go value of type map[string]interface {{}}"
-        )
-    applied: dict[str, Any] = settle_numbers(content)
-    return applied, duplicates

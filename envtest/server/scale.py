@@ -15,6 +15,7 @@ from envtest.patching import (
 from envtest.schema import strict_json
 from envtest.schema.errors import invalid
 from envtest.server.api import Api
+from envtest.server.applying import judge_duplicates, read_applied
 from envtest.server.bodies import media_type
 from envtest.server.call import Call, Scaled
 from envtest.server.custom import CustomRules
@@ -26,11 +27,7 @@ from envtest.server.failures import (
 )
 from envtest.server.objectmeta import timestamp
 from envtest.server.options import WriteOptions, write_options
-from envtest.server.patches import (
-    APPLY_PATCH,
-    judge_duplicates,
-    read_applied,
-)
+from envtest.server.patches import APPLY_PATCH
 from envtest.server.resource import Resource
 from envtest.server.scalebodies import wanted_scale
 from envtest.server.scalerows import ScaleRows

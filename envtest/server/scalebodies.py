@@ -17,7 +17,8 @@ from envtest.server.failures import (
     unsupported_media_type,
 )
 from envtest.server.options import WriteOptions
-from envtest.server.patches import JSON_PATCH, accepted, shown_struct
+from envtest.server.patched import shown_struct
+from envtest.server.patches import JSON_PATCH, accepted
 
 _SCHEMA = "io.k8s.api.autoscaling.v1.Scale"
 _NOT_TOLD = 'no kind is registered for the type v1.Scale in scheme "pkg/runtime/scheme.go:111"'
