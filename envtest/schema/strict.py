@@ -151,8 +151,7 @@ def snippet(data: bytes) -> str:
     """
     if not data:
         return "<empty>"
-    text = data.lstrip(b" \t\r\n")
-    if not text.startswith(b"{"):
+    if not data.startswith(b"{"):
         return data[:30].hex() + (" ..." if len(data) > 30 else "")
     shown = data[:30].decode("utf-8", "replace")
     return shown + (" ..." if len(data) > 30 else "")

@@ -38,7 +38,10 @@ def read_protobuf(data: bytes, name: str) -> dict[str, Any]:
         ProtobufError: this is no such body, or the kind is not known.
     """
     if not data.startswith(MAGIC):
-        raise ProtobufError("provided data does not appear to be a protobuf message")
+        raise ProtobufError(
+            "provided data does not appear to be a protobuf message, expected prefix "
+            f"[{' '.join(map(str, MAGIC))}]"
+        )
     if message(name) is None:
         raise ProtobufError(f"protobuf is not read for {name.rpartition('.')[2]}; send JSON")
     try:

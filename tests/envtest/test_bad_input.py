@@ -181,6 +181,33 @@ async def test_deep_yaml_is_refused_at_once(http: httpx.AsyncClient, text: str) 
 
 
 @pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"a: \xff", "yaml: invalid leading UTF-8 octet"),
+        (b"a: \xc3\x28", "yaml: invalid trailing UTF-8 octet"),
+        (b"a: \xe2\x82", "yaml: incomplete UTF-8 octet sequence"),
+        (b"a: \x01", "yaml: control characters are not allowed"),
+    ],
+)
+async def test_yaml_of_bytes_that_are_no_text_is_refused(
+    http: httpx.AsyncClient, data: bytes, sentence: str
+) -> None:
+    code, message = await send(http, data, "application/yaml")
+
+    assert (code, sentence in message) == (400, True), message
+
+
+async def test_what_is_no_protobuf_says_what_it_would_begin_with(http: httpx.AsyncClient) -> None:
+    code, message = await send(http, b"{}", "application/vnd.kubernetes.protobuf")
+
+    assert (code, message) == (
+        400,
+        "the object provided is unrecognized (must be of type ConfigMap): provided data does not "
+        "appear to be a protobuf message, expected prefix [107 56 115 0] ({})",
+    )
+
+
+@pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("a: b: c", "yaml: mapping values are not allowed in this context"),

@@ -91,6 +91,7 @@ def test_whole_floats_become_integers_when_an_object_is_stored() -> None:
     [
         (b"", "<empty>"),
         (b"null", "6e756c6c"),
+        (b' {"a', "207b2261"),
         (b'{"a":1}', '{"a":1}'),
         (b'{"apiVersion":"example.com/v1","kind":"Thing"}', '{"apiVersion":"example.com/v1" ...'),
     ],
