@@ -198,7 +198,7 @@ class Watch:
                 events = log.since(position, _BATCH)
                 if events is None:
                     return
-                if events and now < paced:
+                if 0 < len(events) < _BATCH and now < paced:
                     await alarm.sleep(paced - now)
                     continue
                 if events:
