@@ -200,10 +200,10 @@ async def test_yaml_of_bytes_that_are_no_text_is_refused(
 async def test_what_is_no_protobuf_says_what_it_would_begin_with(http: httpx.AsyncClient) -> None:
     code, message = await send(http, b"{}", "application/vnd.kubernetes.protobuf")
 
-    assert (code, message) == (
-        400,
+    assert code == 400
+    assert message == (
         "the object provided is unrecognized (must be of type ConfigMap): provided data does not "
-        "appear to be a protobuf message, expected prefix [107 56 115 0] ({})",
+        "appear to be a protobuf message, expected prefix [107 56 115 0] ({})"
     )
 
 
