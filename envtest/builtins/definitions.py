@@ -30,7 +30,7 @@ class DefinitionRules(BuiltinRules):
         body["status"] = {
             "conditions": None,
             "acceptedNames": {"plural": "", "kind": ""},
-            "storedVersions": stored,
+            "storedVersions": stored[:1],
         }
 
     @override
@@ -40,7 +40,7 @@ class DefinitionRules(BuiltinRules):
         chosen = [v["name"] for v in body["spec"].get("versions", ()) if v.get("storage")]
         body["status"] = {
             **body.get("status", {}),
-            "storedVersions": [*stored, *(one for one in chosen if one not in stored)],
+            "storedVersions": [*stored, *(one for one in chosen[:1] if one not in stored)],
         }
 
     @override

@@ -4,6 +4,7 @@ A struct has no place for unknown fields, nulls vanish, times and base64 must pa
 resources' metadata goes the same way, because there too ObjectMeta is a struct.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -85,6 +86,11 @@ def build(body: Mapping[str, Any]) -> Node:
     return Node("", "any", "interface {}")
 
 
+# Keys of maps belong to the paths of unknown fields, but not to those that misfits are told with.
+_KEY = "\0"
+_KEYS = re.compile("\0([^\0]*)\0")
+
+
 def decode(body: dict[str, Any], node: Node, *, root: str = "") -> list[str]:
     """Make a body what its struct would hold; return the paths of unknown fields.
 
@@ -106,7 +112,7 @@ def _struct(body: dict[str, Any], node: Node, path: str, unknown: list[str]) -> 
         child = node.child(name)
         where = f"{path}.{name}" if path else name
         if child is None:
-            unknown.append(where)
+            unknown.append(_KEYS.sub(r".\1", where) if _KEY in where else where)
             del body[name]
         elif body[name] is None:
             del body[name]
@@ -133,7 +139,7 @@ def _value(value: Any, node: Node, path: str, struct: str, unknown: list[str]) -
             number = _scalar(value, node)
     if number is not None:
         return number
-    plain = "".join(part.partition("[")[0] for part in path.split("]"))
+    plain = "".join(part.partition("[")[0] for part in _KEYS.sub("", path).split("]"))
     raise TypedError(
         f"json: cannot unmarshal {_json_type(value)} into Go struct field "
         f"{struct}.{plain} of type {node.go}"
@@ -148,7 +154,9 @@ def _members(
     blank = _zero(inner)
     if isinstance(value, dict):
         return {
-            key: _value(blank if one is None else one, inner, path, struct, unknown)
+            key: _value(
+                blank if one is None else one, inner, f"{path}{_KEY}{key}{_KEY}", struct, unknown
+            )
             for key, one in value.items()
         }
     return [

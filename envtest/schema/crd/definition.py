@@ -90,7 +90,7 @@ def _nodes(schema: object) -> Iterator[_Body]:
 def _name_errors(crd: _Body, spec: _Body) -> list[FieldError]:
     name = (crd.get("metadata") or {}).get("name") or ""
     plural = (spec.get("names") or {}).get("plural") or ""
-    if name == f"{plural}.{spec.get('group') or ''}":
+    if not name or name == f"{plural}.{spec.get('group') or ''}":
         return []
     return [invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
 
@@ -192,7 +192,9 @@ def _change_errors(spec: _Body, old: _Body) -> list[FieldError]:
             ("spec.scope", spec.get("scope"), before.get("scope")),
             ("spec.names.kind", names.get("kind"), names_before.get("kind")),
         ]
-    return [invalid(path, new, "field is immutable") for path, new, was in pairs if new != was]
+    return [
+        invalid(path, new or "", "field is immutable") for path, new, was in pairs if new != was
+    ]
 
 
 def _established(crd: _Body) -> bool:
