@@ -174,6 +174,19 @@ def requests(draw: st.DrawFn, known: Sequence[Operation]) -> Any:
     return operation.method, path, query, {"Content-Type": kind}, data
 
 
+def kept(answer: httpx.Response) -> Any:
+    """Return what an answer shows without the revision of a list.
+
+    The server itself writes now and then: it renews its Lease.
+    """
+    if answer.status_code != 200:
+        return answer.text
+    body = answer.json()
+    if "items" in body:
+        body["metadata"].pop("resourceVersion", None)
+    return body
+
+
 def judge(answer: httpx.Response) -> None:
     """Hold an answer to what every client relies on."""
     # The real server has no better code for an apply with fields that are not in the schema.
@@ -223,7 +236,7 @@ async def test_requests_made_from_the_servers_own_description_are_answered_and_k
             return
         after = ask("GET", path)
         if answer.status_code >= 400 or query.get("dryRun") == "All":
-            assert after.text == before.text
+            assert kept(after) == kept(before)
             return
         accepted.append(path)
         body = answer.json()
