@@ -9,6 +9,9 @@ from typing import Any
 from envtest.patching import gotext
 from envtest.patching.errors import bad_request
 
+# What has no inside; most values are such, and each is spared a call.
+_PLAIN = frozenset({str, int, float, bool})
+
 
 def merge_patch(doc: Any, patch: Any) -> Any:
     """Return the document with the patch merged in.
@@ -36,7 +39,9 @@ def _merge(here: Any, patch: dict[str, Any]) -> dict[str, Any]:
         return {key: _pruned(value) for key, value in patch.items() if value is not None}
     merged = dict(here)
     for key, value in patch.items():
-        if value is None:
+        if type(value) in _PLAIN:
+            merged[key] = value
+        elif value is None:
             merged.pop(key, None)
         elif isinstance(value, dict):
             merged[key] = _merge(merged.get(key), value)
@@ -51,5 +56,11 @@ def _merge(here: Any, patch: dict[str, Any]) -> dict[str, Any]:
 def _pruned(value: Any) -> Any:
     """Return a new value without the nulls in its objects; null items of lists stay."""
     if isinstance(value, dict):
-        return {key: _pruned(inner) for key, inner in value.items() if inner is not None}
-    return [_pruned(item) for item in value] if isinstance(value, list) else value
+        return {
+            key: inner if type(inner) in _PLAIN else _pruned(inner)
+            for key, inner in value.items()
+            if inner is not None
+        }
+    if isinstance(value, list):
+        return [item if type(item) in _PLAIN else _pruned(item) for item in value]
+    return value

@@ -33,6 +33,12 @@ _IMMUTABLE = (
     "deletionGracePeriodSeconds",
 )
 
+_MANY: tuple[tuple[str, Callable[[Any, str, list[FieldError]], None]], ...] = (
+    ("labels", check_labels),
+    ("annotations", check_annotations),
+    ("ownerReferences", check_owners),
+)
+
 
 def timestamp() -> str:
     """Return the present moment as metadata carries it."""
@@ -158,9 +164,10 @@ def check_change(meta: Body, old: Body) -> list[FieldError]:
 
 def _check_lists(meta: Body, old: Body, found: list[FieldError]) -> None:
     """Judge what there may be many of."""
-    check_labels(_news(meta, old, "labels") or {}, "metadata.labels", found)
-    check_annotations(_news(meta, old, "annotations") or {}, "metadata.annotations", found)
-    check_owners(_news(meta, old, "ownerReferences") or [], "metadata.ownerReferences", found)
+    for name, judge in _MANY:
+        given = _news(meta, old, name)
+        if given:
+            judge(given, f"metadata.{name}", found)
 
 
 def _news(meta: Body, old: Body, name: str) -> Any:
