@@ -168,6 +168,8 @@ def _create(path: Path) -> None:
     """Make the file, whole or not at all: so one that is empty is known to be damaged."""
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
+    # Secrets are among the objects. The log that SQLite keeps beside it takes the same mode.
+    new.touch(mode=0o600)
     _opened(new).close()
     new.replace(path)
 
