@@ -9,6 +9,7 @@ import ssl
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from ipaddress import ip_address
 from pathlib import Path
 
 from aiohttp import ClientSession, TCPConnector
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from typing_extensions import override
 
+from envtest.bootstrap.upkeep import reachable
 from envtest.certs import Authority, client_tls
 from envtest.kubeconfig import kubeconfig
 from envtest.plane import Controller, ControlPlane
@@ -172,6 +174,7 @@ class _Starter:
         arguments = {
             "etcd-servers": etcd_url,
             "bind-address": host,
+            "advertise-address": _advertised(host),
             "secure-port": str(port),
             "cert-dir": str(folder),
             "tls-cert-file": str(certificate),
@@ -214,6 +217,16 @@ class _Starter:
         async with ClientSession(f"https://{_HOST}:{port}", connector=connector) as session:
             await children.ready(child, session, "/healthz")
         plane.controllers = controllers
+
+
+def _advertised(host: str) -> str:
+    """Return the address that kube-apiserver tells others.
+
+    Left to itself, one on the loopback looks for the way out of the machine, and does not start
+    where there is none.
+    """
+    address = ip_address(host.strip("[]"))
+    return reachable("0.0.0.0") if address.is_loopback else str(address)  # noqa: S104
 
 
 def _flags(arguments: dict[str, str]) -> list[str]:

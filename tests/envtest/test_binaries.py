@@ -13,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,14 @@ async def test_both_run_on_free_ports_and_leave_nothing_behind(assets: Assets) -
         assert server["etcd-servers"] == etcd["listen-client-urls"]
         assert server["authorization-mode"] == "RBAC"
     assert left_behind(assets) == ([], [])
+
+
+async def test_the_server_is_told_its_address_and_looks_for_no_route_out(assets: Assets) -> None:
+    async with ControlPlane.start():
+        told = ip_address(assets.flags("kube-apiserver")["advertise-address"])
+    # Of the family of its services, or it refuses to start.
+    assert told.version == 4
+    assert not told.is_unspecified
 
 
 async def test_the_administrator_is_known_by_a_certificate(assets: Assets) -> None:
