@@ -29,11 +29,6 @@ def list_name(key: str, prefix: str) -> str:
     return name
 
 
-def bad_order() -> PatchError:
-    """Return the refusal of an element order that is no list."""
-    return bad_request("invalid patch format of setElementOrder list")
-
-
 def bad_retain_keys() -> PatchError:
     """Return the refusal of retained keys that are no list, or do not hold what the patch has."""
     return bad_request("invalid patch format of retainKeys")
