@@ -112,8 +112,17 @@ class Disk:
                 yield version
 
     def write(self, version: Version) -> None:
-        """Keep a version; durable on return."""
-        self._database.execute(_INSERT, version)
+        """Keep a version; durable on return.
+
+        Raises:
+            DiskError: there is no room for it; nothing has changed.
+        """
+        try:
+            self._database.execute(_INSERT, version)
+        except sqlite3.Error as error:
+            raise DiskError(
+                f"{self._path} takes no more ({error}); make room, or give another folder"
+            ) from error
         self._highest = max(self._highest, version.revision)
 
     def forget(self, place: str, floor: int, gone: Iterable[tuple[str, int]]) -> None:
