@@ -124,7 +124,7 @@ _show_schema: Final = _struct(
         (
             "ExternalDocs",
             "externalDocs",
-            _struct([("Description", "description", _text), ("URL", "url", _text)]),
+            _docs,
         ),
         ("Example", "example", _plain),
         ("XPreserveUnknownFields", "x-kubernetes-preserve-unknown-fields", _plain),
@@ -189,7 +189,7 @@ _version: Final = _struct(
         (
             "SelectableFields",
             "selectableFields",
-            lambda value: _list(_struct([("JSONPath", "jsonPath", _text)]))(value or None),
+            lambda value: _list(_selectable)(value or None),
         ),
     ]
 )
