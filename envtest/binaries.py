@@ -21,7 +21,8 @@ from envtest.bootstrap.upkeep import reachable
 from envtest.certs import Authority, client_tls
 from envtest.kubeconfig import kubeconfig
 from envtest.plane import Controller, ControlPlane
-from envtest.processes import Children, PortTakenError, free_port
+from envtest.ports import free_port
+from envtest.processes import Children, PortTakenError
 from envtest.settings import PlaneError, Settings
 
 _HOST = "127.0.0.1"

@@ -8,7 +8,6 @@ a killed parent leaves them running).
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,6 +22,8 @@ from anyio import to_thread
 
 from envtest.settings import PlaneError, Settings
 
+# Loaded now: between fork and exec nothing should be that can wait for a lock.
+_libc = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 _PAUSE_SECONDS = 0.1
 _ASK_SECONDS = 2.0
@@ -97,7 +98,7 @@ class Children:
                     # Where another process has the port, it may never answer.
                     with anyio.move_on_after(_ASK_SECONDS):
                         async with session.get(path) as answer:
-                            if answer.status == 200:
+                            if answer.status == 200 and child.process.poll() is None:
                                 return
                 except ClientError:
                     # Not listening yet.
@@ -134,18 +135,9 @@ class Children:
             process.wait()
 
 
-def free_port(host: str) -> int:
-    """Return a port that nobody listens on."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.bind((host.strip("[]"), 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def _die_with_parent(parent: int) -> None:
     """Ask the kernel to kill this process when its parent is gone; runs between fork and exec."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         # It was gone before the kernel was asked.
         os.kill(os.getpid(), signal.SIGKILL)

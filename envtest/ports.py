@@ -1,0 +1,55 @@
+"""Ports that nobody else takes: neither a stranger who listens already, nor a plane of ours.
+
+A free port stays free only until somebody listens. Two control planes that start at once could
+draw the same one, and the first to lose it might find the other's etcd under its address, in good
+health. So who draws a port leaves a note, as Go's envtest does, by which the others pass it over.
+"""
+
+import os
+import socket
+import tempfile
+import time
+from pathlib import Path
+
+# By then whoever drew the port listens on it, or never will.
+_NOTED_SECONDS = 120.0
+
+
+def free_port(host: str, notes: Path | None = None) -> int:
+    """Return a port that nobody listens on, and that nobody of ours drew lately.
+
+    Args:
+        host: the address to listen on; IPv6 ones may have brackets.
+        notes: the folder that all planes of a user share; the usual one if not given.
+    """
+    folder = notes or Path(tempfile.gettempdir()) / f"envtest-ports-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _forget_old(folder)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    while True:
+        with socket.socket(family) as probe:
+            probe.bind((host.strip("[]"), 0))
+            port: int = probe.getsockname()[1]
+            if _noted(folder / str(port)):
+                return port
+
+
+def _noted(note: Path) -> bool:
+    """Leave a note; tell whether it is the first."""
+    try:
+        note.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _forget_old(folder: Path) -> None:
+    """Remove notes that have served."""
+    oldest = time.time() - _NOTED_SECONDS
+    for note in folder.iterdir():
+        try:
+            if note.stat().st_mtime < oldest:
+                note.unlink()
+        except FileNotFoundError:
+            # Another plane was quicker.
+            continue
