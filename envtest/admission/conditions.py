@@ -1,14 +1,17 @@
 """Match conditions: expressions that decide whether a webhook is asked at all."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envtest.admission.attributes import Attributes, in_version
 from envtest.admission.review import condition_request
-from envtest.schema.cel.authorization import Authorizer, Check, Decide, ResourceCheck
-from envtest.schema.cel.conditions import Condition
-from envtest.schema.cel.functions import CelError
 from envtest.server.resource import Resource
+
+if TYPE_CHECKING:
+    from envtest.schema.cel.authorization import Authorizer, Decide
+    from envtest.schema.cel.conditions import Condition
 
 
 class Undecided(Exception):
@@ -53,6 +56,8 @@ def _values(
     conditions: Sequence[Condition], variables: Mapping[str, Any], errors: list[str]
 ) -> Iterator[bool]:
     """Yield the values of those that have one; note why the others have none."""
+    from envtest.schema.cel.functions import CelError
+
     for one in conditions:
         why = one.failure
         if one.program is not None:
@@ -65,6 +70,8 @@ def _values(
 
 
 def _authorizer(attributes: Attributes, decide: Decide) -> Authorizer:
+    from envtest.schema.cel.authorization import Authorizer, Check, ResourceCheck
+
     info = attributes.call.info
     wanted = {
         "group": info.group,

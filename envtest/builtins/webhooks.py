@@ -10,7 +10,6 @@ from typing_extensions import override
 
 from envtest.builtins.labelselectors import selector_problems
 from envtest.builtins.rules import BuiltinRules
-from envtest.schema.cel.conditions import compile_condition
 from envtest.schema.errors import (
     FieldError,
     duplicate,
@@ -24,6 +23,7 @@ from envtest.schema.names import (
     qualified_name_errors,
     subdomain_errors,
 )
+from envtest.schema.rules import compile_condition
 from envtest.schema.webhookclients import client_errors
 from envtest.server.objectmeta import Body
 

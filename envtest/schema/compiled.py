@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any, Final, Self
 
 from envtest.schema import objectmeta
-from envtest.schema.cel.rules import RuleTree
 from envtest.schema.correlation import Pair, Shape
 from envtest.schema.defaulting import AppliedDefaultNode, DefaultNode
 from envtest.schema.embedded import EmbeddedNode, MalformedObject
@@ -19,6 +18,7 @@ from envtest.schema.errors import NO_FIELD, FieldError, invalid
 from envtest.schema.glance import ObjectGlance
 from envtest.schema.listtypes import ListNode
 from envtest.schema.pruning import PruneNode
+from envtest.schema.rules import rules_of
 from envtest.schema.values import ValueSchema
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -41,7 +41,7 @@ class CompiledSchema:
         self._schema = open_api_v3_schema
         self._shape = Shape(open_api_v3_schema)
         self._embedded = EmbeddedNode.compile(open_api_v3_schema)
-        self._rules = RuleTree.compile(open_api_v3_schema)
+        self._rules = rules_of(open_api_v3_schema)
         parts = self._shape.properties
         self._described = frozenset(name for name, part in parts.items() if part.described)
 

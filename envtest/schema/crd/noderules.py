@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from envtest.schema.cel.compiling import compile_rule, normalized_path
 from envtest.schema.cel.types import type_from_schema
 from envtest.schema.crd.budget import Budget
 from envtest.schema.crd.internal import rule_text
@@ -66,6 +65,8 @@ def _field_path_errors(rule: _Schema, schema: _Schema, where: str) -> list[Field
         out.append(invalid(f"{where}.fieldPath", path, "must be non-empty if specified"))
     if _breaks(path.strip()):
         out.append(invalid(f"{where}.fieldPath", path, "must not contain line breaks"))
+    from envtest.schema.cel.compiling import normalized_path
+
     if normalized_path(path, schema) is None:
         out.append(invalid(f"{where}.fieldPath", path, "must be a valid path"))
     return out
@@ -90,6 +91,8 @@ class Place:
 
 def rule_errors(schema: _Schema, place: Place, budget: Budget) -> list[FieldError]:
     """What keeps rules from compiling, or makes them senseless where they stand."""
+    from envtest.schema.cel.compiling import compile_rule
+
     visible = place.root or bool(schema.get("x-kubernetes-embedded-resource"))
     kind = type_from_schema(schema, "selfType", root=visible)
     if kind is None:
