@@ -33,10 +33,13 @@ from envtest.server.paths import Document, Documents
 from envtest.server.rendering import render, render_refusal
 from envtest.server.request import RequestInfo, VerbAloneError, read_request
 from envtest.server.watches import open_watch
+from envtest.storage import DiskError
 from envtest.wire.query import Query, is_broken
 
 _log = logging.getLogger(__name__)
 
+# What etcd says when it takes no more, and kube-apiserver passes on.
+_NO_SPACE = "etcdserver: mvcc: database space exceeded"
 NOT_FOUND = b"404 page not found\n"
 _ABSOLUTE = re.compile("^[a-z]+://[^/]*")
 # How many meanings of methods and URLs are remembered.
@@ -93,6 +96,9 @@ class Front:
             return _text(500, _told(request.raw_path, error))
         except ClientGoneError:
             return web.Response()
+        except DiskError as error:
+            _log.error("%s %s was not kept: %s", request.method, request.path, error)
+            return _refused(request, StatusError(500, _NO_SPACE), warnings)
         except Exception:  # noqa: BLE001  # the last resort: told to the client, logged in full
             _log.exception("%s %s failed", request.method, request.path)
             return _refused(request, internal("Internal error occurred"), warnings)
