@@ -10,11 +10,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 import anyio
 from aiohttp import ClientError, ClientSession
@@ -25,6 +27,7 @@ from envtest.settings import PlaneError, Settings
 # Loaded now: between fork and exec nothing should be that can wait for a lock.
 _libc = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
+_STDERR = 2
 _PAUSE_SECONDS = 0.1
 _ASK_SECONDS = 2.0
 _LOG_LINES = 15
@@ -36,10 +39,17 @@ class PortTakenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A process and where it writes what it has to say."""
+    """A process and where it writes what it has to say.
+
+    Attributes:
+        process: the process.
+        log: the file.
+        showing: what shows its output as well, if it is to be shown; it ends with the process.
+    """
 
     process: subprocess.Popen[bytes]
     log: Path
+    showing: threading.Thread | None = None
 
     @property
     def name(self) -> str:
@@ -70,20 +80,21 @@ class Children:
         log = self._folder / f"{program.name}.log"
         bound = partial(_die_with_parent, os.getpid()) if sys.platform == "linux" else None
         with log.open("wb") as sink:
-            output = None if self._settings.show_output else sink
+            output = subprocess.PIPE if self._settings.show_output else sink
             try:
                 process = subprocess.Popen(  # noqa: S603  # anyio has no preexec_fn
                     [str(program), *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
-                    stderr=output,
+                    stderr=subprocess.STDOUT,
                     preexec_fn=bound,  # noqa: PLW1509
                     start_new_session=True,
                 )
             except OSError as error:
                 raise PlaneError(f"{program} cannot be run: {error.strerror}") from error
-        self._stack.push_async_callback(self._stop, process)
-        return Child(process, log)
+        child = Child(process, log, _shown(process, log))
+        self._stack.push_async_callback(self._stop, child)
+        return child
 
     async def ready(self, child: Child, session: ClientSession, path: str) -> None:
         """Ask until the answer is 200.
@@ -108,6 +119,8 @@ class Children:
 
     async def _failure(self, child: Child) -> PlaneError | PortTakenError:
         """Return why a process is not ready."""
+        if child.process.returncode is not None and child.showing is not None:
+            await to_thread.run_sync(child.showing.join, self._settings.stop_seconds)
         text = await anyio.Path(child.log).read_text(encoding="utf-8", errors="replace")
         if "address already in use" in text:
             return PortTakenError(f"{child.name} found its port taken; choose another one")
@@ -120,19 +133,43 @@ class Children:
         last = "\n".join(text.splitlines()[-_LOG_LINES:])
         return PlaneError(f"{child.name} {how}; its last lines:\n{last}")
 
-    async def _stop(self, process: subprocess.Popen[bytes]) -> None:
+    async def _stop(self, child: Child) -> None:
         """Ask a process to end, and make it."""
         with anyio.CancelScope(shield=True):
-            process.terminate()
-            await to_thread.run_sync(self._reap, process)
+            child.process.terminate()
+            await to_thread.run_sync(self._reap, child)
 
-    def _reap(self, process: subprocess.Popen[bytes]) -> None:
+    def _reap(self, child: Child) -> None:
         """Wait for a process that was asked to end, in a thread of its own."""
         try:
-            process.wait(self._settings.stop_seconds)
+            child.process.wait(self._settings.stop_seconds)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            child.process.kill()
+            child.process.wait()
+        if child.showing is not None:
+            child.showing.join(self._settings.stop_seconds)
+
+
+def _shown(process: subprocess.Popen[bytes], log: Path) -> threading.Thread | None:
+    """Write what a process says to its log and show it, if it says it to us.
+
+    The log is needed all the same: whether a port was taken stands there.
+    """
+    if process.stdout is None:
+        return None
+    showing = threading.Thread(
+        target=_copy, args=(process.stdout, log), name=f"show {log.stem}", daemon=True
+    )
+    showing.start()
+    return showing
+
+
+def _copy(said: IO[bytes], log: Path) -> None:
+    """Copy lines until there are no more."""
+    with said, log.open("wb", buffering=0) as sink:
+        for line in said:
+            sink.write(line)
+            os.write(_STDERR, line)
 
 
 def _die_with_parent(parent: int) -> None:

@@ -189,6 +189,17 @@ async def test_a_port_that_is_taken_meanwhile_is_replaced(assets: Assets, name: 
     assert left_behind(assets) == ([], [])
 
 
+async def test_a_port_that_is_taken_is_replaced_where_the_output_is_shown(
+    assets: Assets, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT", "true")
+    assets.add("kube-apiserver", taken=1)
+    async with ControlPlane.start():
+        assert len(assets.starts("kube-apiserver")) == 2
+    assert left_behind(assets) == ([], [])
+    assert "address already in use" in capfd.readouterr().err
+
+
 async def test_a_port_that_was_asked_for_is_not_replaced(assets: Assets) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
