@@ -1,8 +1,9 @@
 """A Kubernetes control plane for tests and first steps: real binaries, or the embedded server."""
 
 from envtest.access.tokens import TokenFileError, parse_token_file
-from envtest.embedded import EmbeddedServer, ListenError, serve
+from envtest.embedded import EmbeddedServer, serve
 from envtest.environment import ControlPlane
+from envtest.listening import ListenError
 from envtest.server.call import User
 from envtest.settings import PlaneError
 from envtest.storage import DiskError

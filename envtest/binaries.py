@@ -20,6 +20,7 @@ from typing_extensions import override
 from envtest.bootstrap.upkeep import reachable
 from envtest.certs import Authority, client_tls
 from envtest.kubeconfig import kubeconfig
+from envtest.listening import EVERYWHERE, ListenError, parse_address, shown
 from envtest.plane import Controller, ControlPlane
 from envtest.ports import free_port
 from envtest.processes import Children, PortTakenError
@@ -88,6 +89,7 @@ async def real_control_plane(
 
     Raises:
         PlaneError: one of them does not start; the message ends with its last lines.
+        ListenError: the address cannot be listened on.
     """
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-")))
@@ -131,11 +133,12 @@ class _Starter:
 
     async def _start(self, children: Children, listen: str, tokens: str) -> RealControlPlane:
         """Start etcd and kube-apiserver and wait until both are ready."""
+        host, port = parse_address(listen)
+        advertised = _advertised(host)
         etcd_url = await self._etcd(children)
-        host, _, port = listen.rpartition(":")
-        bound = int(port) or free_port(host)
-        url = f"https://{host}:{bound}"
-        arguments = self._apiserver_arguments(etcd_url, host, bound, tokens)
+        bound = port or free_port(host)
+        url = f"https://{shown(host)}:{bound}"
+        arguments = self._apiserver_arguments(etcd_url, (host, bound), advertised, tokens)
         assert self._settings.apiserver is not None
         child = children.start(self._settings.apiserver, arguments)
         plane = RealControlPlane(url, self._clients, self._servers, self._folder)
@@ -163,19 +166,21 @@ class _Starter:
             await children.ready(child, session, "/health")
         return client
 
-    def _apiserver_arguments(self, etcd_url: str, host: str, port: int, tokens: str) -> list[str]:
+    def _apiserver_arguments(
+        self, etcd_url: str, place: tuple[str, int], advertised: str, tokens: str
+    ) -> list[str]:
         """Write certificates and keys; return the command line."""
+        host, port = place
         folder = self._folder
-        certificate, key = self._servers.server("localhost", host, "10.96.0.1").write(
-            folder, "apiserver"
-        )
+        hosts = ("localhost", _HOST, "10.96.0.1", *(() if host in EVERYWHERE else (host,)))
+        certificate, key = self._servers.server(*hosts).write(folder, "apiserver")
         self._clients.pair.write(folder, "client-ca")
         service_key = folder / "service-accounts.key"
         service_key.write_bytes(_service_account_key())
         arguments = {
             "etcd-servers": etcd_url,
             "bind-address": host,
-            "advertise-address": _advertised(host),
+            "advertise-address": advertised,
             "secure-port": str(port),
             "cert-dir": str(folder),
             "tls-cert-file": str(certificate),
@@ -183,7 +188,7 @@ class _Starter:
             "client-ca-file": str(folder / "client-ca.crt"),
             "service-account-key-file": str(service_key),
             "service-account-signing-key-file": str(service_key),
-            "service-account-issuer": f"https://{host}:{port}",
+            "service-account-issuer": f"https://{shown(host)}:{port}",
             "service-cluster-ip-range": _SERVICES,
             "authorization-mode": "RBAC",
             "allow-privileged": "true",
@@ -225,9 +230,18 @@ def _advertised(host: str) -> str:
 
     Left to itself, one on the loopback looks for the way out of the machine, and does not start
     where there is none.
+
+    Raises:
+        ListenError: it cannot listen there.
     """
-    address = ip_address(host.strip("[]"))
-    return reachable("0.0.0.0") if address.is_loopback else str(address)  # noqa: S104
+    try:
+        address = ip_address(host)
+    except ValueError:
+        raise ListenError(
+            f"kube-apiserver listens on IP addresses only; {host!r} is none, write 127.0.0.1, say"
+        ) from None
+    inward = address.is_loopback or address.is_unspecified
+    return reachable(EVERYWHERE[0]) if inward else host
 
 
 def _flags(arguments: dict[str, str]) -> list[str]:

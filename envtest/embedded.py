@@ -43,6 +43,7 @@ from envtest.front.connections import Deadlines, Watchers
 from envtest.front.plaintext import ServerContext
 from envtest.keys import kept_key, new_key, write_private
 from envtest.kubeconfig import kubeconfig
+from envtest.listening import EVERYWHERE, ListenError, parse_address, shown
 from envtest.mishaps import Mishaps
 from envtest.server.api import Api
 from envtest.server.call import User
@@ -54,14 +55,8 @@ from envtest.storage import Disk, Store
 
 ADMIN = "admin"
 SERVICES = IPv4Network("10.96.0.0/16")
-# What stands for every address of this machine; an empty host means it, too.
-_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
 # How long open requests may take to end when the server stops.
 _GRACE_SECONDS = 2.0
-
-
-class ListenError(Exception):
-    """The address cannot be listened on; the message says why and what to do."""
 
 
 class EmbeddedServer:
@@ -175,7 +170,7 @@ async def serve(  # every setting is named at the call
     await runner.setup()
     try:
         bound = await _listen(runner, host, port, authority)
-        server.url = f"https://{_shown(host)}:{bound}"
+        server.url = f"https://{shown(host)}:{bound}"
         accounts.issuer = server.url
         server.authenticator.audiences.append(server.url)
         async with AsyncExitStack() as stack:
@@ -261,31 +256,10 @@ def _tls(authority: Authority, host: str) -> ssl.SSLContext:
     """Return the server's TLS settings; client certificates of the same authority are accepted."""
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     hosts = ("localhost", "kubernetes", "kubernetes.default.svc", "127.0.0.1", "10.96.0.1", "::1")
-    pair = authority.server(*hosts, *([] if host in _EVERYWHERE else [host]))
+    pair = authority.server(*hosts, *([] if host in EVERYWHERE else [host]))
     with tempfile.TemporaryDirectory(prefix="envtest-") as folder:
         certificate, key = pair.write(Path(folder), "server")
         context.load_cert_chain(certificate, key)
     context.load_verify_locations(cadata=authority.pair.certificate.decode())
     context.verify_mode = ssl.CERT_OPTIONAL
     return context
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """Return host and port of `HOST:PORT`.
-
-    Raises:
-        ListenError: it is no such thing.
-    """
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise ListenError(
-            f"{text!r} is no address to listen on; write HOST:PORT, say 127.0.0.1:6443"
-        )
-    return host.strip("[]") or _EVERYWHERE[0], int(port)
-
-
-def _shown(host: str) -> str:
-    """Return the host of a URL by which this machine reaches the server."""
-    if host in _EVERYWHERE:
-        return "127.0.0.1"
-    return f"[{host}]" if ":" in host else host

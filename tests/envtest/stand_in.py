@@ -11,6 +11,7 @@ It notes its process id, its flags and the certificates that clients show in NAM
 import json
 import os
 import signal
+import socket
 import ssl
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -91,6 +92,8 @@ def main() -> None:
     _Handler.refusals = behaviour.get("refusals", 0)
     _Handler.tells = behaviour.get("tells", "")
     try:
+        if ":" in _address()[0]:
+            ThreadingHTTPServer.address_family = socket.AF_INET6
         server = ThreadingHTTPServer(_address(), _Handler)
     except OSError as error:
         sys.exit(f"bind: {str(error.strerror).lower()}")

@@ -4,6 +4,7 @@ The programs here are stand-ins (`stand_in.py`); with real ones in KUBEBUILDER_A
 suite runs on them.
 """
 
+import errno
 import json
 import os
 import select
@@ -22,7 +23,7 @@ import httpx
 import pytest
 from anyio import to_thread
 
-from envtest import ControlPlane, PlaneError, User
+from envtest import ControlPlane, ListenError, PlaneError, User
 from tests.envtest.samples import PATH, crd, gauge
 
 _VARIABLES = (
@@ -198,6 +199,36 @@ async def test_a_port_that_is_taken_is_replaced_where_the_output_is_shown(
         assert len(assets.starts("kube-apiserver")) == 2
     assert left_behind(assets) == ([], [])
     assert "address already in use" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("listen", "bound", "url"),
+    [
+        ("[::1]:0", "::1", "https://[::1]:"),
+        ("0.0.0.0:0", "0.0.0.0", "https://127.0.0.1:"),
+        (":0", "0.0.0.0", "https://127.0.0.1:"),
+    ],
+)
+async def test_an_address_to_listen_on_is_read_as_by_the_embedded_server(
+    assets: Assets, listen: str, bound: str, url: str
+) -> None:
+    if ":" in bound and not _has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    async with ControlPlane.start(listen=listen) as plane:
+        assert plane.url.startswith(url)
+        assert assets.flags("kube-apiserver")["bind-address"] == bound
+
+
+def _has_ipv6() -> bool:
+    with socket.socket(socket.AF_INET6) as probe:
+        return probe.connect_ex(("::1", 9)) != errno.EADDRNOTAVAIL
+
+
+async def test_a_name_to_listen_on_is_refused_before_anything_starts(assets: Assets) -> None:
+    with pytest.raises(ListenError, match="'localhost' is none, write"):
+        async with ControlPlane.start(listen="localhost:0"):
+            pass
+    assert left_behind(assets) == ([], [])
 
 
 async def test_a_port_that_was_asked_for_is_not_replaced(assets: Assets) -> None:
