@@ -53,17 +53,18 @@ class Resource:
     # Objects as this version has them, by key and revision: those that were made ready last.
     shown: dict[tuple[str, int], bytes] = field(default_factory=dict, repr=False)
 
-    @property
-    def api_version(self) -> str:
-        """Return `group/version`."""
-        return f"{self.group}/{self.version}" if self.group else self.version
+    # `group/version`, and how every object begins on the wire: asked for all the time.
+    api_version: str = field(init=False, repr=False)
+    head: bytes = field(init=False, repr=False)
 
-    @property
-    def head(self) -> bytes:
-        """Return the beginning of every object of this resource on the wire."""
+    def __post_init__(self) -> None:
+        """Put together what follows from the names."""
+        version = f"{self.group}/{self.version}" if self.group else self.version
+        names = [f'"kind":"{self.kind}"', f'"apiVersion":"{version}"']
         if self.rules.custom:
-            return f'{{"apiVersion":"{self.api_version}","kind":"{self.kind}",'.encode()
-        return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
+            names.reverse()
+        object.__setattr__(self, "api_version", version)
+        object.__setattr__(self, "head", f"{{{','.join(names)},".encode())
 
     def key(self, namespace: str, name: str) -> str:
         """Return the key of an object in its table."""

@@ -114,20 +114,24 @@ async def _track(
     subresource: str,
 ) -> None:
     """Note who set which field."""
+    resource = call.resource
     settle = partial(
         track_update,
         live,
         body,
         manager=options.manager,
-        fields=call.resource.rules.model(),
-        api_version=call.resource.api_version,
+        fields=resource.rules.model(),
+        api_version=resource.api_version,
         subresource=subresource,
         now=objectmeta.timestamp(),
-        versions=call.resource.versions,
+        versions=resource.versions,
     )
-    await settle_owners(
-        call.resource, (live or {}).get("metadata", {}).get("managedFields"), settle
-    )
+    if resource.conversion is None:
+        settle()
+    else:
+        await settle_owners(
+            resource, (live or {}).get("metadata", {}).get("managedFields"), settle
+        )
 
 
 def _creation_problems(resource: Resource, body: dict[str, Any]) -> list[FieldError]:
