@@ -14,6 +14,7 @@ from envtest.server.call import Call, Plain, User
 from envtest.server.failures import bad_request, invalid_object
 from envtest.server.objectmeta import timestamp
 from envtest.server.options import write_options
+from envtest.server.structs import as_struct
 
 REVIEWS = frozenset(
     {
@@ -26,25 +27,6 @@ REVIEWS = frozenset(
     }
 )
 
-# The fields of metadata as Go writes them.
-_ORDER = (
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-)
-_ENTRY = ("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1")
 # A review that nobody filled in.
 _EMPTY: dict[str, Any] = {"metadata": {}, "spec": {}}
 
@@ -184,10 +166,8 @@ def _metadata_problems(call: Call, body: dict[str, Any]) -> list[FieldError]:
     if meta.keys() <= {"managedFields", "namespace"}:
         return []
     text = "must be empty except for namespace" if call.resource.namespaced else "must be empty"
-    shown = {name: meta[name] for name in _ORDER if name in meta}
-    for entry in shown.get("managedFields", ()):
-        entry.update({name: entry.pop(name) for name in _ENTRY})
-    return [invalid("metadata", Verbatim(msgspec.json.encode(shown).decode()), text)]
+    shown = Verbatim(msgspec.json.encode(as_struct(meta)).decode())
+    return [invalid("metadata", shown, text)]
 
 
 def _set_namespace(call: Call, body: dict[str, Any]) -> None:

@@ -42,21 +42,25 @@ _RESERVED: Final = re.compile(
 )
 
 
-class PolicyRules(ShapedRules):
-    """ValidatingAdmissionPolicy and MutatingAdmissionPolicy."""
+class _Unenforced(ShapedRules):
+    """What is kept here and not acted upon; whoever makes one is told."""
 
     counting: ClassVar[bool] = True
     conditional: ClassVar[bool] = True
+
+    @override
+    def warnings(self, body: Body, old: Body | None) -> list[str]:
+        return _unenforced(self.kind) if old is None else []
+
+
+class PolicyRules(_Unenforced):
+    """ValidatingAdmissionPolicy and MutatingAdmissionPolicy."""
 
     @override
     def default(self, body: Body) -> None:
         super().default(body)
         body["spec"].setdefault("failurePolicy", "Fail")
         default_match(body["spec"].get("matchConstraints"))
-
-    @override
-    def warnings(self, body: Body, old: Body | None) -> list[str]:
-        return _unenforced(self.kind) if old is None else []
 
     @override
     def problems(self, body: Body, old: Body | None) -> Iterator[FieldError]:
@@ -83,20 +87,13 @@ class PolicyRules(ShapedRules):
             yield from _validation_problems(spec, body["metadata"].get("name", ""))
 
 
-class PolicyBindingRules(ShapedRules):
+class PolicyBindingRules(_Unenforced):
     """ValidatingAdmissionPolicyBinding and MutatingAdmissionPolicyBinding."""
-
-    counting: ClassVar[bool] = True
-    conditional: ClassVar[bool] = True
 
     @override
     def default(self, body: Body) -> None:
         super().default(body)
         default_match(body["spec"].get("matchResources"))
-
-    @override
-    def warnings(self, body: Body, old: Body | None) -> list[str]:
-        return _unenforced(self.kind) if old is None else []
 
     @override
     def problems(self, body: Body, old: Body | None) -> Iterator[FieldError]:

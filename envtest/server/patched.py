@@ -12,37 +12,11 @@ from envtest.server.call import Call
 from envtest.server.failures import invalid_object
 from envtest.server.options import WriteOptions
 from envtest.server.resource import Resource
+from envtest.server.structs import as_struct
 
 # How often a patch without resourceVersion is tried again when somebody else writes in between.
 TRIES = 5
 
-# The order in which Go writes the fields of ObjectMeta and of a managedFields entry.
-_META_ORDER = (
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-)
-_ENTRY_ORDER = (
-    "manager",
-    "operation",
-    "apiVersion",
-    "time",
-    "fieldsType",
-    "fieldsV1",
-    "subresource",
-)
 _Quoted = Callable[[], dict[str, Any]]
 
 
@@ -119,20 +93,12 @@ def shown_struct(body: dict[str, Any]) -> str:
     """Return an object as Go writes its struct, but for the order within spec and status."""
     if not isinstance(body.get("metadata"), dict):
         return json_text(body)
-    meta = _ordered(body["metadata"], _META_ORDER)
-    entries = meta.get("managedFields")
-    if isinstance(entries, list):
-        meta["managedFields"] = [_ordered(entry, _ENTRY_ORDER) for entry in entries]
+    meta = as_struct(body["metadata"])
     parts = [
         f"{json_text(name)}:{_unsorted(meta) if name == 'metadata' else json_text(body[name])}"
         for name in sorted(body)
     ]
     return "{" + ",".join(parts) + "}"
-
-
-def _ordered(body: dict[str, Any], order: tuple[str, ...]) -> dict[str, Any]:
-    rest = [name for name in body if name not in order]
-    return {name: body[name] for name in (*order, *rest) if name in body}
 
 
 def _unsorted(value: Any) -> str:

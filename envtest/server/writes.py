@@ -126,12 +126,8 @@ async def _track(
         now=objectmeta.timestamp(),
         versions=resource.versions,
     )
-    if resource.conversion is None:
-        settle()
-    else:
-        await settle_owners(
-            resource, (live or {}).get("metadata", {}).get("managedFields"), settle
-        )
+    owners = (live or {}).get("metadata", {}).get("managedFields")
+    await settle_owners(resource, owners, settle)
 
 
 def _creation_problems(resource: Resource, body: dict[str, Any]) -> list[FieldError]:
