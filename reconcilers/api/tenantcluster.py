@@ -212,13 +212,14 @@ class TenantClusterStatus:
 
 _NEW, _OLD = "self.spec.providerConfigRef", "oldSelf.spec.providerConfigRef"
 # Whether a reference that appears, goes, or loses its namespace still means the same one depends
-# on the platform's defaults, so the webhook judges that.
+# on the platform's defaults, so the webhook judges that. CEL reserves `namespace`, hence
+# __namespace__; kube-apiserver's cost estimator finds no bound under the plain name.
 KEEPS_PROVIDER = Rule(
     "!has(oldSelf.status)"
     " || !(has(oldSelf.status.lbAllocationRef) || has(oldSelf.status.ipAllocationRef))"
     f" || !has({_NEW}) || !has({_OLD}) || ({_NEW}.name == {_OLD}.name"
-    f" && (!has({_NEW}.namespace) || !has({_OLD}.namespace)"
-    f" || {_NEW}.namespace == {_OLD}.namespace))",
+    f" && (!has({_NEW}.__namespace__) || !has({_OLD}.__namespace__)"
+    f" || {_NEW}.__namespace__ == {_OLD}.__namespace__))",
     "providerConfigRef cannot be changed while the cluster has addresses of its pools",
     ".spec.providerConfigRef",
     FORBIDDEN,
