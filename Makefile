@@ -4,6 +4,7 @@
 
 VENV = .venv
 BIN = $(VENV)/bin
+PYTHON = python3
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -13,6 +14,16 @@ demo: $(VENV)/.run  ## Set everything up and play the whole story
 
 test: $(VENV)/.dev  ## Set everything up and pass the tests
 	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+
+real:  ## Build the real servers that the suite is held against into .real/ (needs Go)
+	$(PYTHON) tests/realservers/build.py
+
+test-real: $(VENV)/.dev real  ## Pass the tests on the real etcd and kube-apiserver
+	KUBEBUILDER_ASSETS=$(CURDIR)/.real/newest PATH="$(CURDIR)/.real/newest:$$PATH" \
+		$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+
+demo-real: $(VENV)/.run real  ## Play the whole story on the real servers, with the real MetalLB
+	KUBEBUILDER_ASSETS=$(CURDIR)/.real/newest $(BIN)/butler-ipam demo
 
 check: $(VENV)/.dev  ## Format, lint, types, import contracts, docs, tests
 	$(MAKE) lint
@@ -66,4 +77,4 @@ $(VENV)/.dev: requirements-dev.txt pyproject.toml .ci/venv
 clean:  ## Remove what the other targets made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help demo test check lint format crds api-docs manifests bench wheel notices image-check lock clean
+.PHONY: help demo test real test-real demo-real check lint format crds api-docs manifests bench wheel notices image-check lock clean
