@@ -4,7 +4,8 @@
 
 puts etcd, kube-apiserver, kube-controller-manager, kubectl, helm and MetalLB's controller into
 FOLDER/newest, and those of the oldest Kubernetes that README claims into FOLDER/oldest. Versions
-stand in go.mod (newest) and oldest.mod; those of programs that are modules of their own, below.
+stand in the go.mod files: this folder's (newest), oldest.mod, helm/go.mod and metallb/go.mod.
+Checksums stand beside them, so building them asks no checksum database.
 
 What is there is found again by a stamp beside each program: a digest of everything that the
 program is made of. A second run takes no longer than reading them. Needs Go and its module proxy;
@@ -13,6 +14,7 @@ nothing but the standard library of Python.
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -26,8 +28,11 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 NEWEST, OLDEST = "newest", "oldest"
-MODFILES = {NEWEST: HERE / "go.mod", OLDEST: HERE / "oldest.mod"}
+KUBERNETES, ETCD = "k8s.io/kubernetes", "go.etcd.io/etcd/server/v3"
+METALLB, HELM = "go.universe.tf/metallb", "helm.sh/helm/v3"
 VERSION = "k8s.io/component-base/version"
+DEFINITIONS = "config/crd/bases"
+"""Where MetalLB's module has its CustomResourceDefinitions."""
 
 
 @dataclass(frozen=True)
@@ -37,39 +42,49 @@ class Program:
     Attributes:
         folder: below which it is put: `newest`, `oldest` or one of its own.
         name: of the file.
-        module: `path@version` for `go install`; empty for a main package beside this file.
-        definitions: the folder of CustomResourceDefinitions in that module, to be copied.
+        module: whose version it has.
+        package: what is built, below `modfile`'s folder or by import path.
+        modfile: which go.mod, below this file's folder.
+        at: the version for `go install`, which takes no go.mod of ours; empty otherwise.
     """
 
     folder: str
     name: str
-    module: str = ""
-    definitions: str = ""
+    module: str
+    package: str
+    modfile: str = "go.mod"
+    at: str = ""
 
     @property
     def place(self) -> str:
         """Return where it goes, below the folder of all."""
         return f"{self.folder}/{self.name}"
 
+    @property
+    def go_mod(self) -> Path:
+        """Return the go.mod that it is built by."""
+        return HERE / self.modfile
 
-METALLB = "go.universe.tf/metallb"
-DEFINITIONS = "config/crd/bases"
+
+def _of_kubernetes(folder: str, modfile: str, *names: str) -> Iterator[Program]:
+    """Yield etcd and programs of Kubernetes, which have main packages beside this file."""
+    yield Program(folder, "etcd", ETCD, "./etcd", modfile)
+    for name in names:
+        yield Program(folder, name, KUBERNETES, f"./{name}", modfile)
+
+
+_CONTROLLER = f"{METALLB}/controller"
 PROGRAMS = (
-    Program(NEWEST, "etcd"),
-    Program(NEWEST, "kube-apiserver"),
-    Program(NEWEST, "kube-controller-manager"),
-    Program(NEWEST, "kubectl"),
-    Program(NEWEST, "helm", "helm.sh/helm/v3/cmd/helm@v3.19.0"),
-    Program(NEWEST, "metallb-controller", f"{METALLB}/controller@v0.15.3", DEFINITIONS),
-    Program(OLDEST, "etcd"),
-    Program(OLDEST, "kube-apiserver"),
-    Program(OLDEST, "kube-controller-manager"),
+    *_of_kubernetes(NEWEST, "go.mod", "kube-apiserver", "kube-controller-manager", "kubectl"),
+    Program(NEWEST, "helm", HELM, f"{HELM}/cmd/helm", "helm/go.mod"),
+    Program(NEWEST, "metallb-controller", METALLB, _CONTROLLER, "metallb/go.mod"),
+    *_of_kubernetes(OLDEST, "oldest.mod", "kube-apiserver", "kube-controller-manager"),
 )
-# By hand: `build.py metallb-0.14/metallb-controller`.
 ON_REQUEST = (
-    Program("metallb-0.14", "metallb-controller", f"{METALLB}/controller@v0.14.9", DEFINITIONS),
-    Program("metallb-0.13", "metallb-controller", f"{METALLB}/controller@v0.13.12", DEFINITIONS),
+    Program("metallb-0.14", "metallb-controller", METALLB, _CONTROLLER, at="v0.14.9"),
+    Program("metallb-0.13", "metallb-controller", METALLB, _CONTROLLER, at="v0.13.12"),
 )
+"""Built when they are named, as `build.py metallb-0.14/metallb-controller`."""
 
 
 class BuildError(Exception):
@@ -112,56 +127,55 @@ def _build(program: Program, into: Path, go: str) -> None:
     if target.exists() and stamp.exists() and stamp.read_text(encoding="utf-8") == digest:
         print(f"{program.place}: there", flush=True)
         return
-    print(f"{program.place}: building {_version(program)} ...", flush=True)
+    version = _version(program)
+    print(f"{program.place}: building {version} ...", flush=True)
     began = time.monotonic()
     target.parent.mkdir(parents=True, exist_ok=True)
     stamp.unlink(missing_ok=True)
-    if program.module:
-        _install(program, target)
+    flags = ["-trimpath", "-ldflags", " ".join(["-s", "-w", *_version_flags(program)])]
+    if program.at:
+        _install(program, flags, target)
     else:
-        flags = " ".join(["-s", "-w", *_version_flags(program)])
-        modfile = f"-modfile={MODFILES[program.folder]}"
-        command = ["go", "build", modfile, "-trimpath", "-ldflags", flags, "-o", str(target)]
-        _run([*command, f"./{program.name}"], HERE)
+        modfile = f"-modfile={program.go_mod.name}"
+        command = ["go", "build", modfile, *flags, "-o", str(target), program.package]
+        _run(command, program.go_mod.parent)
+    if program.module == METALLB:
+        _copy_definitions(version, target.with_name("metallb-crds"))
     stamp.write_text(digest, encoding="utf-8")
     print(f"{program.place}: built in {time.monotonic() - began:.0f} s", flush=True)
 
 
-def _install(program: Program, target: Path) -> None:
-    """Install a program of another module, and copy the definitions that come with it."""
-    package, _, version = program.module.partition("@")
-    bin_folder = target.with_name(f".{program.name}.bin")
-    flags = ["-trimpath", "-ldflags", "-s -w"]
-    _run(["go", "install", *flags, program.module], HERE, GOBIN=str(bin_folder))
-    shutil.move(bin_folder / package.rpartition("/")[2], target)
-    bin_folder.rmdir()
-    if program.definitions:
-        module = package.rpartition("/")[0]
-        folder = _run(["go", "mod", "download", "-json", f"{module}@{version}"], HERE)
-        found = re.search(r'"Dir": "([^"]+)"', folder)
-        if found is None:
-            raise BuildError(f"go mod download does not say where {module}@{version} is")
-        crds = target.with_name("metallb-crds")
-        crds.mkdir(exist_ok=True)
-        for file in sorted((Path(found[1]) / program.definitions).glob("*.yaml")):
-            shutil.copyfile(file, crds / file.name)
+def _install(program: Program, flags: list[str], target: Path) -> None:
+    """Install a program that no go.mod of ours names."""
+    made = target.with_name(f".{program.name}.bin")
+    _run(["go", "install", *flags, f"{program.package}@{program.at}"], HERE, GOBIN=str(made))
+    shutil.move(made / program.package.rpartition("/")[2], target)
+    made.rmdir()
+
+
+def _copy_definitions(version: str, folder: Path) -> None:
+    """Copy the CustomResourceDefinitions of MetalLB's module, as its release installs them."""
+    answer = _run(["go", "mod", "download", "-json", f"{METALLB}@{version}"], HERE / "metallb")
+    source = Path(json.loads(answer)["Dir"]) / DEFINITIONS
+    folder.mkdir(exist_ok=True)
+    for file in sorted(source.glob("*.yaml")):
+        shutil.copyfile(file, folder / file.name)
 
 
 def _version(program: Program) -> str:
     """Return the version of what is built."""
-    if program.module:
-        return program.module.partition("@")[2]
-    module = "go.etcd.io/etcd/server/v3" if program.name == "etcd" else "k8s.io/kubernetes"
-    text = MODFILES[program.folder].read_text(encoding="utf-8")
-    found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v[\w.-]+)$", text, re.MULTILINE)
+    if program.at:
+        return program.at
+    text = program.go_mod.read_text(encoding="utf-8")
+    found = re.search(rf"^\s*{re.escape(program.module)} (v[\w.-]+)", text, re.MULTILINE)
     if found is None:
-        raise BuildError(f"{MODFILES[program.folder].name} does not require {module}")
+        raise BuildError(f"{program.modfile} does not require {program.module}")
     return found[1]
 
 
 def _version_flags(program: Program) -> Iterator[str]:
     """Yield linker flags: without a version kube-apiserver calls itself v0.0.0."""
-    if program.name == "etcd":
+    if program.module != KUBERNETES:
         return
     version = _version(program)
     major, minor, _ = version.removeprefix("v").split(".", 2)
@@ -176,12 +190,13 @@ def _version_flags(program: Program) -> Iterator[str]:
 
 def _digest(program: Program, go: str) -> str:
     """Return a digest of everything that a program is made of."""
-    made = hashlib.sha256("\n".join([program.place, go, program.module]).encode())
-    if not program.module:
-        made.update("\n".join(_version_flags(program)).encode())
-        modfile = MODFILES[program.folder]
-        for file in (modfile, modfile.with_suffix(".sum"), HERE / program.name / "main.go"):
-            made.update(file.read_bytes())
+    parts = [go, program.place, program.package, program.at, *_version_flags(program)]
+    made = hashlib.sha256("\n".join(parts).encode())
+    if not program.at:
+        made.update(program.go_mod.read_bytes())
+        made.update(program.go_mod.with_suffix(".sum").read_bytes())
+        main = HERE / program.package / "main.go"
+        made.update(main.read_bytes() if main.exists() else b"")
     return made.hexdigest()
 
 
