@@ -28,7 +28,7 @@ from envtest.plane import ControlPlane as Plane
 from tests.clock import VirtualClock
 from tests.envtest.samples import GROUP, crd, gauge
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which a test of real connections gives up."""
 WATCH = Match(verb="watch", resource="gauges")
 LIST = Match(verb="list", resource="gauges")

@@ -166,26 +166,39 @@ def _version(program: Program) -> str:
     """Return the version of what is built."""
     if program.at:
         return program.at
+    return _required(program, program.module)
+
+
+def _required(program: Program, module: str) -> str:
+    """Return the version of a module that a program's go.mod requires."""
     text = program.go_mod.read_text(encoding="utf-8")
-    found = re.search(rf"^\s*{re.escape(program.module)} (v[\w.-]+)", text, re.MULTILINE)
+    found = re.search(rf"^\s*{re.escape(module)} (v[\w.-]+)", text, re.MULTILINE)
     if found is None:
-        raise BuildError(f"{program.modfile} does not require {program.module}")
+        raise BuildError(f"{program.modfile} does not require {module}")
     return found[1]
 
 
 def _version_flags(program: Program) -> Iterator[str]:
-    """Yield linker flags: without a version kube-apiserver calls itself v0.0.0."""
-    if program.module != KUBERNETES:
-        return
-    version = _version(program)
-    major, minor, _ = version.removeprefix("v").split(".", 2)
-    for name, value in (
-        ("gitVersion", version),
-        ("gitMajor", major),
-        ("gitMinor", minor),
-        ("gitTreeState", "clean"),
-    ):
-        yield f"-X {VERSION}.{name}={value}"
+    """Yield linker flags that tell a program its version, as its own releases are built.
+
+    Without them kube-apiserver calls itself v0.0.0, and Helm takes every cluster that it cannot
+    ask for Kubernetes 1.20.
+    """
+    values: dict[str, str] = {}
+    if program.module == KUBERNETES:
+        version = _version(program)
+        major, minor, _ = version.removeprefix("v").split(".", 2)
+        named = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+        values = {f"{VERSION}.{name}": value for name, value in named.items()}
+        values[f"{VERSION}.gitTreeState"] = "clean"
+    elif program.module == HELM:
+        minor = _required(program, "k8s.io/client-go").split(".")[1]
+        values[f"{HELM}/internal/version.version"] = _version(program)
+        for package in ("pkg/chartutil", "pkg/lint/rules"):
+            values[f"{HELM}/{package}.k8sVersionMajor"] = "1"
+            values[f"{HELM}/{package}.k8sVersionMinor"] = minor
+    for name, value in values.items():
+        yield f"-X {name}={value}"
 
 
 def _digest(program: Program, go: str) -> str:
