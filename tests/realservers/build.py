@@ -3,8 +3,9 @@
     build.py [--into FOLDER] [PROGRAM...]
 
 puts etcd, kube-apiserver, kube-controller-manager, kubectl, helm and MetalLB's controller into
-FOLDER/newest, and those of the oldest Kubernetes that README claims into FOLDER/oldest. Versions
-stand in the go.mod files: this folder's (newest), oldest.mod, helm/go.mod and metallb/go.mod.
+FOLDER/newest, those of the oldest Kubernetes that README claims into FOLDER/oldest, and the
+controller that a benchmark compares ours with into FOLDER/bench. Versions stand in the go.mod
+files: this folder's (newest), oldest.mod, helm/go.mod, metallb/go.mod and ../bench/peer/go.mod.
 Checksums stand beside them, so building them asks no checksum database.
 
 What is there is found again by a stamp beside each program: a digest of everything that the
@@ -30,6 +31,7 @@ ROOT = HERE.parents[1]
 NEWEST, OLDEST = "newest", "oldest"
 KUBERNETES, ETCD = "k8s.io/kubernetes", "go.etcd.io/etcd/server/v3"
 METALLB, HELM = "go.universe.tf/metallb", "helm.sh/helm/v3"
+CLIENT_GO = "k8s.io/client-go"
 VERSION = "k8s.io/component-base/version"
 DEFINITIONS = "config/crd/bases"
 """Where MetalLB's module has its CustomResourceDefinitions."""
@@ -40,7 +42,7 @@ class Program:
     """A program to build.
 
     Attributes:
-        folder: below which it is put: `newest`, `oldest` or one of its own.
+        folder: below which it is put: `newest`, `oldest`, `bench` or one of its own.
         name: of the file.
         module: whose version it has.
         package: what is built, below `modfile`'s folder or by import path.
@@ -79,6 +81,7 @@ PROGRAMS = (
     Program(NEWEST, "helm", HELM, f"{HELM}/cmd/helm", "helm/go.mod"),
     Program(NEWEST, "metallb-controller", METALLB, _CONTROLLER, "metallb/go.mod"),
     *_of_kubernetes(OLDEST, "oldest.mod", "kube-apiserver", "kube-controller-manager"),
+    Program("bench", "peer", CLIENT_GO, ".", "../bench/peer/go.mod"),
 )
 ON_REQUEST = (
     Program("metallb-0.14", "metallb-controller", METALLB, _CONTROLLER, at="v0.14.9"),
@@ -208,8 +211,8 @@ def _digest(program: Program, go: str) -> str:
     if not program.at:
         made.update(program.go_mod.read_bytes())
         made.update(program.go_mod.with_suffix(".sum").read_bytes())
-        main = HERE / program.package / "main.go"
-        made.update(main.read_bytes() if main.exists() else b"")
+        for source in sorted((program.go_mod.parent / program.package).glob("*.go")):
+            made.update(source.read_bytes())
     return made.hexdigest()
 
 
