@@ -9,13 +9,9 @@ machine.
 """
 
 import os
-import socket
-import sys
 import tempfile
-from base64 import b64encode
 from pathlib import Path
 from time import perf_counter
-from urllib.parse import urlsplit
 
 import anyio
 import click
@@ -25,42 +21,14 @@ import yaml
 
 from tests.bench.bench_envtest import Server
 from tests.bench.bench_envtest import server as serving
+from tests.bench.processes import WAYS, free_port, resident, worked
 
 OBJECTS = 10_000
 PATIENCE = 120.0
 REST_SECONDS = 15.0
 _CRDS = Path(__file__).parents[2] / "manifests/crds"
 _JSON = "application/json"
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-_TICKS = os.sysconf("SC_CLK_TCK")
-_PROGRAM = """
-import sys
-from pathlib import Path
-from controller import config
-config.TOKEN_FILE = Path(sys.argv.pop(1))
-from reconcilers.cli.main import main
-main()
-"""
 _QUIET = ("--metrics-bind-address=0", "--webhook-port=0", "--log-level=error")
-
-
-def resident(process: int) -> float:
-    """Return the MiB that a process holds now."""
-    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE / 2**20
-
-
-def worked(process: int) -> float:
-    """Return the seconds of CPU time that a process has used."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def prepare(of: Server, objects: int) -> None:
@@ -83,39 +51,6 @@ async def prepare(of: Server, objects: int) -> None:
         await wire.ask("POST", f"{ours}/networkpools", msgspec.json.encode(pool), _JSON)
     if objects:
         of.tell(f"serve {objects}")
-
-
-def as_a_pod(of: Server, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Return how to start a controller that has a service account, and its environment."""
-    (folder / "token").write_text(of.token)
-    (folder / "ca.crt").write_text(of.authority)
-    where = urlsplit(of.url)
-    environment = {
-        "KUBERNETES_SERVICE_HOST": str(where.hostname),
-        "KUBERNETES_SERVICE_PORT": str(where.port),
-    }
-    return [sys.executable, "-c", _PROGRAM, str(folder / "token"), "run"], environment
-
-
-def with_a_kubeconfig(of: Server, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Return how to start a controller that has a kubeconfig, and its environment."""
-    authority = b64encode(of.authority.encode()).decode()
-    cluster = {"server": of.url, "certificate-authority-data": authority}
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "bench",
-        "clusters": [{"name": "bench", "cluster": cluster}],
-        "users": [{"name": "bench", "user": {"token": of.token}}],
-        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
-    }
-    path = folder / "kubeconfig"
-    path.write_text(yaml.safe_dump(document))
-    command = [sys.executable, "-c", _PROGRAM, str(folder / "none"), "run"]
-    return [*command, f"--kubeconfig={path}"], {}
-
-
-WAYS = {"pod": as_a_pod, "kubeconfig": with_a_kubeconfig}
 
 
 async def measure(of: Server, objects: int, way: str) -> None:

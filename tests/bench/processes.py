@@ -1,0 +1,171 @@
+"""Processes that benchmarks start and measure: how a controller finds its server, what it uses.
+
+What a process uses is read from /proc, so the numbers need Linux.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import anyio
+import yaml
+from anyio.abc import Process
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS = os.sysconf("SC_CLK_TCK")
+_LAST_LINES = 20
+_PROGRAM = """
+import sys
+from pathlib import Path
+from controller import config
+config.TOKEN_FILE = Path(sys.argv.pop(1))
+from reconcilers.cli.main import main
+main()
+"""
+
+
+class Reachable(Protocol):
+    """An API server: its URL, a token that it accepts, its certificate authority as PEM text."""
+
+    url: str
+    token: str
+    authority: str
+
+
+Command = tuple[list[str], dict[str, str]]
+"""A command line, and the environment variables that it needs."""
+
+
+def resident(process: int) -> float:
+    """Return the MiB that a process holds now."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE / 2**20
+
+
+def peak(process: int) -> float:
+    """Return the most MiB that a process ever held."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == "VmHWM":
+            return int(value.split()[0]) / 2**10
+    raise RuntimeError(f"/proc/{process}/status has no VmHWM")
+
+
+def worked(process: int) -> float:
+    """Return the seconds of CPU time that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def program(name: str, among: Iterable[int]) -> int:
+    """Return the one process that runs the program `name`."""
+    found = [one for one in among if Path(f"/proc/{one}/comm").read_text().strip() == name]
+    if len(found) != 1:
+        raise RuntimeError(f"{len(found)} processes are called {name}, not one")
+    return found[0]
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def write_credentials(of: Reachable, folder: Path) -> tuple[Path, Path]:
+    """Write the token and the authority as a pod finds them; return the paths of both."""
+    token, authority = folder / "token", folder / "ca.crt"
+    token.write_text(of.token)
+    authority.write_text(of.authority)
+    return token, authority
+
+
+def as_a_pod(of: Reachable, folder: Path) -> Command:
+    """Return how to start a controller that has a service account, and its environment."""
+    token, _ = write_credentials(of, folder)
+    where = urlsplit(of.url)
+    environment = {
+        "KUBERNETES_SERVICE_HOST": str(where.hostname),
+        "KUBERNETES_SERVICE_PORT": str(where.port),
+    }
+    return [sys.executable, "-c", _PROGRAM, str(token), "run"], environment
+
+
+def with_a_kubeconfig(of: Reachable, folder: Path) -> Command:
+    """Return how to start a controller that has a kubeconfig, and its environment."""
+    authority = b64encode(of.authority.encode()).decode()
+    cluster = {"server": of.url, "certificate-authority-data": authority}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "bench",
+        "clusters": [{"name": "bench", "cluster": cluster}],
+        "users": [{"name": "bench", "user": {"token": of.token}}],
+        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+    }
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    command = [sys.executable, "-c", _PROGRAM, str(folder / "none"), "run"]
+    return [*command, f"--kubeconfig={path}"], {}
+
+
+WAYS: Mapping[str, Callable[[Reachable, Path], Command]] = {
+    "pod": as_a_pod,
+    "kubeconfig": with_a_kubeconfig,
+}
+
+
+def environment(more: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without what leads a controller elsewhere, and with `more`."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name != "KUBECONFIG" and not name.startswith("BUTLER_IPAM_")
+    }
+    return {**kept, **more}
+
+
+@asynccontextmanager
+async def running(command: Command, log: Path) -> AsyncIterator[Process]:
+    """Run a program while the context lasts.
+
+    Args:
+        command: what to start.
+        log: the file that takes its output.
+
+    Raises:
+        RuntimeError: it ended before; the message ends with its last lines.
+    """
+    line, variables = command
+    with log.open("wb") as sink:
+        process = await anyio.open_process(
+            line,
+            env=environment(variables),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_fail_at_end, process, log)
+            yield process
+            group.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            if process.returncode is None:
+                process.kill()
+            await process.aclose()
+
+
+async def _fail_at_end(process: Process, log: Path) -> None:
+    code = await process.wait()
+    text = await anyio.Path(log).read_text(errors="replace")
+    last = "\n".join(text.splitlines()[-_LAST_LINES:])
+    raise RuntimeError(f"the controller ended with code {code}; its last lines:\n{last}")
