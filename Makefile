@@ -50,7 +50,7 @@ manifests: $(VENV)/.run crds  ## Write the one-file install and the chart's copi
 	$(BIN)/python -m manifests.rendering
 
 bench: $(VENV)/.dev  ## Print the numbers that the documentation claims
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 wheel: $(VENV)/.dev  ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build -t wheel

@@ -1,12 +1,16 @@
 """Run benchmarks: `python -m tests.bench` runs all of them, `python -m tests.bench NAME ...` some.
 
 A benchmark is a module `bench_NAME.py` in this folder with a function `run()` that prints its
-numbers. None fails on time: machines differ, so compare ratios within one run.
+numbers. None fails on time: machines differ, so compare ratios within one run. What follows the
+names and begins with a dash is for the benchmark that is named, if its `run` takes arguments:
+`python -m tests.bench real --help`.
 """
 
 import importlib
+import inspect
 import pkgutil
 import sys
+from itertools import takewhile
 
 import click
 
@@ -19,16 +23,28 @@ def names() -> list[str]:
     return sorted(name.removeprefix("bench_") for name in modules if name.startswith("bench_"))
 
 
-def main(wanted: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Run the benchmarks named, or all; return the exit code."""
     known = names()
+    wanted = list(takewhile(lambda argument: not argument.startswith("-"), arguments))
+    options = arguments[len(wanted) :]
     unknown = [name for name in wanted if name not in known]
     if unknown:
         click.echo(f"no benchmark {', '.join(unknown)}; there are: {', '.join(known)}", err=True)
         return 2
-    for name in wanted or known:
+    modules = {
+        name: importlib.import_module(f"tests.bench.bench_{name}") for name in wanted or known
+    }
+    if options and (len(wanted) != 1 or not inspect.signature(modules[wanted[0]].run).parameters):
+        click.echo(f"{' '.join(options)}: name one benchmark that takes options", err=True)
+        return 2
+    for name, module in modules.items():
         click.echo(f"== {name}")
-        importlib.import_module(f"tests.bench.bench_{name}").run()
+        try:
+            module.run(*([options] if options else []))
+        except click.ClickException as problem:
+            problem.show()
+            return problem.exit_code
     return 0
 
 

@@ -1,0 +1,90 @@
+"""Prints what was measured of several controllers side by side, with the goals beside it."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import click
+
+from tests.bench.comparison import CHURN, FILLING, Measured, Phase
+from tests.bench.writes import done
+
+_LABEL = 40
+_COLUMN = 13
+_RATIO = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A number of a phase.
+
+    Attributes:
+        label: what it is.
+        value: how it is got.
+        filling: what it is to be when filling.
+        churn: what it is to be in churn.
+    """
+
+    label: str
+    value: Callable[[Phase], float]
+    filling: str = ""
+    churn: str = ""
+
+
+ROWS: Sequence[Row] = (
+    Row("allocations/s", lambda phase: phase.rate, "ratio >= 2", "ratio >= 2"),
+    Row("last fifth's rate / second's", lambda phase: phase.steadiness, ">= 0.8 with 10,000"),
+    Row("p50 to Allocated, ms", lambda phase: 1000 * phase.latency(50)),
+    Row("p99 to Allocated, ms", lambda phase: 1000 * phase.latency(99), "ratio <= 0.5"),
+    Row("writes each", lambda phase: done(phase.writes) / phase.number, "<= 2.1"),
+    Row("controller's CPU each, ms", lambda phase: 1000 * phase.controller / phase.number),
+    Row(
+        "kube-apiserver's CPU each, ms",
+        lambda phase: 1000 * phase.server / phase.number,
+        "ratio < 1",
+        "ratio < 1",
+    ),
+    Row("resident memory at the end, MiB", lambda phase: phase.resident, "<= 170 with 10,000"),
+    Row("its peak until then, MiB", lambda phase: phase.peak),
+)
+
+
+def show(number: int, results: Mapping[str, Measured]) -> None:
+    """Print all numbers of all controllers.
+
+    Args:
+        number: how many allocations were created at once.
+        results: by the name of the controller.
+    """
+    half = number // 2
+    click.echo(
+        f"{number:,} IPAllocations created at once (filling), then {half:,} deleted and {half:,}"
+        f" created anew (churn); {os.cpu_count()} cores"
+    )
+    for name in (FILLING, CHURN):
+        phases = [measured.phases[name] for measured in results.values()]
+        _heading(name, results)
+        for row in ROWS:
+            goal = row.filling if name == FILLING else row.churn
+            _line(row.label, [row.value(phase) for phase in phases], goal, ratio=True)
+        click.echo("  writes each, by kind")
+        for write in sorted(set().union(*(phase.writes for phase in phases))):
+            _line(f"  {write}", [phase.writes[write] / phase.number for phase in phases])
+    _heading("both", results)
+    measured = list(results.values())
+    _line("resident memory at rest, MiB", [one.idle for one in measured], "<= 110", ratio=True)
+    _line("overlapping pairs, as watched", [one.overlaps for one in measured], "0")
+    _line("overlapping pairs in the end", [one.overlaps_left for one in measured], "0")
+
+
+def _heading(text: str, names: Iterable[str]) -> None:
+    columns = "".join(f"{name:>{_COLUMN}}" for name in names)
+    click.echo(f"{text:{_LABEL}}{columns}{'ratio':>{_RATIO}}  goal")
+
+
+def _line(label: str, values: Sequence[float], goal: str = "", *, ratio: bool = False) -> None:
+    cells = "".join(f"{value:{_COLUMN}.2f}" for value in values)
+    share = ""
+    if ratio and len(values) == 2 and values[1]:
+        share = f"{values[0] / values[1]:.2f}"
+    click.echo(f"  {label:{_LABEL - 2}}{cells}{share:>{_RATIO}}  {goal}".rstrip())

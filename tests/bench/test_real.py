@@ -1,0 +1,247 @@
+"""The arithmetic of the benchmark on the real servers: what it counts is what happened."""
+
+import os
+from collections import Counter
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import ClientSession
+
+from envtest import ControlPlane
+from envtest.plane import ControlPlane as Plane
+from reconcilers.api.crd import crds
+from tests.bench import bench_real, tables
+from tests.bench.comparison import CHURN, FILLING, Measured, Phase, Start, client, measure
+from tests.bench.driver import ALLOCATIONS, FINALIZER, GROUP, Driver, named
+from tests.bench.overlaps import Overlaps
+from tests.bench.writes import Write, counted, done
+
+FEW = 20
+
+
+def sample(value: int, **labels: str) -> str:
+    """Return a line of /metrics; what `labels` does not say is as in a plain request."""
+    said = {"code": "200", "dry_run": "", "group": "G", "resource": "as", "subresource": ""}
+    text = ",".join(f'{name}="{label}"' for name, label in (said | labels).items())
+    return f"apiserver_request_total{{{text}}} {value}"
+
+
+def real_assets() -> Path:
+    """Return the folder of the real programs; skip where the suite does not run on them."""
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if not assets:
+        pytest.skip("only a real kube-apiserver counts its writes: set KUBEBUILDER_ASSETS")
+    return Path(assets)
+
+
+@pytest.fixture
+async def plane() -> AsyncIterator[Plane]:
+    async with ControlPlane.start() as started:
+        await started.install_crds(crds())
+        yield started
+
+
+@pytest.fixture
+async def session(plane: Plane) -> AsyncIterator[ClientSession]:
+    async with client(plane) as opened:
+        yield opened
+
+
+class ByHand:
+    """Does what a controller does, one request at a time."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+
+    async def give(self, number: int, start: str, end: str) -> None:
+        """Write a range to an allocation."""
+        body = await self._read(number)
+        body["status"] = {"phase": "Allocated", "startAddress": start, "endAddress": end}
+        await self.driver.ask("PUT", f"{ALLOCATIONS}/{named(number)}/status", body)
+
+    async def release(self, number: int) -> None:
+        """Take the finalizer of a deleted allocation."""
+        body = await self._read(number)
+        assert body["metadata"].pop("finalizers") == [FINALIZER]
+        await self.driver.ask("PUT", f"{ALLOCATIONS}/{named(number)}", body)
+
+    async def _read(self, number: int) -> dict[str, Any]:
+        text = await self.driver.ask("GET", f"{ALLOCATIONS}/{named(number)}")
+        return msgspec.json.decode(text, type=dict[str, Any])
+
+
+async def written_by_hand(driver: Driver) -> None:
+    """Create, serve and delete so that two pairs overlap on the way, and one in the end."""
+    by = ByHand(driver)
+    await driver.prepare("10.0.0.0/24")
+    await driver.change((), range(4))
+    await by.give(0, "10.0.0.0", "10.0.0.7")
+    await by.give(1, "10.0.0.8", "10.0.0.9")
+    await by.give(2, "10.0.0.7", "10.0.0.8")
+    await by.give(3, "10.0.0.16", "10.0.0.16")
+    await driver.change([1, 3], [4])
+    await by.release(1)
+    await by.release(3)
+    await by.give(4, "10.0.0.9", "10.0.0.16")
+
+
+async def test_the_driver_sees_who_overlapped_on_the_way_and_who_came_after_another(
+    session: ClientSession,
+) -> None:
+    driver = Driver(session)
+    async with driver.watching() as view:
+        await written_by_hand(driver)
+        await driver.done()
+        assert len(view.overlaps.pairs) == 2
+        left = Overlaps()
+        for one in await driver.listed():
+            left.shown(one.metadata.uid, one.status.startAddress, one.status.endAddress)
+        assert len(left.pairs) == 1
+        created, allocated = view.served(named(4), since=0.0)
+        assert created < allocated
+
+
+async def test_writes_are_counted_as_the_api_server_served_them(session: ClientSession) -> None:
+    real_assets()
+    driver = Driver(session)
+    async with driver.watching():
+        await written_by_hand(driver)
+        await driver.done()
+    async with session.get("/metrics") as answer:
+        assert answer.status == 200
+        found = counted(await answer.text(), GROUP)
+    assert found == {
+        Write("ipallocations", "POST"): 5,
+        Write("ipallocations/status", "PUT"): 5,
+        Write("ipallocations", "DELETE"): 2,
+        Write("ipallocations", "PUT"): 2,
+        Write("networkpools", "POST"): 1,
+    }
+
+
+def test_reads_dry_runs_and_other_groups_are_no_writes_and_refusals_change_nothing() -> None:
+    lines = [
+        "# HELP apiserver_request_total Counter of apiserver requests",
+        sample(3, verb="POST", code="201"),
+        sample(2, verb="PUT", subresource="status"),
+        sample(1, verb="PUT", subresource="status", code="409"),
+        sample(7, verb="PUT", dry_run="All"),
+        sample(8, verb="LIST"),
+        sample(9, verb="PUT", group=""),
+        sample(10, verb="PUT").replace("request_total", "request_terminations_total"),
+    ]
+    found = counted("\n".join(lines), "G")
+    assert found == {
+        Write("as", "POST"): 3,
+        Write("as/status", "PUT"): 2,
+        Write("as/status", "PUT", refused=True): 1,
+    }
+    assert done(found) == 5
+
+
+def test_an_overlap_counts_once_for_each_pair_however_many_addresses_and_changes() -> None:
+    overlaps = Overlaps()
+    overlaps.shown("a", "10.0.0.0", "10.0.0.9")
+    overlaps.shown("b", "10.0.0.5", "10.0.0.12")
+    overlaps.shown("b", "10.0.0.5", "10.0.0.12")
+    overlaps.shown("c", "10.0.0.9", "10.0.0.9")
+    assert overlaps.pairs == {frozenset("ab"), frozenset("ac"), frozenset("bc")}
+    assert [overlaps.size(uid) for uid in "abcd"] == [10, 8, 1, 0]
+
+
+def test_a_range_is_free_when_its_holder_is_gone_or_shows_another() -> None:
+    overlaps = Overlaps()
+    overlaps.shown("a", "10.0.0.0", "10.0.0.3")
+    overlaps.shown("b", "10.0.0.4", "10.0.0.7")
+    overlaps.gone("a")
+    overlaps.shown("c", "10.0.0.0", "10.0.0.3")
+    overlaps.shown("b", "10.0.0.8", "10.0.0.8")
+    overlaps.shown("d", "10.0.0.4", "10.0.0.7")
+    overlaps.shown("d", "", "")
+    overlaps.shown("e", "10.0.0.4", "10.0.0.4")
+    assert overlaps.pairs == set()
+    with pytest.raises(ValueError, match="ends before it starts"):
+        overlaps.shown("f", "10.0.0.2", "10.0.0.1")
+
+
+def phase(seconds: float, each: float) -> Phase:
+    """Return a phase of 100 allocations, all created at once, one served after the other."""
+    return Phase(
+        number=100,
+        seconds=seconds,
+        served=[(0.0, each * (at + 1)) for at in range(100)],
+        writes=Counter({Write("as", "POST"): 100, Write("as", "PUT", refused=True): 50}),
+        controller=0.2,
+        server=0.5,
+        resident=64.0,
+        peak=65.0,
+    )
+
+
+def test_the_table_shows_numbers_for_each_allocation_and_ratios(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fast, slow = phase(1.0, 0.01), phase(2.0, 0.02)
+    tables.show(
+        100,
+        {
+            "fast": Measured(60.0, {FILLING: fast, CHURN: fast}, 0, 0),
+            "slow": Measured(30.0, {FILLING: slow, CHURN: slow}, 3, 1),
+        },
+    )
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    for expected in (
+        "allocations/s 100.00 50.00 2.00 ratio >= 2",
+        "last fifth's rate / second's 1.00 1.00 1.00 >= 0.8 with 10,000",
+        "p50 to Allocated, ms 505.00 1010.00 0.50",
+        "writes each 1.00 1.00 1.00 <= 2.1",
+        "PUT as refused 0.50 0.50",
+        "controller's CPU each, ms 2.00 2.00 1.00",
+        "kube-apiserver's CPU each, ms 5.00 5.00 1.00 ratio < 1",
+        "resident memory at rest, MiB 60.00 30.00 2.00 <= 110",
+        "overlapping pairs, as watched 0.00 3.00 0",
+        "overlapping pairs in the end 0.00 1.00 0",
+    ):
+        assert expected.split() in lines, expected
+
+
+def test_it_is_said_where_there_are_no_real_servers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    bench_real.run()
+    assert "not measured: no etcd and kube-apiserver" in capsys.readouterr().out
+
+
+def _start(name: str) -> Start:
+    """Return how a controller is started; skip where the peer is not built."""
+    if name == bench_real.OURS:
+        return bench_real.ours
+    program = bench_real.REAL / bench_real.PEER
+    if not program.exists():
+        pytest.skip(f"{program} is not there: `make real` builds it")
+    return partial(bench_real.peer, program)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [bench_real.OURS, bench_real.CLIENT_GO])
+async def test_a_small_run_serves_everybody_and_counts_what_the_controller_wrote(
+    name: str,
+) -> None:
+    measured = await measure(_start(name), real_assets(), FEW, "nodes")
+    assert (measured.overlaps, measured.overlaps_left) == (0, 0)
+    filling, churn = measured.phases[FILLING], measured.phases[CHURN]
+    assert (filling.number, churn.number) == (FEW, FEW // 2)
+    assert (len(filling.served), len(churn.served)) == (FEW, FEW // 2)
+    created, deleted = Write("ipallocations", "POST"), Write("ipallocations", "DELETE")
+    assert (filling.writes[created], filling.writes[deleted]) == (FEW, 0)
+    assert (churn.writes[created], churn.writes[deleted]) == (FEW // 2, FEW // 2)
+    # At least the range, or Released and the finalizer's removal, and the pool's counters.
+    for one, own in ((filling, FEW), (churn, 3 * FEW // 2)):
+        driven = one.writes[created] + one.writes[deleted]
+        assert done(one.writes) - driven > own
+        assert 0 < one.resident <= one.peak
