@@ -7,6 +7,8 @@ from hypothesis import settings
 from tests.hygiene import (
     pytest_collection_finish,
     pytest_configure,
+    pytest_fixture_post_finalizer,
+    pytest_fixture_setup,
     pytest_runtest_setup,
     pytest_runtest_teardown,
     pytest_unconfigure,
@@ -20,6 +22,8 @@ if os.environ.get("CI"):
 __all__ = [
     "pytest_collection_finish",
     "pytest_configure",
+    "pytest_fixture_post_finalizer",
+    "pytest_fixture_setup",
     "pytest_runtest_setup",
     "pytest_runtest_teardown",
     "pytest_unconfigure",

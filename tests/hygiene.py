@@ -5,7 +5,8 @@
     an orphan task                          it is not done when its loop is closed
     an unclosed session, socket, file       it is collected without having been closed
     a coroutine that nobody awaited         it is collected without having run
-    a child process                         it runs, or was not waited for, after the test
+    a child process                         it runs, or was not waited for, after the test; if a
+                                            fixture of several tests started it, after that fixture
 
 The first is measured in CPU time of the thread, not in time that passed, so that a busy machine
 fails nobody. For the two that only the garbage collector can tell, it runs after each test; what
@@ -30,6 +31,8 @@ BUSY_SECONDS = 2.0
 _problems: list[str] = []
 _undo: list[Callable[[], None]] = []
 _children_before = pytest.StashKey[set[int]]()
+_shared: dict[pytest.FixtureDef[Any], set[int]] = {}
+"""Child processes that fixtures of several tests have started, and end themselves."""
 
 
 def pytest_configure() -> None:
@@ -61,6 +64,25 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, object, object]:
+    """Note what a fixture starts that lives longer than one test."""
+    if fixturedef.scope == "function":
+        return (yield)
+    before = children()
+    try:
+        return (yield)
+    finally:
+        _shared[fixturedef] = children() - before
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[Any]) -> None:
+    """Look at what such a fixture has left when it is over."""
+    for child in _shared.pop(fixturedef, set()) & children():
+        _complain_of_child(child)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     """Look at what is left when the test and its fixtures are over."""
     try:
@@ -68,8 +90,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     finally:
         uncollected()
         before: set[int] = item.stash[_children_before]
-        for child in children() - before:
-            _problems.append(f"the child process {child} was left: {_command(child)}")
+        for child in children() - before.union(*_shared.values()):
+            _complain_of_child(child)
         found, _problems[:] = list(dict.fromkeys(_problems)), []
     if found:
         pytest.fail("this test leaves something behind:\n  " + "\n  ".join(found), pytrace=False)
@@ -94,8 +116,17 @@ def uncollected() -> None:
 
 def children() -> set[int]:
     """Return the processes that this one has started and not waited for; only Linux tells."""
-    threads = Path("/proc/self/task").glob("*/children")
-    return {int(child) for thread in threads for child in thread.read_text().split()}
+    while True:
+        threads = Path("/proc/self/task").glob("*/children")
+        try:
+            return {int(child) for thread in threads for child in thread.read_text().split()}
+        except (FileNotFoundError, ProcessLookupError):
+            # A thread ended meanwhile, and its children are another one's now: look again.
+            continue
+
+
+def _complain_of_child(child: int) -> None:
+    _problems.append(f"the child process {child} was left: {_command(child)}")
 
 
 def _command(process: int) -> str:

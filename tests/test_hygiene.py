@@ -11,8 +11,19 @@ ROOT = Path(__file__).parent.parent
 SUITE = """
 import asyncio, subprocess, sys, time
 import aiohttp
+import pytest
 
 KEPT = []
+
+@pytest.fixture(scope="module")
+def helper():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield child
+    child.communicate(b"go")
+
+@pytest.fixture(scope="module")
+def forgotten():
+    KEPT.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
 
 async def test_good():
     async with aiohttp.ClientSession():
@@ -53,7 +64,13 @@ def test_after_the_child():
     child.communicate(b"go")
     assert child.returncode == 0
 
-def test_plain():
+def test_first_with_a_helper(helper):
+    assert helper.poll() is None
+
+def test_second_with_a_helper(helper, forgotten):
+    assert helper.poll() is None
+
+def test_last():
     pass
 """
 SETTINGS = """[pytest]
@@ -69,6 +86,7 @@ EXPECTED = {
     "test_unclosed_file": "ResourceWarning: unclosed file",
     "test_never_awaited": "RuntimeWarning: coroutine 'sleep' was never awaited",
     "test_child": "the child process ",
+    "test_last": "the child process ",
 }
 
 
@@ -93,7 +111,7 @@ def test_what_a_test_leaves_behind_fails_that_test(tmp_path: Path) -> None:
         names.add(case.attrib["name"])
         for fault in [*case.iter("failure"), *case.iter("error")]:
             complaints[case.attrib["name"]] = f"{fault.attrib['message']}\n{fault.text}"
-    assert names == set(re.findall(r"def (\w+)", SUITE))
+    assert names == set(re.findall(r"def (test_\w+)", SUITE))
     assert complaints.keys() == EXPECTED.keys(), run.stdout
     for name, expected in EXPECTED.items():
         assert expected in complaints[name], name
