@@ -52,14 +52,28 @@ _TENANT_ALLOCATION = model(
     in_order("start", "end"),
     SORTED,
 )
+
+
+def _within(inner: str, outer: str) -> str:
+    """Return the CEL expression that one CIDR lies within another.
+
+    `containsCIDR` says it shorter, but that of Kubernetes 1.31 finds only what begins where the
+    outer one begins.
+    """
+    return (
+        f"(cidr({outer}).containsIP(cidr({inner}).ip())"
+        f" && cidr({outer}).prefixLength() <= cidr({inner}).prefixLength())"
+    )
+
+
 GROWS = Rule(
-    "!isCIDR(self) || !isCIDR(oldSelf) || cidr(self).containsCIDR(oldSelf)",
+    f"!isCIDR(self) || !isCIDR(oldSelf) || {_within('oldSelf', 'self')}",
     "a new CIDR must contain the previous one; shrinking a pool may orphan existing allocations",
     reason=FORBIDDEN,
 )
 RESERVED_INSIDE = Rule(
     "!isCIDR(self.cidr) || !has(self.reserved) || self.reserved.all(r,"
-    " !isCIDR(r.cidr) || cidr(self.cidr).containsCIDR(r.cidr))",
+    f" !isCIDR(r.cidr) || {_within('r.cidr', 'self.cidr')})",
     "reserved CIDRs must lie within the pool CIDR",
     ".reserved",
 )

@@ -1,12 +1,16 @@
 """The control plane that the environment asks for, for cases that must hold on every one."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
+from reconcilers.api import crd
+from tests.servers import SERVERS, running
 
 
 @pytest.fixture
@@ -19,6 +23,24 @@ async def plane() -> AsyncIterator[Plane]:
 @pytest.fixture
 async def admin(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
     """The administrator's client."""
+    async with administrator(plane) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=SERVERS)
+async def shared_admin(request: pytest.FixtureRequest) -> AsyncIterator[httpx.AsyncClient]:
+    """The administrator's client of a server with our kinds, one for a module and version.
+
+    For what differs between versions of Kubernetes, as the library of CEL does.
+    """
+    async with running(request.param) as started, administrator(started) as client:
+        await started.install_crds(crd.crds())
+        yield client
+
+
+@asynccontextmanager
+async def administrator(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
+    """Give a client of the administrator."""
     async with httpx.AsyncClient(
         base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers(), timeout=30
     ) as client:

@@ -1,0 +1,239 @@
+"""What the CRDs' own rules refuse, and what they let pass: specs as people write them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+Json = dict[str, Any]
+
+
+def ranges(*spans: tuple[str, str]) -> Json:
+    return {"tenantAllocation": {"ranges": [{"start": a, "end": b} for a, b in spans]}}
+
+
+def pool(cidr: str = "10.0.0.0/24", **rest: Any) -> Json:
+    return {"cidr": cidr} | rest
+
+
+def request(**rest: Any) -> Json:
+    return {
+        "poolRef": {"name": "lab"},
+        "tenantClusterRef": {"name": "a", "namespace": "team"},
+        "type": "nodes",
+    } | rest
+
+
+def cluster(**networking: Any) -> Json:
+    spec: Json = {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}
+    return spec | ({"networking": networking} if networking else {})
+
+
+def by_hand(start: str, end: str) -> Json:
+    return cluster(loadBalancerPool={"start": start, "end": end})
+
+
+def provider(kind: str = "local", **rest: Any) -> Json:
+    return {"provider": kind, "credentialsRef": {"name": "secret"}} | rest
+
+
+def network(**rest: Any) -> Json:
+    return provider(network={"mode": "ipam", "poolRefs": [{"name": "lab"}]} | rest)
+
+
+ENDS = {"start": "10.0.0.9", "end": "10.0.0.3"}
+QUOTA = {"quotaPerTenant": {"maxLoadBalancerIPs": 4}}
+TENANT = "spec.tenantAllocation"
+
+REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
+    "a CIDR that is none": ("NetworkPool", pool("10.0.0.0/33"), "spec.cidr", "must be a CIDR"),
+    "a reserved CIDR that is none": (
+        "NetworkPool",
+        pool(reserved=[{"cidr": "10.0.0.300/28"}]),
+        "spec.reserved[0].cidr",
+        "must be a CIDR",
+    ),
+    "reserved outside": (
+        "NetworkPool",
+        pool(reserved=[{"cidr": "10.0.0.0/28"}, {"cidr": "10.0.1.0/28"}]),
+        "spec.reserved",
+        "must lie within the pool CIDR",
+    ),
+    "reserved larger than the pool": (
+        "NetworkPool",
+        pool(reserved=[{"cidr": "10.0.0.0/23"}]),
+        "spec.reserved",
+        "must lie within the pool CIDR",
+    ),
+    "start after end": ("NetworkPool", pool(tenantAllocation=ENDS), TENANT, "must not be after"),
+    "start without end": (
+        "NetworkPool",
+        pool(tenantAllocation={"start": "10.0.0.1"}),
+        TENANT,
+        "both or none",
+    ),
+    "start outside": (
+        "NetworkPool",
+        pool(tenantAllocation={"start": "10.0.0.1", "end": "10.0.1.1"}),
+        TENANT,
+        "must lie within the pool CIDR",
+    ),
+    "an end that is no address": (
+        "NetworkPool",
+        pool(tenantAllocation={"start": "10.0.0.1", "end": "10.0.0.256"}),
+        f"{TENANT}.end",
+        "must be an IP address",
+    ),
+    "a range backwards": (
+        "NetworkPool",
+        pool() | ranges(("10.0.0.9", "10.0.0.3")),
+        f"{TENANT}.ranges[0]",
+        "must not be after",
+    ),
+    "ranges that overlap": (
+        "NetworkPool",
+        pool() | ranges(("10.0.0.1", "10.0.0.9"), ("10.0.0.9", "10.0.0.20")),
+        f"{TENANT}.ranges",
+        "sorted by start IP and non-overlapping",
+    ),
+    "ranges out of order": (
+        "NetworkPool",
+        pool() | ranges(("10.0.0.10", "10.0.0.19"), ("10.0.0.2", "10.0.0.9")),
+        f"{TENANT}.ranges",
+        "sorted by start IP and non-overlapping",
+    ),
+    "the same range twice": (
+        "NetworkPool",
+        pool() | ranges(("10.0.0.1", "10.0.0.9"), ("10.0.0.1", "10.0.0.9")),
+        f"{TENANT}.ranges",
+        "sorted by start IP and non-overlapping",
+    ),
+    "a range outside": (
+        "NetworkPool",
+        pool() | ranges(("10.0.0.1", "10.0.0.9"), ("10.0.0.250", "10.0.1.9")),
+        f"{TENANT}.ranges",
+        "must lie within the pool CIDR",
+    ),
+    "a range of words": (
+        "NetworkPool",
+        pool() | ranges(("first", "10.0.0.9")),
+        f"{TENANT}.ranges[0].start",
+        "must be an IP address",
+    ),
+    "a pinned range backwards": (
+        "IPAllocation",
+        request(pinnedRange={"startAddress": "10.0.0.10", "endAddress": "10.0.0.9"}),
+        "spec.pinnedRange",
+        "must not be after",
+    ),
+    "a pinned address that is none": (
+        "IPAllocation",
+        request(pinnedRange={"startAddress": "10.0.0.1", "endAddress": "10.0.0.256"}),
+        "spec.pinnedRange.endAddress",
+        "must be an IP address",
+    ),
+    "a count of nothing": (
+        "IPAllocation",
+        request(count=0),
+        "spec.count",
+        "greater than or equal",
+    ),
+    "a load-balancer pool backwards": (
+        "TenantCluster",
+        by_hand("10.0.0.10", "10.0.0.9"),
+        "spec.networking.loadBalancerPool",
+        "must not be after",
+    ),
+    "a load-balancer pool of words": (
+        "TenantCluster",
+        by_hand("first", "last"),
+        "spec.networking.loadBalancerPool",
+        "must be IP addresses",
+    ),
+    "a load-balancer pool without end": (
+        "TenantCluster",
+        cluster(loadBalancerPool={"start": "10.0.0.9"}),
+        "spec.networking.loadBalancerPool.end",
+        "Required value",
+    ),
+    "a size of nothing": (
+        "TenantCluster",
+        cluster(lbPoolSize=0),
+        "spec.networking.lbPoolSize",
+        "greater than or equal",
+    ),
+    "no credentials": ("ProviderConfig", {"provider": "nutanix"}, "spec", "credentialsRef"),
+    "azure without settings": (
+        "ProviderConfig",
+        provider("azure"),
+        "spec.azure",
+        "azure settings",
+    ),
+    "aws without settings": ("ProviderConfig", provider("aws"), "spec.aws", "aws settings"),
+    "gcp without settings": ("ProviderConfig", provider("gcp"), "spec.gcp", "gcp settings"),
+    "a cloud's settings without identifier": (
+        "ProviderConfig",
+        provider("gcp", gcp={"projectID": "p"}),
+        "spec.gcp.region",
+        "Required value",
+    ),
+    "ipam without pools": (
+        "ProviderConfig",
+        network(poolRefs=[]),
+        "spec.network.poolRefs",
+        "at least one poolRef is required",
+    ),
+    "ipam in a cloud": (
+        "ProviderConfig",
+        network() | {"provider": "aws", "aws": {"region": "r"}},
+        "spec.network.mode",
+        "IPAM mode is not supported for cloud providers",
+    ),
+    "a team scope without team": (
+        "ProviderConfig",
+        provider(scope={"type": "team"}),
+        "spec.scope.teamRef",
+        "teamRef is required",
+    ),
+}
+
+ACCEPTED: Mapping[str, tuple[str, Json]] = {
+    "a size above the quota, as tenants get the quota": (
+        "ProviderConfig",
+        network(loadBalancer={"defaultPoolSize": 5}, **QUOTA),
+    ),
+    "ranges that touch": (
+        "NetworkPool",
+        pool() | ranges(("10.0.0.0", "10.0.0.9"), ("10.0.0.10", "10.0.0.255")),
+    ),
+    "as many ranges as there may be": (
+        "NetworkPool",
+        pool() | ranges(*((f"10.0.0.{n}", f"10.0.0.{n + 8}") for n in range(0, 160, 10))),
+    ),
+    "host bits": ("NetworkPool", pool("10.0.0.7/24", reserved=[{"cidr": "10.0.0.9/28"}])),
+    "order by number, not by text": ("NetworkPool", pool() | ranges(("10.0.0.9", "10.0.0.10"))),
+    "start and end beside ranges, ignored": (
+        "NetworkPool",
+        pool(
+            tenantAllocation=ranges(("10.0.0.1", "10.0.0.9"))["tenantAllocation"]
+            | {"start": "10.9.0.1", "end": "10.9.0.2"}
+        ),
+    ),
+    "many reservations": (
+        "NetworkPool",
+        pool("10.0.0.0/16", reserved=[{"cidr": f"10.0.{n}.0/28"} for n in range(256)]),
+    ),
+    "one pinned address": (
+        "IPAllocation",
+        request(pinnedRange={"startAddress": "10.0.0.9", "endAddress": "10.0.0.9"}),
+    ),
+    "a load-balancer pool": ("TenantCluster", by_hand("10.0.0.9", "10.0.0.10")),
+    "a default size above the quota": ("ProviderConfig", network(loadBalancer={}, **QUOTA)),
+    "a size within the quota": (
+        "ProviderConfig",
+        network(loadBalancer={"allocationMode": "elastic", "initialPoolSize": 4}, **QUOTA),
+    ),
+    "a team scope": (
+        "ProviderConfig",
+        provider(scope={"type": "team", "teamRef": {"name": "a"}}),
+    ),
+    "harvester without settings": ("ProviderConfig", provider("harvester")),
+}

@@ -1,0 +1,121 @@
+"""The largest objects that the CRDs allow: within what rules may cost, and what etcd takes.
+
+A real API server bounds the cost of a rule twice: estimated, when a definition is written, and
+counted, each time a rule runs. Both bounds have to leave room for the longest list of everything.
+"""
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+from typing import Any
+
+import httpx
+import pytest
+
+from allocator.addresses import LISTED_ADDRESSES
+from reconcilers.api import crd, names
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+Json = dict[str, Any]
+BASE = f"/apis/{names.API_VERSION}/namespaces/default"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+FIRST = int(IPv4Address("200.100.0.0"))
+LONGEST_NAME = 253
+NOW = "2026-01-01T00:00:00Z"
+
+
+def most(plural: str, *path: str) -> int:
+    """Return how many items a list has at most, by the CRD."""
+    [definition] = [one for one in crd.crds() if one["spec"]["names"]["plural"] == plural]
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for name in path:
+        schema = schema["properties"][name]
+    return int(schema["maxItems"])
+
+
+def text(offset: int) -> str:
+    return str(IPv4Address(FIRST + offset))
+
+
+def largest_pool() -> Json:
+    """Return the spec of a pool with as many ranges and reservations as there may be."""
+    reserved = most("networkpools", "spec", "reserved")
+    ranges = most("networkpools", "spec", "tenantAllocation", "ranges")
+    return {
+        "cidr": "200.100.0.0/16",
+        "reserved": [{"cidr": f"{text(number * 32)}/28"} for number in range(reserved)],
+        "tenantAllocation": {
+            "start": text(0),
+            "end": text(65_535),
+            "ranges": [
+                {"start": text(number * 4_000), "end": text(number * 4_000 + 3_999)}
+                for number in range(ranges)
+            ],
+        },
+    }
+
+
+def assignments() -> Iterator[Json]:
+    """Yield as many promises as a pool may hold, each with the longest texts."""
+    for number in range(most("networkpools", "status", "assignments")):
+        yield {
+            "name": f"{number:0{LONGEST_NAME}}",
+            "uid": "12345678-1234-1234-1234-123456789012",
+            "resourceVersion": "9" * 19,
+            "startAddress": text(number * 100),
+            "endAddress": text(number * 100 + 99),
+        }
+
+
+def conditions(message: str) -> list[Json]:
+    kinds = ("Ready", "Overlapping", "RangesOverlap", "ForeignManager", "Reconciling", "Stalled")
+    told = {"status": "True", "reason": "R" * 100, "message": message, "lastTransitionTime": NOW}
+    return [{"type": kind, **told} for kind in kinds]
+
+
+async def create(http: httpx.AsyncClient, plural: str, kind: str, spec: Json) -> None:
+    body = {
+        "apiVersion": names.API_VERSION,
+        "kind": kind,
+        "metadata": {"name": "largest"},
+        "spec": spec,
+    }
+    answer = await http.post(f"{BASE}/{plural}", params={"fieldValidation": "Strict"}, json=body)
+    assert answer.status_code == 201, answer.text
+
+
+async def change(http: httpx.AsyncClient, path: str, body: Json) -> Json:
+    answer = await http.patch(f"{BASE}/{path}", json=body, headers=MERGE)
+    assert answer.status_code == 200, answer.text
+    assert "Warning" not in answer.headers
+    changed: Json = answer.json()
+    return changed
+
+
+async def test_the_largest_pool_can_be_made_changed_and_told_of(
+    shared_admin: httpx.AsyncClient,
+) -> None:
+    await create(shared_admin, "networkpools", "NetworkPool", largest_pool())
+    status = {"assignments": list(assignments()), "conditions": conditions("m" * 32_768)}
+    told = await change(shared_admin, "networkpools/largest/status", {"status": status})
+    assert told["status"] == status
+    wider = await change(
+        shared_admin, "networkpools/largest", {"spec": {"cidr": "200.100.0.0/15"}}
+    )
+    assert wider["status"] == status
+
+
+async def test_the_largest_allocation_lists_its_addresses(shared_admin: httpx.AsyncClient) -> None:
+    reference = {"name": "n" * LONGEST_NAME, "namespace": "n" * 63}
+    spec = {"poolRef": {"name": "lab"}, "tenantClusterRef": reference, "type": "nodes"}
+    await create(shared_admin, "ipallocations", "IPAllocation", spec | {"count": LISTED_ADDRESSES})
+    status = {
+        "phase": "Allocated",
+        "startAddress": text(0),
+        "endAddress": text(LISTED_ADDRESSES - 1),
+        "addresses": [text(number) for number in range(LISTED_ADDRESSES)],
+        "conditions": conditions("m" * 1_000),
+    }
+    told = await change(shared_admin, "ipallocations/largest/status", {"status": status})
+    assert told["status"] == status
+    marked = {"metadata": {"finalizers": [names.FINALIZER_ALLOCATION], "labels": {"a": "b"}}}
+    assert (await change(shared_admin, "ipallocations/largest", marked))["status"] == status

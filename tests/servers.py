@@ -1,0 +1,68 @@
+"""The API servers that tests of the manifests are held against, and where their programs are.
+
+`asked` is what the environment asks for: the embedded server, or real binaries. `oldest` is the
+oldest Kubernetes that the documents promise, if its programs are on this machine.
+"""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from envtest import ControlPlane
+from envtest.binaries import real_control_plane
+from envtest.plane import ControlPlane as Plane
+from envtest.settings import read_settings
+
+ASSETS = "KUBEBUILDER_ASSETS"
+OLDEST_ASSETS = "BUTLER_IPAM_TEST_OLDEST_ASSETS"
+
+Server = Literal["asked", "oldest"]
+SERVERS: tuple[Server, ...] = ("asked", "oldest")
+
+
+def program(name: str) -> str:
+    """Return the path of kubectl or helm: beside KUBEBUILDER_ASSETS, else on the PATH.
+
+    The test is skipped where there is none.
+    """
+    folder = os.environ.get(ASSETS)
+    if folder and (Path(folder) / name).exists():
+        return str(Path(folder) / name)
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"no {name} on this machine: neither in {ASSETS} nor on the PATH")
+    return found
+
+
+def oldest_assets() -> Path:
+    """Return the folder with the programs of the oldest Kubernetes that the documents promise.
+
+    The test is skipped where there is none. A folder that is named has to be one.
+    """
+    named, asked = os.environ.get(OLDEST_ASSETS), os.environ.get(ASSETS)
+    if named:
+        return Path(named)
+    beside = Path(asked).parent / "oldest" if asked else None
+    if beside is None or not (beside / "kube-apiserver").exists():
+        pytest.skip(
+            f"no oldest Kubernetes on this machine: {OLDEST_ASSETS} is not set, and there is no"
+            f" folder `oldest` beside {ASSETS} ({asked or 'not set'}); `make real` builds it"
+        )
+    return beside
+
+
+@asynccontextmanager
+async def running(server: Server) -> AsyncIterator[Plane]:
+    """Run the control plane of a server."""
+    if server == "oldest":
+        settings = read_settings({ASSETS: str(oldest_assets())})
+        async with real_control_plane(settings, None, "127.0.0.1:0", "") as real:
+            yield real
+    else:
+        async with ControlPlane.start() as plane:
+            yield plane
