@@ -38,13 +38,23 @@ class Column:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a CRD says beyond the schema."""
+    """What a CRD says beyond the schema.
+
+    Attributes:
+        model: of its objects.
+        plural: its name in paths.
+        short: its short name; Butler's.
+        columns: of its table.
+        selectable: fields that field selectors may name.
+        shadowed_by: the built-in kind that kubectl takes the short name for, if there is one.
+    """
 
     model: type
     plural: str
     short: str
     columns: tuple[Column, ...]
     selectable: tuple[str, ...] = field(default=())
+    shadowed_by: str = ""
 
     @property
     def kind(self) -> str:
@@ -130,6 +140,7 @@ KINDS: tuple[Kind, ...] = (
             Column("Tenants", "integer", ".status.capacity.estimatedTenants", wide=True),
             _AGE,
         ),
+        shadowed_by="PriorityClass",
     ),
 )
 

@@ -44,13 +44,19 @@ def _contents() -> str:
     return "\n".join([*kinds, marks, ""])
 
 
+def _short(kind: crd.Kind) -> str:
+    if kind.shadowed_by:
+        return f" (kubectl takes the short name `{kind.short}` for {kind.shadowed_by})"
+    return f", or `{kind.short}`"
+
+
 def _kind(kind: crd.Kind, definition: Schema) -> Iterator[str]:
     spec = definition["spec"]
     [version] = spec["versions"]
     schema = version["schema"]["openAPIV3Schema"]
     yield f"## {kind.kind}\n"
     yield f"{schema['description']}\n"
-    yield f"`kubectl get {kind.plural}`, or `{kind.short}`; `kubectl get butler` has all four."
+    yield f"`kubectl get {kind.plural}`{_short(kind)}; `kubectl get butler` has all four."
     if kind.selectable:
         fields = ", ".join(f"`{path.removeprefix('.')}`" for path in kind.selectable)
         yield f"Field selectors: {fields}."
