@@ -7,11 +7,12 @@ a killed parent leaves them running).
 
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +31,11 @@ _PR_SET_PDEATHSIG = 1
 _STDERR = 2
 _PAUSE_SECONDS = 0.1
 _ASK_SECONDS = 2.0
+_WATCH_SECONDS = 0.5
+_ANYTHING = re.compile("")
 _LOG_LINES = 15
+# Some log a whole stack in one line.
+_LOG_WIDTH = 300
 
 
 class PortTakenError(Exception):
@@ -71,8 +76,18 @@ class Children:
         self._folder = folder
         self._stack = stack
 
-    def start(self, program: Path, arguments: Sequence[str]) -> Child:
+    def start(
+        self,
+        program: Path,
+        arguments: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+    ) -> Child:
         """Start a program.
+
+        Args:
+            program: which.
+            arguments: of its command line.
+            environment: its variables; those of this process if not given.
 
         Raises:
             PlaneError: it is none that this machine runs.
@@ -89,6 +104,7 @@ class Children:
                     stderr=subprocess.STDOUT,
                     preexec_fn=bound,  # noqa: PLW1509
                     start_new_session=True,
+                    env=environment,
                 )
             except OSError as error:
                 raise PlaneError(f"{program} cannot be run: {error.strerror}") from error
@@ -96,8 +112,20 @@ class Children:
         self._stack.push_async_callback(self._stop, child)
         return child
 
-    async def ready(self, child: Child, session: ClientSession, path: str) -> None:
+    async def ready(
+        self,
+        child: Child,
+        session: ClientSession,
+        path: str,
+        content: re.Pattern[str] = _ANYTHING,
+    ) -> None:
         """Ask until the answer is 200.
+
+        Args:
+            child: the process.
+            session: the way to ask it.
+            path: what is asked for.
+            content: what has to be in the answer.
 
         Raises:
             PlaneError: the process ended or takes too long; the message ends with its last lines.
@@ -105,24 +133,32 @@ class Children:
         """
         with anyio.move_on_after(self._settings.start_seconds):
             while child.process.poll() is None:
-                try:
-                    # Where another process has the port, it may never answer.
-                    with anyio.move_on_after(_ASK_SECONDS):
-                        async with session.get(path) as answer:
-                            if answer.status == 200 and child.process.poll() is None:
-                                return
-                except ClientError:
-                    # Not listening yet.
-                    pass
+                answered = await _answers(session, path, content)
+                if await _port_is_taken(child):
+                    # Then it may go on without, and whoever has the port may have answered.
+                    break
+                if answered and child.process.poll() is None:
+                    return
                 await anyio.sleep(_PAUSE_SECONDS)
         raise await self._failure(child)
 
+    async def watch(self, child: Child) -> None:
+        """Wait until a process that should go on ends all the same.
+
+        Raises:
+            PlaneError: it ended; the message ends with its last lines.
+        """
+        # Only Linux has an event for the end of a process (a pidfd).
+        while child.process.poll() is None:  # noqa: ASYNC110
+            await anyio.sleep(_WATCH_SECONDS)
+        raise await self._failure(child)
+
     async def _failure(self, child: Child) -> PlaneError | PortTakenError:
-        """Return why a process is not ready."""
+        """Return why a process is not ready, or no longer."""
         if child.process.returncode is not None and child.showing is not None:
             await to_thread.run_sync(child.showing.join, self._settings.stop_seconds)
-        text = await anyio.Path(child.log).read_text(encoding="utf-8", errors="replace")
-        if "address already in use" in text:
+        text = await _log(child)
+        if await _port_is_taken(child):
             return PortTakenError(f"{child.name} found its port taken; choose another one")
         if child.process.returncode is not None:
             how = f"ended with code {child.process.returncode}"
@@ -130,7 +166,7 @@ class Children:
             how = f"is not ready after {self._settings.start_seconds:g} seconds"
         if self._settings.show_output:
             return PlaneError(f"{child.name} {how}; what it said is shown above")
-        last = "\n".join(text.splitlines()[-_LOG_LINES:])
+        last = "\n".join(line[:_LOG_WIDTH] for line in text.splitlines()[-_LOG_LINES:])
         return PlaneError(f"{child.name} {how}; its last lines:\n{last}")
 
     async def _stop(self, child: Child) -> None:
@@ -148,6 +184,27 @@ class Children:
             child.process.wait()
         if child.showing is not None:
             child.showing.join(self._settings.stop_seconds)
+
+
+async def _answers(session: ClientSession, path: str, content: re.Pattern[str]) -> bool:
+    """Ask once; tell whether the answer is 200 and holds the content."""
+    try:
+        # Where another process has the port, it may never answer.
+        with anyio.move_on_after(_ASK_SECONDS):
+            async with session.get(path) as answer:
+                return answer.status == 200 and content.search(await answer.text()) is not None
+    except ClientError:
+        # Not listening yet.
+        return False
+    return False
+
+
+async def _port_is_taken(child: Child) -> bool:
+    return "address already in use" in await _log(child)
+
+
+async def _log(child: Child) -> str:
+    return await anyio.Path(child.log).read_text(encoding="utf-8", errors="replace")
 
 
 def _shown(process: subprocess.Popen[bytes], log: Path) -> threading.Thread | None:

@@ -10,6 +10,8 @@ from typing import Literal
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _START_SECONDS = 60.0
 _STOP_SECONDS = 20.0
+# The second is what `go install go.universe.tf/metallb/controller` calls it.
+_METALLB = ("metallb-controller", "controller")
 
 
 class PlaneError(Exception):
@@ -18,12 +20,24 @@ class PlaneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the environment asks for."""
+    """What the environment asks for.
+
+    Attributes:
+        kind: of control plane.
+        etcd: the program, and so on; of those after kube-apiserver, None if it is not there.
+        apiserver: kube-apiserver.
+        controller_manager: kube-controller-manager.
+        metallb: MetalLB's controller, which runs on the embedded server as well.
+        start_seconds: how long to wait for each to be ready.
+        stop_seconds: how long to wait for each to end.
+        show_output: whether what they say is shown.
+    """
 
     kind: Literal["embedded", "binaries", "existing"]
     etcd: Path | None = None
     apiserver: Path | None = None
     controller_manager: Path | None = None
+    metallb: Path | None = None
     start_seconds: float = _START_SECONDS
     stop_seconds: float = _STOP_SECONDS
     show_output: bool = False
@@ -42,22 +56,24 @@ def read_settings(env: Mapping[str, str] | None = None) -> Settings:
         return Settings("existing", start_seconds=start, stop_seconds=stop)
     etcd = _binary(env, "TEST_ASSET_ETCD", "etcd")
     apiserver = _binary(env, "TEST_ASSET_KUBE_APISERVER", "kube-apiserver")
+    metallb = _optional(env, "TEST_ASSET_METALLB_CONTROLLER", *_METALLB)
+    shown = env.get("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT", "").lower() == "true"
     if etcd is None or apiserver is None:
         if etcd or apiserver:
             missing = "TEST_ASSET_ETCD" if etcd is None else "TEST_ASSET_KUBE_APISERVER"
             raise PlaneError(f"only one of the two binaries is named; set {missing}, too")
-        return Settings("embedded", start_seconds=start, stop_seconds=stop)
-    shown = env.get("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT", "").lower() == "true"
+        return Settings("embedded", None, None, None, metallb, start, stop, shown)
     manager = _optional(env, "TEST_ASSET_KUBE_CONTROLLER_MANAGER", "kube-controller-manager")
-    return Settings("binaries", etcd, apiserver, manager, start, stop, shown)
+    return Settings("binaries", etcd, apiserver, manager, metallb, start, stop, shown)
 
 
-def _optional(env: Mapping[str, str], variable: str, name: str) -> Path | None:
-    """Return a binary that need not be in KUBEBUILDER_ASSETS."""
-    folder = env.get("KUBEBUILDER_ASSETS")
-    if not env.get(variable) and not (folder and (Path(folder) / name).exists()):
-        return None
-    return _binary(env, variable, name)
+def _optional(env: Mapping[str, str], variable: str, *names: str) -> Path | None:
+    """Return a binary that need not be in KUBEBUILDER_ASSETS, by the first name found there."""
+    if env.get(variable):
+        return _binary(env, variable, names[0])
+    folder = Path(env.get("KUBEBUILDER_ASSETS") or os.devnull)
+    found = next((name for name in names if (folder / name).exists()), None)
+    return _binary(env, variable, found) if found else None
 
 
 def _binary(env: Mapping[str, str], variable: str, name: str) -> Path | None:
@@ -68,7 +84,7 @@ def _binary(env: Mapping[str, str], variable: str, name: str) -> Path | None:
         path, source = Path(env["KUBEBUILDER_ASSETS"]) / name, "KUBEBUILDER_ASSETS"
     else:
         return None
-    if not os.access(path, os.X_OK):
+    if not (path.is_file() and os.access(path, os.X_OK)):
         raise PlaneError(f"{source} leads to {path}, which is no program; correct or unset it")
     return path
 

@@ -2,13 +2,42 @@
 
 import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
 
 from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
+from tests.envtest.assets import Assets
 from tests.envtest.samples import crd
+
+_VARIABLES = (
+    "KUBEBUILDER_ASSETS",
+    "KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT",
+    "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT",
+    "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT",
+    "TEST_ASSET_ETCD",
+    "TEST_ASSET_KUBE_APISERVER",
+    "TEST_ASSET_KUBE_CONTROLLER_MANAGER",
+    "TEST_ASSET_METALLB_CONTROLLER",
+    "USE_EXISTING_CLUSTER",
+)
+
+
+@pytest.fixture
+def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Assets:
+    """Stand-ins that the environment names, and a folder of their own for temporary files."""
+    for variable in _VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    found = Assets(tmp_path / "assets")
+    found.folder.mkdir()
+    found.add("etcd")
+    found.add("kube-apiserver")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(found.folder))
+    return found
 
 
 @pytest.fixture

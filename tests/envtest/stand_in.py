@@ -1,10 +1,10 @@
-"""A stand-in for etcd, kube-apiserver and kube-controller-manager, as far as starting them goes.
+"""A stand-in for etcd, kube-apiserver and others, as far as starting them goes.
 
 Copied under the name of one of them it takes that one's flags, listens where they say, and answers
 what envtest asks before it calls the process ready. A file NAME.json beside it says how it
 misbehaves: `exit` (a code, at once), `says` (on standard error), `refusals` (how often it answers
 500 before it is ready), `stubborn` (does not end when asked), `taken` (how often its port is),
-`tells` (a pipe to write to when it is asked for the first time).
+`tells` (a pipe to write to when it is asked for the first time), `content` (of its answers).
 It notes its process id, its flags and the certificates that clients show in NAME.notes.
 """
 
@@ -40,11 +40,17 @@ def _address() -> tuple[str, int]:
     if _SELF.name == "etcd":
         parts = urlsplit(_FLAGS["listen-client-urls"])
         return str(parts.hostname), int(parts.port or 0)
+    if _is_metallb():
+        return "", int(_FLAGS["port"])
     return _FLAGS["bind-address"], int(_FLAGS["secure-port"])
 
 
+def _is_metallb() -> bool:
+    return _SELF.name in ("metallb-controller", "controller")
+
+
 def _tls() -> ssl.SSLContext | None:
-    if _SELF.name == "etcd":
+    if _SELF.name == "etcd" or _is_metallb():
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(_FLAGS["tls-cert-file"], _FLAGS["tls-private-key-file"])
@@ -57,6 +63,7 @@ def _tls() -> ssl.SSLContext | None:
 class _Handler(BaseHTTPRequestHandler):
     refusals = 0
     tells = ""
+    content = b""
 
     def do_GET(self) -> None:
         connection = self.connection
@@ -70,8 +77,9 @@ class _Handler(BaseHTTPRequestHandler):
         refused = _Handler.refusals > 0
         _Handler.refusals -= refused
         self.send_response(500 if refused else 200)
-        self.send_header("Content-Length", "0")
+        self.send_header("Content-Length", str(len(_Handler.content)))
         self.end_headers()
+        self.wfile.write(_Handler.content)
 
     # typing_extensions is out of reach of what runs without site-packages.
     def log_message(self, *what: object) -> None:  # type: ignore[explicit-override]
@@ -83,6 +91,10 @@ def main() -> None:
     behaviour = _behaviour()
     _noted(pid=os.getpid(), flags=_FLAGS)
     sys.stderr.write(behaviour.get("says", "") + "\n")
+    if behaviour.get("taken") and _is_metallb():
+        # It only notes that in its log, and goes on without.
+        sys.stderr.write("listen tcp :7472: bind: address already in use\n")
+        signal.pause()
     if behaviour.get("taken"):
         sys.exit("listen tcp 127.0.0.1: bind: address already in use")
     if "exit" in behaviour:
@@ -91,6 +103,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _Handler.refusals = behaviour.get("refusals", 0)
     _Handler.tells = behaviour.get("tells", "")
+    _Handler.content = behaviour.get("content", "").encode()
     try:
         if ":" in _address()[0]:
             ThreadingHTTPServer.address_family = socket.AF_INET6

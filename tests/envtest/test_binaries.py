@@ -5,7 +5,6 @@ suite runs on them.
 """
 
 import errno
-import json
 import os
 import select
 import signal
@@ -13,10 +12,8 @@ import socket
 import subprocess
 import sys
 import textwrap
-from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
 
 import anyio
 import httpx
@@ -24,18 +21,9 @@ import pytest
 from anyio import to_thread
 
 from envtest import ControlPlane, ListenError, PlaneError, User
+from tests.envtest.assets import Assets, left_behind
 from tests.envtest.samples import PATH, crd, gauge
 
-_VARIABLES = (
-    "KUBEBUILDER_ASSETS",
-    "KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT",
-    "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT",
-    "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT",
-    "TEST_ASSET_ETCD",
-    "TEST_ASSET_KUBE_APISERVER",
-    "TEST_ASSET_KUBE_CONTROLLER_MANAGER",
-    "USE_EXISTING_CLUSTER",
-)
 _PARENT = """
 import sys, anyio
 from envtest import ControlPlane
@@ -47,64 +35,6 @@ async def main():
 
 anyio.run(main)
 """
-
-
-@dataclass
-class Assets:
-    """A folder of stand-ins."""
-
-    folder: Path
-
-    def add(self, name: str, **behaviour: object) -> Path:
-        """Put a program there, or change how it behaves."""
-        program = self.folder / name
-        text = Path(__file__).with_name("stand_in.py").read_text(encoding="utf-8")
-        program.write_text(f"#!{sys.executable} -S\n{text}", encoding="utf-8")
-        program.chmod(0o755)
-        (self.folder / f"{name}.json").write_text(json.dumps(behaviour))
-        return program
-
-    def notes(self, name: str) -> list[dict[str, Any]]:
-        """Return what a program noted."""
-        path = self.folder / f"{name}.notes"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [json.loads(line) for line in lines]
-
-    def flags(self, name: str) -> dict[str, str]:
-        """Return the flags of a program's last start."""
-        flags: dict[str, str] = [one for one in self.notes(name) if "flags" in one][-1]["flags"]
-        return flags
-
-    def starts(self, name: str) -> list[int]:
-        """Return the process ids of a program."""
-        return [one["pid"] for one in self.notes(name) if "pid" in one]
-
-    def alive(self) -> list[int]:
-        """Return which of all processes ever started are still there."""
-        started = [pid for path in self.folder.glob("*.notes") for pid in self.starts(path.stem)]
-        return [pid for pid in started if Path(f"/proc/{pid}/cmdline").exists()]
-
-
-@pytest.fixture
-def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Assets:
-    """Stand-ins that the environment names, and a folder of their own for temporary files."""
-    for variable in _VARIABLES:
-        monkeypatch.delenv(variable, raising=False)
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    found = Assets(tmp_path / "assets")
-    found.folder.mkdir()
-    found.add("etcd")
-    found.add("kube-apiserver")
-    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(found.folder))
-    return found
-
-
-def left_behind(assets: Assets) -> tuple[list[int], list[str]]:
-    """Return processes and temporary files that should not be there any more."""
-    files = os.listdir(assets.folder.parent / "tmp")
-    # Notes of ports that were drawn stay for two minutes, for whoever draws next.
-    return assets.alive(), [name for name in files if not name.startswith("envtest-ports-")]
 
 
 def content(path: str) -> str:

@@ -80,3 +80,28 @@ def test_a_kube_controller_manager_that_is_named_must_be_there(assets: Path) -> 
     env = {"KUBEBUILDER_ASSETS": str(assets), "TEST_ASSET_KUBE_CONTROLLER_MANAGER": "/nowhere"}
     with pytest.raises(PlaneError, match="TEST_ASSET_KUBE_CONTROLLER_MANAGER leads to /nowhere"):
         read_settings(env)
+
+
+def test_metallb_need_not_be_there_and_has_two_names(assets: Path) -> None:
+    env = {"KUBEBUILDER_ASSETS": str(assets)}
+    assert read_settings(env).metallb is None
+
+    (assets / "controller").write_text("#!/bin/sh\n")
+    (assets / "controller").chmod(0o755)
+    assert read_settings(env).metallb == assets / "controller"
+
+    (assets / "metallb-controller").write_text("#!/bin/sh\n")
+    with pytest.raises(PlaneError, match="metallb-controller, which is no program; correct or"):
+        read_settings(env)
+    (assets / "metallb-controller").chmod(0o755)
+    assert read_settings(env).metallb == assets / "metallb-controller"
+
+
+def test_metallb_can_be_named_without_the_servers(assets: Path) -> None:
+    found = read_settings({"TEST_ASSET_METALLB_CONTROLLER": str(assets / "etcd")})
+    assert (found.kind, found.metallb) == ("embedded", assets / "etcd")
+
+
+def test_a_folder_is_no_program(assets: Path) -> None:
+    with pytest.raises(PlaneError, match="which is no program"):
+        read_settings({"TEST_ASSET_METALLB_CONTROLLER": str(assets)})

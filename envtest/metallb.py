@@ -1,0 +1,217 @@
+"""The real MetalLB: its controller as a child process against any API server.
+
+The controller assigns addresses to Services; it needs neither speakers nor a cluster's network.
+Before it starts, its API server has to serve every kind that it watches (`definitions`) and to
+have the namespace metallb-system:
+
+    async with ControlPlane.start() as plane:
+        await plane.install_crds(definitions(read_settings()))
+        ...                         # create the namespace metallb-system
+        async with metallb_controller(plane.kubeconfig()) as metallb:
+            print(metallb.version)
+
+Its admission webhooks are switched off: they are reached through a Service of the cluster, which
+leads nowhere on one machine. So an IPAddressPool that MetalLB cannot use is stored all the same;
+MetalLB then keeps the last configuration that it could use.
+"""
+
+import os
+import re
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+from aiohttp import ClientError, ClientSession
+
+from envtest.keys import write_private
+from envtest.listening import EVERYWHERE
+from envtest.plane import read_crds
+from envtest.ports import free_port
+from envtest.processes import Child, Children, PortTakenError
+from envtest.settings import PlaneError, Settings, read_settings
+
+NAMESPACE = "metallb-system"
+"""Where it looks for its kinds."""
+
+_GROUP = "metallb.io"
+_TRIES = 5
+_STARTED = re.compile(r"MetalLB controller starting version (\S+)")
+# Counted for each look at the pools: from the first one on, its caches are filled.
+_HAS_LOOKED = re.compile(r"^metallb_k8s_client_updates_total [1-9]", re.MULTILINE)
+# All kinds that some release of the controller watches, and the versions that are served; the last
+# one is stored.
+_KINDS = (
+    ("BFDProfile", "bfdprofiles", "v1beta1"),
+    ("BGPAdvertisement", "bgpadvertisements", "v1beta1"),
+    ("BGPPeer", "bgppeers", "v1beta1", "v1beta2"),
+    ("Community", "communities", "v1beta1"),
+    ("ConfigurationState", "configurationstates", "v1beta1"),
+    ("IPAddressPool", "ipaddresspools", "v1beta1"),
+    ("L2Advertisement", "l2advertisements", "v1beta1"),
+    ("ServiceBGPStatus", "servicebgpstatuses", "v1beta1"),
+    ("ServiceL2Status", "servicel2statuses", "v1beta1"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MetalLB:
+    """A MetalLB controller that runs.
+
+    Attributes:
+        version: what it calls itself in its log, `0.15.3` say; empty if it does not.
+        url: where it serves metrics.
+    """
+
+    version: str
+    url: str
+    _child: Child
+    _children: Children
+
+    async def metrics(self) -> str:
+        """Return its metrics as Prometheus reads them.
+
+        Raises:
+            PlaneError: it does not answer.
+        """
+        try:
+            async with ClientSession(self.url) as session, session.get("/metrics") as answer:
+                return await answer.text()
+        except ClientError as error:
+            raise PlaneError(f"MetalLB's controller gives no metrics: {error}") from error
+
+    def log(self) -> str:
+        """Return what it has logged so far."""
+        return _text(self._child.log)
+
+    async def watch(self) -> None:
+        """Wait until it ends, which it does not by itself.
+
+        Raises:
+            PlaneError: it ended; the message ends with its last lines.
+        """
+        await self._children.watch(self._child)
+
+
+@asynccontextmanager
+async def metallb_controller(
+    kubeconfig: str, settings: Settings | None = None
+) -> AsyncIterator[MetalLB]:
+    """Run MetalLB's controller for the time of the context; it is ready when this yields.
+
+    Ready means that it has read the pools that are there. It is killed when this process dies.
+
+    Args:
+        kubeconfig: of an administrator of the API server, with everything inline.
+        settings: where the program is, and how long to wait; the environment's if not given.
+
+    Raises:
+        PlaneError: there is no such program, it cannot be run, ended or is not ready in time;
+            the message ends with its last lines.
+    """
+    settings = settings or read_settings()
+    if settings.metallb is None:
+        raise PlaneError(
+            "there is no MetalLB controller: put it into KUBEBUILDER_ASSETS as"
+            " metallb-controller, or name it in TEST_ASSET_METALLB_CONTROLLER"
+        )
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-metallb-")))
+        write_private(folder / "kubeconfig", kubeconfig)
+        yield await _start_somewhere(stack, settings, settings.metallb, folder)
+
+
+async def _start_somewhere(
+    stack: AsyncExitStack, settings: Settings, program: Path, folder: Path
+) -> MetalLB:
+    """Start it; a free port may be taken between asking and listening, so try again."""
+    tries = _TRIES
+    while True:
+        tries -= 1
+        async with AsyncExitStack() as trial:
+            children = Children(settings, folder, trial)
+            try:
+                started = await _start(children, program, folder / "kubeconfig")
+            except PortTakenError as error:
+                if not tries:
+                    raise PlaneError(str(error)) from error
+                continue
+            stack.push_async_exit(trial.pop_all())
+            return started
+
+
+async def _start(children: Children, program: Path, kubeconfig: Path) -> MetalLB:
+    """Start it on a free port and wait until it is ready."""
+    # It listens on every address of this machine, and has no flag for another one.
+    port = free_port(EVERYWHERE[0])
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(kubeconfig),
+        "METALLB_NAMESPACE": NAMESPACE,
+        "METALLB_BGP_TYPE": "native",
+        "METALLB_POD_NAME": "controller",
+        "METALLB_DEPLOYMENT": "controller",
+    }
+    arguments = [f"--port={port}", "--log-level=info", "--webhook-mode=disabled"]
+    child = children.start(program, arguments, environment)
+    url = f"http://127.0.0.1:{port}"
+    async with ClientSession(url) as session:
+        await children.ready(child, session, "/metrics", _HAS_LOOKED)
+    said = _STARTED.search(await anyio.Path(child.log).read_text(errors="replace"))
+    return MetalLB(said[1] if said else "", url, child, children)
+
+
+def _text(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace")
+
+
+def definitions(settings: Settings) -> list[dict[str, Any]]:
+    """Return the CustomResourceDefinitions of all kinds that the controller watches.
+
+    They are MetalLB's own where the folder `metallb-crds` lies beside the program; else short
+    ones, which let everything pass.
+
+    Raises:
+        PlaneError: a file in that folder cannot be read.
+    """
+    if settings.metallb is not None:
+        folder = settings.metallb.with_name("metallb-crds")
+        if folder.is_dir():
+            return read_crds(folder)
+    return [_definition(kind, plural, versions) for kind, plural, *versions in _KINDS]
+
+
+def _definition(kind: str, plural: str, versions: Sequence[str]) -> dict[str, Any]:
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    # Where it is not said, a pool is for all: the controller relies on the API server for that.
+    automatic = {"autoAssign": {"type": "boolean", "default": True}}
+    spec = {**anything, "properties": automatic} if kind == "IPAddressPool" else anything
+    schema = {"type": "object", "properties": {"spec": spec, "status": anything}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{_GROUP}"},
+        "spec": {
+            "group": _GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+            },
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": version == versions[-1],
+                    "schema": {"openAPIV3Schema": schema},
+                    "subresources": {"status": {}},
+                }
+                for version in versions
+            ],
+        },
+    }

@@ -1,0 +1,51 @@
+"""A folder of programs that play etcd and the others, for tests of how these are started."""
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class Assets:
+    """A folder of stand-ins."""
+
+    folder: Path
+
+    def add(self, name: str, **behaviour: object) -> Path:
+        """Put a program there, or change how it behaves."""
+        program = self.folder / name
+        text = Path(__file__).with_name("stand_in.py").read_text(encoding="utf-8")
+        program.write_text(f"#!{sys.executable} -S\n{text}", encoding="utf-8")
+        program.chmod(0o755)
+        (self.folder / f"{name}.json").write_text(json.dumps(behaviour))
+        return program
+
+    def notes(self, name: str) -> list[dict[str, Any]]:
+        """Return what a program noted."""
+        path = self.folder / f"{name}.notes"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def flags(self, name: str) -> dict[str, str]:
+        """Return the flags of a program's last start."""
+        flags: dict[str, str] = [one for one in self.notes(name) if "flags" in one][-1]["flags"]
+        return flags
+
+    def starts(self, name: str) -> list[int]:
+        """Return the process ids of a program."""
+        return [one["pid"] for one in self.notes(name) if "pid" in one]
+
+    def alive(self) -> list[int]:
+        """Return which of all processes ever started are still there."""
+        started = [pid for path in self.folder.glob("*.notes") for pid in self.starts(path.stem)]
+        return [pid for pid in started if Path(f"/proc/{pid}/cmdline").exists()]
+
+
+def left_behind(assets: Assets) -> tuple[list[int], list[str]]:
+    """Return processes and temporary files that should not be there any more."""
+    files = os.listdir(assets.folder.parent / "tmp")
+    # Notes of ports that were drawn stay for two minutes, for whoever draws next.
+    return assets.alive(), [name for name in files if not name.startswith("envtest-ports-")]

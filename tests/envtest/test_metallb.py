@@ -1,0 +1,184 @@
+"""MetalLB's controller as a child process: the real one where it is there, else a stand-in."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from envtest import ControlPlane, PlaneError
+from envtest.metallb import NAMESPACE, definitions, metallb_controller
+from envtest.settings import Settings, read_settings
+from tests.envtest.assets import Assets, left_behind
+from tests.envtest.conftest import admin_client
+
+LOOKED = "metallb_k8s_client_updates_total 1\n"
+NOT_YET = "metallb_k8s_client_updates_total 0\n"
+POOLS = f"/apis/metallb.io/v1beta1/namespaces/{NAMESPACE}/ipaddresspools"
+SERVICES = "/api/v1/namespaces/default/services"
+SECONDS = 30.0
+_PARENT = """
+import anyio
+from envtest.metallb import metallb_controller
+
+async def main():
+    async with metallb_controller("a kubeconfig"):
+        print("ready", flush=True)
+        await anyio.sleep_forever()
+
+anyio.run(main)
+"""
+
+
+def environment(process: int) -> dict[str, str]:
+    """Return the environment of a process."""
+    text = Path(f"/proc/{process}/environ").read_text(encoding="utf-8")
+    return dict(one.partition("=")[::2] for one in text.split("\0") if one)
+
+
+def private_text(path: str) -> str:
+    """Return what is in a file that only its owner can read."""
+    assert Path(path).stat().st_mode & 0o077 == 0
+    return Path(path).read_text(encoding="utf-8")
+
+
+async def test_it_runs_on_a_free_port_and_leaves_nothing_behind(assets: Assets) -> None:
+    said = '{"msg":"MetalLB controller starting version 0.15.3 (no build information)"}'
+    assets.add("metallb-controller", content=LOOKED, says=said)
+    async with metallb_controller("a kubeconfig") as one, metallb_controller("other") as other:
+        assert (one.version, other.version) == ("0.15.3", "0.15.3")
+        assert one.url != other.url
+        assert await one.metrics() == LOOKED
+        assert said in one.log()
+        given = environment(assets.starts("metallb-controller")[0])
+        assert given["METALLB_NAMESPACE"] == NAMESPACE
+        assert private_text(given["KUBECONFIG"]) == "a kubeconfig"
+    assert left_behind(assets) == ([], [])
+
+
+async def test_the_name_that_go_install_gives_is_found_too(assets: Assets) -> None:
+    assets.add("controller", content=LOOKED)
+    async with metallb_controller("a kubeconfig"):
+        assert len(assets.starts("controller")) == 1
+
+
+async def test_it_is_ready_when_it_has_looked_at_the_pools(
+    assets: Assets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "1s")
+    assets.add("metallb-controller", content=NOT_YET, says="looking")
+    with pytest.raises(PlaneError, match=r"is not ready after 1 seconds; .*\nlooking"):
+        async with metallb_controller("a kubeconfig"):
+            pass
+    assert left_behind(assets) == ([], [])
+
+
+async def test_a_port_that_is_taken_is_replaced_though_it_goes_on_without(assets: Assets) -> None:
+    assets.add("metallb-controller", content=LOOKED, taken=2)
+    async with metallb_controller("a kubeconfig"):
+        assert len(assets.starts("metallb-controller")) == 3
+        assert len(assets.alive()) == 1
+    assert left_behind(assets) == ([], [])
+
+
+async def test_one_that_ends_at_once_is_told_with_its_last_lines(assets: Assets) -> None:
+    assets.add("metallb-controller", exit=1, says="no such flag\n" + "x" * 1000)
+    with pytest.raises(PlaneError, match="metallb-controller ended with code 1; ") as refusal:
+        async with metallb_controller("a kubeconfig"):
+            pass
+    assert str(refusal.value).splitlines()[1:] == ["no such flag", "x" * 300]
+    assert left_behind(assets) == ([], [])
+
+
+async def test_one_that_ends_later_is_told_to_whoever_watches(assets: Assets) -> None:
+    assets.add("metallb-controller", content=LOOKED, says="out of luck")
+    async with metallb_controller("a kubeconfig") as metallb:
+        os.kill(assets.starts("metallb-controller")[0], signal.SIGKILL)
+        with pytest.raises(PlaneError, match=r"ended with code -9; .*\nout of luck"):
+            await metallb.watch()
+    assert left_behind(assets) == ([], [])
+
+
+async def test_one_that_is_not_there_is_told(assets: Assets) -> None:
+    with pytest.raises(PlaneError, match="put it into KUBEBUILDER_ASSETS as metallb-controller"):
+        async with metallb_controller("a kubeconfig"):
+            pass
+    assert assets.alive() == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills the children of the killed")
+def test_it_does_not_outlive_a_parent_that_is_killed(assets: Assets) -> None:
+    assets.add("metallb-controller", content=LOOKED)
+    with subprocess.Popen([sys.executable, "-c", _PARENT], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"ready\n"
+        children = [os.pidfd_open(pid) for pid in assets.alive()]
+        parent.send_signal(signal.SIGKILL)
+    assert len(children) == 1
+    # A process file is readable once its process has ended.
+    assert select.select(children, [], [], 20)[0] == children
+    os.close(children[0])
+
+
+def test_definitions_beside_the_program_are_taken(assets: Assets) -> None:
+    assets.add("metallb-controller")
+    (assets.folder / "metallb-crds").mkdir()
+    with pytest.raises(PlaneError, match="metallb-crds holds no CustomResourceDefinition"):
+        definitions(read_settings())
+    text = "{kind: CustomResourceDefinition, metadata: {name: theirs}}"
+    (assets.folder / "metallb-crds" / "one.yaml").write_text(text)
+    assert [one["metadata"]["name"] for one in definitions(read_settings())] == ["theirs"]
+
+
+@pytest.mark.parametrize("ours", [False, True], ids=["definitions-found", "definitions-of-ours"])
+async def test_the_real_one_gives_a_service_an_address(ours: bool) -> None:
+    settings = real()
+    named = replace(settings, metallb=None) if ours else settings
+    async with ControlPlane.start() as plane, admin_client(plane) as http:
+        await plane.install_crds(definitions(named))
+        await create(http, "/api/v1/namespaces", NAMESPACE)
+        async with metallb_controller(plane.kubeconfig(), settings) as metallb:
+            assert metallb.version
+            await create(http, POOLS, "pool", {"addresses": ["192.0.2.7-192.0.2.8"]})
+            await create(http, SERVICES, "web", {"type": "LoadBalancer", "ports": [{"port": 80}]})
+            assert await address(http, "web") == "192.0.2.7"
+            assert "metallb_allocator_addresses_in_use_total" in await metallb.metrics()
+
+
+def real() -> Settings:
+    """Return the settings by which the real controller is found."""
+    settings = read_settings()
+    if settings.metallb is None:
+        pytest.skip("MetalLB's controller is not in KUBEBUILDER_ASSETS")
+    if settings.kind == "existing":
+        pytest.skip("the cluster of USE_EXISTING_CLUSTER may have a MetalLB of its own")
+    return settings
+
+
+async def create(
+    http: httpx.AsyncClient, path: str, name: str, spec: dict[str, Any] | None = None
+) -> None:
+    """Create an object."""
+    body: dict[str, Any] = {"metadata": {"name": name}, "spec": spec or {}}
+    if path == POOLS:
+        body |= {"apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool"}
+    answer = await http.post(path, json=body)
+    assert answer.status_code == 201, answer.text
+
+
+async def address(http: httpx.AsyncClient, service: str) -> str:
+    """Return the address of a Service as soon as it has one."""
+    with anyio.fail_after(SECONDS):
+        while True:
+            found = (await http.get(f"{SERVICES}/{service}")).json()
+            ingress = found["status"]["loadBalancer"].get("ingress")
+            if ingress:
+                return str(ingress[0]["ip"])
+            await anyio.sleep(0.1)
