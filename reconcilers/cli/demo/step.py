@@ -13,6 +13,8 @@ from reconcilers.cli.local.servers import ApiServer
 Deed = Callable[[World], Awaitable[None]]
 Sight = Callable[[World], Sequence[str]]
 """Tells what is seen, in lines; raises NotYet while it is not."""
+PATIENCE = 30.0
+"""Seconds that a deed waits, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,15 @@ def declare_in(cluster: Key, *manifests: Manifest) -> Deed:
 
     async def act(world: World) -> None:
         await _apply(world.tenant(cluster).server, manifests)
+
+    return act
+
+
+def wait_for(sight: Sight) -> Deed:
+    """Return the deed of waiting for what the deeds after it rely on."""
+
+    async def act(world: World) -> None:
+        await world.until(sight, PATIENCE)
 
     return act
 

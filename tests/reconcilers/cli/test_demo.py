@@ -19,6 +19,7 @@ from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli.demo import cast
 from reconcilers.cli.demo.attempts import creating, reasons, refused, warned
 from reconcilers.cli.demo.audit import Broken, Witness, vouches
+from reconcilers.cli.demo.chapters import pools as story_of_pools
 from reconcilers.cli.demo.chapters import tenants
 from reconcilers.cli.demo.command import perform
 from reconcilers.cli.demo.farewell import Farewell, let_go_first
@@ -39,7 +40,7 @@ from tests.reconcilers.make import allocation
 
 
 async def test_the_whole_story_happens() -> None:
-    done = await call("demo", seconds=180.0)
+    done = await call("demo", seconds=300.0)
     told = done.stdout.decode()
     assert done.returncode == 0, told + done.stderr.decode()
     assert "no two ranges ever overlapped" in told
@@ -124,6 +125,24 @@ async def test_the_demo_notices_a_range_that_is_released_before_its_tenant_let_g
     assert "was released, and IPAddressPool default-pool in the tenant still has it" in str(
         sole(failure.value)
     )
+
+
+async def test_who_has_to_wait_asks_after_whom_it_waits_for_is_served() -> None:
+    found = list[str]()
+
+    def note(change: Change[IPAllocation]) -> None:
+        if change.new is not None and change.new.metadata.name in (cast.HOLDER, cast.WAITING):
+            found.append(f"{change.new.metadata.name} {change.new.status.phase}".strip())
+
+    async def watch(world: World) -> None:
+        world.allocations.subscribe(note)
+
+    def short(*_: object) -> list[Step]:
+        return [Step("Somebody watches", (), (watch,)), *story_of_pools.waiting()[:1]]
+
+    await perform(30.0, short)
+    asked = next(at for at, one in enumerate(found) if one.startswith(cast.WAITING))
+    assert f"{cast.HOLDER} Allocated" in found[:asked]
 
 
 async def test_what_the_server_refuses_is_told() -> None:

@@ -24,7 +24,7 @@ from reconcilers.cli.demo.cast import (
 )
 from reconcilers.cli.demo.sights import allocations, clusters, pools
 from reconcilers.cli.demo.sights.events import event
-from reconcilers.cli.demo.step import Step, declare
+from reconcilers.cli.demo.step import Step, declare, wait_for
 
 RANGES = (
     ("10.46.0.20", "10.46.0.23"),
@@ -98,8 +98,12 @@ def waiting() -> list[Step]:
             ),
             (
                 declare(
-                    cast.pool(SMALL, "10.42.0.0/29", []),
-                    cast.allocation(HOLDER, SMALL, count=8),
+                    cast.pool(SMALL, "10.42.0.0/29", []), cast.allocation(HOLDER, SMALL, count=8)
+                ),
+                # The age of a request is told in seconds; of two made in the same one, the first
+                # by name is served first.
+                wait_for(allocations.allocated(HOLDER)),
+                declare(
                     cast.allocation(WAITING, SMALL, count=3),
                     cast.allocation(LOST, LATE, count=2),
                 ),
