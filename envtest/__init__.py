@@ -4,8 +4,10 @@ from envtest.access.tokens import TokenFileError, parse_token_file
 from envtest.embedded import EmbeddedServer, serve
 from envtest.environment import ControlPlane
 from envtest.listening import ListenError
+from envtest.metallb import definitions as metallb_definitions
+from envtest.metallb import metallb_controller
 from envtest.server.call import User
-from envtest.settings import PlaneError
+from envtest.settings import PlaneError, read_settings
 from envtest.storage import DiskError
 
 __all__ = [
@@ -16,6 +18,9 @@ __all__ = [
     "PlaneError",
     "TokenFileError",
     "User",
+    "metallb_controller",
+    "metallb_definitions",
     "parse_token_file",
+    "read_settings",
     "serve",
 ]

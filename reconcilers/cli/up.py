@@ -16,7 +16,7 @@ from reconcilers.api import names
 from reconcilers.cli.local import kubeconfigs, samples
 from reconcilers.cli.local.collector import relax
 from reconcilers.cli.local.objects import Manifest, UnknownKind, apply, make_namespaces
-from reconcilers.cli.local.platform import Platform, Tenant, platform
+from reconcilers.cli.local.platform import Platform, Tenant, announcement, platform
 from reconcilers.cli.local.servers import ApiServer
 from reconcilers.cli.local.signals import Interrupted
 from reconcilers.cli.local.start import run_until_interrupted
@@ -51,9 +51,10 @@ DEFAULT_CLUSTER = Key("team-a", "sandbox")
 def up(data: Path | None, kubeconfig: Path | None, with_samples: bool, log_level: str) -> None:
     """Start API servers, controllers and samples, and stay.
 
-    There is a platform, whose API server asks our admission webhooks, and one tenant, in which a
-    stand-in takes MetalLB's place. The API servers are embedded, or real ones if
-    KUBEBUILDER_ASSETS names a folder with etcd and kube-apiserver.
+    There is a platform, whose API server asks our admission webhooks, and one tenant. The API
+    servers are embedded, or real ones if KUBEBUILDER_ASSETS names a folder with etcd and
+    kube-apiserver. In the tenant a stand-in takes MetalLB's place, unless that folder has
+    MetalLB's controller, too, as metallb-controller.
     """
     relax()
     logs.configure("console", log_level)
@@ -69,6 +70,7 @@ def up(data: Path | None, kubeconfig: Path | None, with_samples: bool, log_level
 
 
 async def _up(data: Path | None, places: tuple[Path, Path], documents: list[Manifest]) -> None:
+    click.echo(announcement())
     cluster = samples.first_cluster(documents) or DEFAULT_CLUSTER
     controllers = {names.COMPONENT: Settings()}
     async with platform([Tenant(TENANT, cluster)], SystemClock(), controllers, data) as whole:
@@ -102,11 +104,13 @@ def _warn(name: str, text: str) -> None:
 
 
 def _told(whole: Platform, cluster: Key, places: tuple[Path, Path], applied: int) -> str:
-    tenant = whole.tenants[cluster]
+    management, tenant = whole.management, whole.tenants[cluster]
+    running = f"controllers and webhooks run, {applied} samples"
+    inside = f"{whole.metallb.name}; TenantCluster {cluster}"
     return "\n".join(
         [
-            f"platform   {whole.management.url}   controllers and webhooks run, {applied} samples",
-            f"tenant     {tenant.url}   TenantCluster {cluster}; MetalLB's place has a stand-in",
+            f"platform   {management.url}   {management.what}; {running}",
+            f"tenant     {tenant.url}   {tenant.what}, {inside}",
             "",
             f"  export KUBECONFIG={places[0]}",
             "  kubectl get networkpools,ipallocations,tenantclusters -A",

@@ -8,7 +8,6 @@ from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.cli.demo.timing import BUNDLE
 from reconcilers.cli.local.objects import Manifest
-from reconcilers.cli.standin import crds as standin
 
 PRIMARY = "vlan40"
 SECONDARY = "vlan41"
@@ -149,13 +148,13 @@ def restored(name: str, pool_name: str, owner: Key, uid: str) -> Manifest:
     return {**body, "metadata": meta, "spec": {**body["spec"], "tenantClusterRef": reference}}
 
 
-def bundle() -> Manifest:
+def bundle(definitions: Sequence[Manifest]) -> Manifest:
     """Return the ConfigMap with what installs MetalLB: here its kinds, as the rest are pods."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": BUNDLE, "namespace": names.DEFAULT_NAMESPACE},
-        "data": {"metallb.yaml": "\n---\n".join(json.dumps(one) for one in standin.crds())},
+        "data": {"metallb.yaml": "\n---\n".join(json.dumps(one) for one in definitions)},
     }
 
 

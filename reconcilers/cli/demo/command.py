@@ -20,7 +20,7 @@ from reconcilers.cli.demo.story import TENANTS, story
 from reconcilers.cli.demo.world import World
 from reconcilers.cli.durations import duration
 from reconcilers.cli.local.logtail import LogTail
-from reconcilers.cli.local.platform import Platform, platform
+from reconcilers.cli.local.platform import Platform, announcement, platform
 from reconcilers.cli.local.signals import Interrupted
 from reconcilers.cli.local.start import run_until_interrupted
 from reconcilers.cli.options import option
@@ -42,9 +42,10 @@ def demo(step_timeout: float, verbose: bool) -> None:
     """Play the whole story live, and check it.
 
     Starts API servers (embedded, or real ones if KUBEBUILDER_ASSETS names a folder with etcd and
-    kube-apiserver), runs two replicas of the controllers and a stand-in for MetalLB, plays the
-    story and tells what the API servers show. Long thresholds are shortened, and it says which.
-    Exits 0 only if all of it happened.
+    kube-apiserver), two replicas of the controllers, and in each tenant a stand-in for MetalLB
+    (the real one if that folder has MetalLB's controller as metallb-controller). Plays the story
+    and tells what the API servers show. Long thresholds are shortened, and it says which. Exits 0
+    only if all of it happened.
     """
     tail = LogTail()
     stream: IO[str] = sys.stderr if verbose else tail  # type: ignore[assignment]  # a TextIOBase
@@ -71,6 +72,7 @@ async def perform(step_timeout: float, telling: Telling = story) -> None:
     """
     clock = SystemClock()
     begun = clock.monotonic()
+    click.echo(announcement())
     async with (
         platform(TENANTS, clock, timing.REPLICAS, options=timing.ELECTION) as whole,
         silence() as silent_url,
@@ -88,11 +90,11 @@ async def perform(step_timeout: float, telling: Telling = story) -> None:
 
 
 def _where(whole: Platform) -> str:
-    management = whole.management
-    what = "embedded" if management.kind == "embedded" else "kube-apiserver and etcd"
-    lines = [f"API servers ({what}), controllers, and a stand-in for MetalLB in each tenant:"]
-    lines.append(f"    platform          {management.url}")
-    lines += [f"    {key!s:17} {server.url}" for key, server in whole.tenants.items()]
+    lines = [f"    platform      {whole.management.url}   {whole.management.what}"]
+    for tenant in TENANTS:
+        server = whole.tenants[tenant.cluster]
+        balancer = whole.metallb.name if tenant.has_metallb else "no MetalLB yet"
+        lines.append(f"    {tenant.cluster!s:13} {server.url}   {server.what}, {balancer}")
     lines.append("Times are scaled, so that nobody has to wait:")
     lines += [f"    {line}" for line in timing.told()]
     return "\n".join(lines) + "\n"

@@ -86,6 +86,7 @@ class World:
     def __init__(self, platform: Platform, clock: Clock) -> None:
         self.management = platform.management
         self.replicas = platform.replicas
+        self.metallb = platform.metallb
         self.watches: list[Task] = []
         """What has to run, for all this to be current."""
         self._clock = clock

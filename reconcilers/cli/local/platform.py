@@ -1,7 +1,7 @@
-"""What `up` and `demo` start: a platform with its controllers, and tenants with a stand-in.
+"""What `up` and `demo` start: a platform with its controllers, and tenants with a MetalLB.
 
     management API server    our CRDs, the controllers, their webhooks
-    a tenant's API server    MetalLB's CRDs and the stand-in for MetalLB
+    a tenant's API server    MetalLB's CRDs, and the real MetalLB or the stand-in for it
 
 Each tenant's kubeconfig is put where the controllers look for it: the Secret
 `<cluster>-admin-kubeconfig`, entry `admin.conf`, beside the TenantCluster.
@@ -10,24 +10,19 @@ Each tenant's kubeconfig is put where the controllers look for it: the Secret
 import base64
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from controller.clock import Clock
-from controller.jobs import running
-from controller.manager import Manager
 from controller.meta import Key
 from controller.options import ManagerOptions
 from reconcilers.api import crd, names
 from reconcilers.cli.local import admission
+from reconcilers.cli.local.metallb import StandIn, TenantMetalLB, tenant_metallb
 from reconcilers.cli.local.objects import Manifest, apply, make_namespaces
 from reconcilers.cli.local.replicas import Replica, replica
-from reconcilers.cli.local.servers import ApiServer, Wanted, api_servers
-from reconcilers.cli.standin import crds as standin
+from reconcilers.cli.local.servers import ApiServer, Wanted, api_servers, source
 from reconcilers.cli.standin.api import NAMESPACE as METALLB_NAMESPACE
-from reconcilers.cli.standin.controller import MetalLBStandIn
-from reconcilers.cli.standin.presence import wait_served
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.kubeconfigs import ADMIN_KEY
 
@@ -42,7 +37,7 @@ class Tenant:
         name: of its API server.
         cluster: the TenantCluster that it is.
         has_metallb: whether MetalLB's kinds are there from the beginning; where they come later
-            the stand-in begins then.
+            it begins then.
     """
 
     name: str
@@ -58,11 +53,29 @@ class Platform:
         management: its API server.
         tenants: the tenants' API servers, by TenantCluster.
         replicas: of the controllers; the first one answers for the webhooks.
+        metallb: what gives the tenants' Services their addresses.
     """
 
     management: ApiServer
     tenants: Mapping[Key, ApiServer]
     replicas: Sequence[Replica] = ()
+    metallb: TenantMetalLB = field(default_factory=StandIn)
+
+
+def announcement() -> str:
+    """Return what is about to be started: real servers take seconds.
+
+    Raises:
+        PlaneError: a variable of the environment names what is not there.
+    """
+    return "\n".join(
+        [
+            "Starting:",
+            f"    API servers   {source()}",
+            f"    MetalLB       {tenant_metallb().source}, one in each tenant",
+            "",
+        ]
+    )
 
 
 @asynccontextmanager
@@ -83,8 +96,9 @@ async def platform(
         options: of the controllers' managers, for their election.
     """
     namespace = next(iter(replicas.values())).namespace
+    metallb = tenant_metallb()
     wanted = [Wanted(MANAGEMENT, crd.crds())]
-    wanted += [Wanted(one.name, standin.crds() if one.has_metallb else []) for one in tenants]
+    wanted += [Wanted(one.name, metallb.definitions if one.has_metallb else ()) for one in tenants]
     serving = admission.serving_webhooks(namespace)
     options = replace(
         options or serving,
@@ -97,18 +111,19 @@ async def platform(
         servers = {one.cluster: found[one.name] for one in tenants}
         await admission.remove(management.client)
         await _prepare(management, servers, namespace)
-        for server in servers.values():
-            await stack.enter_async_context(running([partial(_stand_in, server, clock)]))
+        for one in tenants:
+            serving_one = metallb.serve(servers[one.cluster], clock, is_installed=one.has_metallb)
+            await stack.enter_async_context(serving_one)
         started = list[Replica]()
         for name, settings in replicas.items():
-            one = await stack.enter_async_context(
+            made = await stack.enter_async_context(
                 replica(name, management, clock, settings, options)
             )
-            port = await one.webhook_port()
+            port = await made.webhook_port()
             if not started:
                 await admission.put_in_force(management, port, clock)
-            started.append(one)
-        yield Platform(management, servers, started)
+            started.append(made)
+        yield Platform(management, servers, started, metallb)
 
 
 async def _prepare(
@@ -134,11 +149,3 @@ def kubeconfig_secret(cluster: Key, kubeconfig: str) -> Manifest:
         },
         "data": {ADMIN_KEY: base64.b64encode(kubeconfig.encode()).decode()},
     }
-
-
-async def _stand_in(server: ApiServer, clock: Clock) -> None:
-    """Run the stand-in for MetalLB in a tenant, from when its kinds are there."""
-    await wait_served(server.transport, clock)
-    manager = Manager(server.transport, clock=clock)
-    MetalLBStandIn(manager, clock)
-    await manager.run()

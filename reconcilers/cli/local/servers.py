@@ -11,6 +11,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from controller.client import Client
+from controller.codec import decode_json
 from controller.tenantconfig import parse_kubeconfig, tenant_transport
 from controller.transport import Transport
 from reconcilers.cli.local.door import envtest
@@ -18,6 +19,7 @@ from reconcilers.cli.problems import Problem
 
 ANSWER_LIMIT = 64 * 1024 * 1024
 REQUEST_SECONDS = 30.0
+EMBEDDED = "embedded API server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class ApiServer:
         kind: `embedded` or `binaries`.
         kubeconfig: an administrator's, with everything inline.
         transport: the way into it.
+        version: of Kubernetes, as it tells it.
     """
 
     name: str
@@ -37,11 +40,17 @@ class ApiServer:
     kind: str
     kubeconfig: str
     transport: Transport
+    version: str = ""
 
     @property
     def client(self) -> Client:
         """Return a client over its transport."""
         return Client(self.transport)
+
+    @property
+    def what(self) -> str:
+        """What people are told that it is."""
+        return EMBEDDED if self.kind == "embedded" else f"kube-apiserver {self.version}"
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Transport]:
@@ -84,10 +93,24 @@ async def api_server(
         kubeconfig = plane.kubeconfig()
         transport = _transport(kubeconfig)
         try:
-            yield ApiServer(name, plane.url, plane.kind, kubeconfig, transport)
+            version = decode_json(await transport.request("GET", "/version"))["gitVersion"]
+            yield ApiServer(name, plane.url, plane.kind, kubeconfig, transport, version)
         finally:
             with anyio.CancelScope(shield=True):
                 await transport.aclose()
+
+
+def source() -> str:
+    """Return whether the API servers that are started here are real, and where they are from.
+
+    Raises:
+        PlaneError: a variable of the environment names what is not there.
+    """
+    settings = envtest().read_settings()
+    if settings.kind != "binaries":
+        return "embedded"
+    programs = (settings.apiserver, settings.etcd, settings.controller_manager)
+    return "real: " + ", ".join(str(program) for program in programs if program)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Whether MetalLB's kinds are there: where they come later, the stand-in begins later."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,7 +52,14 @@ DEFINITION = Resource(
 
 async def wait_served(transport: Transport, clock: Clock) -> None:
     """Return once a tenant serves all the kinds that the stand-in needs."""
-    needed = [Key("", one["metadata"]["name"]) for one in crds()]
+    await wait_established(transport, clock, crds())
+
+
+async def wait_established(
+    transport: Transport, clock: Clock, definitions: Iterable[Mapping[str, Any]]
+) -> None:
+    """Return once all of these definitions are established in a tenant."""
+    needed = [Key("", one["metadata"]["name"]) for one in definitions]
     informer = Informer(DEFINITION, transport, clock)
     moved = anyio.Event()
 

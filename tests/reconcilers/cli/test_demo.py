@@ -43,6 +43,7 @@ async def test_the_whole_story_happens() -> None:
     done = await call("demo", seconds=300.0)
     told = done.stdout.decode()
     assert done.returncode == 0, told + done.stderr.decode()
+    assert told.startswith("Starting:\n")
     assert "no two ranges ever overlapped" in told
     assert "All 26 steps happened" in told
     assert "2 s, not 30 s, until a Service without an address makes its tenant grow" in told

@@ -7,6 +7,8 @@ from reconcilers.cli.demo.handover import Handover
 from reconcilers.cli.demo.sights import clusters, pools, tenants
 from reconcilers.cli.demo.silence import leads_to
 from reconcilers.cli.demo.step import Step, declare, declare_in
+from reconcilers.cli.demo.world import World
+from reconcilers.cli.local.objects import apply
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster.status import LOAD_BALANCER_READY, METALLB_INSTALLED
 
@@ -44,6 +46,11 @@ def tenants_in_trouble(silent_url: str) -> list[Step]:
     ]
 
 
+async def declare_bundle(world: World) -> None:
+    """Apply the ConfigMap with the kinds of the MetalLB that is at work here."""
+    await apply(world.management.transport, cast.bundle(world.metallb.definitions))
+
+
 def lost_leader() -> list[Step]:
     """Return the step in which the leader is lost, and the heir's first deeds."""
     requests = [cast.allocation(f"burst-{number:02}", BUSY, count=SIZE) for number in range(BURST)]
@@ -53,7 +60,7 @@ def lost_leader() -> list[Step]:
         Step(
             f"The leader is cut off while it serves {BURST} requests: another one takes over",
             (handover.see, pools.pool_in_use(BUSY, BURST * SIZE)),
-            (declare(cast.bundle(), cast.pool(BUSY, "10.48.0.0/24", [])), handover.act),
+            (declare_bundle, declare(cast.pool(BUSY, "10.48.0.0/24", [])), handover.act),
         ),
         Step(
             "The new leader was given a bundle with MetalLB: the fourth tenant gets it",

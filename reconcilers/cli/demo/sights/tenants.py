@@ -29,7 +29,7 @@ def has_metallb(cluster: Key) -> Sight:
 
     def look(world: World) -> Sequence[str]:
         kinds = [one.metadata.name for one in world.tenant(cluster).kinds if one.established]
-        if len(kinds) < 2:
+        if len(kinds) < len(world.metallb.definitions):
             raise NotYet(f"the tenant {cluster} serves {len(kinds)} kinds")
         return [f"in the tenant {cluster.name}: {', '.join(sorted(kinds))} are served"]
 
@@ -86,7 +86,7 @@ def addressed(cluster: Key, name: str) -> Sight:
             raise NotYet(
                 f"Service {service.metadata.key} has {shown[0]}, which is not its tenant's"
             )
-        return [f"in the tenant: Service {name} has {shown[0]} (stand-in for MetalLB)"]
+        return [f"in the tenant: Service {name} has {shown[0]} ({world.metallb.name})"]
 
     return look
 

@@ -1,0 +1,233 @@
+"""`up` and `demo` with real programs: they say which ones, and leave none behind.
+
+Where MetalLB's controller is not the point, a program that plays it (`tests/envtest/assets.py`)
+runs beside embedded servers.
+"""
+
+import os
+import select
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import pytest
+
+from envtest.settings import Settings, read_settings
+from tests.envtest.assets import Assets
+from tests.reconcilers.cli.commands import SECONDS, Kubectl, Running, call, started
+
+READY = "Ctrl-C ends it"
+VARIABLES = (
+    "KUBEBUILDER_ASSETS",
+    "TEST_ASSET_ETCD",
+    "TEST_ASSET_KUBE_APISERVER",
+    "TEST_ASSET_KUBE_CONTROLLER_MANAGER",
+    "TEST_ASSET_METALLB_CONTROLLER",
+)
+LOOKED = "metallb_k8s_client_updates_total 1\n"
+NOT_YET = "metallb_k8s_client_updates_total 0\n"
+linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
+
+
+@dataclass
+class Parts:
+    """Chooses the programs that the next command finds.
+
+    Attributes:
+        played: a folder for programs that play real ones.
+    """
+
+    played: Assets
+    monkeypatch: pytest.MonkeyPatch
+
+    def choose(self, **variables: object) -> None:
+        """Set these variables, and none of the others."""
+        for name in VARIABLES:
+            self.monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            self.monkeypatch.setenv(name, str(value))
+
+    def play_metallb(self, **behaviour: object) -> Path:
+        """Have embedded servers, and a program that plays MetalLB's controller."""
+        program = self.played.add("metallb-controller", **behaviour)
+        self.choose(TEST_ASSET_METALLB_CONTROLLER=program)
+        return program
+
+
+@pytest.fixture
+def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parts:
+    """A choice of programs."""
+    (tmp_path / "assets").mkdir()
+    return Parts(Assets(tmp_path / "assets"), monkeypatch)
+
+
+def real_settings() -> Settings:
+    """Return where the real programs are."""
+    settings = read_settings()
+    if settings.kind != "binaries":
+        pytest.skip("KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
+    if settings.metallb is None:
+        pytest.skip("MetalLB's controller is not in KUBEBUILDER_ASSETS")
+    return settings
+
+
+def children(parent: int) -> dict[int, str]:
+    """Return the processes that another one started, by their ids."""
+    found: dict[int, str] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            lines = (folder / "status").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            continue  # It has just ended.
+        fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+        if fields["PPid"] == str(parent):
+            found[int(folder.name)] = fields["Name"]
+    return found
+
+
+def wait_ended(files: Mapping[int, str]) -> list[str]:
+    """Return which processes have not ended within some seconds; the keys are their pidfds."""
+    left = []
+    for file, name in files.items():
+        # It is readable once the process has ended.
+        if not select.select([file], [], [], 20)[0]:
+            left.append(name)
+        os.close(file)
+    return left
+
+
+async def end(running: Running, number: int) -> tuple[set[str], list[str]]:
+    """End it by a signal; return what it had started, and what of that is left."""
+    files = {os.pidfd_open(pid): name for pid, name in children(running.process.pid).items()}
+    running.process.send_signal(signal.Signals(number))
+    with anyio.fail_after(SECONDS):
+        await running.process.wait()
+    left = await anyio.to_thread.run_sync(wait_ended, files)
+    return set(files.values()), left
+
+
+async def test_embedded_servers_and_the_stand_in_are_named_as_what_they_are(parts: Parts) -> None:
+    parts.choose()
+    async with started("up", "--no-samples") as up:
+        await up.until(READY)
+    first, second, third, *_ = up.told.splitlines()
+    assert first == "Starting:"
+    assert second.split(maxsplit=2) == ["API", "servers", "embedded"]
+    assert third.split(maxsplit=1) == ["MetalLB", "a stand-in for it, one in each tenant"]
+    assert "embedded API server; controllers" in up.told
+    assert "embedded API server, stand-in for MetalLB;" in up.told
+
+
+@linux
+async def test_the_real_servers_and_the_real_metallb_are_named_and_all_end(tmp_path: Path) -> None:
+    settings = real_settings()
+    kubectl = Kubectl(tmp_path / "config-tenant", tmp_path / "cache")
+    async with started("up", f"--kubeconfig={tmp_path / 'config'}") as up:
+        await up.until(READY)
+        lines = up.told.splitlines()
+        assert f"real: {settings.apiserver}, {settings.etcd}" in lines[1]
+        assert f"real: {settings.metallb}" in lines[2]
+        assert "stand-in" not in up.told
+        found = await up.until(r"tenant .* kube-apiserver (v1\.\d+\.\d+), MetalLB (\d+\.\d+\.\d+)")
+        assert all(found.groups())
+        await kubectl.wait(
+            "--for=jsonpath={.spec.addresses[0]}", "ipaddresspool/default-pool", "-nmetallb-system"
+        )
+        ran, left = await end(up, signal.SIGINT)
+    assert {"etcd", "kube-apiserver", "metallb-control"} <= ran
+    assert left == []
+
+
+@linux
+async def test_no_real_process_outlives_an_up_that_is_killed(tmp_path: Path) -> None:
+    real_settings()
+    async with started("up", "--no-samples", f"--kubeconfig={tmp_path / 'config'}") as up:
+        await up.until(READY)
+        ran, left = await end(up, signal.SIGKILL)
+    assert {"etcd", "kube-apiserver", "metallb-control"} <= ran
+    assert left == []
+
+
+async def test_the_story_happens_on_real_servers_with_the_stand_in(parts: Parts) -> None:
+    settings = real_settings()
+    parts.choose(TEST_ASSET_ETCD=settings.etcd, TEST_ASSET_KUBE_APISERVER=settings.apiserver)
+    done = await call("demo", seconds=300.0)
+    told = done.stdout.decode()
+    assert done.returncode == 0, told + done.stderr.decode()
+    assert "All 26 steps happened" in told
+    assert "Service storefront has 10.40.0.16 (stand-in for MetalLB)" in told
+
+
+@linux
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+async def test_a_metallb_does_not_outlive_its_up(parts: Parts, number: int) -> None:
+    parts.play_metallb(content=LOOKED)
+    async with started("up", "--no-samples") as up:
+        await up.until(READY)
+        ran, left = await end(up, number)
+    assert (len(ran), left) == (1, [])
+
+
+@linux
+async def test_ctrl_c_while_metallb_is_not_ready_leaves_nothing_behind(parts: Parts) -> None:
+    asked = parts.played.folder / "asked"
+    os.mkfifo(asked)
+    parts.play_metallb(content=NOT_YET, tells=str(asked))
+    async with started("up", "--no-samples") as up:
+        with anyio.fail_after(SECONDS):
+            await anyio.to_thread.run_sync(asked.read_bytes, abandon_on_cancel=True)
+        ran, left = await end(up, signal.SIGINT)
+    assert (len(ran), left) == (1, [])
+    assert "stopped" in up.told
+    assert up.complained == ""
+
+
+async def test_a_metallb_that_ends_at_once_is_told_with_its_last_lines(parts: Parts) -> None:
+    parts.play_metallb(exit=3, says="no such flag")
+    done = await call("up", "--no-samples")
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines() == [
+        "error: MetalLB of tenant: metallb-controller ended with code 3; its last lines:",
+        "no such flag",
+    ]
+    assert parts.played.alive() == []
+
+
+async def test_a_metallb_that_ends_later_ends_up_and_is_told(parts: Parts) -> None:
+    parts.play_metallb(content=LOOKED, says="out of luck")
+    async with started("up", "--no-samples") as up:
+        await up.until(READY)
+        os.kill(parts.played.starts("metallb-controller")[0], signal.SIGKILL)
+        with anyio.fail_after(SECONDS):
+            assert await up.process.wait() == 1
+        await up.until("out of luck")
+    assert "error: MetalLB of tenant: metallb-controller ended with code -9" in up.complained
+    assert "Traceback" not in up.complained
+
+
+@pytest.mark.parametrize("command", ["up", "demo"])
+async def test_a_metallb_that_is_no_program_gets_one_sentence(parts: Parts, command: str) -> None:
+    program = parts.play_metallb()
+    program.chmod(0o644)
+    done = await call(command)
+    assert done.returncode == 1
+    assert done.stdout == b""
+    assert done.stderr.decode() == (
+        f"error: TEST_ASSET_METALLB_CONTROLLER leads to {program}, which is no program;"
+        " correct or unset it\n"
+    )
+
+
+async def test_a_folder_that_lacks_one_server_gets_one_sentence(parts: Parts) -> None:
+    parts.played.add("etcd")
+    parts.played.add("metallb-controller")
+    parts.choose(KUBEBUILDER_ASSETS=parts.played.folder)
+    done = await call("up")
+    missing = parts.played.folder / "kube-apiserver"
+    assert done.returncode == 1
+    assert done.stderr.decode() == (
+        f"error: KUBEBUILDER_ASSETS leads to {missing}, which is no program; correct or unset it\n"
+    )
