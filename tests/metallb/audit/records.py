@@ -1,0 +1,104 @@
+"""What is remembered of each object, and the histories of all kinds together.
+
+In the management cluster: which addresses an IPAllocation holds, and which a NetworkPool promises.
+In a tenant: which addresses a Service shows, and which its MetalLB may hand out.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from allocator import AddressRange
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import IPAddressPool, Service
+from reconcilers.tenantcluster.metallb import NO_ADDRESS
+from tests.metallb.audit.history import History
+
+Addresses = tuple[AddressRange, ...]
+
+
+class Holding(NamedTuple):
+    """What an IPAllocation has: for whom, and which range, in whatever phase; None if it has none.
+
+    One for nodes has a range that no Service of its tenant may show, so it says so.
+    """
+
+    tenant: Key
+    span: AddressRange | None
+    for_services: bool
+
+
+class Promise(NamedTuple):
+    """A range that a NetworkPool promises to the allocation with a uid."""
+
+    uid: str
+    span: AddressRange
+
+
+class Promises(NamedTuple):
+    """What a NetworkPool has promised, and the block that it owns."""
+
+    block: AddressRange
+    open: tuple[Promise, ...]
+
+
+def holding(allocation: IPAllocation) -> Holding:
+    """Return what an allocation has."""
+    spec = allocation.spec
+    for_services = spec.type == names.TYPE_LOADBALANCER
+    return Holding(spec.tenantClusterRef.key, ranges.held(allocation), for_services)
+
+
+def promises(pool: NetworkPool) -> Promises:
+    """Return what a pool has promised."""
+    found = ((one.uid, ranges.promised(one)) for one in pool.status.assignments)
+    promised = tuple(Promise(uid, span) for uid, span in found if span is not None)
+    return Promises(AddressRange.parse_cidr(pool.spec.cidr), promised)
+
+
+def shown(service: Service) -> Addresses:
+    """Return the addresses that a Service shows."""
+    found = (ranges.parsed(one.ip, one.ip) for one in service.status.loadBalancer.ingress)
+    return tuple(one for one in found if one is not None)
+
+
+def assignable(pool: IPAddressPool) -> Addresses:
+    """Return the addresses that MetalLB may hand out of a pool; none of one without effect."""
+    entries = pool.spec.addresses
+    found = (ranges.parsed_entry(text) for text in entries if text != NO_ADDRESS)
+    return tuple(one for one in found if one is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRecords:
+    """What is remembered of a tenant."""
+
+    services: History[Addresses] = field(default_factory=History)
+    pools: History[Addresses] = field(default_factory=History)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What is remembered of everything.
+
+    Args:
+        tenants: by TenantCluster.
+    """
+
+    tenants: Mapping[Key, TenantRecords]
+    allocations: History[Holding] = field(default_factory=History)
+    pools: History[Promises] = field(default_factory=History)
+
+    @classmethod
+    def of(cls, tenants: Iterable[Key]) -> "Records":
+        """Return empty records of these tenants."""
+        return cls({key: TenantRecords() for key in tenants})
+
+    def histories(self) -> tuple[History[Holding] | History[Promises] | History[Addresses], ...]:
+        """Return all histories."""
+        tenants = [kept for one in self.tenants.values() for kept in (one.services, one.pools)]
+        return (self.allocations, self.pools, *tenants)

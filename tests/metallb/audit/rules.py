@@ -1,0 +1,151 @@
+"""What must never be, found in the records: each finding is proven, whatever was late.
+
+A finding needs a time at which something was so without doubt (`certain`), and at which what would
+excuse it cannot have been (outside of `possible`).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from allocator import AddressRange
+from controller.meta import Key
+from tests.metallb.audit.history import History, Interval
+from tests.metallb.audit.records import Addresses, Records
+
+
+class Finding(NamedTuple):
+    """Something that must not be.
+
+    Args:
+        during: when it was so without doubt, by the recorder's clock.
+        what: a sentence.
+    """
+
+    during: Interval
+    what: str
+
+    @property
+    def text(self) -> str:
+        """Return it with how long it was so at least."""
+        milliseconds = 1000 * (self.during.end - self.during.begin)
+        return f"for at least {milliseconds:.0f} ms: {self.what}"
+
+
+class _Taken(NamedTuple):
+    """A range that somebody certainly had for a time."""
+
+    owner: str
+    who: str
+    span: AddressRange
+    during: Interval
+
+
+def findings(records: Records) -> list[str]:
+    """Return everything that must not be, in the order of time; empty if all was well."""
+    found = [*shown_but_free(records), *assignable_but_free(records)]
+    found += [*held_twice(records), *shown_twice(records)]
+    return [one.text for one in sorted(found)]
+
+
+def shown_but_free(records: Records) -> Iterator[Finding]:
+    """Find each address that a Service showed when no allocation of its tenant held it.
+
+    Then it was free in the management cluster, or another's.
+    """
+    for tenant, kept in records.tenants.items():
+        yield from _unheld(records, tenant, kept.services, "is shown by Service")
+
+
+def assignable_but_free(records: Records) -> Iterator[Finding]:
+    """Find each address in a tenant's MetalLB pool when no allocation of the tenant held it."""
+    for tenant, kept in records.tenants.items():
+        yield from _unheld(records, tenant, kept.pools, "is in IPAddressPool")
+
+
+def _unheld(
+    records: Records, tenant: Key, history: History[Addresses], verb: str
+) -> Iterator[Finding]:
+    blocks = _blocks(records)
+    excuses = [
+        (stay.value.span, stay.possible)
+        for stay in records.allocations.stays()
+        if stay.value.tenant == tenant and stay.value.for_services and stay.value.span
+    ]
+    for stay in history.stays():
+        if stay.certain is None:
+            continue
+        for span in stay.value:
+            if not any(block.overlaps(span) for block in blocks):
+                continue  # an address that no pool of ours has is nobody's loss
+            held = [during for excuse, during in excuses if excuse.contains(span)]
+            for left in _without(stay.certain, held):
+                owners = ", ".join(sorted(_others(records, span, left))) or "nobody"
+                what = f"{span.text} {verb} {stay.key} of {tenant} while held by {owners}"
+                yield Finding(left, what)
+
+
+def _blocks(records: Records) -> set[AddressRange]:
+    return {stay.value.block for stay in records.pools.stays()}
+
+
+def _others(records: Records, span: AddressRange, during: Interval) -> Iterator[str]:
+    """Yield who certainly had a part of a range at a time."""
+    for taken in _holders(records):
+        if taken.span.overlaps(span) and taken.during.overlap(during):
+            yield taken.who
+
+
+def held_twice(records: Records) -> Iterator[Finding]:
+    """Find each address that two allocations held, or were promised, at one time."""
+    yield from _clashes(list(_holders(records)), "is held by")
+
+
+def shown_twice(records: Records) -> Iterator[Finding]:
+    """Find each address that Services of two tenants showed at one time."""
+    taken = [
+        _Taken(str(tenant), f"Service {stay.key} of {tenant}", span, stay.certain)
+        for tenant, kept in records.tenants.items()
+        for stay in kept.services.stays()
+        for span in stay.value
+        if stay.certain is not None
+    ]
+    yield from _clashes(taken, "is shown by")
+
+
+def _holders(records: Records) -> Iterator[_Taken]:
+    """Yield what allocations held and were promised, for as long as that is certain."""
+    for stay in records.allocations.stays():
+        if stay.certain is not None and stay.value.span is not None:
+            who = f"{stay.key.name} of {stay.value.tenant}"
+            yield _Taken(stay.uid, who, stay.value.span, stay.certain)
+    for pool in records.pools.stays():
+        if pool.certain is not None:
+            for promise in pool.value.open:
+                who = f"a promise of {pool.key.name} to {promise.uid}"
+                yield _Taken(promise.uid, who, promise.span, pool.certain)
+
+
+def _clashes(taken: Sequence[_Taken], verb: str) -> Iterator[Finding]:
+    for one, other in combinations(taken, 2):
+        if one.owner == other.owner or not one.span.overlaps(other.span):
+            continue
+        during = one.during.overlap(other.during)
+        if during is not None:
+            both = f"{one.span.text} {verb} {one.who}, {other.span.text} by {other.who}"
+            yield Finding(during, both)
+
+
+def _without(whole: Interval, covers: Iterable[Interval]) -> Iterator[Interval]:
+    """Yield the parts of an interval that none of `covers` reaches."""
+    begin = whole.begin
+    for cover in sorted(covers):
+        if cover.end <= begin:
+            continue
+        if cover.begin >= whole.end:
+            break
+        if cover.begin > begin:
+            yield Interval(begin, cover.begin)
+        begin = cover.end
+    if begin < whole.end:
+        yield Interval(begin, whole.end)

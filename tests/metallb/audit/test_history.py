@@ -1,0 +1,151 @@
+"""What histories claim is true, however late answers and events come."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.meta import Key
+from tests.metallb.audit.history import History, Interval, Sighting, Stay
+
+KEY = Key("team", "web")
+
+
+def _sighting(revision: int, uid: str = "one") -> Sighting[str]:
+    return Sighting(KEY, uid, revision, f"version {revision}")
+
+
+def _only(history: History[str]) -> Stay[str]:
+    (stay,) = history.stays()
+    return stay
+
+
+def test_what_two_lists_show_was_there_from_the_first_answer_to_the_second_question() -> None:
+    history = History[str]()
+    history.listed(1.0, 1.2, 10, [_sighting(7)])
+    history.listed(2.0, 2.2, 12, [_sighting(7)])
+    assert _only(history).certain == Interval(1.2, 2.0)
+    assert _only(history).possible == Interval(float("-inf"), float("inf"))
+
+
+def test_what_a_list_showed_once_is_not_certain_for_any_time() -> None:
+    history = History[str]()
+    history.listed(1.0, 1.2, 10, [_sighting(7)])
+    assert _only(history).certain is None
+
+
+def test_an_event_says_that_a_version_was_there_before_the_next_list() -> None:
+    history = History[str]()
+    history.listed(1.0, 1.2, 5, [])
+    history.event(1.5, _sighting(7))
+    history.listed(2.0, 2.2, 12, [_sighting(7)])
+    assert _only(history).certain == Interval(1.5, 2.0)
+    assert _only(history).possible.begin == 1.0, "the first list was older than it"
+
+
+def test_a_deletion_ends_what_is_possible_and_not_what_is_certain() -> None:
+    history = History[str]()
+    history.listed(1.0, 1.2, 10, [_sighting(7)])
+    history.listed(2.0, 2.2, 12, [_sighting(7)])
+    history.deletion(2.7, "one")
+    assert _only(history).certain == Interval(1.2, 2.0)
+    assert _only(history).possible.end == 2.7
+
+
+def test_who_is_in_no_list_any_more_was_gone_when_its_answer_had_come() -> None:
+    history = History[str]()
+    history.listed(1.0, 1.2, 10, [_sighting(7)])
+    history.listed(2.0, 2.2, 12, [])
+    assert _only(history).possible.end == 2.2
+
+
+def test_an_object_younger_than_a_late_list_is_not_gone() -> None:
+    history = History[str]()
+    history.event(1.5, _sighting(7))
+    history.listed(1.0, 2.2, 6, [])
+    assert _only(history).possible == Interval(1.0, float("inf"))
+
+
+def test_a_version_is_over_when_a_later_one_was_seen() -> None:
+    history = History[str]()
+    history.listed(1.0, 1.2, 10, [_sighting(7)])
+    history.event(1.6, _sighting(11))
+    first, second = history.stays()
+    assert first.possible.end == 1.6
+    assert second.possible.begin == 1.0
+
+
+@dataclass(frozen=True)
+class _Truth:
+    """A version, and when it was in force."""
+
+    revision: int
+    during: Interval
+
+
+# In tenths of a second, so that what happens at one moment is met too.
+_gaps = st.integers(0, 5)
+_writes = st.lists(_gaps, min_size=1, max_size=8)
+_lists = st.lists(st.tuples(_gaps, _gaps, _gaps), min_size=1, max_size=8)
+_delays = st.lists(st.integers(0, 20) | st.none(), min_size=8, max_size=8)
+
+
+@given(writes=_writes, lists=_lists, delays=_delays, deleted=st.booleans())
+def test_what_is_certain_was_so_and_what_was_so_is_possible(
+    writes: list[int],
+    lists: list[tuple[int, int, int]],
+    delays: list[int | None],
+    deleted: bool,
+) -> None:
+    """One object is written again and again, and deleted; some events never come."""
+    truth = _truth(writes, deleted)
+    known = {one.revision: one for one in truth}
+    history = History[str]()
+    happenings: list[tuple[float, Callable[[], None]]] = []
+    for one, delay in zip(truth, delays, strict=False):
+        if delay is not None:
+            at = one.during.begin + delay
+            happenings.append((at, partial(history.event, at, _sighting(one.revision))))
+    if deleted and delays[-1] is not None:
+        at = truth[-1].during.end + delays[-1]
+        happenings.append((at, partial(history.deletion, at, "one")))
+    now = 0.0
+    for before, travel, back in lists:
+        began = now + before
+        looked = began + travel
+        now = looked + back
+        happenings.append((now, partial(_list, history, truth, began, looked, now)))
+    for _, happen in sorted(happenings, key=itemgetter(0)):
+        happen()
+    for stay in history.stays():
+        was = known[int(stay.value.removeprefix("version "))].during
+        assert stay.possible.begin <= was.begin
+        assert was.end <= stay.possible.end
+        if stay.certain is not None:
+            assert was.begin <= stay.certain.begin < stay.certain.end <= was.end
+
+
+def _truth(writes: list[int], deleted: bool) -> list[_Truth]:
+    """Return versions 10, 20, ... one after the other, with gaps of `writes` between."""
+    begins, now = [], 0.0
+    for gap in writes:
+        now += gap + 1
+        begins.append(now)
+    ends = [*begins[1:], now + 3 if deleted else float("inf")]
+    return [
+        _Truth(10 * number, Interval(begin, end))
+        for number, (begin, end) in enumerate(zip(begins, ends, strict=True), start=1)
+    ]
+
+
+def _list(
+    history: History[str], truth: list[_Truth], began: float, looked: float, ended: float
+) -> None:
+    """Take in a list whose answer shows the world at `looked`."""
+    past = [one for one in truth if one.during.begin <= looked]
+    there = [one for one in past if looked < one.during.end]
+    revision = max((one.revision + (one.during.end <= looked) for one in past), default=0)
+    history.listed(began, ended, revision, [_sighting(one.revision) for one in there])

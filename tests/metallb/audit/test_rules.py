@@ -1,0 +1,183 @@
+"""What the rules find, and what they leave alone because it is not proven."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from allocator import AddressRange
+from controller.meta import Key
+from tests.metallb.audit import rules
+from tests.metallb.audit.history import History, Sighting
+from tests.metallb.audit.records import Addresses, Holding, Promise, Promises, Records
+
+A, B = Key("team", "a"), Key("team", "b")
+BLOCK = AddressRange.parse_cidr("10.40.0.0/28")
+RANGE = AddressRange.parse("10.40.0.0", "10.40.0.3")
+FIRST = AddressRange.parse("10.40.0.0", "10.40.0.0")
+FOREVER = 100.0
+
+
+class World:
+    """Two tenants, and objects that are there for a time; observers see each change at once."""
+
+    def __init__(self) -> None:
+        self.records = Records.of([A, B])
+        self._facts: dict[int, list[_Fact]] = {}
+        self.promise(begin=0.0)
+
+    def hold(
+        self,
+        tenant: Key,
+        *,
+        begin: float = 0.0,
+        end: float = FOREVER,
+        name: str = "lb",
+        for_services: bool = True,
+    ) -> None:
+        value = Holding(tenant, RANGE, for_services)
+        self._put(self.records.allocations, name, value, begin, end)
+
+    def promise(self, *promises: Promise, begin: float, end: float = FOREVER) -> None:
+        self._put(self.records.pools, "lab", Promises(BLOCK, promises), begin, end)
+
+    def show(self, tenant: Key, *, begin: float = 0.0, end: float = FOREVER) -> None:
+        self._put(self.records.tenants[tenant].services, "web", (FIRST,), begin, end)
+
+    def pool(self, tenant: Key, entries: Addresses, *, end: float = FOREVER) -> None:
+        self._put(self.records.tenants[tenant].pools, "default-pool", entries, 0.0, end)
+
+    def findings(self) -> list[str]:
+        histories: list[History[Any]] = list(self.records.histories())
+        for history in histories:
+            _tell(history, self._facts.get(id(history), []))
+        return rules.findings(self.records)
+
+    def _put(
+        self, history: History[Any], name: str, value: object, begin: float, end: float
+    ) -> None:
+        self._facts.setdefault(id(history), []).append(_Fact(name, value, begin, end))
+
+
+@dataclass(frozen=True)
+class _Fact:
+    """An object that is there from one moment to another."""
+
+    name: str
+    value: object
+    begin: float
+    end: float
+
+
+def _tell(history: History[Any], facts: list[_Fact]) -> None:
+    """List everything right before and right after each change, and have a watch tell of it."""
+    moments = sorted({moment for one in facts for moment in (one.begin, one.end)})
+
+    def sighting(one: _Fact) -> Sighting[object]:
+        uid = f"{one.name}-{one.begin:.0f}"
+        return Sighting(Key("ns", one.name), uid, 10 * moments.index(one.begin), one.value)
+
+    for number, moment in enumerate(moments):
+        before = [sighting(one) for one in facts if one.begin < moment <= one.end]
+        history.listed(moment, moment, 10 * number - 5, before)
+        for one in facts:
+            if one.begin == moment:
+                history.event(moment, sighting(one))
+            if one.end == moment:
+                history.deletion(moment, sighting(one).uid)
+        after = [sighting(one) for one in facts if one.begin <= moment < one.end]
+        history.listed(moment, moment, 10 * number + 5, after)
+
+
+def test_a_service_that_shows_what_its_tenant_holds_is_well() -> None:
+    world = World()
+    world.hold(A, end=60)
+    world.show(A, begin=5, end=60)
+    world.pool(A, (RANGE,), end=60)
+    assert world.findings() == []
+
+
+def test_an_address_that_is_shown_when_it_is_free_is_found() -> None:
+    world = World()
+    world.hold(A, end=60)
+    world.show(A, begin=5, end=60.25)
+    (found,) = world.findings()
+    assert found.startswith(
+        "for at least 250 ms: 10.40.0.0/32 is shown by Service ns/web of team/a"
+    )
+    assert found.endswith("while held by nobody")
+
+
+def test_an_address_that_is_shown_when_it_is_anothers_is_found() -> None:
+    world = World()
+    world.hold(A, end=60)
+    world.hold(B, begin=60, name="other")
+    world.show(A, end=61)
+    (found,) = world.findings()
+    assert found.startswith("for at least 1000 ms: 10.40.0.0/32 is shown by Service ns/web")
+    assert found.endswith("while held by other of team/b")
+
+
+def test_an_address_of_an_allocation_for_nodes_is_no_services() -> None:
+    world = World()
+    world.hold(A, for_services=False)
+    world.show(A, begin=5, end=6)
+    assert len(world.findings()) == 1
+
+
+def test_an_address_in_a_metallb_pool_is_found_when_it_is_free() -> None:
+    world = World()
+    world.hold(A, end=60)
+    world.pool(A, (RANGE,), end=61)
+    (found,) = world.findings()
+    assert "10.40.0.0/30 is in IPAddressPool ns/default-pool of team/a" in found
+
+
+def test_an_address_of_no_pool_of_ours_is_not_judged() -> None:
+    world = World()
+    world.pool(A, (AddressRange.parse_cidr("192.168.0.0/24"),))
+    assert world.findings() == []
+
+
+def test_one_address_held_by_two_is_found() -> None:
+    world = World()
+    world.hold(A, end=60)
+    world.hold(B, begin=59, name="other")
+    (found,) = world.findings()
+    assert "10.40.0.0/30 is held by lb of team/a, 10.40.0.0/30 by other of team/b" in found
+
+
+def test_an_address_promised_to_one_and_held_by_another_is_found() -> None:
+    world = World()
+    world.hold(A, end=60)
+    world.promise(Promise("somebody", RANGE), begin=59, end=60)
+    (found,) = world.findings()
+    assert "by a promise of lab to somebody" in found
+
+
+def test_what_is_promised_to_who_holds_it_is_well() -> None:
+    world = World()
+    world.hold(A)
+    world.promise(Promise("lb-0", RANGE), begin=1, end=2)
+    assert world.findings() == []
+
+
+def test_one_address_on_services_of_two_tenants_is_found() -> None:
+    world = World()
+    world.hold(A, end=60)
+    world.hold(B, begin=60, name="other")
+    world.show(A, end=62)
+    world.show(B, begin=61)
+    assert any(
+        "is shown by Service ns/web of team/a, 10.40.0.0/32 by" in f for f in world.findings()
+    )
+
+
+def test_an_end_that_may_have_been_late_in_coming_proves_nothing() -> None:
+    """The range was free at 60; the Service was last seen in a list asked for at 59.9."""
+    world = World()
+    world.hold(A, end=60)
+    services = world.records.tenants[A].services
+    shown: Sighting[Addresses] = Sighting(Key("ns", "web"), "web", 1, (FIRST,))
+    services.listed(1.0, 1.1, 1, [shown])
+    services.listed(59.9, 60.2, 1, [shown])
+    services.deletion(60.3, "web")
+    assert world.findings() == []
