@@ -1,4 +1,7 @@
-"""What holds for every test: it leaves nothing behind (hygiene.py), and CI repeats itself."""
+"""What holds for every test: it leaves nothing behind (hygiene.py), and CI repeats itself.
+
+Numbers that tests measured are shown in the end (numbers.py).
+"""
 
 import os
 
@@ -13,6 +16,7 @@ from tests.hygiene import (
     pytest_runtest_teardown,
     pytest_unconfigure,
 )
+from tests.numbers import pytest_terminal_summary
 
 # CI tries the same examples each time; everywhere else hypothesis looks for new ones.
 settings.register_profile("ci", derandomize=True, deadline=None)
@@ -26,5 +30,6 @@ __all__ = [
     "pytest_fixture_setup",
     "pytest_runtest_setup",
     "pytest_runtest_teardown",
+    "pytest_terminal_summary",
     "pytest_unconfigure",
 ]
