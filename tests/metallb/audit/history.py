@@ -110,6 +110,20 @@ class History(Generic[V]):
         """The most seconds from asking for a list to asking for the next one."""
         return max((b.began - a.began for a, b in pairwise(self._reads)), default=math.inf)
 
+    def next_look(self, moment: float) -> float:
+        """Return when the first list after a moment was asked for; infinity if none was."""
+        at = bisect_left(self._reads, moment, key=_began)
+        return self._reads[at].began if at < len(self._reads) else math.inf
+
+    def ends(self) -> Iterator[tuple[V, Interval]]:
+        """Yield of each object that is gone its last version, and in which time it went."""
+        for known in self._objects.values():
+            if known.gone_by < math.inf:
+                last = known.versions[max(known.versions)]
+                still_at = max(version.still_at for version in known.versions.values())
+                still_at = max(still_at, self._not_before(max(known.versions)))
+                yield last.value, Interval(still_at, known.gone_by)
+
     def event(self, arrived: float, seen: Sighting[V]) -> None:
         """Take in that a watch has shown a version at a time."""
         version = self._object(seen).version(seen.revision, seen.value)
@@ -180,6 +194,10 @@ class History(Generic[V]):
         """Return when a version was not there yet."""
         at = bisect_left(self._reads, revision, key=_revision)
         return self._reads[at - 1].began if at else -math.inf
+
+
+def _began(read: _Read) -> float:
+    return read.began
 
 
 def _revision(read: _Read) -> int:

@@ -65,9 +65,11 @@ class Recording:
         rate = min(one.reads for one in histories) / seconds
         silence = max(one.longest_silence for one in histories)
         unanswered = sum(observer.unanswered for observer in self._observers)
+        blind = self.records.blind_seconds()
         return (
-            f"{seconds:.1f} s recorded: each kind listed at least {rate:.0f} times a second,"
-            f" at most {1000 * silence:.0f} ms apart; {unanswered} lists without an answer"
+            f"{seconds:.1f} s recorded, each kind listed {rate:.0f} times a second or more,"
+            f" at most {1000 * silence:.0f} ms apart, {unanswered} lists without an answer;"
+            f" what is given back {1000 * blind:.0f} ms too early would have been found"
         )
 
 

@@ -102,3 +102,23 @@ class Records:
         """Return all histories."""
         tenants = [kept for one in self.tenants.values() for kept in (one.services, one.pools)]
         return (self.allocations, self.pools, *tenants)
+
+    def shown_by(self, tenant: Key, service: Key) -> set[str]:
+        """Return every address that a Service of a tenant has ever shown."""
+        stays = self.tenants[tenant].services.stays()
+        return {one.start_text for stay in stays if stay.key == service for one in stay.value}
+
+    def blind_seconds(self) -> float:
+        """Return how much too early an address could have been given back without being found.
+
+        That is from when an allocation was last seen to when, after it was gone, the Services of
+        its tenant were listed; at the worst.
+        """
+        return max(
+            (
+                self.tenants[last.tenant].services.next_look(went.end) - went.begin
+                for last, went in self.allocations.ends()
+                if last.tenant in self.tenants and last.span is not None
+            ),
+            default=0.0,
+        )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controller.meta import Key
@@ -78,6 +78,23 @@ def test_a_version_is_over_when_a_later_one_was_seen() -> None:
     assert second.possible.begin == 1.0
 
 
+def test_an_object_that_is_gone_went_between_a_list_that_showed_it_and_what_told_of_it() -> None:
+    history = History[str]()
+    history.listed(1.0, 1.2, 10, [_sighting(7)])
+    history.listed(2.0, 2.2, 12, [_sighting(7)])
+    history.event(2.5, _sighting(13))
+    history.deletion(2.7, "one")
+    assert list(history.ends()) == [("version 13", Interval(2.0, 2.7))]
+
+
+def test_the_next_look_is_the_first_list_asked_for_at_a_moment_or_later() -> None:
+    history = History[str]()
+    history.listed(1.0, 1.2, 10, [])
+    history.listed(2.0, 2.2, 12, [])
+    assert history.next_look(1.1) == 2.0
+    assert history.next_look(2.1) == float("inf")
+
+
 @dataclass(frozen=True)
 class _Truth:
     """A version, and when it was in force."""
@@ -93,6 +110,7 @@ _lists = st.lists(st.tuples(_gaps, _gaps, _gaps), min_size=1, max_size=8)
 _delays = st.lists(st.integers(0, 20) | st.none(), min_size=8, max_size=8)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(writes=_writes, lists=_lists, delays=_delays, deleted=st.booleans())
 def test_what_is_certain_was_so_and_what_was_so_is_possible(
     writes: list[int],

@@ -1,0 +1,15 @@
+"""What these tests need of the machine; without it they are skipped and say so."""
+
+import pytest
+
+from envtest.settings import read_settings
+
+
+@pytest.fixture
+def real_programs() -> None:
+    """Skip where the environment names no real API server, or no MetalLB."""
+    settings = read_settings()
+    if settings.kind != "binaries":
+        pytest.skip("KUBEBUILDER_ASSETS names no etcd and kube-apiserver: `make real` builds them")
+    if settings.metallb is None:
+        pytest.skip("KUBEBUILDER_ASSETS has no metallb-controller: `make real` builds it")

@@ -1,0 +1,70 @@
+"""What a user does to our MetalLB pool is put right, and Services get addresses of ours."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allocator import AddressRange
+from controller.errors import Conflict
+from controller.meta import Version
+from reconcilers.api.resources import IP_ADDRESS_POOL
+from reconcilers.cli.local.objects import delete
+from tests.metallb.site import PROJECTED, Site, entry, site, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
+
+LOOKS = "--tenant-requeue-young=1s"
+"""Between two looks at a tenant's pool; a minute by default."""
+FOREIGN = "10.99.0.0-10.99.0.3"
+
+
+async def _edit(here: Site, *entries: str) -> None:
+    """Write other addresses into the tenant's pool, as `kubectl edit` does."""
+    client = here.tenants["a"].client
+    spec: dict[str, Any] = {"spec": {"addresses": list(entries)}}
+    while True:
+        live = await client.get(IP_ADDRESS_POOL, PROJECTED)
+        try:
+            await client.patch(IP_ADDRESS_POOL, Version.of(live), spec)
+        except Conflict:
+            continue
+        return
+
+
+async def _put_right(here: Site) -> None:
+    """Wait until the tenant's pool holds two ranges of ours, and both Services addresses of it."""
+    await until(lambda: _seen(here), _is_right)
+
+
+async def _seen(here: Site) -> tuple[list[AddressRange], tuple[str, ...], dict[str, str]]:
+    tenant = here.tenants["a"]
+    return await here.ranges_of("a"), await tenant.entries(), await tenant.addresses()
+
+
+def _is_right(seen: tuple[list[AddressRange], tuple[str, ...], dict[str, str]]) -> bool:
+    held, entries, shown = seen
+    ours = [ip for ip in shown.values() if any(one.contains(ip) for one in held)]
+    return len(held) == len(ours) == 2 and sorted(entries) == sorted(map(entry, held))
+
+
+async def test_a_pool_edited_by_hand_is_put_right(tmp_path: Path) -> None:
+    async with site(tmp_path) as here, here.controllers(LOOKS, "--growth-when-exhausted=1s"):
+        sizes = {"initialPoolSize": 1, "growthIncrement": 1}
+        await here.offer("10.40.0.0/28", allocationMode="elastic", **sizes)
+        await here.found_cluster("a")
+        await here.ready("a")
+        tenant = here.tenants["a"]
+        await tenant.serve("one", "two")
+        await _put_right(here)
+        first, second = await tenant.entries()
+
+        await _edit(here, FOREIGN)
+        await _put_right(here)
+        await _edit(here, second)
+        await _put_right(here)
+        await _edit(here, first, second, FOREIGN)
+        await _put_right(here)
+        await delete(tenant.client, IP_ADDRESS_POOL, PROJECTED)
+        await _put_right(here)
+        assert await tenant.entries() == (first, second), "nothing was handed out anew"

@@ -1,0 +1,137 @@
+"""No address is free, or another's, as long as a Service in the tenant shows it.
+
+Everything is watched and listed twenty times a second on both sides, and the findings are proven
+(audit/). Somebody else waits for the very addresses, so that whatever is given back too early is
+handed out again at once.
+"""
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from controller.conditions import find
+from controller.meta import Key
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, TENANT_CLUSTER
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.cli.local.objects import delete
+from tests.metallb.site import HOME, POOL, TEAM, Site, site, until
+from tests.numbers import Note
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
+
+QUICK = ("--allocation-requeue-releasing=100ms", "--tenant-requeue-deleting=100ms")
+"""Between two questions whether a tenant has let go; five seconds by default."""
+FROZEN = (False, True, False, True)
+"""For each round, whether MetalLB stands still when the allocation is deleted."""
+BALANCER = Key(HOME, "team-a-lb")
+RIVAL = Key(HOME, "rival")
+
+
+async def _rival(here: Site) -> None:
+    """Ask for four addresses in another's name; they are not there before somebody lets go."""
+    spec = {
+        "poolRef": {"name": POOL.name},
+        "tenantClusterRef": {"name": "rival", "namespace": TEAM},
+        "type": names.TYPE_LOADBALANCER,
+        "count": 4,
+    }
+    await here.create(IP_ALLOCATION, HOME, RIVAL.name, spec=spec)
+    await until(
+        lambda: here.allocation(RIVAL.name),
+        lambda found: found is not None and found.status.phase == "Failed",
+    )
+
+
+async def _one_block_for_two(here: Site) -> None:
+    """Make a pool with four addresses for load balancers, and some for nodes."""
+    await here.offer("10.40.0.0/29", defaultPoolSize=4)
+    await here.found_cluster("a")
+    await here.ready("a")
+
+
+def _is_in_use(allocation: IPAllocation | None) -> bool:
+    """Whether an allocation says that it waits for a Service; nothing if it is gone."""
+    assert allocation is not None, "it has gone, and a Service shows its addresses"
+    found = find(allocation.status.conditions, "Ready")
+    return found is not None and "still shows an address" in found.message
+
+
+def _has_no_room(cluster: TenantCluster) -> bool:
+    found = find(cluster.status.conditions, "NetworkReady")
+    return found is not None and found.reason == "PoolExhausted"
+
+
+async def test_an_allocation_in_use_is_not_anothers_before_its_services_have_let_go(
+    tmp_path: Path, record_property: Note
+) -> None:
+    async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
+        await _one_block_for_two(here)
+        tenant = here.tenants["a"]
+        await tenant.serve("one", "two", "three")
+        for frozen in FROZEN:
+            shown = await tenant.served("one", "two", "three")
+            given = await here.allocated(BALANCER.name)
+            assert all(given.contains(ip) for ip in shown.values())
+            await _rival(here)
+            with tenant.frozen() if frozen else nullcontext():
+                await delete(here.client, IP_ALLOCATION, BALANCER)
+                if frozen:
+                    await until(lambda: here.allocation(BALANCER.name), _is_in_use)
+                    assert await tenant.addresses() == shown
+            assert await here.allocated(RIVAL.name) == given, "the rival has the very range"
+            assert await tenant.addresses() == {}
+            await delete(here.client, IP_ALLOCATION, RIVAL)
+        await tenant.served("one", "two", "three")
+        assert await recording.findings() == []
+        record_property("an allocation deleted", recording.summary())
+
+
+async def test_a_cluster_that_is_deleted_keeps_its_addresses_until_its_services_have_let_go(
+    tmp_path: Path, record_property: Note
+) -> None:
+    async with (
+        site(tmp_path, ["a", "b"]) as here,
+        here.controllers(*QUICK),
+        here.recorded() as recording,
+    ):
+        await _one_block_for_two(here)
+        leaving, waiting = here.tenants["a"], here.tenants["b"]
+        await leaving.serve("one", "two", "three", "four")
+        await here.found_cluster("b")
+        await waiting.serve("one", "two", "three", "four")
+        before = await leaving.served("one", "two", "three", "four")
+        await until(lambda: here.client.get(TENANT_CLUSTER, Key(TEAM, "b")), _has_no_room)
+        with leaving.frozen():
+            await delete(here.client, TENANT_CLUSTER, Key(TEAM, "a"))
+            await until(lambda: here.allocation(BALANCER.name), _is_in_use)
+            assert await leaving.addresses() == before
+        after = await waiting.served("one", "two", "three", "four")
+        await here.gone(TENANT_CLUSTER, TEAM, "a")
+        assert set(after.values()) == set(before.values()), "the very addresses"
+        assert await leaving.addresses() == {}
+        assert (await leaving.client.list(IP_ADDRESS_POOL)).items == ()
+        assert await recording.findings() == []
+        record_property("a cluster deleted", recording.summary())
+
+
+async def test_the_audit_finds_an_address_that_is_given_back_without_asking(
+    tmp_path: Path,
+) -> None:
+    """MetalLB stands still, and somebody says that the addresses may go all the same."""
+    async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
+        await _one_block_for_two(here)
+        tenant = here.tenants["a"]
+        await tenant.serve("one")
+        await tenant.served("one")
+        await _rival(here)
+        with tenant.frozen():
+            marks = {"annotations": {names.ANNOTATION_RELEASE_ANYWAY: "true"}}
+            await here.patch(TENANT_CLUSTER, Key(TEAM, "a"), {"metadata": marks})
+            await delete(here.client, IP_ALLOCATION, BALANCER)
+            await here.allocated(RIVAL.name)
+            found = await recording.findings()
+    early = [one for one in found if "is shown by Service default/one of team/a while" in one]
+    assert any("rival of team/rival" in one for one in early), found

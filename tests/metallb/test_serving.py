@@ -1,0 +1,80 @@
+"""Services in a tenant get addresses of ours, and the tenant grows for those that wait."""
+
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from tests.metallb.site import Site, entry, site, until
+from tests.numbers import Note
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
+
+EXHAUSTED = "--growth-when-exhausted=2s"
+
+
+async def _grow_for_a_second_service(here: Site) -> str:
+    """Have one Service served, and the tenant grown for another.
+
+    Returns:
+        How long it took from when the second Service was created until the range that the tenant
+        was grown by was in MetalLB's pool, and which MetalLB that is.
+    """
+    sizes = {"initialPoolSize": 1, "growthIncrement": 2}
+    await here.offer("10.40.0.0/24", allocationMode="elastic", **sizes)
+    await here.found_cluster("a")
+    await here.ready("a")
+    tenant = here.tenants["a"]
+    await tenant.serve("first")
+    first = await tenant.served("first")
+    initial = await here.allocated("team-a-lb")
+    assert initial.contains(first["first"])
+
+    await tenant.serve("second")
+    began = monotonic()
+    entries = await until(tenant.entries, lambda found: len(found) > 1)
+    seconds = monotonic() - began
+    both = await tenant.served("first", "second")
+    grown = await here.allocated("team-a-lb-1")
+    assert entries == (entry(initial), entry(grown))
+    assert grown.contains(both["second"])
+    assert both["first"] == first["first"], "who had an address keeps it"
+    return f"{seconds:.1f} s, MetalLB {tenant.metallb.version}"
+
+
+async def test_a_service_gets_an_address_and_a_second_one_makes_the_tenant_grow(
+    tmp_path: Path, record_property: Note
+) -> None:
+    async with site(tmp_path) as here, here.controllers():
+        took = await _grow_for_a_second_service(here)
+    record_property("from Service to MetalLB's pool, default timings", took)
+
+
+async def test_a_tenant_grows_at_once_when_its_pool_is_exhausted_if_that_is_asked_for(
+    tmp_path: Path, record_property: Note
+) -> None:
+    async with site(tmp_path) as here, here.controllers(EXHAUSTED):
+        took = await _grow_for_a_second_service(here)
+    record_property(f"from Service to MetalLB's pool, {EXHAUSTED}", took)
+
+
+async def test_fifty_services_at_once_all_get_addresses_within_the_quota(
+    tmp_path: Path, record_property: Note
+) -> None:
+    services = [f"web-{number}" for number in range(50)]
+    async with site(tmp_path) as here, here.controllers(EXHAUSTED):
+        sizes = {"initialPoolSize": 8, "growthIncrement": 8}
+        await here.offer("10.40.0.0/24", quota=60, allocationMode="elastic", **sizes)
+        await here.found_cluster("a")
+        await here.ready("a")
+        tenant = here.tenants["a"]
+        await tenant.serve(*services)
+        began = monotonic()
+        found = await tenant.served(*services)
+        record_property(f"50 addresses, {EXHAUSTED}", f"{monotonic() - began:.1f} s")
+
+        held = await here.ranges_of("a")
+        assert len(set(found.values())) == 50, "each its own"
+        assert all(any(one.contains(ip) for one in held) for ip in found.values())
+        assert sum(one.size for one in held) == 56, "seven ranges of eight: no more than needed"
+        assert sorted(await tenant.entries()) == sorted(map(entry, held))

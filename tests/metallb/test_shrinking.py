@@ -1,0 +1,52 @@
+"""What a tenant does not use any more goes back, and nobody loses an address by it."""
+
+from pathlib import Path
+
+import pytest
+
+from controller.meta import Key
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from tests.metallb.site import HOME, POOL, entry, site, until
+from tests.numbers import Note
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
+
+QUICK = ("--growth-when-exhausted=1s", "--shrink-after=5s", "--tenant-requeue-deleting=200ms")
+
+
+async def test_a_range_without_services_goes_back_and_services_keep_their_addresses(
+    tmp_path: Path, record_property: Note
+) -> None:
+    async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
+        sizes = {"initialPoolSize": 1, "growthIncrement": 1}
+        await here.offer("10.40.0.0/28", allocationMode="elastic", **sizes)
+        await here.found_cluster("a")
+        await here.ready("a")
+        tenant = here.tenants["a"]
+        await tenant.serve("one")
+        await tenant.served("one")
+        await tenant.serve("two", "three")
+        before = await tenant.served("one", "two", "three")
+        grown = [await here.allocated(f"team-a-lb-{number}") for number in (1, 2)]
+        (number, idle) = next(
+            (number, span)
+            for number, span in enumerate(grown, start=1)
+            if span.contains(before["two"])
+        )
+        await tenant.stop_serving("two")
+        await here.gone(IP_ALLOCATION, HOME, f"team-a-lb-{number}")
+
+        del before["two"]
+        held = await here.ranges_of("a")
+        assert idle not in held
+        assert sorted(await tenant.entries()) == sorted(map(entry, held))
+        assert await tenant.addresses() == before
+        await until(
+            lambda: here.client.get(NETWORK_POOL, POOL),
+            lambda found: (found.status.availableIPs, found.status.allocationCount) == (13, 3),
+        )
+        assert await recording.findings() == []
+        for name, address in before.items():
+            shown = recording.records.shown_by(tenant.key, Key("default", name))
+            assert shown == {address}, "it never had another"
+        record_property("shrink", recording.summary())
