@@ -79,16 +79,16 @@ async def api_server(
         name: what people call it.
         crds: CustomResourceDefinitions.
         data: where it keeps its objects; None forgets them.
+
+    Raises:
+        PlaneError: a variable of the environment names what is not there, or it does not start.
+        Problem: a variable leads to a cluster that runs already.
     """
+    _settings()
     started = envtest().ControlPlane.start(
         data=data, namespace_controller=True, garbage_collector=True
     )
     async with started as plane:
-        if plane.kind == "existing":
-            raise Problem(
-                "USE_EXISTING_CLUSTER leads to one cluster, and this needs several of its own:"
-                " unset it"
-            )
         await plane.install_crds(list(crds))
         kubeconfig = plane.kubeconfig()
         transport = _transport(kubeconfig)
@@ -105,12 +105,24 @@ def source() -> str:
 
     Raises:
         PlaneError: a variable of the environment names what is not there.
+        Problem: a variable leads to a cluster that runs already.
     """
-    settings = envtest().read_settings()
-    if settings.kind != "binaries":
+    settings = _settings()
+    if settings.kind == "embedded":
         return "embedded"
     programs = (settings.apiserver, settings.etcd, settings.controller_manager)
     return "real: " + ", ".join(str(program) for program in programs if program)
+
+
+def _settings() -> Any:
+    """Return what envtest reads from the environment."""
+    settings = envtest().read_settings()
+    if settings.kind == "existing":
+        raise Problem(
+            "USE_EXISTING_CLUSTER leads to one cluster, and this needs several of its own:"
+            " unset it"
+        )
+    return settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ async def test_embedded_servers_and_the_stand_in_are_named_as_what_they_are(part
 @linux
 async def test_the_real_servers_and_the_real_metallb_are_named_and_all_end(tmp_path: Path) -> None:
     settings = real_settings()
-    kubectl = Kubectl(tmp_path / "config-tenant", tmp_path / "cache")
+    kubectl = Kubectl(tmp_path / "config", tmp_path / "cache")
     async with started("up", f"--kubeconfig={tmp_path / 'config'}") as up:
         await up.until(READY)
         lines = up.told.splitlines()
@@ -133,9 +133,8 @@ async def test_the_real_servers_and_the_real_metallb_are_named_and_all_end(tmp_p
         assert "stand-in" not in up.told
         found = await up.until(r"tenant .* kube-apiserver (v1\.\d+\.\d+), MetalLB (\d+\.\d+\.\d+)")
         assert all(found.groups())
-        await kubectl.wait(
-            "--for=jsonpath={.spec.addresses[0]}", "ipaddresspool/default-pool", "-nmetallb-system"
-        )
+        lab = ("tenantcluster/lab-cluster", "-n", "team-platform")
+        await kubectl.wait("--for=jsonpath={.status.phase}=Ready", *lab)
         ran, left = await end(up, signal.SIGINT)
     assert {"etcd", "kube-apiserver", "metallb-control"} <= ran
     assert left == []
