@@ -146,7 +146,7 @@ async def serve(  # every setting is named at the call
     server = EmbeddedServer.prepared(data, tokens or {}, authority)
     api = server.api
     authorizer = Authorizer(api.store)
-    api.admission = webhooks = Webhooks(api, authorizer)
+    api.admission = webhooks = Webhooks(api)
     api.converse = webhooks.converse
     _set_guards(api, authorizer)
     reviews = Reviews(server.authenticator, authorizer)

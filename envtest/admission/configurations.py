@@ -7,15 +7,12 @@ changed configuration counts for the next request.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from envtest.schema.rules import compile_condition
+from envtest.schema.cel import Condition, compile_condition
 from envtest.server.api import Api
 from envtest.server.selectors import LabelSelector, label_selector
 from envtest.storage import Stored
-
-if TYPE_CHECKING:
-    from envtest.schema.cel.conditions import Condition
 
 GROUP = "admissionregistration.k8s.io"
 MUTATING = "mutatingwebhookconfigurations"
@@ -55,7 +52,7 @@ class Hook:
         return label_selector(self.body.get("objectSelector") or {})
 
     @cached_property
-    def conditions(self) -> "Sequence[Condition]":
+    def conditions(self) -> Sequence[Condition]:
         """What else must hold."""
         found = self.body.get("matchConditions") or ()
         return [compile_condition(str(one["expression"])) for one in found]

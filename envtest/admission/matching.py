@@ -4,20 +4,17 @@ The order of the questions is the real server's: selectors first, then rules, th
 matters because each of them may end in a refusal.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from envtest.admission.attributes import Attributes, labels
-from envtest.admission.conditions import Undecided, meets
+from envtest.admission.attributes import Attributes, in_version, labels
 from envtest.admission.configurations import GROUP, Hook
+from envtest.admission.review import condition_request
+from envtest.schema.cel import CelError
 from envtest.server.api import Api
-from envtest.server.call import Call
 from envtest.server.failures import StatusError, forbidden
 from envtest.server.resource import Resource
-
-# Checks whether the user of a request may do something: verb, and the rest by name.
-MayDo = Callable[[Call, Mapping[str, str]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +28,8 @@ class Invocation:
 class Matcher:
     """Decides who is asked."""
 
-    def __init__(self, api: Api, may_do: MayDo) -> None:
-        """Take the state, and who answers what the user of a request may do."""
+    def __init__(self, api: Api) -> None:
         self._api = api
-        self._may_do = may_do
 
     def invocation(self, hook: Hook, attributes: Attributes) -> Invocation | None:
         """Return how to ask a hook about a write, None if it is not concerned.
@@ -55,7 +50,7 @@ class Matcher:
             return None
         if homeless is not None:
             raise homeless
-        if hook.conditions and not self._conditions_hold(hook, attributes, resource):
+        if hook.conditions and not _conditions_hold(hook, attributes, resource):
             return None
         return Invocation(hook, resource)
 
@@ -91,17 +86,6 @@ class Matcher:
             has_it = not subresource or subresource in one.subresources
             if one is not given and one.place == given.place and has_it:
                 yield one
-
-    def _conditions_hold(self, hook: Hook, attributes: Attributes, resource: Resource) -> bool:
-        given, call = attributes.call.resource, attributes.call
-        try:
-            return meets(
-                hook.conditions, attributes, resource, lambda wanted: self._may_do(call, wanted)
-            )
-        except Undecided as error:
-            if hook.ignores_failures:
-                return False
-            raise forbidden(given.plural, given.group, attributes.name, str(error)) from None
 
 
 def concerns_nobody(attributes: Attributes) -> bool:
@@ -139,3 +123,35 @@ def _among(values: list[str] | None, wanted: str) -> bool:
 def _resource_fits(pattern: str, plural: str, subresource: str) -> bool:
     main, _, sub = pattern.partition("/")
     return main in {"*", plural} and sub in (subresource, "*")
+
+
+def _conditions_hold(hook: Hook, attributes: Attributes, resource: Resource) -> bool:
+    """Tell whether all match conditions hold; one that does not outweighs those without a value.
+
+    Raises:
+        StatusError: some have no value, no other one is false, and the hook must be asked.
+    """
+    given = attributes.call.resource
+    variables = {
+        "object": in_version(attributes.new, given, resource),
+        "oldObject": in_version(attributes.old, given, resource),
+        "request": condition_request(attributes, resource),
+        "namespaceObject": None,
+    }
+    errors: list[str] = []
+    for one in hook.conditions:
+        why = one.failure
+        if one.program is not None:
+            try:
+                if one.program.evaluate(variables) is not True:
+                    return False
+                continue
+            except CelError as error:
+                why = str(error)
+        errors.append(f"expression '{one.expression}' resulted in error: {why}")
+    if not errors:
+        return True
+    if hook.ignores_failures:
+        return False
+    said = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
+    raise forbidden(given.plural, given.group, attributes.name, said)

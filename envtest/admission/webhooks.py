@@ -9,8 +9,6 @@ from typing import Any
 
 import anyio
 
-from envtest.access.rbac import Attributes as Wanted
-from envtest.access.rbac import Authorizer
 from envtest.admission.amending import settle_metadata, take_misfits
 from envtest.admission.answers import CallFailed
 from envtest.admission.attributes import Attributes, Body
@@ -20,16 +18,16 @@ from envtest.admission.matching import Invocation, Matcher, concerns_nobody
 from envtest.admission.rounds import Round, ask, call_failed
 from envtest.admission.warnings import add_warnings
 from envtest.server.api import Api
-from envtest.server.call import Call, User
+from envtest.server.call import Call
 from envtest.server.failures import StatusError
 
 
 class Webhooks:
     """The webhooks of one server."""
 
-    def __init__(self, api: Api, authorizer: Authorizer) -> None:
+    def __init__(self, api: Api) -> None:
         self._configurations = Configurations(api)
-        self._matcher = Matcher(api, lambda call, wanted: _may(authorizer, call, wanted))
+        self._matcher = Matcher(api)
         self._caller = Caller(api)
 
     async def close(self) -> None:
@@ -109,19 +107,3 @@ class Webhooks:
                 refusals.append(call_failed(invocation.hook, error))
         except StatusError as error:
             refusals.append(error)
-
-
-def _may(authorizer: Authorizer, call: Call, wanted: Any) -> bool:
-    """Answer what the author of a request, or a service account, may do."""
-    user, account = call.user, wanted.get("serviceAccount")
-    if account:
-        namespace, _, _ = account.partition(":")
-        groups = (
-            "system:serviceaccounts",
-            f"system:serviceaccounts:{namespace}",
-            "system:authenticated",
-        )
-        user = User(f"system:serviceaccount:{account}", groups)
-    names = ("group", "resource", "subresource", "namespace", "name")
-    given = {name: wanted.get(name, "") for name in names}
-    return authorizer.allowed(user, Wanted(wanted["verb"], path=wanted.get("path"), **given))

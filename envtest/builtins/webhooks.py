@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from envtest.builtins.labelselectors import selector_problems
 from envtest.builtins.rules import BuiltinRules
+from envtest.schema.cel import compile_condition
 from envtest.schema.errors import (
     FieldError,
     duplicate,
@@ -23,7 +24,6 @@ from envtest.schema.names import (
     qualified_name_errors,
     subdomain_errors,
 )
-from envtest.schema.rules import compile_condition
 from envtest.schema.webhookclients import client_errors
 from envtest.server.objectmeta import Body
 

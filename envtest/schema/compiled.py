@@ -18,7 +18,7 @@ from envtest.schema.errors import NO_FIELD, FieldError, invalid
 from envtest.schema.glance import ObjectGlance
 from envtest.schema.listtypes import ListNode
 from envtest.schema.pruning import PruneNode
-from envtest.schema.rules import rules_of
+from envtest.schema.rules import RuleTree
 from envtest.schema.values import ValueSchema
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -41,7 +41,7 @@ class CompiledSchema:
         self._schema = open_api_v3_schema
         self._shape = Shape(open_api_v3_schema)
         self._embedded = EmbeddedNode.compile(open_api_v3_schema)
-        self._rules = rules_of(open_api_v3_schema)
+        self._rules = RuleTree.compile(open_api_v3_schema, root=True)
         parts = self._shape.properties
         self._described = frozenset(name for name, part in parts.items() if part.described)
 

@@ -1,5 +1,7 @@
 """The models read what is shipped and what we write, alike by both of their readers."""
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -9,8 +11,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from allocator import AddressRange
 from controller.resource import Resource
+from envtest.schema.celtypes import RESERVED
 from manifests import folder
 from reconcilers import ranges
+from reconcilers.api import crd
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import (
@@ -118,3 +122,24 @@ def test_a_held_range_is_read_however_it_was_written(
     allocation: IPAllocation = make.allocation("a", status=told)
     found = ranges.held(allocation)
     assert (found.text if found else None) == expected
+
+
+def _expressions(schema: Any) -> Iterator[str]:
+    """Yield the expressions of the rules at and below a part of a CRD, without their texts."""
+    if isinstance(schema, list):
+        for item in schema:
+            yield from _expressions(item)
+    elif isinstance(schema, dict):
+        for rule in schema.get("x-kubernetes-validations") or ():
+            for name in ("rule", "messageExpression"):
+                yield re.sub(r"'[^']*'|\"[^\"]*\"", "''", rule.get(name, ""))
+        for part in schema.values():
+            yield from _expressions(part)
+
+
+def test_no_rule_names_a_field_by_a_word_that_cel_reserves() -> None:
+    """Its cost cannot be estimated then, and a real server may refuse the whole definition."""
+    plain = re.compile(rf"\.(?:{'|'.join(RESERVED)})\b")
+    found = list(_expressions(crd.crds()))
+    assert any("__namespace__" in expression for expression in found)
+    assert [expression for expression in found if plain.search(expression)] == []

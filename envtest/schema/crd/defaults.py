@@ -9,7 +9,7 @@ from typing import Any
 from envtest.schema.embedded import EmbeddedNode, MalformedObject
 from envtest.schema.errors import NO_FIELD, FieldError, invalid
 from envtest.schema.pruning import PruneNode
-from envtest.schema.rules import rules_of
+from envtest.schema.rules import RuleTree
 from envtest.schema.values import ValueSchema
 
 _Schema = Mapping[str, Any]
@@ -67,7 +67,7 @@ def _refusals(
     if not found:
         ValueSchema(schema).check(value, "", found)
         found = [_moved(error, path) for error in found]
-    rules = rules_of(schema)
+    rules = RuleTree.compile(schema, root=True)
     if not found and rules is not None:
         found = [_moved(error, path) for error in rules.check(value, None, [])]
     return found

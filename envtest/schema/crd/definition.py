@@ -97,7 +97,7 @@ def _name_errors(crd: _Body, spec: _Body) -> list[FieldError]:
 
 def _spec_errors(spec: _Body, old: _Body) -> list[FieldError]:
     before = old.get("spec") or {}
-    versions, had = spec.get("versions"), before.get("versions") or []
+    versions = spec.get("versions")
     hoisted = per_version.hoisted_fields(versions or [])
     out = _group_errors(spec)
     if spec.get("preserveUnknownFields"):
@@ -108,12 +108,12 @@ def _spec_errors(spec: _Body, old: _Body) -> list[FieldError]:
         out.append(invalid("spec.preserveUnknownFields", True, detail))
     out += per_version.missing_schemas(versions or [])
     for index, version in enumerate(versions or ()):
-        out += per_version.version_errors(version, f"spec.versions[{index}]", hoisted, had)
+        out += per_version.version_errors(version, f"spec.versions[{index}]", hoisted)
     out += _together_errors(versions, hoisted)
     out += _required_names(spec.get("names") or {})
     out += names_errors(spec.get("names") or {}, "spec.names")
     if versions:
-        out += per_version.shared_errors(versions, hoisted, had)
+        out += per_version.shared_errors(versions, hoisted)
     return out + conversion_errors(
         spec.get("conversion"), before.get("conversion"), served=_established(old)
     )

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from envtest.schema.cel.types import type_from_schema
-from envtest.schema.crd.budget import Budget
+from envtest.schema.cel import Checker, reads_old
 from envtest.schema.crd.internal import rule_text
 from envtest.schema.errors import FieldError, Verbatim, invalid, not_supported, required
+from envtest.schema.rules import normalized_path
 
 _Schema = Mapping[str, Any]
 _REASONS: Final = (
@@ -65,8 +65,6 @@ def _field_path_errors(rule: _Schema, schema: _Schema, where: str) -> list[Field
         out.append(invalid(f"{where}.fieldPath", path, "must be non-empty if specified"))
     if _breaks(path.strip()):
         out.append(invalid(f"{where}.fieldPath", path, "must not contain line breaks"))
-    from envtest.schema.cel.compiling import normalized_path
-
     if normalized_path(path, schema) is None:
         out.append(invalid(f"{where}.fieldPath", path, "must be a valid path"))
     return out
@@ -80,22 +78,18 @@ class Place:
         path: of the node, as messages print it.
         root: whether the node is the whole object's.
         uncorrelatable: the path below which old and new values do not correspond; "" for none.
-        count: how many values the node may describe in one object; None where nothing limits it.
     """
 
     path: str
     root: bool
     uncorrelatable: str
-    count: int | None
 
 
-def rule_errors(schema: _Schema, place: Place, budget: Budget) -> list[FieldError]:
-    """What keeps rules from compiling, or makes them senseless where they stand."""
-    from envtest.schema.cel.compiling import compile_rule
-
-    visible = place.root or bool(schema.get("x-kubernetes-embedded-resource"))
-    kind = type_from_schema(schema, "selfType", root=visible)
-    if kind is None:
+def rule_errors(schema: _Schema, place: Place) -> list[FieldError]:
+    """Return what keeps rules from compiling, or makes them senseless where they stand."""
+    root = place.root or bool(schema.get("x-kubernetes-embedded-resource"))
+    checker = Checker(schema, root=root)
+    if not checker.typed:
         detail = (
             "internal error: failed to construct type information for x-kubernetes-validations "
             "rules: unable to convert structural schema to CEL declarations"
@@ -103,22 +97,23 @@ def rule_errors(schema: _Schema, place: Place, budget: Budget) -> list[FieldErro
         return [FieldError("InternalError", f"{place.path}.x-kubernetes-validations", "", detail)]
     out: list[FieldError] = []
     for index, rule in enumerate(schema["x-kubernetes-validations"]):
-        compiled = compile_rule(rule, kind, schema)
-        where = f"{place.path}.x-kubernetes-validations[{index}]"
-        shown = Verbatim(rule_text(rule))
-        cost = budget.of_rule(compiled.cost, place.count, kind.least)
-        out += budget.observe(f"{where}.rule", cost, "estimated rule cost")
-        if compiled.failure:
-            out.append(invalid(f"{where}.rule", shown, compiled.failure))
-        if compiled.message_failure:
-            out.append(invalid(f"{where}.messageExpression", shown, compiled.message_failure))
-        elif compiled.message_expression is not None:
-            said = f"{where}.messageExpression"
-            out += budget.observe(said, compiled.message_cost, "estimated messageExpression cost")
-        if compiled.transition and place.uncorrelatable:
-            detail = "oldSelf cannot be used on the uncorrelatable portion of the schema within "
-            out.append(invalid(f"{where}.rule", rule["rule"], detail + place.uncorrelatable))
-        if rule.get("optionalOldSelf") is not None and not compiled.transition:
-            detail = "may not be set if oldSelf is not used in rule"
-            out.append(invalid(f"{where}.optionalOldSelf", rule["optionalOldSelf"], detail))
+        out += _one_rule(rule, checker, place, f"{place.path}.x-kubernetes-validations[{index}]")
+    return out
+
+
+def _one_rule(rule: _Schema, checker: Checker, place: Place, where: str) -> list[FieldError]:
+    text, said = rule.get("rule") or "", rule.get("messageExpression") or ""
+    optional_old = bool(rule.get("optionalOldSelf"))
+    shown = Verbatim(rule_text(rule))
+    out: list[FieldError] = []
+    if failure := checker.rule_failure(text, optional_old=optional_old):
+        out.append(invalid(f"{where}.rule", shown, failure))
+    if said and (failure := checker.message_failure(said, optional_old=optional_old)):
+        out.append(invalid(f"{where}.messageExpression", shown, f"messageExpression {failure}"))
+    if reads_old(text) and place.uncorrelatable:
+        detail = "oldSelf cannot be used on the uncorrelatable portion of the schema within "
+        out.append(invalid(f"{where}.rule", text, detail + place.uncorrelatable))
+    if rule.get("optionalOldSelf") is not None and not reads_old(text):
+        detail = "may not be set if oldSelf is not used in rule"
+        out.append(invalid(f"{where}.optionalOldSelf", rule["optionalOldSelf"], detail))
     return out

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from envtest.schema.crd.budget import Budget, below_count
 from envtest.schema.crd.noderules import Place, rule_errors, shape_errors
 from envtest.schema.errors import FieldError, forbidden, invalid, not_supported, required
 
@@ -38,7 +37,6 @@ class Walk:
         rules: whether rules are compiled; not in branches, nor in schemas with other errors.
         uncorrelatable: the path of the list or map below which old and new values have nothing to
             do with each other; "" where they have.
-        count: how many values the node may describe in one object; None where nothing limits it.
     """
 
     path: str
@@ -47,32 +45,25 @@ class Walk:
     no_defaults: str = ""
     rules: bool = True
     uncorrelatable: str = ""
-    count: int | None = 1
 
     def below(self, step: str, **changes: Any) -> Walk:
         """The walk one step further."""
         return replace(self, path=self.path + step, root=False, **changes)
 
 
-def node_errors(
-    schema: _Schema, path: str, *, rules: bool, unchanged: bool = False
-) -> list[FieldError]:
+def node_errors(schema: _Schema, path: str, *, rules: bool) -> list[FieldError]:
     """All errors of a schema's nodes: those of the schema first, then those of its rules.
 
     Args:
         schema: the schema.
         path: where it stands.
         rules: whether rules are compiled.
-        unchanged: whether it was stored before; no rule of it is too expensive then.
     """
-    budget = Budget(unchanged=unchanged)
-    found, of_rules = _check(schema, Walk(path, rules=rules), budget)
-    return found + of_rules + budget.errors(path)
+    found, of_rules = _check(schema, Walk(path, rules=rules))
+    return found + of_rules
 
 
-def _check(
-    schema: _Schema, walk: Walk, budget: Budget
-) -> tuple[list[FieldError], list[FieldError]]:
+def _check(schema: _Schema, walk: Walk) -> tuple[list[FieldError], list[FieldError]]:
     out = _standard(schema, walk)
     of_rules: list[FieldError] = []
     if schema.get("uniqueItems"):
@@ -83,21 +74,19 @@ def _check(
         detail = "additionalProperties and properties are mutual exclusive"
         out.append(forbidden(f"{walk.path}.additionalProperties", detail))
     for child, further in _below(schema, walk):
-        schema_errors, rule_failures = _check(child, further, budget)
+        schema_errors, rule_failures = _check(child, further)
         out += schema_errors
         of_rules += rule_failures
     out += _types(schema, walk.path)
     if schema.get("x-kubernetes-validations"):
         out += shape_errors(schema, walk.path)
         if walk.rules and not out:
-            place = Place(walk.path, walk.root, walk.uncorrelatable, walk.count)
-            of_rules += rule_errors(schema, place, budget)
+            of_rules += rule_errors(schema, Place(walk.path, walk.root, walk.uncorrelatable))
     out += _map_keys(schema, walk.path)
     return out, of_rules
 
 
 def _below(schema: _Schema, walk: Walk) -> Iterator[tuple[_Schema, Walk]]:
-    walk = replace(walk, count=below_count(schema, walk.count))
     additional = schema.get("additionalProperties")
     atomic = walk.path if schema.get("x-kubernetes-map-type") == "atomic" else walk.uncorrelatable
     if isinstance(additional, Mapping):

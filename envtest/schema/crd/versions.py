@@ -71,46 +71,31 @@ def missing_schemas(versions: Sequence[_Body]) -> list[FieldError]:
     ]
 
 
-def version_errors(
-    version: _Body, path: str, hoisted: frozenset[str], before: Sequence[_Body] = ()
-) -> list[FieldError]:
-    """What is wrong with what one version says for itself; `before` are the versions so far."""
+def version_errors(version: _Body, path: str, hoisted: frozenset[str]) -> list[FieldError]:
+    """What is wrong with what one version says for itself."""
     name = version.get("name") or ""
     out: list[FieldError] = []
     if errors := label_1035_errors(name):
         out.append(invalid(f"{path}.name", name, ",".join(errors)))
     out += _deprecation_errors(version, f"{path}.deprecationWarning")
     places = {field: f"{path}.{field}" for field in _TOP if field not in hoisted}
-    return out + _content_errors(version, places, unchanged=_had_schema([version], before))
+    return out + _content_errors(version, places)
 
 
-def shared_errors(
-    versions: Sequence[_Body], hoisted: frozenset[str], before: Sequence[_Body] = ()
-) -> list[FieldError]:
-    """What is wrong with what all versions say alike; `before` are the versions so far."""
+def shared_errors(versions: Sequence[_Body], hoisted: frozenset[str]) -> list[FieldError]:
+    """What is wrong with what all versions say alike."""
     places = {field: _TOP[field] for field in _TOP if field in hoisted}
-    return _content_errors(versions[0], places, unchanged=_had_schema(versions, before))
+    return _content_errors(versions[0], places)
 
 
-def _had_schema(versions: Sequence[_Body], before: Sequence[_Body]) -> bool:
-    """Whether one of the versions had its schema before."""
-    held = {version.get("name"): version.get("schema") for version in before}
-    return any(
-        version.get("schema") is not None and version["schema"] == held.get(version.get("name"))
-        for version in versions
-    )
-
-
-def _content_errors(
-    version: _Body, places: Mapping[str, str], *, unchanged: bool
-) -> list[FieldError]:
+def _content_errors(version: _Body, places: Mapping[str, str]) -> list[FieldError]:
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     subresources = version.get("subresources") or {}
     out: list[FieldError] = []
     if "schema" in places and schema is not None:
         has_status = subresources.get("status") is not None
         where = f"{places['schema']}.openAPIV3Schema"
-        out += _schema_errors(schema, where, has_status=has_status, unchanged=unchanged)
+        out += _schema_errors(schema, where, has_status=has_status)
     if "subresources" in places and subresources.get("scale") is not None:
         out += _scale_errors(subresources["scale"], f"{places['subresources']}.scale")
     if "additionalPrinterColumns" in places:
@@ -141,9 +126,7 @@ def _deprecation_errors(version: _Body, path: str) -> list[FieldError]:
     return out
 
 
-def _schema_errors(
-    schema: _Body, path: str, *, has_status: bool, unchanged: bool
-) -> list[FieldError]:
+def _schema_errors(schema: _Body, path: str, *, has_status: bool) -> list[FieldError]:
     out: list[FieldError] = []
     if has_status:
         out += _root_errors(schema, path)
@@ -151,7 +134,7 @@ def _schema_errors(
         out.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
     of_structure = structural_errors(schema, path) or default_errors(schema, path)
     out += of_structure
-    return out + node_errors(schema, path, rules=not of_structure, unchanged=unchanged)
+    return out + node_errors(schema, path, rules=not of_structure)
 
 
 def _root_errors(schema: _Body, path: str) -> list[FieldError]:

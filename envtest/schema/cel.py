@@ -1,0 +1,257 @@
+"""CEL by a library: rules of custom resources, and match conditions of webhooks.
+
+The library brings the language, its texts and its optional values. Of what Kubernetes adds, the
+functions on IP addresses and networks and isSorted are here; an expression that calls others is
+refused, with a sentence that says so. Nothing limits what an expression may cost, and lists of
+type set and map are compared with their order.
+"""
+
+import functools
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_optional, ext_strings
+
+from envtest.schema.celtypes import RESERVED, Types
+
+_Type = cel.Type
+_IP: Final = _Type.AbstractType("net.IP")
+_CIDR: Final = _Type.AbstractType("net.CIDR")
+_LITERAL: Final = r"""[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
+_OLD: Final = re.compile(rf"{_LITERAL}|(?<![.\w])(oldSelf)\b", re.DOTALL)
+_UNDEFINED: Final = re.compile(r"undefined field '(\w+)'")
+_CODED: Final = re.compile(r"[A-Z_]+: (.*?)(?: \[[A-Z_]+\])?", re.DOTALL)
+# The library's own words for a rule that reads a field that is not there.
+_NO_KEY: Final = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
+_KNOWN: Final = (
+    "; the embedded server knows the functions of CEL, of its libraries of texts and optional "
+    "values, and of Kubernetes' own ip, isIP, cidr, isCIDR, their methods, and isSorted"
+)
+
+
+class CelError(Exception):
+    """An expression that does not compile, or that has no value."""
+
+
+def _said(error: object) -> str:
+    """Return an error of the library without the code that stands around it."""
+    found = _CODED.fullmatch(str(error))
+    return found[1] if found else str(error)
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Return an address.
+
+    Raises:
+        ValueError: it is none, has a zone, or is an IPv4 address written as one of IPv6.
+    """
+    address = ipaddress.ip_address(text)
+    if "%" in text or (address.version == 6 and address.ipv4_mapped is not None):
+        raise ValueError(f"{text!r} is not an IP address that rules accept")
+    return address
+
+
+def _interface(text: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface:
+    """Return a network with the address that it was written with.
+
+    Raises:
+        ValueError: it is none.
+    """
+    address, _, length = text.partition("/")
+    _address(address)
+    if not (length.isascii() and length.isdigit() and str(int(length)) == length):
+        raise ValueError(f"{text!r} is not a CIDR")
+    return ipaddress.ip_interface(text)
+
+
+def _is(read: Callable[[str], object]) -> Callable[[str], bool]:
+    def judge(text: str) -> bool:
+        try:
+            read(text)
+        except ValueError:
+            return False
+        return True
+
+    return judge
+
+
+def _contains_ip(cidr: str, address: str) -> bool:
+    return _address(address) in _interface(cidr).network
+
+
+def _contains_cidr(cidr: str, other: str) -> bool:
+    outer, inner = _interface(cidr).network, _interface(other)
+    return inner.ip in outer and inner.network.prefixlen >= outer.prefixlen
+
+
+# Name, whether it is a method, types of its arguments, of its result, and what it does.
+_Function = tuple[str, bool, tuple[Any, ...], Any, Callable[..., Any]]
+_FUNCTIONS: Final[tuple[_Function, ...]] = (
+    ("isSorted", True, (_Type.List(_Type.DYN),), _Type.BOOL, lambda items: items == sorted(items)),
+    ("isIP", False, (_Type.STRING,), _Type.BOOL, _is(_address)),
+    ("isCIDR", False, (_Type.STRING,), _Type.BOOL, _is(_interface)),
+    ("ip", False, (_Type.STRING,), _IP, lambda text: str(_address(text))),
+    ("ip", True, (_CIDR,), _IP, lambda cidr: str(_interface(cidr).ip)),
+    ("family", True, (_IP,), _Type.INT, lambda address: _address(address).version),
+    ("cidr", False, (_Type.STRING,), _CIDR, lambda text: str(_interface(text))),
+    ("prefixLength", True, (_CIDR,), _Type.INT, lambda cidr: _interface(cidr).network.prefixlen),
+    ("masked", True, (_CIDR,), _CIDR, lambda cidr: str(_interface(cidr).network)),
+    ("containsIP", True, (_CIDR, _Type.STRING), _Type.BOOL, _contains_ip),
+    ("containsIP", True, (_CIDR, _IP), _Type.BOOL, _contains_ip),
+    ("containsCIDR", True, (_CIDR, _Type.STRING), _Type.BOOL, _contains_cidr),
+    ("containsCIDR", True, (_CIDR, _CIDR), _Type.BOOL, _contains_cidr),
+)
+
+
+def _declared(*, checked: bool) -> list[Any]:
+    """Return the declarations of our functions.
+
+    A value of a type of its own cannot be made in Python, so where expressions are evaluated
+    addresses and networks are texts; where they are checked they are not.
+    """
+    overloads: dict[str, dict[str, Any]] = {}
+    for name, member, parameters, result, run in _FUNCTIONS:
+        kinds = [*parameters, result]
+        if not checked:
+            kinds = [_Type.STRING if kind in (_IP, _CIDR) else kind for kind in kinds]
+        number = f"{name}_{member}_{'_'.join(kind.name() for kind in kinds)}"
+        made = cel.Overload(number, kinds[-1], kinds[:-1], is_member=member, impl=run)
+        overloads.setdefault(name, {})[number] = made
+    return [cel.FunctionDecl(name, list(made.values())) for name, made in overloads.items()]
+
+
+def _environment(variables: Mapping[str, Any], pool: Any = None, *, checked: bool = True) -> Any:
+    extensions = [ext_optional.ExtOptional(), ext_strings.ExtStrings()]
+    functions = _declared(checked=checked)
+    return cel.NewEnv(pool, variables=variables, extensions=extensions, functions=functions)
+
+
+@functools.cache
+def _evaluating() -> Any:
+    return _environment({}, checked=False)
+
+
+class Program:
+    """An expression, ready to be evaluated any number of times."""
+
+    __slots__ = ("_expression",)
+
+    def __init__(self, text: str) -> None:
+        """Read an expression.
+
+        Raises:
+            CelError: it is none.
+        """
+        try:
+            self._expression = _evaluating().compile(text, disable_check=True)
+        except RuntimeError as error:
+            raise CelError(_said(error)) from error
+
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:
+        """Return the value.
+
+        Raises:
+            CelError: it has none.
+        """
+        found = self._expression.eval(data=variables)
+        if found.type() == _Type.ERROR:
+            raise CelError(_NO_KEY.sub(r"no such key: \1", _said(found.plain_value())))
+        return found.plain_value()
+
+
+def reads_old(text: str) -> bool:
+    """Tell whether a rule compares with the old value."""
+    return any(found[1] for found in _OLD.finditer(text))
+
+
+def with_optional_old(text: str) -> str:
+    """Return a rule whose oldSelf is optional: the library takes no such values from Python."""
+    return _OLD.sub(lambda found: "old[?'self']" if found[1] else found[0], text)
+
+
+class Checker:
+    """Judges the expressions of one schema node."""
+
+    def __init__(self, schema: Mapping[str, Any], *, root: bool) -> None:
+        """Describe a node.
+
+        Args:
+            schema: the node.
+            root: whether it is a whole object's, so that apiVersion, kind and names are visible.
+        """
+        self._types = Types(schema, root=root)
+
+    @property
+    def typed(self) -> bool:
+        """Whether the schema tells a type, without which a node can have no rules."""
+        return self._types.type is not None
+
+    def rule_failure(self, text: str, *, optional_old: bool) -> str:
+        """Return why a rule does not compile, or ""."""
+        said = "cel expression must evaluate to a bool"
+        return self._failure(text, _Type.BOOL, said, optional_old=optional_old)
+
+    def message_failure(self, text: str, *, optional_old: bool) -> str:
+        """Return why an expression for a message does not compile, or ""."""
+        said = "must evaluate to a string"
+        return self._failure(text, _Type.STRING, said, optional_old=optional_old)
+
+    def _failure(self, text: str, wanted: Any, otherwise: str, *, optional_old: bool) -> str:
+        kind = self._types.type
+        variables = {"self": kind}
+        if optional_old:
+            text = with_optional_old(text)
+            variables["old"] = _Type.Map(_Type.STRING, kind)
+        else:
+            variables["oldSelf"] = kind
+        environment = _environment(variables, self._types.pool)
+        return _compile_failure(environment, text, wanted, otherwise)
+
+
+def _compile_failure(environment: Any, text: str, wanted: Any, otherwise: str) -> str:
+    """Return why an expression does not compile, or "".
+
+    Args:
+        environment: what it may use.
+        text: the expression.
+        wanted: the type of its value.
+        otherwise: what is said if it has another one; {} stands for that.
+    """
+    try:
+        found = environment.compile(text).return_type()
+    except RuntimeError as error:
+        said = _said(error)
+        if "undeclared reference" in said:
+            said += _KNOWN
+        for name in _UNDEFINED.findall(said):
+            if name in RESERVED:
+                said += f"; CEL reserves the word {name}: write __{name}__"
+        return f"compilation failed: {said}"
+    return "" if found in (wanted, _Type.DYN) else otherwise.format(found.name().lower())
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A match condition; `program` is None where it does not compile, which `failure` explains."""
+
+    expression: str
+    program: Program | None
+    failure: str = ""
+
+
+@functools.cache
+def _conditions() -> Any:
+    known = ("object", "oldObject", "request", "namespaceObject")
+    return _environment(dict.fromkeys(known, _Type.DYN))
+
+
+@functools.lru_cache(maxsize=256)
+def compile_condition(expression: str) -> Condition:
+    """Compile a match condition; what is wrong with it stands in the result."""
+    otherwise = "must evaluate to bool but got {}"
+    failure = _compile_failure(_conditions(), expression, _Type.BOOL, otherwise)
+    return Condition(expression, None if failure else Program(expression), failure)
