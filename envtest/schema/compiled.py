@@ -15,8 +15,7 @@ from envtest.schema.correlation import Pair, Shape
 from envtest.schema.defaulting import AppliedDefaultNode, DefaultNode
 from envtest.schema.embedded import EmbeddedNode, MalformedObject
 from envtest.schema.errors import NO_FIELD, FieldError, invalid
-from envtest.schema.glance import ObjectGlance
-from envtest.schema.listtypes import ListNode
+from envtest.schema.maplists import ListNode
 from envtest.schema.pruning import PruneNode
 from envtest.schema.rules import RuleTree
 from envtest.schema.values import ValueSchema
@@ -42,15 +41,8 @@ class CompiledSchema:
         self._shape = Shape(open_api_v3_schema)
         self._embedded = EmbeddedNode.compile(open_api_v3_schema)
         self._rules = RuleTree.compile(open_api_v3_schema, root=True)
-        parts = self._shape.properties
-        self._described = frozenset(name for name, part in parts.items() if part.described)
 
-    # Made when they are first needed: a version that is never used needs none of these, and one
-    # whose objects are right needs the glance alone.
-
-    @cached_property
-    def _glance(self) -> ObjectGlance:
-        return ObjectGlance(self._schema)
+    # Made when they are first needed: a version that is never used needs none of these.
 
     @cached_property
     def _prune(self) -> PruneNode:
@@ -143,18 +135,12 @@ class CompiledSchema:
             The errors; empty when the object is valid.
         """
         pair = None if old is None else Pair(self._shape, obj, old)
-        # What is the very same in `old` is forgiven what is wrong with it, if every part of it
-        # has its counterpart there.
-        right = self._glance.passes(obj, old or _NOTHING, self._described)
-        out = [*first]
-        if not right:
-            found: list[FieldError] = []
-            self._values.check(obj, "", found, pair)
-            out += _once(found)
-        out += also
+        found: list[FieldError] = []
+        self._values.check(obj, "", found, pair)
+        out = [*first, *_once(found), *also]
         if self._embedded is not None:
             self._embedded.check(obj, "", out)
-        if not right and self._lists is not None:
+        if self._lists is not None:
             self._check_lists(obj, old, out)
         if self._rules is not None:
             if out and any(error.blocks_rules for error in out):

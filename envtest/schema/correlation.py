@@ -10,8 +10,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-from envtest.schema.equality import same
 from envtest.schema.maplists import MapKeys, MapListIndex, keys_of
+
+
+def same(left: Any, right: Any) -> bool:
+    """Tell whether two JSON values are equal in value and in type, at every depth."""
+    if left is right:
+        return True
+    # Python's own comparison runs in C and settles most cases; it takes 1, 1.0 and True for equal.
+    return bool(left == right) and _same_types(left, right)
+
+
+def _same_types(left: Any, right: Any) -> bool:
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, dict):
+        return all(_same_types(item, right[name]) for name, item in left.items())
+    if isinstance(left, list):
+        return all(map(_same_types, left, right))
+    return True
 
 
 class Shape:

@@ -1,10 +1,11 @@
-"""Lists of type map: which item is which, by the values of its key fields."""
+"""Lists of type set and map: which item is which, and that none stands twice."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
+from envtest.schema.errors import FieldError, duplicate, invalid
 from envtest.schema.gotext import json_text
 
 
@@ -23,18 +24,19 @@ class MapKeys:
         self.defaults = defaults
 
     def key(self, item: Mapping[str, Any]) -> tuple[object, ...]:
-        """What tells `item` apart within its list.
+        """Return what tells `item` apart within its list.
 
         A key field that is not there counts as null; true is not 1.
         """
-        return tuple(map(_part, map(item.get, self.names)))
+        return tuple(map(_typed, map(item.get, self.names)))
 
     def index(self, items: list[Any]) -> MapListIndex:
-        """The items by key, for finding the old form of a new item."""
+        """Return the items by key, for finding the old form of a new item."""
         return MapListIndex(self, items)
 
 
-def _part(value: Any) -> object:
+def _typed(value: Any) -> object:
+    """Return what tells a JSON value apart from others, by value and by type."""
     if isinstance(value, str) or value is None:
         return value
     return json_text(value) if isinstance(value, dict | list) else (type(value), value)
@@ -55,14 +57,14 @@ class MapListIndex:
         return isinstance(item, dict) and all(name in item for name in self._keys.names)
 
     def get(self, item: Any, otherwise: Any) -> Any:
-        """The old item with the key of `item`, or `otherwise`; without all keys there is none."""
+        """Return the old item with the key of `item`, or `otherwise`, as without all keys."""
         if not self._is_complete(item):
             return otherwise
         return self._by_key.get(self._keys.key(item), otherwise)
 
 
 def keys_of(schema: Mapping[str, Any]) -> MapKeys:
-    """The key fields that the schema of a list of type map names."""
+    """Return the key fields that the schema of a list of type map names."""
     names = schema.get("x-kubernetes-list-map-keys") or ()
     items = schema.get("items")
     properties = (items.get("properties") or {}) if isinstance(items, Mapping) else {}
@@ -72,3 +74,62 @@ def keys_of(schema: Mapping[str, Any]) -> MapKeys:
         if "default" in properties.get(name, {})
     }
     return MapKeys(names, defaults)
+
+
+class ListNode:
+    """The set and map lists at or below one schema node; built only where there are any."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._kind: str = schema.get("x-kubernetes-list-type") or ""
+        self._map_keys: MapKeys = keys_of(schema)
+        below = {
+            name: self.compile(child) for name, child in (schema.get("properties") or {}).items()
+        }
+        self._properties = {name: node for name, node in below.items() if node is not None}
+        self._additional = self.compile(schema.get("additionalProperties"))
+        self._items = self.compile(schema.get("items"))
+
+    @classmethod
+    def compile(cls, schema: object) -> Self | None:
+        """Return the node for `schema`, or None where no such list is at or below it."""
+        if not isinstance(schema, Mapping):
+            return None
+        node = cls(schema)
+        beyond = node._additional is not None or node._items is not None
+        return node if node._kind in {"set", "map"} or node._properties or beyond else None
+
+    def check(self, value: Any, path: str, out: list[FieldError]) -> None:
+        """Append an error for every item that stands more than once, where it does again."""
+        if isinstance(value, list):
+            self._check_list(value, path, out)
+        elif isinstance(value, dict):
+            prefix = f"{path}." if path else ""
+            for name, item in value.items():
+                child = self._properties.get(name)
+                if child is not None:
+                    child.check(item, prefix + name, out)
+                elif self._additional is not None:
+                    self._additional.check(item, f"{path}[{name}]", out)
+
+    def _check_list(self, value: list[Any], path: str, out: list[FieldError]) -> None:
+        seen: set[object] = set()
+        told: set[object] = set()
+        for index, item in enumerate(value if self._kind in {"set", "map"} else ()):
+            key: object = _typed(item)
+            shown = item
+            if self._kind == "map":
+                if item is None:
+                    continue
+                if not isinstance(item, dict):
+                    detail = "must be an object for an array of list-type map"
+                    out.append(invalid(f"{path}[{index}]", item, detail))
+                    break
+                key = self._map_keys.key(item)
+                shown = {name: item[name] for name in self._map_keys.names if name in item}
+            if key in seen and key not in told:
+                told.add(key)
+                out.append(duplicate(f"{path}[{index}]", shown))
+            seen.add(key)
+        if self._items is not None:
+            for index, item in enumerate(value):
+                self._items.check(item, f"{path}[{index}]", out)

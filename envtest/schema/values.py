@@ -1,25 +1,29 @@
 """Value validation: an object against an OpenAPI schema, with the API server's errors.
 
 Every schema node is compiled once into a `ValueSchema`; checking walks value and schema together
-and appends errors to one list. Each check returns how many partial checks matched: of the branches
-of an `anyOf` or `oneOf` that all fail, the server shows the errors of the one that matched most,
-so the count has to be the server's.
+and appends errors to one list.
 """
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, Self
 
 from envtest.schema import formats
-from envtest.schema.composites import Composites
 from envtest.schema.correlation import Pair
-from envtest.schema.enums import Enum
-from envtest.schema.errors import FieldError, invalid, required, too_long, too_many
-from envtest.schema.gotext import quote
-from envtest.schema.matching import matcher
-from envtest.schema.numbers import NumberRule, is_json_integer
-from envtest.schema.patterns import InvalidPattern
+from envtest.schema.errors import (
+    NO_FIELD,
+    FieldError,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+)
+from envtest.schema.gotext import json_text, number, quote
+from envtest.schema.patterns import InvalidPattern, matcher
 
 _JSON_TYPES: dict[type, tuple[str, str]] = {
     bool: ("boolean", ""),
@@ -29,9 +33,9 @@ _JSON_TYPES: dict[type, tuple[str, str]] = {
     dict: ("object", ""),
     list: ("array", ""),
 }
-Children = dict[str, "ValueSchema"]
-# What a string counts in `check_afresh` where its schema asks for a string and nothing else.
-_PLAIN_TEXT_MATCHED = 7
+_RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
+_MOST_EXACT: Final = 2.0**53 - 1
+_FLOAT32_MAX: Final = 3.4028235677973366e38
 
 
 class ValueSchema:
@@ -42,39 +46,14 @@ class ValueSchema:
             like).
     """
 
-    __slots__ = (
-        "_additional",
-        "_closed",
-        "_composites",
-        "_enum",
-        "_format",
-        "_format_check",
-        "_items",
-        "_max_items",
-        "_max_length",
-        "_max_properties",
-        "_min_items",
-        "_min_length",
-        "_min_properties",
-        "_nullable",
-        "_number",
-        "_pattern",
-        "_pattern_matches",
-        "_properties",
-        "_required",
-        "_types",
-        "plain_text",
-    )
-
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._types = types_of(schema)
         single = self._types[0] if len(self._types) == 1 else ""
         self._nullable = bool(schema.get("nullable"))
         self._format = supported_format(schema, single)
-        self._format_check = formats.check_of(self._format)
-        self._number = NumberRule(schema, single, self._format)
-        self._enum = Enum(schema["enum"]) if schema.get("enum") else None
-        self._composites = Composites.compile(schema, ValueSchema)
+        self._enum = _Enum(schema["enum"]) if schema.get("enum") else None
+        self._branches = _Branches.compile(schema)
+        self._number = _Number(schema, single, self._format)
         self._compile_strings(schema)
         self._compile_lists(schema)
         self._compile_objects(schema)
@@ -82,17 +61,16 @@ class ValueSchema:
         self.plain_text = (
             self._types == ("string",)
             and not self._format
-            and (self._enum, self._composites, self._min_length, self._max_length) == (None,) * 4
-            and self._pattern_matches is None
+            and (self._enum, self._branches, self._min_length, self._max_length) == (None,) * 4
+            and self._matches is None
         )
 
     def _compile_strings(self, schema: Mapping[str, Any]) -> None:
         self._min_length: int | None = schema.get("minLength")
         self._max_length: int | None = schema.get("maxLength")
         self._pattern: str = schema.get("pattern") or ""
-        self._pattern_matches: Callable[[str], object] | None = None
-        if self._pattern:
-            self._pattern_matches = pattern_check(self._pattern)
+        self._matches = _pattern_check(self._pattern)
+        self._format_check = formats.check_of(self._format)
 
     def _compile_lists(self, schema: Mapping[str, Any]) -> None:
         items = schema.get("items")
@@ -102,9 +80,7 @@ class ValueSchema:
 
     def _compile_objects(self, schema: Mapping[str, Any]) -> None:
         properties = schema.get("properties") or {}
-        self._properties: Children = {
-            name: ValueSchema(child) for name, child in properties.items()
-        }
+        self._properties = {name: ValueSchema(child) for name, child in properties.items()}
         additional = schema.get("additionalProperties")
         self._additional = ValueSchema(additional) if isinstance(additional, Mapping) else None
         self._closed = additional is False
@@ -112,7 +88,9 @@ class ValueSchema:
         self._min_properties: int | None = schema.get("minProperties")
         self._max_properties: int | None = schema.get("maxProperties")
 
-    def check(self, value: Any, path: str, out: list[FieldError], pair: Pair | None = None) -> int:
+    def check(
+        self, value: Any, path: str, out: list[FieldError], pair: Pair | None = None
+    ) -> None:
         """Append to `out` what is wrong with `value`; an unchanged value is forgiven everything.
 
         Args:
@@ -120,129 +98,97 @@ class ValueSchema:
             path: where it stands, "" for the root.
             out: where errors go.
             pair: the value with the old one that it corresponds to, if any.
-
-        Returns:
-            The server's match count.
         """
         if pair is not None and (value is pair.old or value == pair.old) and pair.unchanged():
-            # Whatever is wrong would be forgiven; matches count in branches only, without pairs.
-            return 0
+            return
         before = len(out)
-        matched = self.check_afresh(value, path, out, pair)
+        self._check_afresh(value, path, out, pair)
         if len(out) > before and pair is not None and pair.unchanged():
             del out[before:]
-        return matched
 
-    def check_afresh(
-        self, value: Any, path: str, out: list[FieldError], pair: Pair | None = None
-    ) -> int:
-        """As `check`, but an unchanged value is held to the schema all the same.
-
-        Its parts are not.
-        """
+    def _check_afresh(
+        self, value: Any, path: str, out: list[FieldError], pair: Pair | None
+    ) -> None:
         if value is None:
-            return self._check_null(path, out)
+            self._check_null(path, out)
+            return
         kind = type(value)
-        matched = 2
         if self._types or self._format:
-            matched += 2 if self._check_type(value, kind, path, out) else 1
-        if self._composites is None:
-            matched += 2
-        else:
-            matched += 1 + self._composites.check(value, path, out)
+            self._check_type(value, kind, path, out)
+        if self._branches is not None:
+            self._branches.check(value, path, out)
         if kind is str:
-            matched += self._check_string(value, path, out)
-        elif kind is dict:
-            pass
+            self._check_string(value, path, out)
         elif kind is list:
-            matched += 1 + self._check_list(value, path, out, pair)
-        elif kind is not bool:
+            self._check_list(value, path, out, pair)
+        elif kind in {int, float}:
             self._number.check(value, path, out)
-            matched += 2
         if self._enum is not None:
             self._enum.check(value, path, out)
         if kind is dict:
-            matched += 1 + self._check_object(value, path, out, pair)
-        return matched
+            self._check_object(value, path, out, pair)
 
-    def _check_null(self, path: str, out: list[FieldError]) -> int:
-        matched = 1
+    def _check_null(self, path: str, out: list[FieldError]) -> None:
         if self._types and not self._nullable:
             out.append(_wrong_type(path, ",".join(self._types), "null"))
-            matched = 0
         if self._enum is not None:
             self._enum.check(None, path, out)
-        return matched
 
-    def _check_type(self, value: Any, kind: type, path: str, out: list[FieldError]) -> bool:
+    def _check_type(self, value: Any, kind: type, path: str, out: list[FieldError]) -> None:
         json_type, json_format = _JSON_TYPES[kind]
         types = self._types
-        if json_type in types and not self._format:
-            return True
         suits = (
             json_type in types
             or (kind is int and "number" in types)
-            or (kind is float and "integer" in types and is_json_integer(value))
+            or (kind is float and "integer" in types and _is_integer(value))
         )
+        if suits:
+            return
         textual = kind is str or kind is list
-        if not textual and self._format and not suits and self._format != json_format:
+        numeric = "number" in types or "integer" in types
+        if self._format and not textual and self._format != json_format:
             out.append(_wrong_type(path, self._format, json_format))
-            return False
-        if textual and self._format and "number" not in types and "integer" not in types:
-            return True
-        if not suits:
+        elif not (self._format and textual and not numeric):
             out.append(_wrong_type(path, ",".join(types), json_type))
-        return suits
 
-    def _check_string(self, value: str, path: str, out: list[FieldError]) -> int:
-        self._check_text(value, path, out)
-        if self._format_check is None:
-            return 1
-        if not self._format_check(value):
-            out.append(_wrong_type(path, self._format, value))
-        return 2
-
-    def _check_text(self, value: str, path: str, out: list[FieldError]) -> None:
+    def _check_string(self, value: str, path: str, out: list[FieldError]) -> None:
         if self._max_length is not None and len(value) > self._max_length:
             out.append(too_long(path, self._max_length))
         elif self._min_length is not None and len(value) < self._min_length:
             detail = f"{path} in body should be at least {self._min_length} chars long"
             out.append(invalid(path, value, detail))
-        elif self._pattern_matches is not None and not self._pattern_matches(value):
+        elif self._matches is not None and not self._matches(value):
             out.append(invalid(path, value, f"{path} in body should match '{self._pattern}'"))
+        if self._format_check is not None and not self._format_check(value):
+            out.append(_wrong_type(path, self._format, value))
 
     def _check_list(
         self, value: list[Any], path: str, out: list[FieldError], pair: Pair | None
-    ) -> int:
-        matched = 1
+    ) -> None:
         items = self._items
         if pair is not None and not pair.has_items:
             pair = None
         if items is not None:
             for index, item in enumerate(value):
                 if type(item) is str and items.plain_text:
-                    matched += _PLAIN_TEXT_MATCHED
                     continue
                 below = None if pair is None else pair.item(item)
-                matched += items.check(item, f"{path}[{index}]", out, below)
+                items.check(item, f"{path}[{index}]", out, below)
         size = len(value)
         if self._min_items is not None and size < self._min_items:
-            out.append(
-                invalid(path, size, f"{path} in body should have at least {self._min_items} items")
-            )
+            detail = f"{path} in body should have at least {self._min_items} items"
+            out.append(invalid(path, size, detail))
         if self._max_items is not None and size > self._max_items:
             out.append(too_many(path, size, self._max_items))
-        return matched
 
     def _check_object(
         self, value: dict[str, Any], path: str, out: list[FieldError], pair: Pair | None
-    ) -> int:
+    ) -> None:
         self._check_size(len(value), path, out)
         if self._closed:
             for name in value.keys() - self._properties.keys():
                 detail = f"{path}.{name} in body is a forbidden property"
                 out.append(invalid(path, name, detail))
-        matched = 0
         properties, additional = self._properties, self._additional
         before = pair.old if pair is not None and type(pair.old) is dict else None
         prefix = f"{path}." if path else ""
@@ -250,16 +196,13 @@ class ValueSchema:
             child = properties.get(name, additional)
             if child is None:
                 continue
-            if type(item) is str and child.plain_text:
-                matched += _PLAIN_TEXT_MATCHED
-                continue
-            if before is not None and type(item) is str and before.get(name) == item:
-                # As in `check`, without a pair: strings are a good part of an object.
+            # As in `check`, without a pair: strings are a good part of an object.
+            same = before is not None and before.get(name) == item
+            if type(item) is str and (child.plain_text or same):
                 continue
             below = None if pair is None else pair.member(name, item)
-            matched += child.check(item, prefix + name, out, below)
+            child.check(item, prefix + name, out, below)
         out += [required(prefix + name) for name in self._required if name not in value]
-        return matched
 
     def _check_size(self, size: int, path: str, out: list[FieldError]) -> None:
         if self._min_properties is not None and size < self._min_properties:
@@ -269,8 +212,142 @@ class ValueSchema:
             out.append(too_many(path, size, self._max_properties))
 
 
+class _Number:
+    """What one schema demands of numbers."""
+
+    def __init__(self, schema: Mapping[str, Any], kind: str, number_format: str) -> None:
+        self._kind = kind
+        self._format = number_format
+        self._low, self._high = schema.get("minimum"), schema.get("maximum")
+        self._low_open = bool(schema.get("exclusiveMinimum"))
+        self._high_open = bool(schema.get("exclusiveMaximum"))
+        self._factor = schema.get("multipleOf")
+
+    def check(self, value: float, path: str, out: list[FieldError]) -> None:
+        """Append to `out` what is wrong with `value`."""
+        if not self._fits(value):
+            shape = f"with format {self._format}" if self._format else "(default format)"
+            detail = f"Checked value must be of type {self._kind} {shape} in {path}"
+            out.append(invalid(NO_FIELD, "", detail))
+        if self._factor is not None and not _divides(value, self._factor):
+            out.append(_number(path, value, "a multiple of", self._factor))
+        low, high = self._low, self._high
+        if low is not None and (value < low or (self._low_open and value == low)):
+            words = "greater than" if self._low_open else "greater than or equal to"
+            out.append(_number(path, value, words, low))
+        if high is not None and (value > high or (self._high_open and value == high)):
+            words = "less than" if self._high_open else "less than or equal to"
+            out.append(_number(path, value, words, high))
+
+    def _fits(self, value: float) -> bool:
+        if self._kind == "integer":
+            low, high = _RANGES.get(self._format, _RANGES["int64"])
+            return (type(value) is int or value.is_integer()) and low <= value <= high
+        return self._format != "float" or abs(value) < _FLOAT32_MAX
+
+
+def _divides(value: float, factor: float) -> bool:
+    if type(value) is int and type(factor) is int:
+        return value % factor == 0
+    quotient = value / factor
+    return math.isclose(quotient, round(quotient), rel_tol=1e-9)
+
+
+def _number(path: str, value: float, words: str, bound: float) -> FieldError:
+    return invalid(path, value, f"{path} in body should be {words} {number(bound)}")
+
+
+class _Enum:
+    """The allowed values; numbers are compared by value, everything else by type and value."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self._shown = [value if isinstance(value, str) else json_text(value) for value in values]
+        self._known = {self._key(value) for value in values if value is not None}
+
+    @staticmethod
+    def _key(value: Any) -> object:
+        if isinstance(value, dict | list):
+            return json.dumps(value, sort_keys=True)
+        return (isinstance(value, bool), value)
+
+    def check(self, value: Any, path: str, out: list[FieldError]) -> None:
+        """Append the refusal of `value`, which null always gets."""
+        if value is None or self._key(value) not in self._known:
+            out.append(not_supported(path, value, self._shown))
+
+
+class _Branches:
+    """`anyOf`, `oneOf`, `allOf` and `not` of one schema node.
+
+    Branches know of no old value: what is unchanged is forgiven by the node around them. Where
+    none fits, the errors of the first one with the fewest are told.
+    """
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._any_of, self._one_of, self._all_of = (
+            [ValueSchema(part) for part in schema.get(name) or ()]
+            for name in ("anyOf", "oneOf", "allOf")
+        )
+        negated = schema.get("not")
+        self._not = None if negated is None else ValueSchema(negated)
+
+    @classmethod
+    def compile(cls, schema: Mapping[str, Any]) -> Self | None:
+        """Return the branches of `schema`, or None where it has none."""
+        lists = any(schema.get(name) for name in ("anyOf", "oneOf", "allOf"))
+        return cls(schema) if lists or schema.get("not") is not None else None
+
+    def check(self, value: Any, path: str, out: list[FieldError]) -> None:
+        """Append what is wrong with `value`."""
+        shown = quote(path)
+        if self._any_of:
+            found = [_errors(branch, value, path) for branch in self._any_of]
+            if all(found):
+                out.append(_composite(f"{shown} must validate at least one schema (anyOf)"))
+                out += _shortest(found)
+        if self._one_of:
+            found = [_errors(branch, value, path) for branch in self._one_of]
+            fitting = found.count([])
+            if fitting != 1:
+                told = f"Found {fitting} valid alternatives" if fitting else "Found none valid"
+                words = "must validate one and only one schema (oneOf)"
+                out.append(_composite(f"{shown} {words}. {told}"))
+                out += _shortest(found)
+        if self._all_of:
+            self._check_all(value, path, out)
+        if self._not is not None and not _errors(self._not, value, path):
+            out.append(_composite(f"{shown} must not validate the schema (not)"))
+
+    def _check_all(self, value: Any, path: str, out: list[FieldError]) -> None:
+        found = [_errors(branch, value, path) for branch in self._all_of]
+        out += [error for errors in found for error in errors]
+        if any(found):
+            none = ". None validated" if all(found) else ""
+            words = "must validate all the schemas (allOf)"
+            out.append(_composite(f"{quote(path)} {words}{none}"))
+
+
+def _errors(branch: ValueSchema, value: Any, path: str) -> list[FieldError]:
+    out: list[FieldError] = []
+    branch.check(value, path, out)
+    return out
+
+
+def _shortest(found: list[list[FieldError]]) -> list[FieldError]:
+    fewest = min(len(errors) for errors in found)
+    return next(errors for errors in found if len(errors) == fewest)
+
+
+def _composite(detail: str) -> FieldError:
+    return invalid(NO_FIELD, "", detail)
+
+
+def _is_integer(value: float) -> bool:
+    return value.is_integer() and abs(value) <= _MOST_EXACT
+
+
 def types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    """The types that a node allows; none where it does not say."""
+    """Return the types that a node allows; none where it does not say."""
     if schema.get("x-kubernetes-int-or-string"):
         return ("integer", "string")
     kind = schema.get("type")
@@ -278,7 +355,7 @@ def types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def supported_format(schema: Mapping[str, Any], kind: str) -> str:
-    """The format that is checked on a node of type `kind`; "" where none is."""
+    """Return the format that is checked on a node of type `kind`; "" where none is."""
     name = schema.get("format") or ""
     return "" if formats.unrecognized(name, kind) else name
 
@@ -289,10 +366,10 @@ def _wrong_type(path: str, expected: str, found: str) -> FieldError:
     )
 
 
-def pattern_check(pattern: str) -> Callable[[str], object] | None:
-    """What tells whether a text has a pattern; None where nothing has to match."""
+def _pattern_check(pattern: str) -> Callable[[str], bool] | None:
+    """Return what tells whether a text has a pattern; None where nothing has to match."""
     try:
-        return matcher(pattern)
+        return matcher(pattern) if pattern else None
     except InvalidPattern:
         # A CRD with such a pattern is refused; inside a branch nobody checks it there is nothing
         # to match with.
