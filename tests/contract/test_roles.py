@@ -63,7 +63,8 @@ SETTINGS = Settings(
         requeue_young=0.5,
         requeue_deleting=0.1,
         growth_after=0.1,
-        shrink_after=0.5,
+        # Longer than a busy machine takes to bring a range to the tenant and to a Service.
+        shrink_after=5.0,
         metallb_bundle=f"{HOME}/metallb-bundle",
     ),
     orphans=OrphanSettings(resync=0.5),
