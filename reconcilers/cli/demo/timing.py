@@ -32,12 +32,14 @@ REPLICAS = {
         _SETTINGS, tenant=replace(_TENANT, growth_when_exhausted=2.0, metallb_bundle=BUNDLE)
     ),
 }
+# Servers, controllers and watches share this machine: where it is busy with other things, too, a
+# lease may not be renewed for some seconds, and then the wrong replica is lost.
 ELECTION = ManagerOptions(
     leader_elect=True,
     lease_namespace=DEFAULT_NAMESPACE,
     lease_name="butler-ipam",
-    lease_duration=6.0,
-    renew_deadline=4.0,
+    lease_duration=10.0,
+    renew_deadline=9.0,
     retry_period=1.0,
 )
 

@@ -40,7 +40,7 @@ from tests.reconcilers.make import allocation
 
 
 async def test_the_whole_story_happens() -> None:
-    done = await call("demo", seconds=300.0)
+    done = await call("demo", "--step-timeout=60s", seconds=300.0)
     told = done.stdout.decode()
     assert done.returncode == 0, told + done.stderr.decode()
     assert told.startswith("Starting:\n")

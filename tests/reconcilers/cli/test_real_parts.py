@@ -153,7 +153,7 @@ async def test_no_real_process_outlives_an_up_that_is_killed(tmp_path: Path) -> 
 async def test_the_story_happens_on_real_servers_with_the_stand_in(parts: Parts) -> None:
     settings = real_settings()
     parts.choose(TEST_ASSET_ETCD=settings.etcd, TEST_ASSET_KUBE_APISERVER=settings.apiserver)
-    done = await call("demo", seconds=300.0)
+    done = await call("demo", "--step-timeout=60s", seconds=300.0)
     told = done.stdout.decode()
     assert done.returncode == 0, told + done.stderr.decode()
     assert "All 26 steps happened" in told
