@@ -1,4 +1,4 @@
-"""What the CRDs' own rules refuse, and what they let pass: specs as people write them."""
+"""What the CRDs' own rules refuse and what they let pass: specs as people write them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -237,3 +237,15 @@ ACCEPTED: Mapping[str, tuple[str, Json]] = {
     ),
     "harvester without settings": ("ProviderConfig", provider("harvester")),
 }
+
+
+def without_rules(definition: Json) -> Json:
+    """Return a CRD as it was before it had rules."""
+
+    def bare(schema: Any) -> Any:
+        if isinstance(schema, dict):
+            return {k: bare(v) for k, v in schema.items() if k != "x-kubernetes-validations"}
+        return [bare(one) for one in schema] if isinstance(schema, list) else schema
+
+    stripped: Json = bare(definition)
+    return stripped

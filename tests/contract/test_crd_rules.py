@@ -1,8 +1,5 @@
 """What the API server refuses by the CRDs alone, so that a cluster without webhooks is safe."""
 
-import copy
-from typing import Any
-
 import anyio
 import httpx
 import pytest
@@ -13,7 +10,16 @@ from envtest.plane import ControlPlane as Plane
 from manifests import folder
 from reconcilers.api import crd, names
 from tests.contract.conftest import administrator
-from tests.contract.crd_rule_cases import ACCEPTED, REFUSED, Json, cluster, pool, ranges, request
+from tests.contract.crd_rule_cases import (
+    ACCEPTED,
+    REFUSED,
+    Json,
+    cluster,
+    pool,
+    ranges,
+    request,
+    without_rules,
+)
 from tests.servers import SERVERS, Server, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -144,7 +150,7 @@ async def test_what_was_broken_before_the_rules_can_be_looked_after_and_goes(
     server: Server,
 ) -> None:
     async with running(server) as plane, administrator(plane) as admin:
-        await plane.install_crds([_without_rules(one) for one in crd.crds()])
+        await plane.install_crds([without_rules(one) for one in crd.crds()])
         shelf = Shelf(admin, "default")
         await _look_after_what_is_broken(plane, shelf, await _minor(admin))
 
@@ -178,15 +184,3 @@ async def _in_force(shelf: Shelf) -> None:
         number = 0
         while (await shelf.create("NetworkPool", pool("10.0.0.0/33"), f"try-{number}")).is_success:
             number += 1
-
-
-def _without_rules(definition: Json) -> Json:
-    """Return a CRD as it was before it had rules."""
-
-    def bare(schema: Any) -> Any:
-        if isinstance(schema, dict):
-            return {k: bare(v) for k, v in schema.items() if k != "x-kubernetes-validations"}
-        return [bare(one) for one in schema] if isinstance(schema, list) else schema
-
-    stripped: Json = bare(copy.deepcopy(definition))
-    return stripped

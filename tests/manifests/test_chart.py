@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +17,15 @@ from manifests import rendering
 from reconcilers.cli.run import run
 from tests.manifests.helm import Chart, merged
 from tests.manifests.valueschema import faults
+from tests.manifests.valuesets import (
+    DIGEST,
+    LONGEST_NAME,
+    ODD_ARGUMENTS,
+    ODD_SETTINGS,
+    REFUSED,
+    VALUE_SETS,
+    WITH_FOREIGN_KINDS,
+)
 
 MANIFESTS = Path(rendering.__file__).parent
 CHART = MANIFESTS / "chart"
@@ -67,29 +75,10 @@ def test_the_chart_installs_the_same_objects_as_kustomize() -> None:
     assert {name: essence(one) for name, one in render().items()} == wanted
 
 
-def test_helm_itself_agrees_where_it_is_found(tmp_path: Path) -> None:
-    helm = shutil.which("helm")
-    if helm is None:
-        pytest.skip("no helm on this machine; the chart is rendered by tests/manifests/helm.py")
-    done = subprocess.run(
-        [helm, "template", "butler-ipam", str(CHART), "--namespace", "butler-system"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    theirs = {
-        f"{one['kind']}/{one['metadata']['name']}": one
-        for one in yaml.safe_load_all(done.stdout)
-        if one
-    }
-    assert theirs == render()
-
-
 def test_the_image_can_be_named_by_tag_or_by_digest() -> None:
     assert container(render())["image"] == "butler-ipam:0.1.0"
     assert container(render(image={"repository": "r/i", "tag": "x"}))["image"] == "r/i:x"
-    digest = "sha256:" + "a" * 64
-    assert container(render(image={"digest": digest}))["image"] == f"butler-ipam@{digest}"
+    assert container(render(image={"digest": DIGEST}))["image"] == f"butler-ipam@{DIGEST}"
 
 
 def test_settings_become_flags_that_the_command_knows() -> None:
@@ -185,6 +174,23 @@ def test_every_value_is_documented_and_in_the_schema() -> None:
         assert re.search(rf"^{indent}# -- .+\n{indent}{path[-1]}:", text, re.MULTILINE), path
 
 
+def test_every_value_is_in_some_set_that_the_chart_is_tried_with() -> None:
+    tried = [*VALUE_SETS.values(), *WITH_FOREIGN_KINDS.values()]
+    every = set(leaves(yaml.safe_load((CHART / "values.yaml").read_text())))
+    for path in every:
+        assert any(reaches(values, path) for values in tried), path
+
+
+def reaches(values: dict[str, Any], path: tuple[str, ...]) -> bool:
+    """Whether a set of values sets the one at a path."""
+    at: Any = values
+    for name in path:
+        if name not in at:
+            return False
+        at = at[name]
+    return True
+
+
 def judged(values: dict[str, Any]) -> list[str]:
     """Return what the schema has against values, laid over the defaults."""
     defaults = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -196,43 +202,17 @@ def test_the_defaults_fit_the_schema() -> None:
     assert judged({}) == []
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"replicas": 3},
-        {"replicaCount": "2"},
-        {"replicaCount": -1},
-        {"image": {"digest": "latest"}},
-        {"image": {"repository": ""}},
-        {"fullnameOverride": "Upper"},
-        {"fullnameOverride": "123"},
-        {"serviceAccount": {"name": "a b"}},
-        {"settings": {"--concurrency": 4}},
-        {"settings": {"max-pool-addresses": 16777216}},
-        {"settings": {"concurrency": [4]}},
-        {"webhooks": {"failurePolicy": "Maybe"}},
-        {"webhooks": {"port": 0}},
-        {"metrics": {"serviceMonitor": {"interval": "often"}}},
-        {"logging": {"level": "loud"}},
-        {"podLabels": {"a": 1}},
-        {"extraArgs": "--x"},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("values", REFUSED, ids=str)
 def test_values_that_cannot_be_meant_are_refused(values: dict[str, Any]) -> None:
     assert len(judged(values)) == 1
 
 
-ODD = ["--a=b: c # d", "--e={{ f }}", "--g='h\"", "- i", "--j=\\n\u00fc", "*k", "--l=\ttab"]
-
-
 def test_arguments_and_settings_reach_the_command_as_they_were_written() -> None:
-    settings = {"one": "b: c # d", "two": "yes", "three": True, "four": '"', "five": "1e3"}
-    values = {"extraArgs": ODD, "settings": settings, "priorityClassName": "123"}
+    values = {"extraArgs": ODD_ARGUMENTS, "settings": ODD_SETTINGS, "priorityClassName": "123"}
     assert judged(values) == []
     objects = render(**values)
     args = container(objects)["args"]
-    assert args[-len(ODD) :] == ODD
+    assert args[-len(ODD_ARGUMENTS) :] == ODD_ARGUMENTS
     wanted = {"--one=b: c # d", "--two=yes", "--three=true", '--four="', "--five=1e3"}
     assert wanted <= set(args)
     assert objects["Deployment/butler-ipam"]["spec"]["template"]["spec"]["priorityClassName"] == (
@@ -241,7 +221,7 @@ def test_arguments_and_settings_reach_the_command_as_they_were_written() -> None
 
 
 def test_a_long_name_and_a_release_of_digits_make_valid_objects() -> None:
-    values = {"fullnameOverride": "x" * 54 + "-yz"}
+    values = {"fullnameOverride": LONGEST_NAME}
     assert judged(values) == []
     objects = Chart(CHART, values, "2024", "butler-system").documents()
     services = [one["metadata"]["name"] for one in objects if one["kind"] == "Service"]
@@ -252,28 +232,15 @@ def test_a_long_name_and_a_release_of_digits_make_valid_objects() -> None:
         assert "-" * 2 not in one["metadata"]["name"]
 
 
-COMBINATIONS: list[dict[str, Any]] = [
-    {},
-    {"fullnameOverride": "other"},
-    {"crds": {"enable": False}},
-    {"crds": {"keep": False}},
-    {"webhooks": {"enabled": False}},
-    {"rbac": {"create": False, "people": True}},
-    {"rbac": {"people": False}},
-    {"serviceAccount": {"create": False, "name": "there"}},
-    {"networkPolicy": {"enabled": True}, "podDisruptionBudget": {"enabled": False}},
-    {"metrics": {"secure": False, "port": 8080, "dashboard": {"enabled": True}}},
-    {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}]},
-    {"podAnnotations": {"a": "b: c"}, "podLabels": {"team": "x"}, "replicaCount": 1},
-    {"extraArgs": ODD, "imagePullSecrets": [{"name": "pull"}]},
-]
-
-
 async def test_an_api_server_takes_whatever_is_rendered() -> None:
+    tried = set()
     async with server() as (http, plurals):
-        for values in COMBINATIONS:
+        for values in VALUE_SETS.values():
             assert judged(values) == []
             for one in Chart(CHART, values, "butler-ipam", "butler-system").documents():
+                if (text := json.dumps(one)) in tried:
+                    continue
+                tried.add(text)
                 version, kind = one["apiVersion"], one["kind"]
                 path = f"/api/{version}" if "/" not in version else f"/apis/{version}"
                 if "namespace" in one["metadata"]:
@@ -283,6 +250,7 @@ async def test_an_api_server_takes_whatever_is_rendered() -> None:
                 answer = await http.post(path, params=query, json=one)
                 name = f"{values}: {kind} {one['metadata']['name']}"
                 assert answer.status_code == 201, f"{name}: {answer.text}"
+                assert "Warning" not in answer.headers, name
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from manifests import rendering
+from tests.manifests.overlays import COMPONENTS, with_components
 
 MANIFESTS = Path(rendering.__file__).parent
 ROOT = MANIFESTS.parent
@@ -30,23 +31,12 @@ def test_the_one_file_install_is_what_kustomize_renders() -> None:
     assert documents(rendering.INSTALL) == anew, "run `make manifests`"
 
 
-@pytest.mark.parametrize("component", ["certmanager", "prometheus", "network-policy"])
+@pytest.mark.parametrize("component", COMPONENTS)
 def test_every_component_can_be_added(component: str, tmp_path: Path) -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("no kubectl on this machine; components are not rendered")
-    copy = tmp_path / "manifests"
-    shutil.copytree(MANIFESTS, copy)
-    entry = copy / "default/kustomization.yaml"
-    text = entry.read_text().replace("#components:", "components:")
-    entry.write_text(text.replace(f"#- ../{component}", f"- ../{component}"))
-    rendered = list(yaml.safe_load_all(rendering.rendered(copy / "default")))
-    kinds = {one["kind"] for one in rendered if one}
-    brought = {
-        "certmanager": {"Issuer", "Certificate"},
-        "prometheus": {"ServiceMonitor", "PrometheusRule", "ConfigMap"},
-        "network-policy": {"NetworkPolicy"},
-    }
-    assert brought[component] <= kinds
+    rendered = yaml.safe_load_all(rendering.rendered(with_components(tmp_path, component)))
+    assert COMPONENTS[component] <= {one["kind"] for one in rendered if one}
 
 
 def test_every_manifest_of_the_tree_is_in_the_install_or_in_a_component() -> None:

@@ -1,0 +1,147 @@
+"""Empty clusters, with kubectl and Helm as an administrator installs things by them.
+
+The administrator is one by RBAC and not by the group system:masters, so the API server checks that
+no role gives away more than its creator has.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+import yaml
+
+from envtest.plane import ControlPlane as Plane
+from tests.reconcilers.cli.commands import ROOT, environment
+from tests.servers import Server, program, running
+
+MANIFESTS = ROOT / "manifests"
+HOME = "butler-system"
+STAND_INS = Path(__file__).with_name("standins")
+"""Definitions of kinds of other projects, as much of them as our manifests use."""
+NAMESPACES = MANIFESTS / "samples/00-namespaces.yaml"
+ADMINISTRATOR = "installer"
+SECONDS = 120.0
+
+
+def written(*objects: Mapping[str, Any]) -> str:
+    """Return manifests as one text."""
+    return yaml.safe_dump_all(objects, sort_keys=False)
+
+
+class Cluster:
+    """A cluster, and its administrator's kubectl and Helm.
+
+    Args:
+        plane: its control plane.
+        folder: for the kubeconfig, caches and whatever a test writes.
+        http: a client of the group system:masters.
+    """
+
+    def __init__(self, plane: Plane, folder: Path, http: httpx.AsyncClient) -> None:
+        self.plane = plane
+        self.folder = folder
+        self.http = http
+        self.config = plane.write_kubeconfig(folder / "config", ADMINISTRATOR)
+
+    def require_real(self, why: str) -> None:
+        """Skip the test on the embedded server."""
+        if self.plane.kind == "embedded":
+            pytest.skip(f"needs a real kube-apiserver: {why}")
+
+    async def until_it_may_everything(self) -> None:
+        """Wait until the API server has seen what makes the administrator one."""
+        with anyio.fail_after(SECONDS):
+            while (await self.run("kubectl", "auth", "can-i", "*", "*"))[0] != 0:
+                pass
+
+    async def kubectl(self, *arguments: str | Path, stdin: str = "") -> str:
+        """Run kubectl; fail if it fails or warns. Return what it prints."""
+        said, complained = await self._succeed("kubectl", arguments, stdin)
+        assert "Warning:" not in complained, complained
+        return said
+
+    async def apply(self, *arguments: str | Path, stdin: str = "") -> None:
+        """Apply manifests on the server's side: first as a dry run, then for good.
+
+        A warning of the server is a failure, as is any field that it does not know.
+        """
+        command = ("apply", "--server-side", *arguments)
+        await self.kubectl(*command, "--dry-run=server", stdin=stdin)
+        await self.kubectl(*command, stdin=stdin)
+
+    async def helm(self, *arguments: str | Path, stdin: str = "") -> str:
+        """Run Helm; fail if it fails or passes on a warning. Return what it prints."""
+        said, complained = await self._succeed("helm", arguments, stdin)
+        assert "warning" not in complained.lower(), complained
+        return said
+
+    async def _succeed(
+        self, name: str, arguments: tuple[str | Path, ...], stdin: str = ""
+    ) -> tuple[str, str]:
+        """Run a program that must succeed; return its standard output and standard error."""
+        code, said, complained = await self.run(name, *arguments, stdin=stdin)
+        assert code == 0, f"{name} {' '.join(map(str, arguments))}: {complained or said}"
+        return said, complained
+
+    async def run(
+        self, name: str, *arguments: str | Path, stdin: str = ""
+    ) -> tuple[int, str, str]:
+        """Run a program from the root of the checkout, as the documents write commands.
+
+        Returns:
+            Its exit code, its standard output and its standard error.
+        """
+        command = [program(name), *(str(argument) for argument in arguments)]
+        with anyio.fail_after(SECONDS):
+            done = await anyio.run_process(
+                command, input=stdin.encode(), check=False, env=self._environment(), cwd=ROOT
+            )
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    def _environment(self) -> dict[str, str]:
+        helm = {
+            f"HELM_{name}_HOME": str(self.folder / name) for name in ("CACHE", "CONFIG", "DATA")
+        }
+        return environment(
+            KUBECONFIG=str(self.config), KUBECACHEDIR=str(self.folder / "kubectl"), **helm
+        )
+
+
+@asynccontextmanager
+async def empty_cluster(server: Server, folder: Path) -> AsyncIterator[Cluster]:
+    """Run a cluster that has an administrator and the namespaces, and nothing else."""
+    async with (
+        running(server) as plane,
+        httpx.AsyncClient(
+            base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers(), timeout=60
+        ) as http,
+    ):
+        if plane.kind == "existing":
+            pytest.skip("these tests install things, and the cluster is somebody else's")
+        await plane.add_user(ADMINISTRATOR, ["system:authenticated"])
+        binding = {
+            "metadata": {"name": ADMINISTRATOR},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "cluster-admin",
+            },
+            "subjects": [
+                {
+                    "apiGroup": "rbac.authorization.k8s.io",
+                    "kind": "User",
+                    "name": ADMINISTRATOR,
+                }
+            ],
+        }
+        path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+        (await http.post(path, json=binding)).raise_for_status()
+        cluster = Cluster(plane, folder, http)
+        await cluster.until_it_may_everything()
+        # A dry run creates no namespaces, so they have to be there before.
+        await cluster.kubectl("apply", "--server-side", "-f", NAMESPACES)
+        yield cluster

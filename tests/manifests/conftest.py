@@ -1,0 +1,18 @@
+"""Clusters to install things on: one for each module and server, as starting one takes seconds."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.manifests.clusters import Cluster, empty_cluster
+from tests.servers import SERVERS
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=SERVERS)
+async def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Cluster]:
+    """An empty cluster, of the server that is asked for and of the oldest Kubernetes."""
+    async with empty_cluster(request.param, tmp_path_factory.mktemp("cluster")) as found:
+        yield found

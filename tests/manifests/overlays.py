@@ -1,0 +1,28 @@
+"""The kustomize tree with components uncommented, as the documents tell people to do."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.manifests.clusters import MANIFESTS
+
+COMPONENTS: Mapping[str, set[str]] = {
+    "certmanager": {"Issuer", "Certificate"},
+    "prometheus": {"ServiceMonitor", "PrometheusRule", "ConfigMap"},
+    "network-policy": {"NetworkPolicy"},
+}
+"""Each component, and the kinds that it brings."""
+
+
+def with_components(folder: Path, *components: str) -> Path:
+    """Copy the tree into `folder` with components uncommented; return what is to be applied."""
+    copy = folder / "manifests"
+    shutil.copytree(MANIFESTS, copy)
+    entry = copy / "default/kustomization.yaml"
+    text = entry.read_text().replace("#components:", "components:")
+    for component in components:
+        line = f"#- ../{component}\n"
+        assert line in text, f"{entry} offers no component {component}"
+        text = text.replace(line, line.removeprefix("#"))
+    entry.write_text(text)
+    return copy / "default"

@@ -1,0 +1,211 @@
+"""What kubectl applies, a cluster takes: CRDs, the one-file install, kustomize's folders, samples.
+
+Everything goes by a dry run on the server and then for good, on the server that the environment
+asks for and on the oldest Kubernetes that the documents promise. In neither does anything stand
+behind the Service of the webhooks, so no object of ours is written while they are registered.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from manifests import rendering
+from reconcilers.api import crd, names
+from tests.contract.crd_rule_cases import without_rules
+from tests.manifests.clusters import HOME, MANIFESTS, NAMESPACES, STAND_INS, Cluster, written
+from tests.manifests.overlays import COMPONENTS, with_components
+from tests.reconcilers.cli.commandline import run
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+DEFINITIONS = MANIFESTS / "crds"
+SAMPLES = [one for one in sorted((MANIFESTS / "samples").glob("*.yaml")) if one != NAMESPACES]
+NAMES = tuple(kind.crd_name for kind in crd.KINDS)
+HOOKS = "validatingwebhookconfigurations"
+
+
+def printed() -> str:
+    """Return what `butler-ipam crds` prints."""
+    outcome = run("crds")
+    assert (outcome.code, outcome.err) == (0, "")
+    return outcome.out
+
+
+def kustomizations() -> Iterator[str]:
+    """Yield the folders that can be applied by themselves; components cannot."""
+    for file in sorted(MANIFESTS.glob("*/[kK]ustomization*")):
+        if yaml.safe_load(file.read_text())["kind"] == "Kustomization":
+            yield file.parent.name
+
+
+async def remove(cluster: Cluster) -> None:
+    """Take away our kinds with their objects, the webhooks, and what else the samples bring."""
+    await cluster.kubectl("delete", HOOKS, "--all", "--ignore-not-found")
+    await cluster.kubectl("delete", "crd", *NAMES, "--ignore-not-found")
+    await cluster.kubectl("delete", "secret,configmap", "--all", "-n", HOME)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def emptied(cluster: Cluster) -> AsyncIterator[Cluster]:
+    """The cluster without anything of ours, before and after.
+
+    What was applied in one way is not to be applied in the other: kubectl would warn of that.
+    """
+    await remove(cluster)
+    yield cluster
+    await remove(cluster)
+
+
+async def established(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return our definitions, once each is served."""
+    crds = [f"crd/{name}" for name in NAMES]
+    await cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *crds)
+    found = json.loads(await cluster.kubectl("get", "crd", *NAMES, "-o", "json"))
+    return list(found["items"])
+
+
+async def versions(cluster: Cluster, text: str) -> dict[str, str]:
+    """Return the resourceVersions of the objects of a manifest."""
+    found = json.loads(await cluster.kubectl("get", "-o", "json", "-f", "-", stdin=text))
+    return {
+        f"{one['kind']}/{one['metadata']['name']}": one["metadata"]["resourceVersion"]
+        for one in found["items"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "piped"),
+    [
+        (("--server-side", "-k", "manifests/crds"), False),
+        (("--server-side", "-f", "manifests/crds"), False),
+        (("--server-side", "-f", "-"), True),
+        (("-f", "-"), True),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
+)
+async def test_the_definitions_are_accepted_and_served(
+    emptied: Cluster, command: tuple[str, ...], piped: bool
+) -> None:
+    text = printed() if piped else ""
+    await emptied.kubectl("apply", *command, "--dry-run=server", stdin=text)
+    await emptied.kubectl("apply", *command, stdin=text)
+    for definition in await established(emptied):
+        status = definition["status"]
+        conditions = {one["type"]: one["status"] for one in status["conditions"]}
+        assert conditions == {"Established": "True", "NamesAccepted": "True"}
+        assert status["acceptedNames"] == definition["spec"]["names"]
+        assert status["storedVersions"] == ["v1alpha1"]
+
+
+async def test_the_definitions_replace_those_of_another_installation(emptied: Cluster) -> None:
+    """As the guide has it for a migration; the other one wrote its own, and owns every field."""
+    theirs = written(*(without_rules(one) for one in yaml.safe_load_all(printed())))
+    command = ("apply", "--server-side", "--field-manager=other", "-f", "-")
+    await emptied.kubectl(*command, stdin=theirs)
+    before = schemas(await established(emptied))
+    await emptied.kubectl("apply", "--server-side", "--force-conflicts", "-k", DEFINITIONS)
+    after = schemas(await established(emptied))
+    assert before != after
+    assert after == schemas(yaml.safe_load_all(printed()))
+
+
+def schemas(definitions: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return what definitions say of their versions, by name."""
+    return {one["metadata"]["name"]: one["spec"]["versions"] for one in definitions}
+
+
+async def test_what_the_definitions_say_of_every_field_can_be_read(cluster: Cluster) -> None:
+    await cluster.apply("-k", DEFINITIONS)
+    await established(cluster)
+    for kind in crd.KINDS:
+        told = await cluster.kubectl("explain", kind.plural, "--recursive")
+        assert kind.kind in told
+        assert "spec\t<Object>" in told
+
+
+async def test_the_one_file_install_is_accepted_and_applied_again_it_changes_nothing(
+    cluster: Cluster,
+) -> None:
+    await cluster.apply("-f", rendering.INSTALL)
+    await established(cluster)
+    text = rendering.INSTALL.read_text()
+    before = await versions(cluster, text)
+    assert len(before) == len([one for one in yaml.safe_load_all(text) if one])
+    await cluster.apply("-f", rendering.INSTALL)
+    assert await versions(cluster, text) == before
+
+
+@pytest.mark.parametrize("folder", list(kustomizations()))
+async def test_every_folder_of_kustomize_is_accepted(cluster: Cluster, folder: str) -> None:
+    await cluster.apply("-k", MANIFESTS / folder)
+    assert await versions(cluster, await cluster.kubectl("kustomize", MANIFESTS / folder))
+
+
+@pytest.mark.parametrize(
+    "components",
+    [*((one,) for one in COMPONENTS), tuple(COMPONENTS)],
+    ids="+".join,
+)
+async def test_the_install_with_components_is_accepted(
+    cluster: Cluster, components: tuple[str, ...], tmp_path: Path
+) -> None:
+    await cluster.apply("-f", STAND_INS)
+    await cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
+    folder = with_components(tmp_path, *components)
+    await cluster.apply("-k", folder)
+    text = await cluster.kubectl("kustomize", folder)
+    found = {name.partition("/")[0] for name in await versions(cluster, text)}
+    for component in components:
+        assert COMPONENTS[component] <= found
+
+
+@pytest.mark.parametrize("way", [("--server-side",), ()], ids=["server side", "client side"])
+async def test_every_sample_is_accepted(emptied: Cluster, way: tuple[str, ...]) -> None:
+    await emptied.apply("-k", DEFINITIONS)
+    await established(emptied)
+    files = [f"--filename={file}" for file in SAMPLES]
+    await emptied.kubectl("apply", *way, "--dry-run=server", *files)
+    await emptied.kubectl("apply", *way, *files)
+    text = "---\n".join(file.read_text() for file in SAMPLES)
+    assert len(await versions(emptied, text)) == len(list(yaml.safe_load_all(text)))
+    for kind in crd.KINDS:
+        table = await emptied.kubectl("get", kind.plural, "-A", "-o", "wide")
+        assert [column.name.upper() for column in kind.columns] == heads(table)
+        _, listed, _ = await emptied.run("kubectl", "get", kind.short, "-A", "-o", "name")
+        assert (names.GROUP in listed) is not bool(kind.shadowed_by), kind.short
+
+
+def heads(table: str) -> list[str]:
+    """Return the heads of a table of namespaced objects, without namespace and name."""
+    words = [head.strip() for head in table.splitlines()[0].split("   ")]
+    return [head for head in words if head][2:]
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_pod_of_the_deployment_passes_the_standard_that_its_namespace_enforces(
+    cluster: Cluster, allowed: bool
+) -> None:
+    cluster.require_real("the embedded one runs no pods and judges none")
+    await cluster.apply("-f", rendering.INSTALL)
+    [deployment] = [
+        one
+        for one in yaml.safe_load_all(rendering.INSTALL.read_text())
+        if one["kind"] == "Deployment"
+    ]
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "one", "namespace": HOME},
+        "spec": deployment["spec"]["template"]["spec"],
+    }
+    if not allowed:
+        pod["spec"]["hostNetwork"] = True
+    command = ("create", "--dry-run=server", "-f", "-")
+    code, _, complained = await cluster.run("kubectl", *command, stdin=written(pod))
+    assert (code == 0) is allowed, complained
+    assert ("violates PodSecurity" in complained) is not allowed
+    assert "Warning:" not in complained

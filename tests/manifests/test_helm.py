@@ -1,0 +1,205 @@
+"""The real Helm takes the chart, and a cluster takes what Helm makes of it, whatever the values.
+
+Where there is no Helm, tests/manifests/helm.py renders the chart; here the two are held against
+each other.
+"""
+
+import json
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from reconcilers.api import crd
+from tests.docs.text import commands
+from tests.manifests.clusters import HOME, MANIFESTS, STAND_INS, Cluster
+from tests.manifests.helm import Chart
+from tests.manifests.valuesets import REFUSED, VALUE_SETS, WITH_FOREIGN_KINDS, Values
+from tests.servers import program
+
+CHART = MANIFESTS / "chart"
+RELEASE = "butler-ipam"
+OLDEST = "1.31.0"
+"""The Kubernetes that Helm renders for where no cluster says otherwise: the chart's oldest."""
+ALL_SETS: Mapping[str, Values] = {**VALUE_SETS, **WITH_FOREIGN_KINDS}
+INSTALLS: Mapping[str, tuple[str, ...]] = {
+    "defaults": (),
+    "as documented": ("image as documented", "bundle as documented", "settings"),
+    "all of the pods": (
+        *("image by digest", "odd settings", "odd arguments", "placement", "marks on pods"),
+        *("account with annotations", "webhooks that may fail", "longest name", "crds not kept"),
+    ),
+    "by others": ("crds by others", "roles by others", "account by others", "name of its own"),
+    "the least": (
+        *("no webhooks", "no roles for people", "network policy", "plain metrics", "debugging"),
+    ),
+    "with cert-manager": ("cert-manager",),
+    "everything": ("prometheus", "everything", "other name"),
+}
+"""What is installed at once, as an installation takes seconds: each set of values is in one."""
+DEFINITIONS = MANIFESTS / "crds"
+SHIPPED = "manifests/chart"
+NEWER, OLDER = "must be a CIDR", "should be a CIDR"
+POOL = {
+    "apiVersion": "butler.butlerlabs.dev/v1alpha1",
+    "kind": "NetworkPool",
+    "metadata": {"name": "kept", "namespace": HOME},
+    "spec": {"cidr": "10.0.0.0/24"},
+}
+
+
+def template(folder: Path, values: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
+    """Let Helm render the chart without a cluster."""
+    return subprocess.run(
+        [
+            *(program("helm"), "template", RELEASE, str(CHART), f"--namespace={HOME}"),
+            *(f"--kube-version={OLDEST}", f"--values={written(folder, 'values', values)}"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_every_set_of_values_is_installed() -> None:
+    assert {name for names in INSTALLS.values() for name in names} | {"defaults"} == set(ALL_SETS)
+
+
+def written(folder: Path, name: str, values: Mapping[str, Any]) -> Path:
+    """Write a file of values."""
+    path = folder / f"{name}.yaml"
+    path.write_text(json.dumps(values))
+    return path
+
+
+def by_name(documents: list[Any]) -> dict[str, Any]:
+    return {f"{one['kind']}/{one['metadata']['name']}": one for one in documents if one}
+
+
+@pytest.mark.parametrize("values", ALL_SETS.values(), ids=list(ALL_SETS))
+def test_helm_renders_what_the_renderer_of_the_tests_renders(
+    values: Values, tmp_path: Path
+) -> None:
+    done = template(tmp_path, values)
+    assert (done.returncode, done.stderr) == (0, "")
+    theirs = by_name(list(yaml.safe_load_all(done.stdout)))
+    assert theirs == by_name(list(Chart(CHART, values, RELEASE, HOME).documents()))
+
+
+@pytest.mark.parametrize("values", REFUSED, ids=str)
+def test_helm_refuses_by_the_schema_what_cannot_be_meant(values: Values, tmp_path: Path) -> None:
+    done = template(tmp_path, values)
+    assert done.returncode == 1
+    assert "values don't meet the specifications of the schema" in done.stderr
+
+
+def test_helm_has_nothing_against_the_chart() -> None:
+    command = [program("helm"), "lint", "--strict", f"--kube-version={OLDEST}", str(CHART)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[WARNING]" not in done.stdout
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def release(cluster: Cluster, tmp_path: Path) -> Cluster:
+    """A cluster with the kinds of other projects, without a release, with the values' folder."""
+    program("helm")
+    await cluster.apply("-f", STAND_INS)
+    await cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
+    return cluster
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("name", INSTALLS)
+async def test_helm_installs_with_every_set_of_values(
+    release: Cluster, name: str, tmp_path: Path
+) -> None:
+    files = (f"--values={written(tmp_path, each, ALL_SETS[each])}" for each in INSTALLS[name])
+    chart: tuple[str | Path, ...] = (RELEASE, CHART, "-n", HOME, *files)
+    rendered = await release.helm("template", *chart, f"--kube-version={OLDEST}")
+    await release.kubectl("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=rendered)
+    await release.helm("install", *chart, "--dry-run=server")
+    await release.helm("install", *chart)
+    found = json.loads(await release.kubectl("get", "-f", "-", "-o", "json", stdin=rendered))
+    assert set(by_name(found["items"])) == set(by_name(list(yaml.safe_load_all(rendered))))
+    await release.helm("uninstall", RELEASE, "-n", HOME, "--wait")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_helm_renders_can_be_applied_by_kubectl(
+    release: Cluster, tmp_path: Path
+) -> None:
+    values = written(tmp_path, "everything", ALL_SETS["everything"])
+    chart = (RELEASE, CHART, "-n", HOME, "-f", values)
+    rendered = await release.helm("template", *chart, f"--kube-version={OLDEST}")
+    await release.apply("-f", "-", stdin=rendered)
+    await release.kubectl("delete", "-f", "-", stdin=rendered)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_release_lives_as_the_guide_has_it(release: Cluster, tmp_path: Path) -> None:
+    await release.helm(*[older(tmp_path) if word == SHIPPED else word for word in INSTALL])
+    assert await rule_says(release, OLDER)
+    await release.helm(*INSTALL)
+    assert await rule_says(release, NEWER)
+    await release.helm(*typed("rollback"))
+    assert await rule_says(release, OLDER)
+    await release.kubectl("apply", "--server-side", "--force-conflicts", "-k", DEFINITIONS)
+    assert await rule_says(release, NEWER)
+    await release.helm(*INSTALL)
+    await release.helm(*typed("upgrade", RELEASE))
+    assert "--metallb-bundle=metallb" in await arguments(release)
+    await release.helm(*typed("uninstall"), "--wait")
+    await release.kubectl("delete", "-k", DEFINITIONS)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_kinds_and_their_objects_outlive_a_release(release: Cluster) -> None:
+    await release.helm(*INSTALL)
+    await release.helm(*typed("uninstall"), "--wait")
+    await release.apply("-f", "-", stdin=json.dumps(POOL))
+    await release.helm(*INSTALL)
+    await release.helm(*typed("uninstall"), "--wait")
+    assert "kept" in await release.kubectl("get", "networkpools", "-n", HOME, "-o", "name")
+    await release.kubectl("delete", "-k", DEFINITIONS)
+
+
+def typed(*words: str) -> list[str]:
+    """Return the arguments of the line of the operator's guide that begins with words."""
+    lines = [shlex.split(one.text) for one in commands("OPERATIONS.md")]
+    [found] = [line[1:] for line in lines if line[: len(words) + 1] == ["helm", *words]]
+    return found
+
+
+INSTALL = typed("upgrade", "--install")
+
+
+def older(folder: Path) -> Path:
+    """Return a copy of the chart as an earlier version may have been, with another rule."""
+    copy = folder / "older"
+    shutil.copytree(CHART, copy)
+    crds = copy / "templates/crds.yaml"
+    text = crds.read_text()
+    assert NEWER in text
+    crds.write_text(text.replace(NEWER, OLDER))
+    return copy
+
+
+async def rule_says(cluster: Cluster, text: str) -> bool:
+    """Whether a rule of the definitions that are in force has a text."""
+    return text in await cluster.kubectl("get", "crd", crd.KINDS[0].crd_name, "-o", "yaml")
+
+
+async def arguments(cluster: Cluster) -> list[str]:
+    """Return the arguments of the controller's container."""
+    found = json.loads(
+        await cluster.kubectl("get", "deployment", RELEASE, "-n", HOME, "-o", "json")
+    )
+    [container] = found["spec"]["template"]["spec"]["containers"]
+    return list(container["args"])

@@ -1,0 +1,124 @@
+"""Sets of values that the chart is rendered, judged and installed with: every value is in one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Values = dict[str, Any]
+
+ODD_ARGUMENTS = [
+    "--a=b: c # d",
+    "--e={{ f }}",
+    "--g='h\"",
+    "- i",
+    "--j=\\n\u00fc",
+    "*k",
+    "--l=\ttab",
+]
+"""Texts that YAML and templates could take for something else."""
+ODD_SETTINGS: Values = {"one": "b: c # d", "two": "yes", "three": True, "four": '"', "five": "1e3"}
+DIGEST = "sha256:" + "a" * 64
+LONGEST_NAME = "x" * 54 + "-yz"
+
+VALUE_SETS: Mapping[str, Values] = {
+    "defaults": {},
+    "image as documented": {
+        "image": {"repository": "registry.example/butler-ipam", "tag": "0.1.0"}
+    },
+    "image by digest": {"image": {"digest": DIGEST, "pullPolicy": "Always"}},
+    "bundle as documented": {"settings": {"metallb-bundle": "metallb"}},
+    "settings": {"settings": {"growth-when-exhausted": "2s", "concurrency": 4}},
+    "odd settings": {"settings": ODD_SETTINGS, "priorityClassName": "123"},
+    "other name": {"fullnameOverride": "other"},
+    "longest name": {"fullnameOverride": LONGEST_NAME},
+    "name of its own": {"nameOverride": "ipam"},
+    "crds by others": {"crds": {"enable": False}},
+    "crds not kept": {"crds": {"keep": False}},
+    "no webhooks": {"webhooks": {"enabled": False}},
+    "webhooks that may fail": {"webhooks": {"failurePolicy": "Ignore", "port": 10250}},
+    "roles by others": {"rbac": {"create": False, "people": True}},
+    "no roles for people": {"rbac": {"people": False}},
+    "account by others": {"serviceAccount": {"create": False, "name": "there"}},
+    "account with annotations": {"serviceAccount": {"annotations": {"a": "b"}}},
+    "network policy": {
+        "networkPolicy": {"enabled": True},
+        "podDisruptionBudget": {"enabled": False},
+    },
+    "plain metrics": {"metrics": {"secure": False, "port": 8080, "dashboard": {"enabled": True}}},
+    "debugging": {
+        "metrics": {"secure": False},
+        "logging": {"level": "debug", "format": "console"},
+    },
+    "placement": {
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+                    ]
+                }
+            }
+        },
+    },
+    "marks on pods": {
+        "podAnnotations": {"a": "b: c"},
+        "podLabels": {"team": "x"},
+        "replicaCount": 1,
+        "resources": {"requests": {"memory": "512Mi"}, "limits": {"memory": "1Gi"}},
+    },
+    "odd arguments": {
+        "extraArgs": ODD_ARGUMENTS,
+        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
+        "imagePullSecrets": [{"name": "pull"}],
+    },
+}
+"""What an API server takes that has no kinds of other projects."""
+
+WITH_FOREIGN_KINDS: Mapping[str, Values] = {
+    "cert-manager": {"webhooks": {"certManager": {"enabled": True}}},
+    "prometheus": {
+        "metrics": {
+            "serviceMonitor": {
+                "enabled": True,
+                "interval": "45s",
+                "labels": {"release": "mine"},
+            },
+            "rules": {"enabled": True, "labels": {"release": "mine"}},
+            "dashboard": {"enabled": True, "labels": {"grafana_dashboard": "1"}},
+        },
+        "networkPolicy": {"enabled": True},
+    },
+    "everything": {
+        "webhooks": {"certManager": {"enabled": True}},
+        "metrics": {
+            "serviceMonitor": {"enabled": True},
+            "rules": {"enabled": True},
+            "dashboard": {"enabled": True},
+        },
+        "networkPolicy": {"enabled": True},
+        "fullnameOverride": "other",
+    },
+}
+"""What brings objects of kinds that cert-manager and the Prometheus operator define."""
+
+REFUSED: Sequence[Values] = [
+    {"replicas": 3},
+    {"replicaCount": "2"},
+    {"replicaCount": -1},
+    {"image": {"digest": "latest"}},
+    {"image": {"repository": ""}},
+    {"fullnameOverride": "Upper"},
+    {"fullnameOverride": "123"},
+    {"serviceAccount": {"name": "a b"}},
+    {"settings": {"--concurrency": 4}},
+    {"settings": {"max-pool-addresses": 16777216}},
+    {"settings": {"concurrency": [4]}},
+    {"webhooks": {"failurePolicy": "Maybe"}},
+    {"webhooks": {"port": 0}},
+    {"metrics": {"serviceMonitor": {"interval": "often"}}},
+    {"logging": {"level": "loud"}},
+    {"podLabels": {"a": 1}},
+    {"extraArgs": "--x"},
+]
+"""What the schema of the values refuses, each for one reason."""
