@@ -15,6 +15,7 @@ from reconcilers.cli.reference.vocabulary import MARKS, WORDS
 from reconcilers.cli.survey import audit
 from reconcilers.gauges import POOL_GAUGES
 from tests.docs.text import DOCUMENTS, ROOT, headings, links, prose, quoted, read, slug
+from tests.servers import OLDEST_ASSETS
 
 PACKAGES = ("allocator", "controller", "envtest", "manifests", "reconcilers", "tests", ".ci")
 FOREIGN = {
@@ -89,7 +90,7 @@ def test_every_flag_is_one_of_some_command(document: str) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_environment_variable_is_read_by_somebody(document: str) -> None:
     named = set(re.findall(r"\bBUTLER_IPAM_[A-Z_]*[A-Z]\b", read(document)))
-    tests = {"BUTLER_IPAM_TEST_SEEDS"}
+    tests = {"BUTLER_IPAM_TEST_SEEDS", OLDEST_ASSETS}
     assert named - options()["variables"] - tests == set()
 
 

@@ -1,0 +1,41 @@
+"""The oldest Kubernetes that the documents promise: it is that one, and the demo happens on it."""
+
+import re
+import subprocess
+
+import yaml
+
+from tests.docs.text import read
+from tests.manifests.clusters import MANIFESTS
+from tests.reconcilers.cli.commands import call
+from tests.servers import oldest_assets
+
+SECONDS = 300.0
+
+
+def promised() -> str:
+    """Return the minor version that the chart names."""
+    constraint = yaml.safe_load((MANIFESTS / "chart/Chart.yaml").read_text())["kubeVersion"]
+    found = re.fullmatch(r">=(\d+\.\d+)\.0-0", constraint)
+    assert found, constraint
+    return found[1]
+
+
+def test_the_documents_and_the_chart_promise_the_same() -> None:
+    for document in ("README.md", "OPERATIONS.md"):
+        text = " ".join(read(document).split())
+        assert f"Kubernetes {promised()} or newer" in text
+
+
+def test_the_oldest_is_the_one_that_is_promised() -> None:
+    program = oldest_assets() / "kube-apiserver"
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"Kubernetes v{promised()}.")
+
+
+async def test_the_whole_story_happens_on_it() -> None:
+    assets = oldest_assets()
+    done = await call("demo", seconds=SECONDS, KUBEBUILDER_ASSETS=str(assets))
+    told = done.stdout.decode()
+    assert done.returncode == 0, told + done.stderr.decode()
+    assert "no two ranges ever overlapped" in told

@@ -1,0 +1,198 @@
+"""What was installed runs: `butler-ipam run` as the pod has it, under its account, with webhooks.
+
+The manifest is the one-file install. There are no pods here, so the controller is a process of
+this machine with the arguments of the Deployment, and the webhooks are called at an address of its
+own instead of by their Service.
+"""
+
+import json
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import IPv4Address
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import yaml
+
+from manifests import rendering
+from reconcilers.api import crd
+from tests.manifests.clusters import HOME, MANIFESTS, Cluster, written
+from tests.reconcilers.cli.commands import Running, started
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+ACCOUNT = f"system:serviceaccount:{HOME}:butler-ipam"
+GROUPS = ("system:serviceaccounts", f"system:serviceaccounts:{HOME}", "system:authenticated")
+HOOKS = "validatingwebhookconfiguration"
+SAMPLES = MANIFESTS / "samples"
+LIMIT = 60.0
+STRADDLES = {
+    "apiVersion": "butler.butlerlabs.dev/v1alpha1",
+    "kind": "NetworkPool",
+    "metadata": {"name": "straddles", "namespace": HOME},
+    "spec": {
+        "cidr": "192.0.2.0/24",
+        "reserved": [{"cidr": "192.0.2.0/26"}],
+        "tenantAllocation": {"ranges": [{"start": "192.0.2.0", "end": "192.0.2.31"}]},
+    },
+}
+"""A pool that webhooks alone refuse: the CRDs' rules have no arithmetic for it."""
+
+
+HEADS = ("CIDR", "AVAILABLE", "ALLOCATED", "TOTAL", "USED", "%", "READY", "AGE")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def installed(port: int) -> list[dict[str, Any]]:
+    """Return the one-file install, with webhooks that are called at a port of this machine."""
+    documents = list(yaml.safe_load_all(rendering.INSTALL.read_text()))
+    [configuration] = [one for one in documents if one["kind"].lower() == HOOKS]
+    for webhook in configuration["webhooks"]:
+        path = webhook["clientConfig"].pop("service")["path"]
+        webhook["clientConfig"]["url"] = f"https://127.0.0.1:{port}{path}"
+    return documents
+
+
+def arguments(documents: list[dict[str, Any]], port: int) -> list[str]:
+    """Return the arguments of the Deployment's container, as this machine needs them."""
+    [deployment] = [one for one in documents if one["kind"] == "Deployment"]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    here = {
+        "--namespace": HOME,
+        "--health-probe-bind-address": f"127.0.0.1:{free_port()}",
+        "--metrics-bind-address": "127.0.0.1:0",
+        "--webhook-port": str(port),
+    }
+    given = [argument.partition("=") for argument in container["args"]]
+    assert set(here) <= {flag for flag, _, _ in given}
+    return [
+        f"{flag}={here[flag]}" if flag in here else flag + equals + value
+        for flag, equals, value in given
+    ]
+
+
+@asynccontextmanager
+async def controller(
+    cluster: Cluster, documents: list[dict[str, Any]], port: int
+) -> AsyncIterator[Running]:
+    """Run the controller under the account and the roles that were installed."""
+    await cluster.plane.add_user(ACCOUNT, GROUPS)
+    config = cluster.plane.write_kubeconfig(cluster.folder / "account", ACCOUNT)
+    command = [*arguments(documents, port), f"--kubeconfig={config}"]
+    async with started(*command, "--webhook-cert-name=127.0.0.1") as running:
+        for kind in crd.KINDS:
+            await running.until(f'"Starting workers", "controller": "{kind.kind.lower()}"')
+        await running.until("Wrote the CA bundle")
+        yield running
+
+
+async def webhooks_refuse(cluster: Cluster) -> None:
+    """Wait until the API server asks the webhooks and takes their word."""
+    create = ("create", "--dry-run=server", "-f", "-")
+    with anyio.fail_after(LIMIT):
+        while "straddles ranges[0]" not in await refusal(
+            cluster, *create, stdin=written(STRADDLES)
+        ):
+            pass
+
+
+async def refusal(cluster: Cluster, *arguments: str | Path, stdin: str = "") -> str:
+    """Run kubectl; return what it complains of, empty if the command succeeded."""
+    code, _, complained = await cluster.run("kubectl", *arguments, stdin=stdin)
+    return complained if code else ""
+
+
+async def bundles(cluster: Cluster) -> list[str]:
+    """Return the certificate authorities that the API server trusts, by webhook."""
+    found = json.loads(await cluster.kubectl("get", HOOKS, "butler-ipam", "-o", "json"))
+    return [webhook["clientConfig"].get("caBundle", "") for webhook in found["webhooks"]]
+
+
+async def ranges(cluster: Cluster) -> dict[str, tuple[int, int]]:
+    """Return the first and last address of each allocation, in order; each has some."""
+    listed = json.loads(await cluster.kubectl("get", "ipallocations", "-A", "-o", "json"))
+    found = {
+        one["metadata"]["name"]: (
+            int(IPv4Address(one["status"]["startAddress"])),
+            int(IPv4Address(one["status"]["endAddress"])),
+        )
+        for one in listed["items"]
+    }
+    return dict(sorted(found.items(), key=lambda one: one[1]))
+
+
+async def allocated(cluster: Cluster) -> dict[str, tuple[int, int]]:
+    """Return the ranges of the samples' allocations, once all have got theirs."""
+    wait = ("wait", "-A", "--all", f"--timeout={LIMIT:.0f}s")
+    await cluster.kubectl(*wait, "--for=condition=Ready", "networkpools")
+    await cluster.kubectl(*wait, "--for=condition=NetworkReady", "tenantclusters")
+    await cluster.kubectl(*wait, "--for=jsonpath={.status.phase}=Allocated", "ipallocations")
+    return await ranges(cluster)
+
+
+async def uninstall(cluster: Cluster, running: Running) -> None:
+    """Take everything away in the order that the operator's guide has."""
+    delete = ("delete", "-A", "--all", f"--timeout={LIMIT:.0f}s")
+    for kinds in ("tenantclusters", "ipallocations", "networkpools,providerconfigs"):
+        await cluster.kubectl(*delete, kinds)
+    await cluster.kubectl("delete", "-k", MANIFESTS / "webhook")
+    assert await running.stop(signal.SIGTERM) == 0
+    await cluster.kubectl("delete", "-k", MANIFESTS / "crds", f"--timeout={LIMIT:.0f}s")
+
+
+async def test_what_is_installed_serves_the_samples_and_leaves_nothing_behind(
+    cluster: Cluster,
+) -> None:
+    port = free_port()
+    documents = installed(port)
+    await cluster.apply("-f", "-", stdin=written(*documents))
+    definitions = [f"crd/{kind.crd_name}" for kind in crd.KINDS]
+    await cluster.kubectl("wait", "--for=condition=Established", *definitions)
+    async with controller(cluster, documents, port) as running:
+        await webhooks_refuse(cluster)
+        # In a dry run nothing is stored, so the webhooks warn that what is named is not there.
+        for flags in (("--dry-run=server",), ()):
+            assert await refusal(cluster, "apply", "--server-side", "-f", SAMPLES, *flags) == ""
+        held = await allocated(cluster)
+        assert {"team-platform-lab-cluster-lb", "team-platform-api-lb"} <= set(held)
+        assert all(one[1] < other[0] for one, other in pairwise(held.values()))
+        await looked_at(cluster, held)
+
+        # The controller's part of the configuration outlives another install.
+        trusted = await bundles(cluster)
+        assert all(trusted)
+        await cluster.apply("-f", "-", stdin=written(*documents))
+        assert await bundles(cluster) == trusted
+        said = await refusal(cluster, "delete", "networkpool", "lab-pool", "-n", HOME)
+        assert "cannot delete NetworkPool" in said
+
+        await uninstall(cluster, running)
+    kinds = await cluster.kubectl(
+        "api-resources", "--api-group=butler.butlerlabs.dev", "-o", "name"
+    )
+    assert kinds == ""
+    lines = [json.loads(line) for line in running.complained.splitlines()]
+    assert [line for line in lines if line["level"] == "error"] == []
+
+
+async def looked_at(cluster: Cluster, held: dict[str, tuple[int, int]]) -> None:
+    """See what people see: tables with values in them, and lists of one pool."""
+    table = (await cluster.kubectl("get", "networkpool", "lab-pool", "-n", HOME)).splitlines()
+    assert table[0].split() == ["NAME", *HEADS]
+    assert table[1].split()[:-1] == ["lab-pool", "10.40.0.0/22", "754", "13", "767", "1", "True"]
+    selected = ("--field-selector", "spec.poolRef.name=lab-pool", "-o", "name")
+    listed = await cluster.kubectl("get", "ipallocations", "-n", HOME, *selected)
+    names = {line.rpartition("/")[2] for line in listed.split()}
+    assert names == {name for name in held if name.startswith("team-platform-lab-cluster-")}
+    assert len(names) == 2
+    everything = await cluster.kubectl("get", "butler", "-A", "-o", "name")
+    assert everything.count("ipallocation.") == len(held)
