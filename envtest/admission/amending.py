@@ -5,11 +5,10 @@ from typing import Any, Final
 
 from envtest.admission.answers import CallFailed, Response
 from envtest.admission.attributes import Body, in_version
-from envtest.admission.patchtexts import reason
 from envtest.admission.refusals import failure
 from envtest.kinds.typed import TypedError
 from envtest.patching import PatchError, decoding_error, json_patch
-from envtest.schema import MalformedJSON, MalformedMetadata, MalformedObject, strict_json
+from envtest.schema import MalformedJSON, MalformedMetadata, MalformedObject, read_json
 from envtest.schema.gotext import json_text, quote
 from envtest.server.failures import internal
 from envtest.server.resource import Resource
@@ -34,18 +33,14 @@ def operations_of(response: Response) -> list[Any]:
     if not response.patch:
         return []
     try:
-        found, _ = strict_json(response.patch)
+        found, _ = read_json(response.patch)
     except MalformedJSON as error:
         raise _undecodable(str(error)) from None
-    if found is None:
-        return []
-    if not isinstance(found, list):
-        shapes = {dict: "object", str: "string", bool: "bool"}
-        shape = shapes.get(type(found), "number")
-        raise _undecodable(f"json: cannot unmarshal {shape} into Go value of type jsonpatch.Patch")
+    if not isinstance(found, list | None):
+        raise _undecodable("it is no list of operations")
     if found and response.patch_type != "JSONPatch":
         raise CallFailed(f"unsupported patch type {quote(response.patch_type)}")
-    return found
+    return found or []
 
 
 def _undecodable(why: str) -> CallFailed:
@@ -87,8 +82,8 @@ def amended(
 def _patched(shown: Body, operations: list[Any]) -> Body:
     try:
         patched = json_patch(shown, operations)
-    except PatchError:
-        raise failure(reason(shown, operations)) from None
+    except PatchError as error:
+        raise failure(f"the patch of the webhook does not apply: {error.__cause__}") from None
     if not isinstance(patched, dict):
         raise failure(f"Object 'Kind' is missing in '{json_text(patched)}'")
     return patched

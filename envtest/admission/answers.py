@@ -1,21 +1,16 @@
 """What a webhook answered: which answers count, and the words for those that do not."""
 
-import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from envtest.schema import MalformedJSON, strict_json
+import msgspec
+
+from envtest.schema import MalformedJSON, read_json
 from envtest.schema.gotext import quote
-from envtest.wire.gotexts import base64_fault
 
 # What stands in front of most failures.
 FAILED: Final = "failed to call webhook: "
-_ENVELOPE: Final = (
-    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
-    'Kind string "json:\\"kind,omitempty\\"" }'
-)
-_SCHEME: Final = 'in scheme "pkg/runtime/scheme.go:111"'
 # HTTP codes whose meaning client-go puts in words of its own.
 _MEANINGS: Final[Mapping[int, str]] = {
     400: "the server rejected our request for an unknown reason",
@@ -31,23 +26,6 @@ _MEANINGS: Final[Mapping[int, str]] = {
 }
 # Codes for which the answer's own text is passed on.
 _TOLD: Final = frozenset({403, 406, 415})
-# Fields of an AdmissionResponse: the Go type that refusals name, and whether a value has it.
-_FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
-    "uid": ("types.UID", lambda value: isinstance(value, str)),
-    "allowed": ("bool", lambda value: isinstance(value, bool)),
-    "status": ("v1.Status", lambda value: isinstance(value, dict)),
-    "patch": ("[]uint8", lambda value: isinstance(value, str)),
-    "patchType": ("v1.PatchType", lambda value: isinstance(value, str)),
-    "auditAnnotations": ("map[string]string", lambda value: isinstance(value, dict)),
-    "warnings": ("[]string", lambda value: isinstance(value, list)),
-}
-_STATUS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
-    "status": ("string", lambda value: isinstance(value, str)),
-    "message": ("string", lambda value: isinstance(value, str)),
-    "reason": ("v1.StatusReason", lambda value: isinstance(value, str)),
-    "details": ("v1.StatusDetails", lambda value: isinstance(value, dict)),
-    "code": ("int32", lambda value: isinstance(value, int) and not isinstance(value, bool)),
-}
 
 
 class CallFailed(Exception):
@@ -61,6 +39,27 @@ class Answer:
     code: int
     content_type: str
     data: bytes
+
+
+class _Status(msgspec.Struct):
+    """The part of a Status that has to have the right types."""
+
+    status: str | None = None
+    message: str | None = None
+    reason: str | None = None
+    details: dict[str, Any] | None = None
+    code: int | None = None
+
+
+class _Response(msgspec.Struct):
+    """An AdmissionResponse; `patch` is base64 in JSON."""
+
+    uid: str | None = None
+    allowed: bool | None = None
+    status: _Status | None = None
+    patch: bytes | None = None
+    patchType: str | None = None  # as in the API
+    warnings: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +84,26 @@ def read_response(answer: Answer, review: Mapping[str, Any], *, mutating: bool) 
     Raises:
         CallFailed: it says nothing that counts.
     """
-    response = read_review(answer, review).get("response")
-    if response is None:
+    held = read_review(answer, review).get("response")
+    if held is None:
         raise _invalid("webhook response was absent")
-    _check_types(response)
-    wanted, got = review["request"]["uid"], response.get("uid") or ""
+    try:
+        response = msgspec.convert(held, _Response)
+    except msgspec.ValidationError as error:
+        raise CallFailed(f"{FAILED}the response does not fit: {error}") from None
+    wanted, got = review["request"]["uid"], response.uid or ""
     if got != wanted:
         raise _invalid(f"expected response.uid={quote(wanted)}, got {quote(got)}")
-    patch, patch_type = response.get("patch") or "", response.get("patchType")
+    patch, patch_type = response.patch or b"", response.patchType
     if review["apiVersion"].endswith("beta1") and patch and patch_type is None:
         # The old version had no other type.
         patch_type = "JSONPatch"
     _check_patch(patch, patch_type, mutating=mutating)
     return Response(
-        allowed=bool(response.get("allowed")),
-        status=response.get("status") or {},
-        warnings=[str(one) for one in response.get("warnings") or ()],
-        patch=base64.b64decode(patch),
+        allowed=bool(response.allowed),
+        status=held.get("status") or {},
+        warnings=response.warnings or [],
+        patch=patch,
         patch_type=patch_type or "",
     )
 
@@ -110,66 +112,34 @@ def read_review(answer: Answer, review: Mapping[str, Any]) -> dict[str, Any]:
     """Return the review in an answer.
 
     Raises:
-        CallFailed: there is none of the kind that was sent.
+        CallFailed: there is none of the kind and version that were sent.
     """
     if not 200 <= answer.code <= 206:
-        raise CallFailed(f"failed to call webhook: {_refusal(answer)}")
+        raise CallFailed(f"{FAILED}{_refusal(answer)}")
     if not answer.data:
         raise CallFailed(
-            f"failed to call webhook: 0-length response with status code: {answer.code} and "
+            f"{FAILED}0-length response with status code: {answer.code} and "
             f"content type: {answer.content_type}"
         )
     try:
-        body = _object(answer.data)
+        body, _ = read_json(answer.data)
     except MalformedJSON as error:
-        raise CallFailed(f"failed to call webhook: {error}") from None
-    group, _, version = review["apiVersion"].partition("/")
-    given = body.get("apiVersion") or review["apiVersion"]
-    kind = body.get("kind") or review["kind"]
-    if given == "v1" and kind == "Status":
-        text = f"converting (v1.Status) to ({version}.{review['kind']}): unknown conversion"
-        raise CallFailed(f"failed to call webhook: {text}")
-    if kind != review["kind"] or given not in {f"{group}/v1", f"{group}/v1beta1"}:
-        text = f'no kind "{kind}" is registered for version "{given}" {_SCHEME}'
-        raise CallFailed(f"failed to call webhook: {text}")
-    if given != review["apiVersion"]:
-        held = given.partition("/")[2]
-        text = f"converting ({held}.{kind}) to ({version}.{kind}): unknown conversion"
-        raise CallFailed(f"failed to call webhook: {text}")
-    response = body.get("response")
-    if response is not None and not isinstance(response, dict):
-        named = str(review["kind"])
-        response_kind = f"{version}.{named.replace('Review', 'Response')}"
-        raise _misfit(response, f"{named}.response", response_kind)
-    return body
-
-
-def _object(data: bytes) -> dict[str, Any]:
-    """Return the object in a text; null counts as an empty one, as in Go.
-
-    Raises:
-        MalformedJSON: there is none.
-    """
-    prefix = "couldn't get version/kind; json parse error: "
-    try:
-        body, _ = strict_json(data)
-    except MalformedJSON as error:
-        if data.lstrip()[:1] == b"{":
-            raise MalformedJSON(f"{prefix}{error}") from None
-        # Not even the beginning of JSON: the real server takes it for YAML, which is a string.
-        body = ""
-    if body is None:
-        return {}
+        raise CallFailed(f"{FAILED}couldn't get version/kind; json parse error: {error}") from None
     if not isinstance(body, dict):
-        text = f"json: cannot unmarshal {_shape(body)} into Go value of type {_ENVELOPE}"
-        raise MalformedJSON(f"{prefix}{text}")
+        raise CallFailed(f"{FAILED}the answer is no {review['kind']}")
+    for name in ("apiVersion", "kind"):
+        if body.get(name) and body[name] != review[name]:
+            text = f"the answer has {name} {body[name]}, expected {review[name]}"
+            raise CallFailed(f"{FAILED}{text}")
+    if not isinstance(body.get("response"), dict | None):
+        raise CallFailed(f"{FAILED}the response of the answer is no object")
     return body
 
 
 def _refusal(answer: Answer) -> str:
     """Return what an answer with an error code says: a Status, or what the code means."""
     try:
-        status, _ = strict_json(answer.data)
+        status, _ = read_json(answer.data)
     except MalformedJSON:
         status = None
     is_status = isinstance(status, dict) and status.get("kind", "Status") == "Status"
@@ -190,24 +160,7 @@ def _refusal(answer: Answer) -> str:
     )
 
 
-def _check_types(response: Mapping[str, Any]) -> None:
-    """Refuse fields of other types than Go's struct has."""
-    for name, (kind, fits) in _FIELDS.items():
-        if response.get(name) is not None and not fits(response[name]):
-            raise _misfit(response[name], f"AdmissionResponse.response.{name}", kind)
-    for name, (kind, fits) in _STATUS.items():
-        value = (response.get("status") or {}).get(name)
-        if value is not None and not fits(value):
-            raise _misfit(value, f"Status.response.status.{name}", kind)
-    for one in response.get("warnings") or ():
-        if not isinstance(one, str):
-            raise _misfit(one, "AdmissionResponse.response.warnings", "string")
-    fault = base64_fault(response.get("patch") or "")
-    if fault is not None:
-        raise CallFailed(f"failed to call webhook: illegal base64 data at input byte {fault}")
-
-
-def _check_patch(patch: str, patch_type: str | None, *, mutating: bool) -> None:
+def _check_patch(patch: bytes, patch_type: str | None, *, mutating: bool) -> None:
     """Hold a patch and its type against each other, and both against who gave them."""
     if not mutating:
         if patch:
@@ -224,15 +177,3 @@ def _check_patch(patch: str, patch_type: str | None, *, mutating: bool) -> None:
 
 def _invalid(why: str) -> CallFailed:
     return CallFailed(f"received invalid webhook response: {why}")
-
-
-def _misfit(value: Any, field: str, kind: str) -> CallFailed:
-    return CallFailed(
-        f"failed to call webhook: json: cannot unmarshal {_shape(value)} into Go struct field "
-        f"{field} of type {kind}"
-    )
-
-
-def _shape(value: Any) -> str:
-    shapes = {dict: "object", list: "array", str: "string", bool: "bool"}
-    return shapes.get(type(value), "number")

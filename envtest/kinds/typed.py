@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Literal
 
 from envtest.kinds.catalogue import schema
-from envtest.wire.gotexts import base64_fault, normal_time, time_fault
+from envtest.wire.texts import base64_fault, normal_time, time_fault
 
 _INT32_MAX = 2**31 - 1
 
@@ -180,15 +180,14 @@ def _scalar(value: Any, node: Node) -> bool | float | None:
 def _text(value: str, node: Node) -> str:
     """Check a string that has a format."""
     if node.format == "byte":
-        at = base64_fault(value)
-        if at is not None:
-            raise TypedError(f"illegal base64 data at input byte {at}")
-    elif node.format in {"Time", "MicroTime"}:
-        micro = node.format == "MicroTime"
-        fault = time_fault(value, micro=micro)
+        fault = base64_fault(value)
         if fault:
             raise TypedError(fault)
-        return normal_time(value, micro=micro)
+    elif node.format in {"Time", "MicroTime"}:
+        fault = time_fault(value)
+        if fault:
+            raise TypedError(fault)
+        return normal_time(value, micro=node.format == "MicroTime")
     return value
 
 

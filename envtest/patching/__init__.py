@@ -7,7 +7,6 @@ does not touch with its inputs, so nothing that passes through here may be chang
 from envtest.patching.applying import apply, same_except_times
 from envtest.patching.errors import ApplyConflict, Cause, PatchError
 from envtest.patching.fieldmodel import FieldModel, Versions
-from envtest.patching.gotext import json_kind
 from envtest.patching.hints import PatchHints
 from envtest.patching.jsonpatch import check_operations, json_patch
 from envtest.patching.managers import (
@@ -21,6 +20,7 @@ from envtest.patching.scale import SCALE_VERSION, from_scale, scale_model, to_sc
 from envtest.patching.strategic import strategic_merge
 from envtest.patching.tracking import track_update
 from envtest.patching.zeros import ZERO
+from envtest.schema.gotext import json_kind
 
 __all__ = [
     "SCALE_VERSION",

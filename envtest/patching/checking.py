@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from envtest.patching import elements, gotext
+from envtest.patching import elements
 from envtest.patching.errors import MisfitError, ModelError
 from envtest.patching.model import ListNode, MapNode, Node, Scalar, item_element
+from envtest.schema import gotext
 
 
 def check(node: Node, value: dict[str, Any], *, duplicates: bool = False) -> None:
@@ -33,11 +34,11 @@ def _problems(node: Node, value: Any, *, duplicates: bool) -> list[_Problem]:
         return []
     if isinstance(atom, MapNode):
         if not isinstance(value, dict):
-            return [("", f"expected map, got &{{{gotext.plain(value)}}}")]
+            return [("", f"expected map, got {gotext.json_text(value)}")]
         return _member_problems(atom, value, duplicates=duplicates)
     if isinstance(atom, ListNode):
         if not isinstance(value, list):
-            return [("", f"expected list, got &{{{gotext.plain(value)}}}")]
+            return [("", f"expected list, got {gotext.json_text(value)}")]
         return _item_problems(atom, value, duplicates=duplicates)
     return _scalar_problems(atom, value)
 
@@ -47,16 +48,15 @@ def _scalar_problems(kind: Scalar, value: Any) -> list[_Problem]:
     is_scalar = isinstance(value, bool | int | float | str)
     if kind is Scalar.NUMERIC:
         if not isinstance(value, int | float) or isinstance(value, bool):
-            return [("", f"expected numeric (int or float), got {gotext.type_name(value)}")]
+            return [("", f"expected numeric (int or float), got {gotext.json_kind(value)}")]
     elif kind is Scalar.STRING:
         if not isinstance(value, str):
-            shown = f"&value.valueUnstructured{{Value:{gotext.syntax(value)}}}"
-            return [("", f"expected string, got {shown}")]
+            return [("", f"expected string, got {gotext.json_text(value)}")]
     elif kind is Scalar.BOOLEAN:
         if not isinstance(value, bool):
-            return [("", f"expected boolean, got &{{{gotext.plain(value)}}}")]
+            return [("", f"expected boolean, got {gotext.json_text(value)}")]
     elif not is_scalar:
-        return [("", f"expected any scalar, got &{{{gotext.plain(value)}}}")]
+        return [("", f"expected any scalar, got {gotext.json_text(value)}")]
     return []
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from envtest.patching import gotext
 from envtest.patching.errors import PatchError, bad_request, internal, unprocessable
+from envtest.schema import gotext
 
 PATCH = "$patch"
 DELETE = "delete"
@@ -36,26 +36,26 @@ def bad_retain_keys() -> PatchError:
 
 def bad_type(expected: str, value: Any) -> PatchError:
     """Return the refusal of a value that is no map or list where one must be."""
-    received = "%!s(<nil>)" if value is None else gotext.type_name(value)
+    received = "%!s(<nil>)" if value is None else gotext.json_kind(value)
     return internal(f"expected a {expected}, but received a {received}")
 
 
 def unknown_directive(directive: Any, patch: Map) -> PatchError:
     """Return the refusal of a value of `$patch`."""
     shown = directive if isinstance(directive, str) else _wrong_verb(directive)
-    return internal(f"unknown patch type: {shown} in map: {gotext.plain(patch)}")
+    return internal(f"unknown patch type: {shown} in map: {gotext.json_text(patch)}")
 
 
 def _wrong_verb(value: Any) -> str:
     """Return what Go prints for a value that is no string where a string is to be printed."""
     if value is None:
         return "%!s(<nil>)"
-    return f"%!s({gotext.type_name(value)}={gotext.plain(value)})"
+    return f"%!s({gotext.json_kind(value)}={gotext.json_text(value)})"
 
 
 def no_merge_key(item: Map, key: str) -> PatchError:
     """Return the refusal of an item that lacks the field by which items are the same."""
-    return internal(f"map: {gotext.plain(item)} does not contain declared merge key: {key}")
+    return internal(f"map: {gotext.json_text(item)} does not contain declared merge key: {key}")
 
 
 def check_items(*lists: list[Any]) -> bool:
@@ -64,14 +64,14 @@ def check_items(*lists: list[Any]) -> bool:
     Raises:
         PatchError: 422 for lists in lists, 500 for a mixture of types or no items at all.
     """
-    kinds = [gotext.type_name(item) for items in lists for item in items]
+    kinds = [gotext.json_kind(item) for items in lists for item in items]
     if not kinds:
         raise internal("no elements in any of the given slices")
-    if kinds[0] == gotext.type_name([]):
+    if kinds[0] == gotext.json_kind([]):
         raise unprocessable()
     if len(set(kinds)) > 1:
-        raise internal(f"list element types are not identical: {gotext.plain(list(lists))}")
-    return kinds[0] == gotext.type_name({})
+        raise internal(f"list element types are not identical: {gotext.json_text(list(lists))}")
+    return kinds[0] == gotext.json_kind({})
 
 
 def without_directives(value: Any) -> tuple[Any, bool]:

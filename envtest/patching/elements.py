@@ -9,8 +9,8 @@ import functools
 import json
 from typing import Any
 
-from envtest.patching import gotext
 from envtest.patching.errors import MisfitError
+from envtest.schema import gotext
 
 SELF = "."
 _ORDER = {".": 0, "f": 1, "k": 2, "v": 3, "i": 4}
@@ -105,9 +105,9 @@ def _shown_value(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, str):
-        return gotext.quoted(value)
+        return gotext.quote(value)
     if isinstance(value, list):
         return "[" + ",".join(map(_shown_value, value)) + "]"
     if isinstance(value, dict):
         return "".join(f"{name}={_shown_value(value[name])}" for name in sorted(value))
-    return gotext.plain(value)
+    return gotext.json_text(value)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from envtest.patching import fieldset, gotext
+from envtest.patching import fieldset
 from envtest.patching.fieldset import Fields
+from envtest.schema import gotext
 
 APPLY = "Apply"
 UPDATE = "Update"
@@ -53,9 +54,9 @@ class Manager(NamedTuple):
 
     def shown(self) -> str:
         """Return the manager as conflict messages print it."""
-        text = gotext.quoted(self.name)
+        text = gotext.quote(self.name)
         if self.subresource:
-            text += f" with subresource {gotext.quoted(self.subresource)}"
+            text += f" with subresource {gotext.quote(self.subresource)}"
         return f"{text} using {self.api_version}" if self.operation == UPDATE else text
 
 

@@ -7,12 +7,13 @@ shows it to have set are none, and the annotation is kept up to date for the way
 import json
 from typing import Any
 
-from envtest.patching import fieldset, gotext
+from envtest.patching import fieldset
 from envtest.patching.checking import check
 from envtest.patching.compare import claimed
 from envtest.patching.errors import ModelError
 from envtest.patching.fieldset import Fields
 from envtest.patching.tracking import Write
+from envtest.schema import gotext
 
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL = "kubectl"

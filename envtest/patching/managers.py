@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from envtest.patching import entries, gotext
+from envtest.patching import entries
 from envtest.patching.errors import Cause
+from envtest.schema import gotext
 
 MAX_NAME = 128  # bytes
 MAX_SUBRESOURCE = 256  # bytes
@@ -16,7 +17,7 @@ def default_manager(user_agent: str) -> str:
     """Return the manager of a request that names none: the product of its User-Agent."""
     name = ""
     for rune in user_agent.split("/", 1)[0]:
-        if gotext.is_print(rune):
+        if rune.isprintable():
             if len((name + rune).encode("utf-8", "replace")) > MAX_NAME:
                 break
             name += rune
@@ -33,8 +34,8 @@ def check_manager(name: str, field: str = "fieldManager") -> list[Cause]:
         found.append(Cause("FieldValueTooLong", text, field))
     position = 0
     for rune in name:
-        if not gotext.is_print(rune):
-            shown = f"{gotext.quoted(name)}: invalid character U+{ord(rune):04X}"
+        if not rune.isprintable():
+            shown = f"{gotext.quote(name)}: invalid character U+{ord(rune):04X}"
             text = f"Invalid value: {shown} (at position {position})"
             found.append(Cause("FieldValueInvalid", text, field))
         position += len(rune.encode("utf-8", "replace"))
@@ -68,10 +69,10 @@ def validate_managed_fields(obj: dict[str, Any]) -> list[Cause]:
         operation, kind = entry.get("operation", ""), entry.get("fieldsType", "")
         name, subresource = entry.get("manager", ""), entry.get("subresource", "")
         if operation not in _OPERATIONS:
-            text = f"Invalid value: {gotext.quoted(operation)}: must be `Apply` or `Update`"
+            text = f"Invalid value: {gotext.quote(operation)}: must be `Apply` or `Update`"
             found.append(Cause("FieldValueInvalid", text, f"{_PLACE}[{index}].operation"))
         if kind not in _TYPES:
-            text = f"Invalid value: {gotext.quoted(kind)}: must be `FieldsV1`"
+            text = f"Invalid value: {gotext.quote(kind)}: must be `FieldsV1`"
             found.append(Cause("FieldValueInvalid", text, f"{_PLACE}[{index}].fieldsType"))
         if not _is_plain(name):
             found += check_manager(name, f"{_PLACE}[{index}].manager")

@@ -6,8 +6,8 @@ Where a patch brings a new list, nulls inside the objects of that list are dropp
 import copy
 from typing import Any
 
-from envtest.patching import gotext
 from envtest.patching.errors import bad_request
+from envtest.schema import gotext
 
 # What has no inside; most values are such, and each is spared a call.
 _PLAIN = frozenset({str, int, float, bool})

@@ -8,8 +8,9 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any
 
-from envtest.patching import elements, gotext
+from envtest.patching import elements
 from envtest.patching.errors import MisfitError
+from envtest.schema import gotext
 
 
 class Scalar(enum.Enum):
@@ -141,7 +142,7 @@ def _keys(items: ListNode, item: Any) -> dict[str, Any]:
         elif members.defaults.get(name) is not None:
             keys[name] = members.defaults[name]
     if not keys:
-        names = " ".join(gotext.quoted(name) for name in items.keys)
+        names = " ".join(gotext.quote(name) for name in items.keys)
         raise MisfitError(
             f"associative list with keys has an element that omits all key fields [{names}] "
             "(and doesn't have default values for any key fields)"

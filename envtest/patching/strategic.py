@@ -6,10 +6,11 @@ the maps, `strategic_lists` has the lists.
 
 from typing import Any
 
-from envtest.patching import directives, gotext, strategic_lists
+from envtest.patching import directives, strategic_lists
 from envtest.patching.directives import DELETE_FROM, ELEMENT_ORDER, PATCH, REPLACE, Map
 from envtest.patching.errors import bad_request
 from envtest.patching.hints import PatchHints
+from envtest.schema import gotext
 
 
 def strategic_merge(doc: Any, patch: Any, hints: PatchHints) -> Any:

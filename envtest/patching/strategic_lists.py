@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from envtest.patching import directives, gotext
+from envtest.patching import directives
 from envtest.patching.directives import DELETE, MERGE, PATCH, REPLACE, Map
 from envtest.patching.errors import internal
 from envtest.patching.hints import Hint, PatchHints
+from envtest.schema import gotext
 
 # The length up to which Go's stable sort is an insertion sort.
 _SHORT = 20
@@ -95,8 +96,8 @@ def _check_order(patch: Items, order: Items, key: str) -> None:
                 break
         else:
             raise internal(
-                f"The order in patch list:\n{gotext.plain(patch)}\n doesn't match "
-                f"{directives.ELEMENT_ORDER} list:\n{gotext.plain(order)}\n"
+                f"The order in patch list:\n{gotext.json_text(patch)}\n doesn't match "
+                f"{directives.ELEMENT_ORDER} list:\n{gotext.json_text(order)}\n"
             )
 
 
@@ -113,7 +114,7 @@ def _key_of(item: Any, key: str) -> Any:
 
 def _identity(value: Any) -> str:
     """Return a text that is the same for values that Go takes for the same."""
-    return f"{gotext.type_name(value)} {gotext.plain(value)}"
+    return f"{gotext.json_kind(value)} {gotext.json_text(value)}"
 
 
 class _Known:

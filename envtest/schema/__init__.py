@@ -6,18 +6,18 @@ pure functions over decoded JSON; their yardstick is kube-apiserver v1.36.
 
 from envtest.schema.compiled import CompiledSchema
 from envtest.schema.crd import crd_warnings, default_crd, names_errors, validate_crd
+from envtest.schema.decoding import (
+    MalformedJSON,
+    MalformedYAML,
+    read_json,
+    read_yaml,
+    snippet,
+    write_yaml,
+)
 from envtest.schema.embedded import MalformedObject
 from envtest.schema.errors import FieldError, aggregate_message
-from envtest.schema.jsonerrors import MalformedJSON
 from envtest.schema.objectmeta import MalformedMetadata
 from envtest.schema.publishing import definition_name, openapi_v2, openapi_v3
-from envtest.schema.strict import (
-    NumberOutOfRange,
-    settle_numbers,
-    settled_json,
-    snippet,
-    strict_json,
-)
 from envtest.schema.tables import Column, human_duration, table_cells, table_columns
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
     "MalformedJSON",
     "MalformedMetadata",
     "MalformedObject",
-    "NumberOutOfRange",
+    "MalformedYAML",
     "aggregate_message",
     "crd_warnings",
     "default_crd",
@@ -36,11 +36,11 @@ __all__ = [
     "names_errors",
     "openapi_v2",
     "openapi_v3",
-    "settle_numbers",
-    "settled_json",
+    "read_json",
+    "read_yaml",
     "snippet",
-    "strict_json",
     "table_cells",
     "table_columns",
     "validate_crd",
+    "write_yaml",
 ]

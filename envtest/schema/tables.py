@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from jsonpath import JSONPathEnvironment, JSONPathError
+
 from envtest.schema.gotext import json_text
-from envtest.schema.jsonpath import InvalidPath, JSONPath, compile_path
 from envtest.schema.wording import CREATION_TIMESTAMP, NAME
 
+_ENVIRONMENT: Final = JSONPathEnvironment()
+Find = Callable[[Any], list[Any]]
+# Most paths are names with dots before them, which need no library.
+_NAMES: Final = re.compile(r"(?:\.[\w-]+)+", re.ASCII)
+# A name with a dot in it, which kubectl's dialect escapes.
+_DOTTED: Final = re.compile(r"\.((?:[^.\[\]\\]|\\.)*\\\.(?:[^.\[\]\\]|\\.)*)")
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
@@ -26,7 +34,7 @@ class Column:
     format: str
     description: str
     priority: int
-    path: JSONPath
+    find: Find
 
     def definition(self) -> dict[str, Any]:
         """The entry of `columnDefinitions`."""
@@ -37,6 +45,32 @@ class Column:
             "description": self.description,
             "priority": self.priority,
         }
+
+
+def compile_path(text: str) -> Find:
+    """Return what finds the values at a path; keys that are not there give nothing.
+
+    Args:
+        text: in the dialect of kubectl and printer columns, `.spec.items[0].name`.
+
+    Raises:
+        JSONPathError: it is no path.
+    """
+    if _NAMES.fullmatch(text):
+        names = text.split(".")[1:]
+        return lambda value: _at(value, names)
+    if not text.startswith("."):
+        raise JSONPathError(f"{text} does not begin with a dot")
+    quoted = _DOTTED.sub(lambda found: f"['{found[1].replace(chr(92), '')}']", text)
+    return _ENVIRONMENT.compile(f"${quoted}").findall
+
+
+def _at(value: Any, names: Sequence[str]) -> list[Any]:
+    for name in names:
+        if not isinstance(value, dict) or name not in value:
+            return []
+        value = value[name]
+    return [value]
 
 
 def _standard(name: str, kind: str, name_format: str, description: str, path: str) -> Column:
@@ -56,7 +90,7 @@ def table_columns(crd_version: Mapping[str, Any]) -> list[Column]:
     """
     try:
         own = [_column(entry) for entry in crd_version.get("additionalPrinterColumns") or ()]
-    except InvalidPath:
+    except JSONPathError:
         own = []
     return [NAME_COLUMN, *(own or [AGE_COLUMN])]
 
@@ -70,7 +104,7 @@ def _column(entry: Mapping[str, Any]) -> Column:
         format=entry.get("format") or "",
         description=entry.get("description") or described,
         priority=entry.get("priority") or 0,
-        path=compile_path(path),
+        find=compile_path(path),
     )
 
 
@@ -86,7 +120,7 @@ def table_cells(
     """
     cells: list[Any] = []
     for column in columns:
-        found = column.path.find(obj)
+        found = column.find(obj)
         cells.append(_cell(column.type, found[0], now) if found else None)
     return cells
 

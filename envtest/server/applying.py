@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from envtest.patching import apply, json_kind
-from envtest.schema import settle_numbers
+from envtest.schema import MalformedYAML, read_yaml
 from envtest.server import objectmeta
 from envtest.server.api import Api
 from envtest.server.bodies import Decoded, judge_complaints
@@ -17,7 +17,6 @@ from envtest.server.options import WriteOptions
 from envtest.server.ownership import settle_owners
 from envtest.server.patched import TRIES, fit_patched
 from envtest.server.writes import check_names, create_object, update_object
-from envtest.wire.yamltext import YamlError, read_yaml
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -118,7 +117,7 @@ def read_applied(call: Call) -> tuple[dict[str, Any], list[str]]:
     """Read the body of an apply: YAML, of which JSON is a part; return complaints with it."""
     try:
         content, duplicates = read_yaml(call.data)
-    except YamlError as error:
+    except MalformedYAML as error:
         text = f"error decoding YAML: error converting YAML to JSON: {error}"
         raise bad_request(text) from None
     content = {} if content is None else content
@@ -127,5 +126,4 @@ def read_applied(call: Call) -> tuple[dict[str, Any], list[str]]:
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot "
             f"unmarshal {json_kind(content)} into Go value of type map[string]interface {{}}"
         )
-    applied: dict[str, Any] = settle_numbers(content)
-    return applied, duplicates
+    return content, duplicates

@@ -11,15 +11,14 @@ from envtest.schema import (
     MalformedJSON,
     MalformedMetadata,
     MalformedObject,
-    NumberOutOfRange,
-    settle_numbers,
-    settled_json,
+    MalformedYAML,
+    read_json,
+    read_yaml,
     snippet,
 )
 from envtest.server.failures import StatusError, bad_request, unsupported_media_type
 from envtest.server.resource import Resource
 from envtest.wire.protobuf import ProtobufError, read_protobuf
-from envtest.wire.yamltext import YamlError, read_yaml
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -39,7 +38,6 @@ _USUAL = frozenset(
         "application/strategic-merge-patch+json",
     }
 )
-_YAML_LINE = re.compile(r"line \d+: key ")
 _PARAMETER = re.compile(r"\s*[!#-'*+\-.0-9A-Z^-~]+=(?:[!#-'*+\-.0-9A-Z^-~]+|\"[^\"]*\")\s*")
 _ENVELOPE = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
 _ENVELOPE += 'Kind string "json:\\"kind,omitempty\\"" }'
@@ -84,7 +82,7 @@ def read_object(data: bytes, content_type: str, resource: Resource) -> Decoded:
     if content_type == PROTOBUF and not resource.rules.custom:
         name = schema_name(resource.group, resource.version, kind)
         return Decoded(_from_protobuf(data, name, kind))
-    decoded = _from_text(data, content_type, kind, resource.version)
+    decoded = _from_text(data, content_type, kind)
     if resource.rules.custom:
         _require_kind(decoded.body, kind, data)
     return decoded
@@ -108,7 +106,7 @@ def read_as(
     if content_type == PROTOBUF:
         return _from_protobuf(data, name, kind)
     version = name.split(".")[-2]
-    body = _from_text(data, content_type, kind, version).body
+    body = _from_text(data, content_type, kind).body
     if name in schemas():
         try:
             dropped = decode(body, named(name))
@@ -119,20 +117,14 @@ def read_as(
     return body
 
 
-def _from_text(data: bytes, content_type: str, kind: str, version: str) -> Decoded:
+def _from_text(data: bytes, content_type: str, kind: str) -> Decoded:
     if content_type not in {"", JSON, YAML, "application/x-yaml"}:
         raise unsupported_media_type(READ)
     try:
-        if content_type in {"", JSON}:
-            value, duplicates = settled_json(data)
-        else:
-            value, duplicates = read_yaml(data)
-            value = settle_numbers(value)
-    except NumberOutOfRange as error:
-        raise _unfit(kind, version, str(error)) from None
+        value, duplicates = read_json(data) if content_type in {"", JSON} else read_yaml(data)
     except MalformedJSON as error:
         raise _unrecognized(kind, f"json parse error: {error}", data) from None
-    except YamlError as error:
+    except MalformedYAML as error:
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind}): "
             f"{error} ({snippet(data)})"
@@ -253,18 +245,9 @@ def judge_complaints(
     if not decoded.complaints or validation == "Ignore":
         return
     if validation == "Strict":
-        why = f"strict decoding error: {', '.join(_told_together(decoded.complaints))}"
+        why = f"strict decoding error: {', '.join(decoded.complaints)}"
         raise _unfit(resource.kind, resource.version, why)
     warnings += decoded.complaints
-
-
-def _told_together(complaints: list[str]) -> list[str]:
-    """Return complaints as an error lists them: what is wrong with YAML is one of them."""
-    lines = [one for one in complaints if _YAML_LINE.match(one)]
-    if not lines:
-        return complaints
-    told = "".join(f"\n  {one}" for one in lines)
-    return [f"yaml: unmarshal errors:{told}", *(one for one in complaints if one not in lines)]
 
 
 def check_version(resource: Resource, body: dict[str, Any]) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from envtest.patching.gotext import plain, type_name
 from envtest.schema.errors import NO_FIELD, FieldError, invalid
+from envtest.schema.gotext import json_kind, json_text
 
 _INT32_MAX = 2**31 - 1
 _SPEC, _STATUS, _SELECTOR = "specReplicasPath", "statusReplicasPath", "labelSelectorPath"
@@ -79,7 +79,7 @@ def found_at(body: Mapping[str, Any], path: str) -> tuple[bool, Any, str]:
 
 def _unexpected(path: str, value: Any, wanted: str) -> str:
     return (
-        f"{path} accessor error: {plain(value)} is of the type {type_name(value)},"
+        f"{path} accessor error: {json_text(value)} is of the type {json_kind(value)},"
         f" expected {wanted}"
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from envtest.kinds.typed import TypedError, decode, named
-from envtest.schema import MalformedJSON, strict_json
+from envtest.schema import MalformedJSON, MalformedYAML, read_json, read_yaml
 from envtest.schema.errors import FieldError, invalid, not_supported
 from envtest.server.bodies import PROTOBUF, READ, YAML, envelope_fault
 from envtest.server.call import Call
@@ -20,7 +20,6 @@ from envtest.server.failures import (
 )
 from envtest.server.options import META_GROUP, dry_run_problems, flag, number
 from envtest.wire.protobuf import ProtobufError, read_protobuf
-from envtest.wire.yamltext import YamlError, read_yaml
 
 _OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _KIND = "DeleteOptions"
@@ -98,8 +97,8 @@ def _read(call: Call) -> dict[str, Any]:
     try:
         if call.content_type == PROTOBUF:
             return read_protobuf(call.data, _OPTIONS)
-        value, _ = read_yaml(call.data) if call.content_type == YAML else strict_json(call.data)
-    except (YamlError, ProtobufError) as error:
+        value, _ = read_yaml(call.data) if call.content_type == YAML else read_json(call.data)
+    except (MalformedYAML, ProtobufError) as error:
         raise bad_request(str(error)) from None
     except MalformedJSON as error:
         raise _unversioned(str(error)) from None

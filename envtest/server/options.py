@@ -13,7 +13,7 @@ from envtest.schema.errors import FieldError, forbidden, not_supported, required
 from envtest.server.failures import as_error, bad_request, invalid_object
 from envtest.server.rules import Rules
 from envtest.server.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
-from envtest.wire.gotexts import duration_fault, number_fault
+from envtest.wire.texts import duration_fault, number_fault
 
 _FIELD_VALIDATION = ("", "Ignore", "Strict", "Warn")
 META_GROUP = "meta.k8s.io"

@@ -16,7 +16,7 @@ from envtest.patching import (
 )
 from envtest.schema import (
     MalformedJSON,
-    settled_json,
+    read_json,
 )
 from envtest.server import failures
 from envtest.server.api import Api
@@ -111,7 +111,7 @@ def _is_pinned(body: dict[str, Any], stored: Stored) -> bool:
 def _reader(call: Call) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], list[str]]:
     """Return the change that the body describes, and what was noticed while reading it."""
     try:
-        content, noticed = settled_json(call.data)
+        content, noticed = read_json(call.data)
     except MalformedJSON as error:
         prefix = "" if call.content_type == STRATEGIC_PATCH else "error decoding patch: "
         raise bad_request(f"{prefix}{error}") from None

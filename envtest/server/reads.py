@@ -14,7 +14,7 @@ from envtest.server.failures import StatusError, bad_request, expired, internal
 from envtest.server.options import ListOptions, flag, list_options
 from envtest.server.resource import Resource
 from envtest.storage import Stored, Table
-from envtest.wire.gotexts import number_fault
+from envtest.wire.texts import number_fault
 
 
 class _Meta(msgspec.Struct):

@@ -4,13 +4,13 @@ from typing import Any
 
 import msgspec
 
+from envtest.schema import write_yaml
 from envtest.server.call import Answer, Many, One, Plain, Scaled
 from envtest.server.failures import StatusError
 from envtest.server.forms import JSON, PROTOBUF, YAML, Form, negotiate_plain
 from envtest.server.protobuf import encoded, message_name
 from envtest.server.tables import check_include, partial, partial_list, table
 from envtest.wire.encoding import write_list
-from envtest.wire.yamltext import write_yaml
 
 _decode = msgspec.json.Decoder().decode
 

@@ -12,7 +12,7 @@ from envtest.patching import (
     to_scale,
     track_update,
 )
-from envtest.schema import strict_json
+from envtest.schema import read_json
 from envtest.schema.errors import invalid
 from envtest.server.api import Api
 from envtest.server.applying import judge_duplicates, read_applied
@@ -103,7 +103,7 @@ async def answer_scale(api: Api, call: Call) -> Scaled:
     live = resource.load(stored)
     of_scales = replace(api, admission=_OfScales(api, resource))
     written = await update_object(of_scales, call, stored, live, body, options, tracked=True)
-    loaded, _ = strict_json(written.body)
+    loaded, _ = read_json(written.body)
     return _answer(resource, loaded)
 
 

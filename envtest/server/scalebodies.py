@@ -4,7 +4,7 @@ from typing import Any
 
 from envtest.kinds.typed import TypedError, decode, named
 from envtest.patching import SCALE_VERSION, PatchError, json_patch, merge_patch
-from envtest.schema import MalformedJSON, strict_json
+from envtest.schema import MalformedJSON, read_json
 from envtest.schema.errors import invalid
 from envtest.server.bodies import media_type, read_as
 from envtest.server.call import Call
@@ -93,7 +93,7 @@ def _unfit(shown: str, why: str) -> StatusError:
 def _patched(call: Call, present: dict[str, Any], kind: str) -> Any:
     """Return what a patch makes of the scale."""
     try:
-        content, _ = strict_json(call.data)
+        content, _ = read_json(call.data)
     except MalformedJSON as error:
         raise bad_request(f"error decoding patch: {error}") from None
     if kind not in accepted(call.resource):

@@ -9,7 +9,7 @@ from envtest.schema.errors import FieldError, aggregate_message, invalid
 from envtest.schema.gotext import quote
 from envtest.schema.names import label_value_errors, qualified_name_errors
 from envtest.server.failures import StatusError, bad_request
-from envtest.wire.gotexts import number_fault
+from envtest.wire.texts import number_fault
 
 _TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!,()<>]|[^ \t\r\n=!,()<>\0]+)\0?")
 _PUNCTUATION = frozenset({"=", "==", "!=", "!", ",", "(", ")", "<", ">"})

@@ -23,7 +23,7 @@ from envtest.server.options import WriteOptions, write_options
 from envtest.server.ownership import settle_owners
 from envtest.server.resource import Resource
 from envtest.storage import Stored
-from envtest.wire.gotexts import number_fault
+from envtest.wire.texts import number_fault
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 

@@ -22,7 +22,7 @@ from envtest.schema.errors import (
     required,
     too_many,
 )
-from envtest.schema.gotext import json_string
+from envtest.schema.gotext import json_text
 from envtest.schema.names import label_1035_errors
 
 _Body = Mapping[str, Any]
@@ -122,7 +122,7 @@ def _deprecation_errors(version: _Body, path: str) -> list[FieldError]:
     if odd is not None:
         at = len(text[: text.index(odd)].encode())
         detail = "must only contain printable UTF-8 characters; non-printable character found at"
-        out.append(invalid(path, Verbatim(json_string(text)), f"{detail} index {at}"))
+        out.append(invalid(path, Verbatim(json_text(text)), f"{detail} index {at}"))
     return out
 
 

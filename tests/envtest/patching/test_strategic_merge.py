@@ -15,8 +15,8 @@ DEPLOYMENT = PatchHints.builtin("apps", "Deployment")
 
 
 _BAD_ORDER = (
-    "The order in patch list:\n[map[name:p82 port:82 protocol:TCP]]\n"
-    " doesn't match $setElementOrder list:\n[map[port:80]]\n"
+    'The order in patch list:\n[{"name":"p82","port":82,"protocol":"TCP"}]\n'
+    ' doesn\'t match $setElementOrder list:\n[{"port":80}]\n'
 )
 
 
@@ -130,12 +130,12 @@ def test_lists_without_a_strategy_are_replaced() -> None:
         (
             {"spec": {"ports": [{"name": "nokey"}]}},
             500,
-            "map: map[name:nokey] does not contain declared merge key: port",
+            'map: {"name":"nokey"} does not contain declared merge key: port',
         ),
         (
             {"spec": {"ports": [{"$patch": "blah", "port": 80}]}},
             500,
-            "unknown patch type: blah in map: map[$patch:blah port:80]",
+            'unknown patch type: blah in map: {"$patch":"blah","port":80}',
         ),
         (
             {"spec": {"ports": [{"$patch": "merge", "port": 80}]}},
@@ -145,12 +145,12 @@ def test_lists_without_a_strategy_are_replaced() -> None:
         (
             {"metadata": {"labels": {"$patch": 5}}},
             500,
-            "unknown patch type: %!s(int64=5) in map: map[$patch:5]",
+            'unknown patch type: %!s(number=5) in map: {"$patch":5}',
         ),
         (
             {"metadata": {"$setElementOrder/ownerReferences": 5}},
             500,
-            "expected a []interface {}, but received a int64",
+            "expected a []interface {}, but received a number",
         ),
         ({"spec": {"$setElementOrder/ports": ["x"]}}, 500, "value for key 0 is not a map"),
         (
@@ -161,7 +161,7 @@ def test_lists_without_a_strategy_are_replaced() -> None:
         (
             {"metadata": {"finalizers": [["x"]]}},
             500,
-            "list element types are not identical: [[x/a x/b] [[x]]]",
+            'list element types are not identical: [["x/a","x/b"],[["x"]]]',
         ),
     ],
 )

@@ -131,7 +131,7 @@ def test_entries_of_a_client_are_brought_into_the_servers_form() -> None:
     fields: dict[str, Any] = {
         "f:zz": {'k:{ "b": 2, "a": "<" }': {}, "x:new": {}},
         "f:data": {".": {}},
-        "v:1.0": {},
+        "v:1": {},
     }
     sent = _entry(fields, time="2020-01-01T02:00:00+02:00")
     entries = _track(_config({"a": "1"}), _config({"a": "1"}, managedFields=[sent]))

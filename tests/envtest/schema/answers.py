@@ -13,8 +13,7 @@ from envtest.schema import (
     FieldError,
     MalformedMetadata,
     MalformedObject,
-    settle_numbers,
-    strict_json,
+    read_json,
 )
 
 _HERE = Path(__file__).parent
@@ -42,7 +41,7 @@ def causes(errors: list[FieldError]) -> list[dict[str, str]]:
 
 def answer(schema: CompiledSchema, body: dict[str, Any], old: Any = None) -> dict[str, Any]:
     """What the server would make of `body`: status, causes or message, warnings, stored object."""
-    obj, _ = strict_json(json.dumps(body).encode())
+    obj, _ = read_json(json.dumps(body).encode())
     try:
         unknown = schema.prune(obj)
     except (MalformedMetadata, MalformedObject) as error:
@@ -56,6 +55,5 @@ def answer(schema: CompiledSchema, body: dict[str, Any], old: Any = None) -> dic
     if warnings:
         found["warnings"] = sorted(warnings)
     if not errors:
-        stored = settle_numbers(obj)
-        found["stored"] = {name: value for name, value in stored.items() if name not in _ROOT}
+        found["stored"] = {name: value for name, value in obj.items() if name not in _ROOT}
     return found

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from envtest.schema import CompiledSchema, aggregate_message, strict_json
+from envtest.schema import CompiledSchema, aggregate_message, read_json
 from envtest.schema.tables import table_cells, table_columns
 from tests.envtest.schema.answers import causes, transcript
 
@@ -101,7 +101,7 @@ def test_an_unknown_status_field_is_dropped_and_told(schema: CompiledSchema) -> 
 
 def test_a_field_that_stands_twice_is_told_by_its_path() -> None:
     step = next(step for step in _VALIDATION if step["id"] == "duplicate-strict")
-    _, told = strict_json(step["request"]["body"].encode())
+    _, told = read_json(step["request"]["body"].encode())
     assert step["response"]["body"]["message"].endswith(f"strict decoding error: {told[0]}")
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from envtest.schema import CompiledSchema
-from envtest.schema.gotext import json_text, number, quote
 
 _SCHEMA = CompiledSchema.compile(
     {
@@ -106,39 +104,3 @@ def test_a_default_waits_for_the_object_around_it() -> None:
     obj: dict[str, Any] = {}
     _SCHEMA.default(obj)
     assert obj == {}
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (1, "1"),
-        (1.0, "1"),
-        (0.0001, "0.0001"),
-        (0.00001, "1e-05"),
-        (1e20, "100000000000000000000"),
-        (1e21, "1e+21"),
-        (1.5e300, "1.5e+300"),
-        (-2.5, "-2.5"),
-        (float("inf"), "+Inf"),
-    ],
-)
-def test_numbers_are_printed_as_go_prints_them(value: float, text: str) -> None:
-    assert number(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ({"b": 1, "a": [True, None]}, '{"a":[true,null],"b":1}'),
-        ("<&>\u2028\x01", '"\\u003c\\u0026\\u003e\\u2028\\u0001"'),
-        (1e-7, "1e-7"),
-        (1e21, "1e+21"),
-        (0.000001, "0.000001"),
-    ],
-)
-def test_json_is_printed_as_go_prints_it(value: Any, text: str) -> None:
-    assert json_text(value) == text
-
-
-def test_text_is_quoted_as_go_quotes_it() -> None:
-    assert quote('a"b\\c\n\x00é\u200b😀') == '"a\\"b\\\\c\\n\\x00é\\u200b😀"'
