@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from envtest.admission.answers import CallFailed, Response
+from envtest.admission.answers import CallFailed, Response, failure
 from envtest.admission.attributes import Body, in_version
-from envtest.admission.refusals import failure
 from envtest.kinds.typed import TypedError
 from envtest.patching import PatchError, decoding_error, json_patch
 from envtest.schema import MalformedJSON, MalformedMetadata, MalformedObject, read_json

@@ -1,13 +1,18 @@
-"""What a webhook answered: which answers count, and the words for those that do not."""
+"""What a webhook answered: which answers count, and the words for those that do not.
 
-from collections.abc import Mapping
+Refusals and warnings that come of them are here too.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+from typing_extensions import override
 
 from envtest.schema import MalformedJSON, read_json
 from envtest.schema.gotext import quote
+from envtest.server.failures import StatusError, bad_request
 
 # What stands in front of most failures.
 FAILED: Final = "failed to call webhook: "
@@ -177,3 +182,76 @@ def _check_patch(patch: bytes, patch_type: str | None, *, mutating: bool) -> Non
 
 def _invalid(why: str) -> CallFailed:
     return CallFailed(f"received invalid webhook response: {why}")
+
+
+_LIST_META: Final = ("selfLink", "resourceVersion", "continue", "remainingItemCount")
+
+
+def denial(name: str, status: Mapping[str, Any]) -> StatusError:
+    """Return the refusal that a webhook asks for, in the form that counts as one."""
+    message, reason = status.get("message") or "", status.get("reason") or ""
+    told = message or reason
+    text = f"admission webhook {quote(name)} denied the request"
+    text += f": {told}" if told else " without explanation"
+    # Nothing below 400 is a refusal.
+    code = max(status.get("code") or 0, 400)
+    return _Denial(code, text, reason, status)
+
+
+class _Denial(StatusError):
+    """A refusal in a webhook's own terms, the metadata of its Status included."""
+
+    def __init__(self, code: int, message: str, reason: str, status: Mapping[str, Any]) -> None:
+        super().__init__(code, message, reason, details=status.get("details"))
+        self._metadata = status.get("metadata") or {}
+
+    @override
+    def body(self) -> dict[str, Any]:
+        known = {name: self._metadata[name] for name in _LIST_META if name in self._metadata}
+        return {**super().body(), "metadata": known}
+
+
+def no_dry_run(name: str) -> StatusError:
+    """Return the refusal of a dry run by a webhook that would not know it from a real one."""
+    return bad_request(f"admission webhook {quote(name)} does not support dry run")
+
+
+def failure(text: str) -> StatusError:
+    """Return the real server's InternalError."""
+    return StatusError(
+        500,
+        f"Internal error occurred: {text}",
+        "InternalError",
+        details={"causes": [{"message": text}]},
+    )
+
+
+_TOTAL: Final = 4 * 1024
+_EACH: Final = 256
+
+
+def add_warnings(warnings: list[str], texts: Iterable[str]) -> None:
+    """Add sentences to those that an answer carries already.
+
+    What is empty or has control characters is dropped: it cannot stand in a header.
+
+    Args:
+        warnings: the sentences so far, changed in place.
+        texts: what is added.
+    """
+    warnings += [text for text in texts if text and not any(map(_is_control, text))]
+    whole = list(dict.fromkeys(warnings))
+    if sum(map(len, whole)) <= _TOTAL:
+        return
+    kept: list[str] = []
+    size = 0
+    for text in whole:
+        if size >= _TOTAL:
+            break
+        kept.append(text[:_EACH])
+        size += len(kept[-1])
+    warnings[:] = kept
+
+
+def _is_control(rune: str) -> bool:
+    return rune < " " or rune == "\x7f"

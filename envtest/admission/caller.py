@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import anyio
 
-from envtest.admission.addresses import Address, address_of
+from envtest.admission.addresses import Address, address_of, certificate_fault, trust
 from envtest.admission.answers import (
     FAILED,
     Answer,
@@ -20,8 +20,7 @@ from envtest.admission.answers import (
     read_response,
     read_review,
 )
-from envtest.admission.configurations import Hook
-from envtest.admission.trust import certificate_fault, trust
+from envtest.admission.matching import Hook
 from envtest.server.api import Api
 from envtest.server.converting import ConversionFailed
 

@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 
 from envtest.admission.amending import amended, operations_of
-from envtest.admission.answers import CallFailed, Response
+from envtest.admission.answers import (
+    CallFailed,
+    Response,
+    add_warnings,
+    denial,
+    failure,
+    no_dry_run,
+)
 from envtest.admission.attributes import Attributes
 from envtest.admission.caller import Caller
-from envtest.admission.configurations import Hook
-from envtest.admission.matching import Invocation, Matcher
-from envtest.admission.refusals import denial, failure, no_dry_run
+from envtest.admission.matching import Hook, Invocation, Matcher
 from envtest.admission.review import admission_review
-from envtest.admission.warnings import add_warnings
 from envtest.schema.gotext import quote
 from envtest.server.failures import StatusError
 

@@ -10,13 +10,18 @@ from typing import Any
 import anyio
 
 from envtest.admission.amending import settle_metadata, take_misfits
-from envtest.admission.answers import CallFailed
+from envtest.admission.answers import CallFailed, add_warnings
 from envtest.admission.attributes import Attributes, Body
 from envtest.admission.caller import Caller
-from envtest.admission.configurations import MUTATING, VALIDATING, Configurations
-from envtest.admission.matching import Invocation, Matcher, concerns_nobody
+from envtest.admission.matching import (
+    MUTATING,
+    VALIDATING,
+    Configurations,
+    Invocation,
+    Matcher,
+    concerns_nobody,
+)
 from envtest.admission.rounds import Round, ask, call_failed
-from envtest.admission.warnings import add_warnings
 from envtest.server.api import Api
 from envtest.server.call import Call
 from envtest.server.failures import StatusError

@@ -5,17 +5,16 @@ does not touch with its inputs, so nothing that passes through here may be chang
 """
 
 from envtest.patching.applying import apply, same_except_times
-from envtest.patching.errors import ApplyConflict, Cause, PatchError
-from envtest.patching.fieldmodel import FieldModel, Versions
-from envtest.patching.hints import PatchHints
-from envtest.patching.jsonpatch import check_operations, json_patch
-from envtest.patching.managers import (
+from envtest.patching.entries import (
     check_manager,
     decoding_error,
     default_manager,
     validate_managed_fields,
 )
-from envtest.patching.mergepatch import merge_patch
+from envtest.patching.errors import ApplyConflict, Cause, PatchError
+from envtest.patching.fieldmodel import FieldModel, Versions
+from envtest.patching.hints import PatchHints
+from envtest.patching.patches import check_operations, json_patch, merge_patch
 from envtest.patching.scale import SCALE_VERSION, from_scale, scale_model, to_scale
 from envtest.patching.strategic import strategic_merge
 from envtest.patching.tracking import track_update

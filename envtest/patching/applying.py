@@ -1,17 +1,99 @@
-"""Server-side apply: merging what somebody wants into an object, and settling who owns what."""
+"""Server-side apply: merging what somebody wants into an object, and settling who owns what.
 
+Conflicts with other owners, and the annotation of kubectl's client-side apply, are here too.
+"""
+
+import json
 from typing import Any, NamedTuple
 
-from envtest.patching import entries, fieldset, lastapplied
-from envtest.patching.checking import check
+from envtest.patching import entries, fieldset
 from envtest.patching.compare import claimed, equal
-from envtest.patching.conflicts import Conflicts
-from envtest.patching.entries import APPLY, UNOWNED, UPDATE, Managed, Owned
-from envtest.patching.errors import ModelError, bad_request, internal
+from envtest.patching.entries import APPLY, UNOWNED, UPDATE, Managed, Manager, Owned
+from envtest.patching.errors import ApplyConflict, Cause, ModelError, bad_request, internal
 from envtest.patching.fieldmodel import FieldModel, Versions
-from envtest.patching.merging import merge
+from envtest.patching.fieldset import Fields
+from envtest.patching.merging import check, merge
 from envtest.patching.pruning import prune
 from envtest.patching.tracking import Write, take_away, update
+from envtest.schema import gotext
+
+ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+KUBECTL = "kubectl"
+_MAX_ANNOTATIONS = 256 * 1024  # bytes, all keys and values together
+
+
+def _annotations(obj: dict[str, Any]) -> dict[str, Any]:
+    """Return the annotations of an object."""
+    metadata = obj.get("metadata")
+    found = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def owned(write: Write, live: dict[str, Any]) -> Fields | None:
+    """Return the fields that still are as the annotation has them, None without a usable one."""
+    root = write.model.root
+    try:
+        last = json.loads(_annotations(live).get(ANNOTATION) or "null")
+        if not isinstance(last, dict) or last.get("apiVersion") != write.api_version:
+            return None
+        check(root, live)
+        check(root, last)
+    except (ValueError, ModelError):
+        return None
+    change = write.compare(last, live)
+    fields = fieldset.difference(claimed(root, last), change.written())
+    return fieldset.difference(fields, change.removed)
+
+
+def renewed(obj: dict[str, Any], applied: dict[str, Any], manager: str) -> dict[str, Any]:
+    """Return the object with the annotation, if it has one, saying what is applied now."""
+    present = _annotations(obj)
+    if manager != KUBECTL or not present.get(ANNOTATION):
+        return obj
+    metadata = dict(applied.get("metadata") or {})
+    if "annotations" in metadata:
+        own = _annotations(applied)
+        metadata["annotations"] = {k: v for k, v in own.items() if k != ANNOTATION}
+    text = gotext.json_text({**applied, "metadata": metadata}) + "\n"
+    annotations = {**present, ANNOTATION: text}
+    if sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items()) > _MAX_ANNOTATIONS:
+        del annotations[ANNOTATION]
+    return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
+
+
+class Conflicts(Exception):
+    """Fields that an apply would take from others, by owner."""
+
+    def __init__(self, lost: dict[Manager, Fields]) -> None:
+        """Take at least one field."""
+        super().__init__("conflicts")
+        self.lost = lost
+
+    def refusal(self) -> ApplyConflict:
+        """Return the answer: owners in the order of their identifiers, fields in tree order.
+
+        (The real server lists the causes of several owners in random order, the sentence in this.)
+        """
+        owners = sorted(self.lost, key=Manager.text)
+        found = {
+            who: [fieldset.shown(path) for path in fieldset.paths(self.lost[who])]
+            for who in owners
+        }
+        causes = [
+            Cause("FieldManagerConflict", f"conflict with {who.shown()}", field)
+            for who in owners
+            for field in found[who]
+        ]
+        if len(causes) == 1:
+            text = f"1 conflict: {causes[0].message}: {causes[0].field}"
+        else:
+            lines = [
+                "\n".join([f"conflicts with {who.shown()}:", *(f"- {f}" for f in found[who])])
+                for who in owners
+            ]
+            text = f"{len(causes)} conflicts: " + "\n".join(lines)
+        return ApplyConflict(f"Apply failed with {text}", causes)
+
 
 FIRST = "before-first-apply"
 
@@ -102,7 +184,7 @@ def _text(value: Any) -> str:
 
 def _finished(result: _Applied, applied: dict[str, Any], manager: str) -> dict[str, Any]:
     """Return the object with its entries."""
-    obj = lastapplied.renewed(result.obj, applied, manager)
+    obj = renewed(result.obj, applied, manager)
     metadata = dict(obj.get("metadata") or {})
     metadata.pop("managedFields", None)
     if result.managed:
@@ -134,7 +216,7 @@ class _Act:
         Raises:
             ApplyConflict: something is left to conflict with.
         """
-        allowed = lastapplied.owned(self._write, self._live) if manager == "kubectl" else None
+        allowed = owned(self._write, self._live) if manager == "kubectl" else None
         left = conflicts.lost
         if allowed is not None:
             left = {who: fieldset.difference(f, allowed) for who, f in conflicts.lost.items()}

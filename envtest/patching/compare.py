@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envtest.patching import fieldset
-from envtest.patching.elements import SELF
 from envtest.patching.errors import MisfitError, ModelError
-from envtest.patching.fieldset import Fields
+from envtest.patching.fieldset import SELF, Fields
 from envtest.patching.model import FLAT, ListNode, MapNode, Node, item_element
 
 

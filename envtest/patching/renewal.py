@@ -13,8 +13,7 @@ from envtest.patching.entries import UNOWNED, Manager
 from envtest.patching.errors import MisfitError
 from envtest.patching.fieldmodel import FieldModel
 from envtest.patching.fieldset import Fields
-from envtest.patching.model import FLAT, ListNode, MapNode, Node, item_element
-from envtest.patching.reconcile import in_line
+from envtest.patching.model import FLAT, ListNode, MapNode, Node, in_line, item_element
 
 Entry = dict[str, Any]
 

@@ -6,10 +6,10 @@ the maps, `strategic_lists` has the lists.
 
 from typing import Any
 
-from envtest.patching import directives, strategic_lists
-from envtest.patching.directives import DELETE_FROM, ELEMENT_ORDER, PATCH, REPLACE, Map
+from envtest.patching import strategic_lists
 from envtest.patching.errors import bad_request
 from envtest.patching.hints import PatchHints
+from envtest.patching.strategic_lists import DELETE_FROM, ELEMENT_ORDER, PATCH, REPLACE, Map
 from envtest.schema import gotext
 
 
@@ -38,7 +38,7 @@ def merge_map(original: Map, patch: Map, hints: PatchHints) -> Map:
     _apply_orders(merged, rest, hints)
     for key, value in rest.items():
         if key.startswith(DELETE_FROM):
-            _delete_from(merged, directives.list_name(key, DELETE_FROM), value, hints)
+            _delete_from(merged, strategic_lists.list_name(key, DELETE_FROM), value, hints)
         elif value is None:
             merged.pop(key, None)
         else:
@@ -51,22 +51,22 @@ def _directed(patch: Map) -> Map:
     directive = patch[PATCH]
     if directive == REPLACE:
         return {key: value for key, value in patch.items() if key != PATCH}
-    if directive == directives.DELETE:
+    if directive == strategic_lists.DELETE:
         return {}
-    raise directives.unknown_directive(directive, patch)
+    raise strategic_lists.unknown_directive(directive, patch)
 
 
 def _retain_keys(merged: Map, rest: Map) -> None:
     """Drop the members that are not to be retained; the patch may set only retained ones."""
-    if directives.RETAIN_KEYS not in rest:
+    if strategic_lists.RETAIN_KEYS not in rest:
         return
-    keys = rest.pop(directives.RETAIN_KEYS)
+    keys = rest.pop(strategic_lists.RETAIN_KEYS)
     if not isinstance(keys, list):
-        raise directives.bad_retain_keys()
+        raise strategic_lists.bad_retain_keys()
     for key, value in rest.items():
         about_list = key.startswith((DELETE_FROM, ELEMENT_ORDER))
         if value is not None and not about_list and key not in keys:
-            raise directives.bad_retain_keys()
+            raise strategic_lists.bad_retain_keys()
     for key in [key for key in merged if key not in keys]:
         del merged[key]
 
@@ -76,11 +76,11 @@ def _apply_orders(merged: Map, rest: Map, hints: PatchHints) -> None:
     for key in [key for key in rest if key.startswith(ELEMENT_ORDER)]:
         order = rest.pop(key)
         if not isinstance(order, list):
-            raise directives.bad_type("[]interface {}", order)
-        name = directives.list_name(key, ELEMENT_ORDER)
+            raise strategic_lists.bad_type("[]interface {}", order)
+        name = strategic_lists.list_name(key, ELEMENT_ORDER)
         for holder in (merged, rest):
             if name in holder and not isinstance(holder[name], list):
-                raise directives.bad_type("[]interface {}", holder[name])
+                raise strategic_lists.bad_type("[]interface {}", holder[name])
         hint = hints.items(name)
         result = strategic_lists.merge_ordered(
             merged.get(name), rest.get(name), order, hint, merge_map
@@ -110,7 +110,7 @@ def _merge_member(merged: Map, key: str, value: Any, hints: PatchHints) -> None:
     elif isinstance(here, list) and isinstance(value, list):
         merged[key] = strategic_lists.merge_list(here, value, hints.items(key), merge_map)
     else:
-        new, keep = directives.without_directives(directives.without_nulls(value))
+        new, keep = strategic_lists.without_directives(strategic_lists.without_nulls(value))
         if keep:
             merged[key] = new
         else:

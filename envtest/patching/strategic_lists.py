@@ -1,13 +1,103 @@
-"""Lists in strategic merge patch: merged item by item, in an order that suits both sides."""
+"""Directives and lists of strategic merge patch.
+
+Lists are merged item by item, in an order that suits both sides.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
-from envtest.patching import directives
-from envtest.patching.directives import DELETE, MERGE, PATCH, REPLACE, Map
-from envtest.patching.errors import internal
+from envtest.patching.errors import PatchError, bad_request, internal, unprocessable
 from envtest.patching.hints import Hint, PatchHints
 from envtest.schema import gotext
+
+PATCH = "$patch"
+DELETE = "delete"
+REPLACE = "replace"
+MERGE = "merge"
+RETAIN_KEYS = "$retainKeys"
+ELEMENT_ORDER = "$setElementOrder"
+DELETE_FROM = "$deleteFromPrimitiveList"
+
+Map = dict[str, Any]
+
+
+def list_name(key: str, prefix: str) -> str:
+    """Return the list that a directive such as `$setElementOrder/finalizers` is about.
+
+    Raises:
+        PatchError: 400, there is none in the key.
+    """
+    first, slash, name = key.partition("/")
+    if first != prefix or not slash:
+        what = "primitive list" if prefix == DELETE_FROM else "setElementOrder list"
+        raise bad_request(f"invalid patch format of {what}")
+    return name
+
+
+def bad_retain_keys() -> PatchError:
+    """Return the refusal of retained keys that are no list, or do not hold what the patch has."""
+    return bad_request("invalid patch format of retainKeys")
+
+
+def bad_type(expected: str, value: Any) -> PatchError:
+    """Return the refusal of a value that is no map or list where one must be."""
+    received = "%!s(<nil>)" if value is None else gotext.json_kind(value)
+    return internal(f"expected a {expected}, but received a {received}")
+
+
+def unknown_directive(directive: Any, patch: Map) -> PatchError:
+    """Return the refusal of a value of `$patch`."""
+    shown = directive if isinstance(directive, str) else _wrong_verb(directive)
+    return internal(f"unknown patch type: {shown} in map: {gotext.json_text(patch)}")
+
+
+def _wrong_verb(value: Any) -> str:
+    """Return what Go prints for a value that is no string where a string is to be printed."""
+    if value is None:
+        return "%!s(<nil>)"
+    return f"%!s({gotext.json_kind(value)}={gotext.json_text(value)})"
+
+
+def no_merge_key(item: Map, key: str) -> PatchError:
+    """Return the refusal of an item that lacks the field by which items are the same."""
+    return internal(f"map: {gotext.json_text(item)} does not contain declared merge key: {key}")
+
+
+def check_items(*lists: list[Any]) -> bool:
+    """Tell whether the items of lists that are to be merged are maps.
+
+    Raises:
+        PatchError: 422 for lists in lists, 500 for a mixture of types or no items at all.
+    """
+    kinds = [gotext.json_kind(item) for items in lists for item in items]
+    if not kinds:
+        raise internal("no elements in any of the given slices")
+    if kinds[0] == gotext.json_kind([]):
+        raise unprocessable()
+    if len(set(kinds)) > 1:
+        raise internal(f"list element types are not identical: {gotext.json_text(list(lists))}")
+    return kinds[0] == gotext.json_kind({})
+
+
+def without_directives(value: Any) -> tuple[Any, bool]:
+    """Return a value to be stored as it is, and whether it is to be stored at all."""
+    if isinstance(value, dict):
+        if PATCH in value:
+            return None, False
+        kept = {name: without_directives(inner) for name, inner in value.items()}
+        return {name: inner for name, (inner, keep) in kept.items() if keep}, True
+    if isinstance(value, list):
+        items = map(without_directives, value)
+        return [item for item, keep in items if keep], True
+    return value, True
+
+
+def without_nulls(value: Any) -> Any:
+    """Return a value without the nulls in its maps."""
+    if isinstance(value, dict):
+        return {name: without_nulls(v) for name, v in value.items() if v is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value
+
 
 # The length up to which Go's stable sort is an insertion sort.
 _SHORT = 20
@@ -21,7 +111,7 @@ def merge_list(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) -
         return patch
     if not original and not patch:
         return original
-    if directives.check_items(original, patch):
+    if check_items(original, patch):
         if not hint.merge_key:
             raise internal(f"cannot merge lists without merge key for {hint.below.kind}")
         original, patch = _special_items(original, patch, hint.merge_key)
@@ -39,7 +129,7 @@ def delete_from(original: Items, gone: Items, hint: Hint, merge_map: MergeMap) -
     """Take the items of one list out of another."""
     if not original and not gone:
         return original
-    if directives.check_items(original, gone):
+    if check_items(original, gone):
         return merge_list(original, gone, hint._replace(strategy=MERGE), merge_map)
     known = _Known(gone, "")
     return [item for item in original if item not in known]
@@ -59,7 +149,7 @@ def merge_ordered(
     if patch is None:
         merged = original or []
     elif original is None:
-        merged, _ = directives.without_directives(patch)
+        merged, _ = without_directives(patch)
     else:
         merged = merge_list(original, patch, hint, merge_map)
     if key and merged:
@@ -67,7 +157,7 @@ def merge_ordered(
     known = _Known(order, key)
     theirs = [item for item in merged if item in known]
     others = [item for item in merged if item not in known]
-    directives.check_items(original or [], patch or [])
+    check_items(original or [], patch or [])
     return _in_order(theirs, others, order, original or [], key)
 
 
@@ -88,7 +178,7 @@ def _check_order(patch: Items, order: Items, key: str) -> None:
     places = iter(order)
     for item in patch:
         if key and not isinstance(item, dict):
-            raise directives.bad_type("map[string]interface {}", item)
+            raise bad_type("map[string]interface {}", item)
         if isinstance(item, dict) and PATCH in item:
             continue
         for place in places:
@@ -97,7 +187,7 @@ def _check_order(patch: Items, order: Items, key: str) -> None:
         else:
             raise internal(
                 f"The order in patch list:\n{gotext.json_text(patch)}\n doesn't match "
-                f"{directives.ELEMENT_ORDER} list:\n{gotext.json_text(order)}\n"
+                f"{ELEMENT_ORDER} list:\n{gotext.json_text(order)}\n"
             )
 
 
@@ -106,9 +196,9 @@ def _key_of(item: Any, key: str) -> Any:
     if not key:
         return item
     if not isinstance(item, dict):
-        raise directives.bad_type("map[string]interface {}", item)
+        raise bad_type("map[string]interface {}", item)
     if key not in item:
-        raise directives.no_merge_key(item, key)
+        raise no_merge_key(item, key)
     return item[key]
 
 
@@ -160,7 +250,7 @@ def _special_items(original: Items, patch: Items, key: str) -> tuple[Items, Item
         elif directive == MERGE:
             raise internal("merging lists cannot yet be specified in the patch")
         else:
-            raise directives.unknown_directive(directive, item)
+            raise unknown_directive(directive, item)
     return (plain, []) if replace else (original, plain)
 
 

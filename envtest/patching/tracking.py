@@ -6,12 +6,13 @@ entry's time moves only when a write of its manager changed something.
 
 from typing import Any
 
-from envtest.patching import entries, fieldset, reconcile
+from envtest.patching import entries, fieldset
 from envtest.patching.compare import Comparison, compare
 from envtest.patching.entries import UNOWNED, UPDATE, Managed, Manager, Owned
 from envtest.patching.errors import ModelError
 from envtest.patching.fieldmodel import FieldModel, Versions
 from envtest.patching.fieldset import Fields
+from envtest.patching.model import reconcile
 from envtest.patching.renewal import renewed
 
 
@@ -74,7 +75,7 @@ class Write:
         for who, owned in managed.items():
             model = self.model_of(owned.api_version)
             if model is not None:
-                fields = reconcile.reconcile(model.root, owned.fields)
+                fields = reconcile(model.root, owned.fields)
                 if fields is not owned.fields:
                     found[who] = Owned(fields, owned.api_version, owned.time)
                 else:

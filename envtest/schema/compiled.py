@@ -12,11 +12,10 @@ from typing import Any, Final, Self
 
 from envtest.schema import objectmeta
 from envtest.schema.correlation import Pair, Shape
-from envtest.schema.defaulting import AppliedDefaultNode, DefaultNode
 from envtest.schema.embedded import EmbeddedNode, MalformedObject
 from envtest.schema.errors import NO_FIELD, FieldError, invalid
 from envtest.schema.maplists import ListNode
-from envtest.schema.pruning import PruneNode
+from envtest.schema.pruning import AppliedDefaultNode, DefaultNode, PruneNode
 from envtest.schema.rules import RuleTree
 from envtest.schema.values import ValueSchema
 

@@ -1,7 +1,10 @@
-"""String formats: what the API server accepts as `date-time`, `ipv4`, `uuid` and the like.
+"""String formats and patterns.
+
+Formats are what the API server accepts as `date-time`, `ipv4`, `uuid` and the like.
 
 Others that a real server checks (host names, card numbers, colours) are known and let pass.
-One that is not known gives a warning when the CRD is created (`unrecognized`).
+One that is not known gives a warning when the CRD is created (`unrecognized`). Patterns are found
+by RE2, the engine of the server, whose time no pattern blows up.
 """
 
 from __future__ import annotations
@@ -9,13 +12,54 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
+import functools
 import ipaddress
 import re
 from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import re2
+
 from envtest.memo import remembered
+
+
+class InvalidPattern(ValueError):
+    """The pattern is no RE2 expression."""
+
+
+@functools.lru_cache(maxsize=4096)
+def compile_pattern(pattern: str) -> Any:
+    """Compile a pattern.
+
+    Raises:
+        InvalidPattern: it is none.
+    """
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        [reason] = error.args
+        said = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise InvalidPattern(f"error parsing regexp: {said}") from error
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Return what tells whether the pattern is found in a text.
+
+    Raises:
+        InvalidPattern: the pattern is none.
+    """
+    compile_pattern(pattern)
+    return lambda text: _found(text, pattern)
+
+
+# The engine is slow to be asked, and the same names, types and reasons come again and again.
+@remembered(4096)
+def _found(text: str, pattern: str) -> bool:
+    return compile_pattern(pattern).search(text) is not None
+
 
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _TIME: Final = re.compile(r"(\d{2}):(\d{2}):(\d{2})(.\d+)?(z|[+-]\d{2}:\d{2})", re.ASCII)

@@ -1,9 +1,13 @@
-"""Pruning: fields that the schema does not name are dropped, and told to the client."""
+"""What a schema drops from an object and fills in: unknown fields, defaults, nulls."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final, Self
+
+from typing_extensions import override
 
 # A look at the type is quicker than `isinstance`; what was decoded has no others.
 _CONTAINERS: Final = frozenset({dict, list})
@@ -105,3 +109,135 @@ class PruneNode:
 
 
 _NOTHING = PruneNode(None)
+
+
+_NO_OBJECT: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class DefaultNode:
+    """What one schema node fills in; built only where defaults or nulls below it can matter.
+
+    A null counts as absent where the schema does not allow null: it is replaced by the default, or
+    dropped where there is none. Items of lists and values of maps are replaced only by a default;
+    without one a null stays in a list.
+    """
+
+    __slots__ = (
+        "_additional",
+        "_additional_default",
+        "_deep",
+        "_defaults",
+        "_items",
+        "_items_default",
+        "_nullable",
+        "_properties",
+    )
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        properties: Mapping[str, Any] = schema.get("properties") or {}
+        kind = type(self)
+        self._properties = {name: kind(child) for name, child in properties.items()}
+        self._nullable = frozenset(
+            name for name, child in properties.items() if child.get("nullable")
+        )
+        self._defaults = tuple(
+            (name, child["default"], not child.get("nullable"))
+            for name, child in properties.items()
+            if child.get("default") is not None
+        )
+        self._additional, self._additional_default = self._beside(
+            schema.get("additionalProperties")
+        )
+        self._items, self._items_default = self._beside(schema.get("items"))
+        # The properties below which there can be anything to do; few of the many.
+        self._deep = {name: node for name, node in self._properties.items() if not node.is_idle}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is ever filled in or dropped below a value of this node."""
+        if self._properties or self._additional is not None:
+            return False
+        replaces, default = self._items_default
+        replaces = replaces and default is not None
+        return self._items is None or (self._items.is_idle and not replaces)
+
+    @classmethod
+    def _beside(cls, schema: object) -> tuple[Self | None, tuple[bool, Any]]:
+        if not isinstance(schema, Mapping):
+            return None, (False, None)
+        return cls(schema), (not schema.get("nullable"), schema.get("default"))
+
+    def apply(self, value: Any, old: Mapping[str, Any] = _NO_OBJECT) -> None:
+        """Fill in defaults in `value`, in place.
+
+        Args:
+            value: the value; there is nothing to do in a scalar.
+            old: an object that was filled in before. Members that are the very same in it are
+                spared a second look.
+        """
+        if type(value) is list:
+            self._apply_items(value)
+        if type(value) is not dict:
+            return
+        if self._defaults:
+            self._fill_in(value)
+        # Asked of all values at once, as it is rare.
+        if None in value.values():
+            self._drop_nulls(value)
+        if self._additional is None:
+            for name, child in self._deep.items():
+                item = value.get(name)
+                if type(item) in _CONTAINERS and old.get(name) is not item:
+                    child.apply(item)
+            return
+        for name, item in value.items():
+            if type(item) in _CONTAINERS and old.get(name) is not item:
+                self._properties.get(name, self._additional).apply(item)
+
+    def _fill_in(self, value: dict[str, Any]) -> None:
+        for name, default, replaces_null in self._defaults:
+            if name not in value or (replaces_null and value[name] is None):
+                value[name] = copy.deepcopy(default)
+
+    def _apply_items(self, value: list[Any]) -> None:
+        items, (replaces, default) = self._items, self._items_default
+        if items is None:
+            return
+        for index, item in enumerate(value):
+            if item is None and replaces and default is not None:
+                value[index] = copy.deepcopy(default)
+            if type(value[index]) in _CONTAINERS:
+                items.apply(value[index])
+
+    def _drop_nulls(self, value: dict[str, Any]) -> None:
+        nulls = [name for name, item in value.items() if item is None]
+        for name in filter(self._drops_null, nulls):
+            default = None if name in self._properties else self._additional_default[1]
+            if default is None:
+                del value[name]
+            else:
+                value[name] = copy.deepcopy(default)
+
+    def _drops_null(self, name: str) -> bool:
+        if name in self._properties:
+            return name not in self._nullable
+        return self._additional is not None and self._additional_default[0]
+
+
+class AppliedDefaultNode(DefaultNode):
+    """What one schema node fills in for server-side apply, which drops no null.
+
+    A null that somebody applies stays where the schema has no default, and validation refuses it
+    where null is not allowed.
+    """
+
+    __slots__ = ()
+
+    @override
+    def _drop_nulls(self, value: dict[str, Any]) -> None:
+        default = self._additional_default[1]
+        if default is None:
+            return
+        for name, item in value.items():
+            if item is None and name not in self._properties and self._drops_null(name):
+                value[name] = copy.deepcopy(default)

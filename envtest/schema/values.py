@@ -22,8 +22,8 @@ from envtest.schema.errors import (
     too_long,
     too_many,
 )
+from envtest.schema.formats import InvalidPattern, matcher
 from envtest.schema.gotext import json_text, number, quote
-from envtest.schema.patterns import InvalidPattern, matcher
 
 _JSON_TYPES: dict[type, tuple[str, str]] = {
     bool: ("boolean", ""),

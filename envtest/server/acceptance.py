@@ -7,7 +7,7 @@ taken name waits; one that is served goes on under the names that it has.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from envtest.schema.crd.conversion import ca_bundle_fault
+from envtest.schema.crd.definition import ca_bundle_fault
 from envtest.schema.gotext import quote
 from envtest.server import objectmeta
 from envtest.server.objectmeta import Body

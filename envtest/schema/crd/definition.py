@@ -6,15 +6,14 @@ say `spec.validation`, `spec.subresources` and so on instead of naming a version
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from envtest.schema import formats
 from envtest.schema.crd import versions as per_version
-from envtest.schema.crd.conversion import conversion_errors
-from envtest.schema.crd.internal import versions_text
-from envtest.schema.errors import FieldError, Verbatim, invalid, not_supported, required
+from envtest.schema.errors import FieldError, forbidden, invalid, not_supported, required
 from envtest.schema.names import label_1035_errors, subdomain_errors
+from envtest.schema.webhookclients import bundle_fault, client_errors
 
 _APPROVAL: Final = "api-approved.kubernetes.io"
 _APPROVAL_RULE: Final = "https://github.com/kubernetes/enhancements/pull/1111"
@@ -109,7 +108,7 @@ def _spec_errors(spec: _Body, old: _Body) -> list[FieldError]:
     out += per_version.missing_schemas(versions or [])
     for index, version in enumerate(versions or ()):
         out += per_version.version_errors(version, f"spec.versions[{index}]", hoisted)
-    out += _together_errors(versions, hoisted)
+    out += _together_errors(versions)
     out += _required_names(spec.get("names") or {})
     out += names_errors(spec.get("names") or {}, "spec.names")
     if versions:
@@ -135,9 +134,9 @@ def _group_errors(spec: _Body) -> list[FieldError]:
     return out
 
 
-def _together_errors(versions: Any, hoisted: frozenset[str]) -> list[FieldError]:
+def _together_errors(versions: Any) -> list[FieldError]:
     held = versions or []
-    shown = Verbatim(versions_text(versions, hoisted))
+    shown = versions
     names = [version.get("name") or "" for version in held]
     out: list[FieldError] = []
     if len(set(names)) != len(names):
@@ -239,3 +238,70 @@ def _approval_errors(crd: _Body, spec: _Body) -> list[FieldError]:
         f'{said} with either a URL or a reason starting with "unapproved", see {_APPROVAL_RULE}'
     )
     return [invalid(path, value, detail)]
+
+
+_PATH: Final = "spec.conversion"
+_CLIENT: Final = f"{_PATH}.webhookClientConfig"
+_REVIEWS: Final = f"{_PATH}.conversionReviewVersions"
+
+
+def conversion_errors(
+    conversion: _Body | None, held: _Body | None = None, *, served: bool = False
+) -> list[FieldError]:
+    """What is wrong with `spec.conversion`.
+
+    Args:
+        conversion: the object, or None.
+        held: what it replaces; a caBundle without certificates may stay.
+        served: whether the CRD is established. Until then any caBundle will do: it is what a CRD
+            waits with for the one who injects the certificates.
+    """
+    if conversion is None:
+        return []
+    strategy, webhook = conversion.get("strategy") or "", conversion.get("webhook") or {}
+    out: list[FieldError] = []
+    if not strategy:
+        out.append(required(f"{_PATH}.strategy"))
+    elif strategy not in {"None", "Webhook"}:
+        out.append(not_supported(f"{_PATH}.strategy", strategy, ("None", "Webhook")))
+    reviews = webhook.get("conversionReviewVersions") or []
+    if strategy == "Webhook":
+        out += _client_errors(webhook.get("clientConfig"))
+        fault = ca_bundle_fault(conversion)
+        if fault and served and not ca_bundle_fault(held):
+            out.append(invalid(f"{_CLIENT}.caBundle", webhook["clientConfig"]["caBundle"], fault))
+        return out + _review_errors(reviews)
+    detail = "should not be set when strategy is not set to Webhook"
+    if webhook.get("clientConfig") is not None:
+        out.append(forbidden(_CLIENT, detail))
+    if reviews:
+        out.append(forbidden(_REVIEWS, detail))
+    return out
+
+
+def ca_bundle_fault(conversion: _Body | None) -> str:
+    """What keeps the webhook's caBundle from being used; nothing if it can be or there is none."""
+    client = ((conversion or {}).get("webhook") or {}).get("clientConfig")
+    bundle = (client or {}).get("caBundle")
+    return bundle_fault(bundle) if bundle else ""
+
+
+def _client_errors(config: _Body | None) -> list[FieldError]:
+    if config is None:
+        return [required(_CLIENT, "required when strategy is set to Webhook")]
+    return client_errors(config, _CLIENT)
+
+
+def _review_errors(reviews: Sequence[str]) -> list[FieldError]:
+    if not reviews:
+        return [required(_REVIEWS)]
+    out: list[FieldError] = []
+    for index, version in enumerate(reviews):
+        if version in reviews[:index]:
+            out.append(invalid(f"{_REVIEWS}[{index}]", version, "duplicate version"))
+            continue
+        errors = label_1035_errors(version)
+        out += [invalid(f"{_REVIEWS}[{index}]", version, error) for error in errors]
+    if not {"v1", "v1beta1"} & set(reviews):
+        out.append(invalid(_REVIEWS, list(reviews), "must include at least one of v1, v1beta1"))
+    return out

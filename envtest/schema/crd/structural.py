@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from envtest.schema.errors import FieldError, forbidden, invalid, required
-from envtest.schema.patterns import InvalidPattern, compile_pattern
+from envtest.schema.formats import InvalidPattern, compile_pattern
 
 _Schema = Mapping[str, Any]
 _INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from envtest.schema.crd.defaults import default_errors
-from envtest.schema.crd.internal import ROOT_FIELDS, schema_text
 from envtest.schema.crd.nodes import node_errors
 from envtest.schema.crd.structural import structural_errors
 from envtest.schema.errors import (
+    OMITTED,
     FieldError,
     Verbatim,
     duplicate,
@@ -45,6 +45,11 @@ _TOP: Final = {
     "additionalPrinterColumns": "spec.additionalPrinterColumns",
     "selectableFields": "spec.selectableFields",
 }
+ROOT_FIELDS: Final = (
+    "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength "
+    "MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties "
+    "ExternalDocs Example XPreserveUnknownFields XValidations"
+)
 # Fields that may stand at the root of a schema beside a status subresource, by JSON name.
 _ROOT_JSON: Final = frozenset(
     {name[0].lower() + name[1:] for name in ROOT_FIELDS.split() if not name.startswith("X")}
@@ -146,7 +151,7 @@ def _root_errors(schema: _Body, path: str) -> list[FieldError]:
     if said <= _ROOT_JSON:
         return []
     detail = f"only [{ROOT_FIELDS}] fields are allowed at the root of the schema if the status "
-    return [invalid(path, Verbatim(schema_text(schema)), f"{detail}subresource is enabled")]
+    return [invalid(path, OMITTED, f"{detail}subresource is enabled")]
 
 
 def _simple_path_errors(text: str, path: str) -> list[FieldError]:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.webhooks.diff import difference
-from envtest.patching.jsonpatch import json_patch
+from envtest.patching.patches import json_patch
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab/~", max_size=3)
 DOCUMENTS = st.recursive(

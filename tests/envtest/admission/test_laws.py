@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envtest.admission.warnings import add_warnings
+from envtest.admission.answers import add_warnings
 
 
 @given(st.lists(st.text(max_size=700), max_size=40), st.lists(st.text(max_size=700), max_size=40))

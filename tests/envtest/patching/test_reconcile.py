@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from envtest.patching import FieldModel
-from envtest.patching.reconcile import reconcile
+from envtest.patching.model import reconcile
 
 TEXT = {"type": "string"}
 WHOLE = {"type": "object", "x-kubernetes-map-type": "atomic", "properties": {"a": TEXT}}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from envtest.patching import FieldModel, default_manager, track_update
-from envtest.patching.managers import check_manager, decoding_error, validate_managed_fields
+from envtest.patching.entries import check_manager, decoding_error, validate_managed_fields
 
 CONFIG = FieldModel.builtin("", "ConfigMap")
 EARLIER, NOW = "2020-01-01T00:00:00Z", "2026-01-01T00:00:00Z"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envtest.schema.patterns import InvalidPattern, compile_pattern, matcher
+from envtest.schema.formats import InvalidPattern, compile_pattern, matcher
 from tests.envtest.schema.answers import recorded
 
 _RECORDED = recorded("patterns.json")

@@ -84,3 +84,21 @@ def test_a_version_that_was_stored_stays_in_the_spec() -> None:
     error = validate_crd(new, _established())[0]
     assert error.field == "status.storedVersions[0]"
     assert error.detail.startswith("missing from spec.versions; v1 was previously")
+
+
+@pytest.mark.parametrize(
+    ("changes", "detail"),
+    [
+        ([{"storage": False}], "must have exactly one version marked as storage version"),
+        ([{}, {"name": "v2"}], "must have exactly one version marked as storage version"),
+        ([{}, {"storage": False}], "must contain unique version names"),
+    ],
+)
+def test_versions_have_names_of_their_own_and_one_is_stored(
+    changes: list[dict[str, Any]], detail: str
+) -> None:
+    crd = _established()
+    [version] = crd["spec"]["versions"]
+    crd["spec"]["versions"] = [{**version, **change} for change in changes]
+    found = [error.detail for error in validate_crd(crd) if error.field == "spec.versions"]
+    assert found == [detail]
