@@ -13,7 +13,6 @@ from envtest.patching.errors import ModelError
 from envtest.patching.fieldmodel import FieldModel, Versions
 from envtest.patching.fieldset import Fields
 from envtest.patching.model import reconcile
-from envtest.patching.renewal import renewed
 
 
 class Write:
@@ -161,13 +160,6 @@ def track_update(  # noqa: PLR0913  # the parts of a request, nearly all by name
     before = (live.get("metadata") or {}).get("managedFields") if live else None
     who = entries.manager(manager, UPDATE, api_version, subresource)
     sent = metadata.pop("managedFields", None)
-    if live is not None and before and subresource:
-        metadata["managedFields"] = before
-        again = renewed(fields, live, new, who, now)
-        if again is not None:
-            metadata["managedFields"] = again
-            return
-        del metadata["managedFields"]
     managed = _starting_point(before, sent, is_subresource=bool(subresource))
     if not managed and live is not None:
         return  # nobody is tracked since somebody reset it; the first apply starts again

