@@ -74,8 +74,8 @@ async def test_ownership_is_reset_as_the_kind_allows(
         (
             [owner(controller=True), owner(name="q", controller=True)],
             (
-                'Invalid value: [{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u",'
-                '"controller":true}'
+                'Invalid value: [{"apiVersion":"v1","controller":true,"kind":"Pod","name":"p",'
+                '"uid":"u"}'
             ),
         ),
     ],

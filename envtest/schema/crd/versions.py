@@ -9,9 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from envtest.schema.crd.defaults import default_errors
 from envtest.schema.crd.nodes import node_errors
-from envtest.schema.crd.structural import structural_errors
+from envtest.schema.crd.structural import default_errors, structural_errors
 from envtest.schema.errors import (
     OMITTED,
     FieldError,
