@@ -1,20 +1,18 @@
-"""When to look? A framework for level-based controllers on raw watches.
+"""A framework for level-based Kubernetes controllers on raw watches.
 
-Follow one event in this order: `reflector` (from the bytes of lists and watches), `cache`,
-`informer`, `triggers` (predicates and mappings), `workqueue`, `runner`. `manager` starts and
-stops all of it. The README beside this file has a line on every module.
+To follow one event, read in this order: `reflector` (from the bytes of lists and watches to the
+cache), `cache`, `informer`, `triggers` (which keys a change enqueues), `workqueue`, `runner`.
+`manager` starts and stops all of it. README.md in this folder has a line on every module.
 
-A name is loaded when it is first asked for (PEP 562), so who needs keys and conditions alone pays
-neither for an HTTP client nor for metrics.
+A name is imported when it is first used (PEP 562), so a program that needs only keys and
+conditions loads neither an HTTP client nor the metrics.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from controller.backoff import KeyBackoff
     from controller.cache import Cache, Change
-    from controller.channels import Channel
     from controller.client import Client
     from controller.clock import Clock, SystemClock
     from controller.clusterkinds import ClusterKind
@@ -22,15 +20,12 @@ if TYPE_CHECKING:
     from controller.codec import Page
     from controller.conditions import Condition, remove_condition, set_condition
     from controller.config import connect
-    from controller.endpoint import Endpoint
     from controller.errors import (
         AlreadyExists,
         ApiError,
-        BadRequest,
         ConfigurationError,
         Conflict,
         ControllerError,
-        Expired,
         Forbidden,
         Invalid,
         MalformedAnswer,
@@ -43,54 +38,30 @@ if TYPE_CHECKING:
     )
     from controller.events import Recorder
     from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
-    from controller.health import Check, Failing
-    from controller.informer import Informer, Registration
-    from controller.leasekind import LeaseSettings
-    from controller.leases import Elector, LeaderLost
-    from controller.logs import configure as configure_logs
+    from controller.informer import Informer
+    from controller.leases import LeaderLost
     from controller.manager import Manager
-    from controller.mapping import by, to_owner, to_referrers, to_self
-    from controller.meta import Key, Object, ObjectMeta, OwnerReference, Version
-    from controller.metrics import Metrics
-    from controller.mutations import ObjectMutated
+    from controller.mapping import to_owner, to_self
+    from controller.meta import Key, Object, ObjectMeta, Version
     from controller.options import ManagerOptions, SelfSigned
-    from controller.outcome import SETTLED, Again, Blocked, Outcome, Settled
-    from controller.owners import controller_of, is_owned_by, owned
-    from controller.predicates import (
-        Predicate,
-        all_of,
-        annotations_changed,
-        any_of,
-        generation_changed,
-        labels_changed,
-        not_,
-        revision_changed,
-    )
-    from controller.queueview import QueueStatistics
-    from controller.renewable import RenewableTransport, Way
+    from controller.outcome import SETTLED, Again, Blocked, Outcome
+    from controller.owners import owned
+    from controller.predicates import generation_changed
+    from controller.renewable import Way
     from controller.resource import Resource
-    from controller.runner import Controller, Reconcile
     from controller.signals import run_until_signal
-    from controller.sources import CacheLagging, SourceError
-    from controller.statuspatch import StatusDraft, merge_patch
-    from controller.tenantconfig import TenantCredentials, parse_kubeconfig, tenant_transport
+    from controller.tenantconfig import parse_kubeconfig, tenant_transport
     from controller.transport import HttpTransport, Transport
-    from controller.triggers import ClusterWatch, Trigger, Watch
-    from controller.workqueue import LOW_PRIORITY, QueueShutDown, WorkQueue
+    from controller.triggers import ClusterWatch, Watch
 
 __all__ = [
-    "LOW_PRIORITY",
     "SETTLED",
     "Again",
     "AlreadyExists",
     "ApiError",
-    "BadRequest",
     "Blocked",
     "Cache",
-    "CacheLagging",
     "Change",
-    "Channel",
-    "Check",
     "Client",
     "Clock",
     "ClusterKind",
@@ -100,142 +71,92 @@ __all__ = [
     "Condition",
     "ConfigurationError",
     "Conflict",
-    "Controller",
     "ControllerError",
-    "Elector",
-    "Endpoint",
-    "Expired",
-    "Failing",
     "Forbidden",
     "HttpTransport",
     "Informer",
     "Invalid",
     "Key",
-    "KeyBackoff",
     "LeaderLost",
-    "LeaseSettings",
     "MalformedAnswer",
     "Manager",
     "ManagerOptions",
-    "Metrics",
     "NoAnswer",
     "NotFound",
     "Object",
     "ObjectMeta",
-    "ObjectMutated",
     "Outcome",
-    "OwnerReference",
     "Page",
-    "Predicate",
-    "QueueShutDown",
-    "QueueStatistics",
-    "Reconcile",
     "Recorder",
-    "Registration",
-    "RenewableTransport",
     "Resource",
     "SelfSigned",
     "ServerFailure",
-    "Settled",
-    "SourceError",
-    "StatusDraft",
     "SystemClock",
-    "TenantCredentials",
     "TerminalError",
     "TooManyRequests",
     "Transport",
-    "Trigger",
     "Unauthorized",
     "Version",
     "Watch",
     "Way",
-    "WorkQueue",
     "add_finalizer",
-    "all_of",
-    "annotations_changed",
-    "any_of",
-    "by",
-    "configure_logs",
     "connect",
-    "controller_of",
     "generation_changed",
     "has_finalizer",
-    "is_owned_by",
-    "labels_changed",
-    "merge_patch",
-    "not_",
     "owned",
     "parse_kubeconfig",
     "remove_condition",
     "remove_finalizer",
-    "revision_changed",
     "run_until_signal",
     "set_condition",
     "tenant_transport",
     "to_owner",
-    "to_referrers",
     "to_self",
 ]
 
-# The imports above once more, for the interpreter: a test holds the two to each other.
-_HOMES = {
-    "backoff": "KeyBackoff",
+# The imports above for run time; tests/controller/test_surface.py compares the two.
+_MODULES = {
     "cache": "Cache Change",
-    "channels": "Channel",
     "client": "Client",
     "clock": "Clock SystemClock",
     "clusterkinds": "ClusterKind",
-    "clusters": "Clusters ClusterSettings",
+    "clusters": "ClusterSettings Clusters",
     "codec": "Page",
     "conditions": "Condition remove_condition set_condition",
     "config": "connect",
-    "endpoint": "Endpoint",
     "errors": (
-        "AlreadyExists ApiError BadRequest ConfigurationError Conflict ControllerError Expired"
-        " Forbidden Invalid MalformedAnswer NoAnswer NotFound ServerFailure TerminalError"
-        " TooManyRequests Unauthorized"
+        "AlreadyExists ApiError ConfigurationError Conflict ControllerError Forbidden Invalid"
+        " MalformedAnswer NoAnswer NotFound ServerFailure TerminalError TooManyRequests"
+        " Unauthorized"
     ),
     "events": "Recorder",
     "finalizers": "add_finalizer has_finalizer remove_finalizer",
-    "health": "Check Failing",
-    "informer": "Informer Registration",
-    "leasekind": "LeaseSettings",
-    "leases": "Elector LeaderLost",
-    "logs": "configure_logs",
+    "informer": "Informer",
+    "leases": "LeaderLost",
     "manager": "Manager",
-    "mapping": "by to_owner to_referrers to_self",
-    "meta": "Key Object ObjectMeta OwnerReference Version",
-    "metrics": "Metrics",
-    "mutations": "ObjectMutated",
+    "mapping": "to_owner to_self",
+    "meta": "Key Object ObjectMeta Version",
     "options": "ManagerOptions SelfSigned",
-    "outcome": "SETTLED Again Blocked Outcome Settled",
-    "owners": "controller_of is_owned_by owned",
-    "predicates": (
-        "Predicate all_of annotations_changed any_of generation_changed labels_changed not_"
-        " revision_changed"
-    ),
-    "queueview": "QueueStatistics",
-    "renewable": "RenewableTransport Way",
+    "outcome": "SETTLED Again Blocked Outcome",
+    "owners": "owned",
+    "predicates": "generation_changed",
+    "renewable": "Way",
     "resource": "Resource",
-    "runner": "Controller Reconcile",
     "signals": "run_until_signal",
-    "sources": "CacheLagging SourceError",
-    "statuspatch": "StatusDraft merge_patch",
-    "tenantconfig": "TenantCredentials parse_kubeconfig tenant_transport",
+    "tenantconfig": "parse_kubeconfig tenant_transport",
     "transport": "HttpTransport Transport",
-    "triggers": "ClusterWatch Trigger Watch",
-    "workqueue": "LOW_PRIORITY QueueShutDown WorkQueue",
+    "triggers": "ClusterWatch Watch",
 }
-_RENAMED = {"configure_logs": "configure"}
-_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
+if not TYPE_CHECKING:  # a type checker that saw it would take any name for one of ours
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), _RENAMED.get(name, name))
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

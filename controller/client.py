@@ -157,6 +157,27 @@ class Client:
         )
         return self._answer(resource, data)
 
+    async def patch_status(self, resource: Resource[T], obj: T, status: Mapping[str, Any]) -> T:
+        """Merge `status` into the object's status if the object is still at the version of `obj`.
+
+        Send the value of every field that the pass decides about, also where the decoded object
+        already shows it: a field that the server does not have decodes to its type's default, so
+        the object cannot say whether it was there.
+
+        Args:
+            resource: the kind of `obj`.
+            obj: the object as it was read; its resourceVersion is the precondition.
+            status: a JSON merge patch of the status; None removes a field, lists are replaced.
+
+        Returns:
+            The object as the server stored it.
+
+        Raises:
+            Conflict: the object has changed since it was read; read again and decide again.
+        """
+        body = {"status": status}
+        return await self.patch(resource, Version.of(obj), body, subresource="status")
+
     async def replace(
         self, resource: Resource[T], at: Version, body: Mapping[str, Any], *, subresource: str = ""
     ) -> T:

@@ -7,7 +7,7 @@ reference that was taken away needs the look as much as the one that was put in.
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from controller.cache import Cache, Change
+from controller.cache import Change
 from controller.meta import Key, Object
 
 T = TypeVar("T", bound=Object)
@@ -42,28 +42,6 @@ def to_owner(kind: str, group: str, *, namespaced: bool = True) -> Mapping[Any]:
                 yield Key(meta.namespace if namespaced else "", owner.name)
 
     return owners
-
-
-def to_referrers(
-    cache: Cache[Any], index: str, value: Callable[[Any], str] = lambda obj: str(obj.metadata.key)
-) -> Mapping[Any]:
-    """Return a mapping from an object to those that refer to it, as an index of theirs knows them.
-
-    Args:
-        cache: of those that refer.
-        index: one of its indexes, from an object to what it refers to.
-        value: how that index writes the object that is referred to; as `namespace/name`, or the
-            name of an object without namespace, if not told otherwise.
-
-    Raises:
-        KeyError: when asked, if there is no index of that name.
-    """
-    return lambda obj: [one.metadata.key for one in cache.by_index(index, value(obj))]
-
-
-def by(function: Callable[[T], Iterable[Key]]) -> Mapping[T]:
-    """Return `function` as a mapping: any way from an object to keys."""
-    return function
 
 
 def keys_of(change: Change[T], mapping: Mapping[T]) -> tuple[Key, ...]:

@@ -70,7 +70,7 @@ class Metrics:
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self.registry = registry or CollectorRegistry()
+        self.registry: CollectorRegistry = registry or CollectorRegistry()
         self._exposed = CollectorRegistry()
         self._exposed.register(_WithoutBirths(self.registry))
         self._queues = QueueSeries(self.registry)

@@ -1,21 +1,10 @@
-"""Owner references: who is deleted with whom, and which one object is in charge of another."""
+"""Owner references in objects to be written."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from controller.meta import Object, OwnerReference
+from controller.meta import Object
 from controller.resource import Resource
-
-
-def controller_of(obj: Object) -> OwnerReference | None:
-    """Return the owner that is in charge of `obj`; there is at most one."""
-    owners = obj.metadata.ownerReferences
-    return next((owner for owner in owners if owner.controller), None)
-
-
-def is_owned_by(obj: Object, owner: Object) -> bool:
-    """Whether `owner`, that very object and not one of its name, is among the owners of `obj`."""
-    return any(one.uid == owner.metadata.uid for one in obj.metadata.ownerReferences)
 
 
 def owned(

@@ -19,7 +19,8 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import find, is_true, rfc3339
 from controller.errors import Conflict, NotFound
-from controller.meta import Key, Version
+from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
+from controller.meta import Key
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers import ranges
 from reconcilers.api import names
@@ -74,11 +75,13 @@ class IPAllocationReconciler:
             return Again(self._settings.pending_after)
 
     async def _pass(self, allocation: IPAllocation) -> Outcome:
-        ours = names.FINALIZER_ALLOCATION in allocation.metadata.finalizers
+        ours = has_finalizer(allocation, names.FINALIZER_ALLOCATION)
         if allocation.metadata.terminating:
             return await self._leave(allocation) if ours else SETTLED
         if not ours:
-            await self._adopt(allocation)
+            await add_finalizer(
+                self._client, IP_ALLOCATION, allocation, names.FINALIZER_ALLOCATION
+            )
             return SETTLED
         if ranges.held(allocation) is not None and allocation.status.phase == ALLOCATED:
             return Again(self._settings.requeue_allocated)
@@ -90,12 +93,6 @@ class IPAllocationReconciler:
         """Whether a refusal still says what is wrong: its pool is there and serves others."""
         pool = self._pools.get(allocation.pool_key)
         return waiting_for(allocation, pool).reason == "Reconciling"
-
-    async def _adopt(self, allocation: IPAllocation) -> None:
-        finalizers = [*allocation.metadata.finalizers, names.FINALIZER_ALLOCATION]
-        await self._client.patch(
-            IP_ALLOCATION, Version.of(allocation), {"metadata": {"finalizers": finalizers}}
-        )
 
     async def _wait(self, allocation: IPAllocation) -> Outcome:
         """Show that, and why, the allocation waits; but not while it is about to be served.
@@ -112,7 +109,8 @@ class IPAllocationReconciler:
             if left > 0:
                 return Again(min(left, self._settings.pending_after))
         if not says(allocation, PENDING, reason):
-            await self._write(allocation, pending_status(allocation, reason, self._clock.now()))
+            status = pending_status(allocation, reason, self._clock.now())
+            await self._client.patch_status(IP_ALLOCATION, allocation, status)
         return Blocked(reason.reason, self._settings.requeue_pending)
 
     def _waited(self, allocation: IPAllocation) -> float:
@@ -138,13 +136,10 @@ class IPAllocationReconciler:
                 if isinstance(answer, Holding):
                     return await self._hold(allocation, answer)
                 _log.info("releasing IPAllocation", reason=answer.how)
-            allocation = await self._write(
-                allocation, released_status(allocation, self._clock.now())
+            allocation = await self._client.patch_status(
+                IP_ALLOCATION, allocation, released_status(allocation, self._clock.now())
             )
-        left = [f for f in allocation.metadata.finalizers if f != names.FINALIZER_ALLOCATION]
-        await self._client.patch(
-            IP_ALLOCATION, Version.of(allocation), {"metadata": {"finalizers": left}}
-        )
+        await remove_finalizer(self._client, IP_ALLOCATION, allocation, names.FINALIZER_ALLOCATION)
         return SETTLED
 
     def _mark(self, allocation: IPAllocation) -> int:
@@ -161,16 +156,9 @@ class IPAllocationReconciler:
     async def _hold(self, allocation: IPAllocation, holding: Holding) -> Outcome:
         finding = Finding(READY, False, "WaitingForTenant", holding.why)
         if not says(allocation, allocation.status.phase, finding):
-            await self._write(
-                allocation,
-                {"conditions": _conditions(allocation, finding, self._clock.now())},
-            )
+            conditions = _conditions(allocation, finding, self._clock.now())
+            await self._client.patch_status(IP_ALLOCATION, allocation, {"conditions": conditions})
         return Blocked("WaitingForTenant", self._settings.requeue_releasing)
-
-    async def _write(self, allocation: IPAllocation, status: dict[str, Any]) -> IPAllocation:
-        return await self._client.patch(
-            IP_ALLOCATION, Version.of(allocation), {"status": status}, subresource="status"
-        )
 
 
 def waiting_for(allocation: IPAllocation, pool: NetworkPool | None) -> Finding:

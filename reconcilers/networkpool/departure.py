@@ -5,10 +5,8 @@ say that somebody still holds a range, only a live LIST may say that nobody does
 cannot slip through: a promise is either settled here for good, or it blocks.
 """
 
-from collections.abc import Sequence
-
 from controller.client import Client
-from controller.meta import Version
+from controller.finalizers import remove_finalizer
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
@@ -45,13 +43,4 @@ async def release(client: Client, pool: NetworkPool) -> None:
         Conflict: the pool changed since it was read; read again and start over.
         ControllerError: the write failed.
     """
-    await client.patch(
-        NETWORK_POOL,
-        Version.of(pool),
-        {"metadata": {"finalizers": without(pool.metadata.finalizers, names.FINALIZER_POOL)}},
-    )
-
-
-def without(finalizers: Sequence[str], ours: str) -> list[str]:
-    """Return `finalizers` without ours; those of others are never touched."""
-    return [finalizer for finalizer in finalizers if finalizer != ours]
+    await remove_finalizer(client, NETWORK_POOL, pool, names.FINALIZER_POOL)

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any
 
 from controller.client import Client
-from controller.meta import Version
 from reconcilers import ranges
 from reconcilers.api.ipallocation import PENDING, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -80,6 +79,4 @@ async def raise_fence(
         "allocationsRevision": str(max((a.metadata.revision for a in seen), default=0)),
         "assignments": None,
     }
-    return await client.patch(
-        NETWORK_POOL, Version.of(pool), {"status": memory}, subresource="status"
-    )
+    return await client.patch_status(NETWORK_POOL, pool, memory)

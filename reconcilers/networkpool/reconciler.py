@@ -13,7 +13,8 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.errors import Conflict, NotFound
 from controller.events import Recorder
-from controller.meta import Key, Version
+from controller.finalizers import add_finalizer, has_finalizer
+from controller.meta import Key
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers import ranges
 from reconcilers.api import names
@@ -95,8 +96,7 @@ class NetworkPoolReconciler:
     async def _sighted(self, pool: NetworkPool) -> Outcome:
         if pool.metadata.terminating:
             return await self._depart(pool)
-        if names.FINALIZER_POOL not in pool.metadata.finalizers:
-            pool = await self._adopt(pool)
+        pool = await self._adopt(pool)
         try:
             geometry = ranges.layout(pool.spec, self._settings.max_addresses)
         except InvalidPool as invalid:
@@ -118,17 +118,12 @@ class NetworkPoolReconciler:
         now = self._clock.now()
         wanted = status.intruded(pool, other, now)
         if status.differs(pool.status, wanted):
-            written = await self._client.patch(
-                NETWORK_POOL, Version.of(pool), {"status": wanted}, subresource="status"
-            )
+            written = await self._client.patch_status(NETWORK_POOL, pool, wanted)
             self._reporter.intruded(pool, written)
         return Blocked("ForeignManager", other.silent_in(now, self._settings.foreign_silence))
 
     async def _adopt(self, pool: NetworkPool) -> NetworkPool:
-        finalizers = [*pool.metadata.finalizers, names.FINALIZER_POOL]
-        return await self._client.patch(
-            NETWORK_POOL, Version.of(pool), {"metadata": {"finalizers": finalizers}}
-        )
+        return await add_finalizer(self._client, NETWORK_POOL, pool, names.FINALIZER_POOL)
 
     async def _remembered(self, pool: NetworkPool) -> tuple[NetworkPool, View]:
         """Return the pool with a memory, and a view that has read as far as that."""
@@ -169,9 +164,7 @@ class NetworkPoolReconciler:
         if decision.choice.grants:
             promises = [grant.promise for grant in decision.choice.grants]
             self._courier(pool).makes(promises, self._clock.monotonic())
-        written = await self._client.patch(
-            NETWORK_POOL, Version.of(pool), {"status": wanted}, subresource="status"
-        )
+        written = await self._client.patch_status(NETWORK_POOL, pool, wanted)
         self._alarms.wrote(pool, written)
         self._reporter.intruded(pool, written)
         return written
@@ -225,9 +218,7 @@ class NetworkPoolReconciler:
     async def _refuse(self, pool: NetworkPool, problems: tuple[str, ...]) -> Outcome:
         wanted = status.invalid(pool, problems, self._clock.now())
         if status.differs(pool.status, wanted):
-            await self._client.patch(
-                NETWORK_POOL, Version.of(pool), {"status": wanted}, subresource="status"
-            )
+            await self._client.patch_status(NETWORK_POOL, pool, wanted)
         return Blocked("ValidationFailed")
 
     async def _blind(self, pool: NetworkPool, unreadable: Unreadable) -> Outcome:
@@ -235,14 +226,12 @@ class NetworkPoolReconciler:
         if not pool.metadata.terminating:
             wanted = status.blind(pool, str(unreadable), self._clock.now())
             if status.differs(pool.status, wanted):
-                pool = await self._client.patch(
-                    NETWORK_POOL, Version.of(pool), {"status": wanted}, subresource="status"
-                )
+                pool = await self._client.patch_status(NETWORK_POOL, pool, wanted)
                 self._reporter.unreadable(pool, unreadable)
         return Blocked("UnreadableAllocation", self._settings.resync)
 
     async def _depart(self, pool: NetworkPool) -> Outcome:
-        if names.FINALIZER_POOL not in pool.metadata.finalizers:
+        if not has_finalizer(pool, names.FINALIZER_POOL):
             return SETTLED
         count, view = await departure.remaining(pool, self._reader)
         if count == 0 and not _remembers(pool, view):
@@ -256,9 +245,7 @@ class NetworkPoolReconciler:
             return SETTLED
         wanted = status.deleting(pool, count, self._clock.now())
         if status.differs(pool.status, wanted):
-            pool = await self._client.patch(
-                NETWORK_POOL, Version.of(pool), {"status": wanted}, subresource="status"
-            )
+            pool = await self._client.patch_status(NETWORK_POOL, pool, wanted)
         still_open = {identity(promise) for promise in settle(pool, view).open}
         due = self._courier(pool).due(pool, view, self._clock.monotonic())
         await self._writer.grant(

@@ -24,7 +24,6 @@ from controller.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from controller.meta import Version
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.fields import INT32_MAX
@@ -97,9 +96,7 @@ class AllocationWriter:
 
     async def _one(self, allocation: IPAllocation, status: dict[str, Any]) -> Written:
         try:
-            answer = await self._client.patch(
-                IP_ALLOCATION, Version.of(allocation), {"status": status}, subresource="status"
-            )
+            answer = await self._client.patch_status(IP_ALLOCATION, allocation, status)
         except (Conflict, NotFound):
             return Written(allocation, Fate.SETTLED)
         except (Unauthorized, TooManyRequests, ServerFailure) as error:

@@ -238,11 +238,8 @@ class OrphanCollector:
             allocation.metadata.generation,
             self._clock.now(),
         )
-        await self._client.patch(
-            IP_ALLOCATION,
-            Version.of(allocation),
-            {"status": {"conditions": rendered(conditions)}},
-            subresource="status",
+        await self._client.patch_status(
+            IP_ALLOCATION, allocation, {"conditions": rendered(conditions)}
         )
         return True
 

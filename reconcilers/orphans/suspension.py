@@ -11,7 +11,7 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import find, is_true
 from controller.events import Recorder
-from controller.meta import Key, Version
+from controller.meta import Key
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.conditions import Finding, rendered, with_findings
@@ -99,9 +99,6 @@ class Notice:
         conditions = with_findings(
             pool.status.conditions, [finding], pool.metadata.generation, self._clock.now()
         )
-        return await self._client.patch(
-            NETWORK_POOL,
-            Version.of(pool),
-            {"status": {"conditions": rendered(conditions)}},
-            subresource="status",
+        return await self._client.patch_status(
+            NETWORK_POOL, pool, {"conditions": rendered(conditions)}
         )

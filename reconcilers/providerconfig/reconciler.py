@@ -16,7 +16,8 @@ from controller.clock import Clock
 from controller.conditions import is_true, remove_condition, rfc3339
 from controller.errors import Conflict, Forbidden, NotFound
 from controller.events import Recorder
-from controller.meta import Key, Version
+from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
+from controller.meta import Key
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
@@ -82,10 +83,9 @@ class ProviderConfigReconciler:
         try:
             if config.metadata.terminating:
                 return await self._leave(config)
-            if names.FINALIZER_PROVIDER not in config.metadata.finalizers:
-                config = await self._finalizers(
-                    config, [*config.metadata.finalizers, names.FINALIZER_PROVIDER]
-                )
+            config = await add_finalizer(
+                self._client, PROVIDER_CONFIG, config, names.FINALIZER_PROVIDER
+            )
             found = await self._judge(config)
             await self._tell(config, found)
         except (Conflict, NotFound):
@@ -96,11 +96,6 @@ class ProviderConfigReconciler:
         settings = self._settings.provider
         sound = credentials.status and (team is None or team.exists)
         return settings.resync if sound else settings.requeue_invalid
-
-    async def _finalizers(self, config: ProviderConfig, finalizers: list[str]) -> ProviderConfig:
-        return await self._client.patch(
-            PROVIDER_CONFIG, Version.of(config), {"metadata": {"finalizers": finalizers}}
-        )
 
     async def _judge(self, config: ProviderConfig) -> Judgement:
         findings: list[Finding] = []
@@ -181,9 +176,7 @@ class ProviderConfigReconciler:
         change = self._change(config, found)
         if not change:
             return
-        answer = await self._client.patch(
-            PROVIDER_CONFIG, Version.of(config), {"status": change}, subresource="status"
-        )
+        answer = await self._client.patch_status(PROVIDER_CONFIG, config, change)
         self._announce(config, answer, found)
 
     def _change(self, config: ProviderConfig, found: Judgement) -> dict[str, Any]:
@@ -233,15 +226,14 @@ class ProviderConfigReconciler:
                 )
 
     async def _leave(self, config: ProviderConfig) -> Outcome:
-        if names.FINALIZER_PROVIDER not in config.metadata.finalizers:
+        if not has_finalizer(config, names.FINALIZER_PROVIDER):
             return SETTLED
         if any(self._refers(cluster, config) for cluster in self._clusters):
             return Blocked("InUse", self._settings.provider.requeue_deleting)
         page = await self._client.list(TENANT_CLUSTER)
         if any(self._refers(cluster, config) for cluster in page.items):
             return Blocked("InUse", self._settings.provider.requeue_deleting)
-        left = [f for f in config.metadata.finalizers if f != names.FINALIZER_PROVIDER]
-        await self._finalizers(config, left)
+        await remove_finalizer(self._client, PROVIDER_CONFIG, config, names.FINALIZER_PROVIDER)
         return SETTLED
 
     def _refers(self, cluster: TenantCluster, config: ProviderConfig) -> bool:

@@ -16,7 +16,8 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.errors import Conflict, NotFound
 from controller.events import EventType, Recorder
-from controller.meta import Key, Version
+from controller.finalizers import add_finalizer, has_finalizer
+from controller.meta import Key
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.api import names
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
@@ -110,8 +111,7 @@ class TenantClusterReconciler:
         return Again(SOON)
 
     async def _pass(self, tenant: TenantCluster) -> Outcome:
-        if names.FINALIZER_TENANT not in tenant.metadata.finalizers:
-            tenant = await self._adopt(tenant)
+        tenant = await add_finalizer(self._client, TENANT_CLUSTER, tenant, names.FINALIZER_TENANT)
         provider = await self._providers.of(tenant)
         problem = network.misconfigured(provider) or network.denied(tenant, provider)
         if problem is not None or provider is None:
@@ -119,12 +119,6 @@ class TenantClusterReconciler:
         if provider.spec.networking.mode != IPAM:
             return await self._bypass(tenant)
         return await self._serve(tenant, provider)
-
-    async def _adopt(self, tenant: TenantCluster) -> TenantCluster:
-        finalizers = [*tenant.metadata.finalizers, names.FINALIZER_TENANT]
-        return await self._client.patch(
-            TENANT_CLUSTER, Version.of(tenant), {"metadata": {"finalizers": finalizers}}
-        )
 
     async def _tell_problem(self, tenant: TenantCluster, problem: Finding | None) -> Outcome:
         """Say what is wrong; a cluster that was Ready stays so, or it would be begun anew."""
@@ -225,9 +219,7 @@ class TenantClusterReconciler:
         change = patch(tenant, verdict, self._clock.now())
         if not change:
             return tenant
-        answer = await self._client.patch(
-            TENANT_CLUSTER, Version.of(tenant), {"status": change}, subresource="status"
-        )
+        answer = await self._client.patch_status(TENANT_CLUSTER, tenant, change)
         if "phase" in change:
             self._announce(answer, verdict)
         return answer
@@ -240,7 +232,7 @@ class TenantClusterReconciler:
         self._recorder.record(TENANT_CLUSTER, tenant, kind, reason, message, action="Reconcile")
 
     async def _leave(self, tenant: TenantCluster) -> Outcome:
-        if names.FINALIZER_TENANT not in tenant.metadata.finalizers:
+        if not has_finalizer(tenant, names.FINALIZER_TENANT):
             return SETTLED
         left = await self._teardown.mark(tenant)
         if left == 0 and await self._teardown.finish(tenant):

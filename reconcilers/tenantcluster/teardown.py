@@ -11,6 +11,7 @@ import structlog
 from controller.cache import Cache
 from controller.client import Client
 from controller.errors import ControllerError, NotFound
+from controller.finalizers import remove_finalizer
 from controller.meta import Version
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -64,8 +65,5 @@ class Teardown:
             a.spec.tenantClusterRef.key == key and not is_foreign(a, tenant) for a in page.items
         ):
             return False
-        left = [f for f in tenant.metadata.finalizers if f != names.FINALIZER_TENANT]
-        await self._client.patch(
-            TENANT_CLUSTER, Version.of(tenant), {"metadata": {"finalizers": left}}
-        )
+        await remove_finalizer(self._client, TENANT_CLUSTER, tenant, names.FINALIZER_TENANT)
         return True

@@ -1,4 +1,4 @@
-"""The controller in the framework's README, run as it stands there."""
+"""The controllers in the framework's README, run as they stand there."""
 
 import json
 import os
@@ -6,6 +6,8 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,45 +20,81 @@ from tests.streams import unwound
 
 README = Path(controller.__file__).with_name("README.md")
 MAPS = "/api/v1/namespaces/default/configmaps"
+MERGE = {"Content-Type": "application/merge-patch+json"}
 LONGEST = 25
 
 
-def example() -> str:
-    (block,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    return str(block)
+def examples() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 
 
-def test_it_is_short() -> None:
-    assert len([line for line in example().splitlines() if line.strip()]) <= LONGEST
-
-
-async def test_it_does_what_it_says(
-    plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
-) -> None:
-    created = await admin.post(MAPS, json={"metadata": {"name": "a"}, "data": {"x": "1"}})
-    assert created.status_code == 201
+@asynccontextmanager
+async def running(example: str, plane: Plane, folder: Path) -> AsyncIterator[None]:
+    """Run an example in a process of its own; it must end well on SIGTERM."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    env["KUBECONFIG"] = str(plane.write_kubeconfig(tmp_path / "kubeconfig"))
+    env["KUBECONFIG"] = str(plane.write_kubeconfig(folder / "kubeconfig"))
     async with await anyio.open_process(
-        [sys.executable, "-c", example()], env=env, stderr=subprocess.STDOUT
+        [sys.executable, "-c", example], env=env, stderr=subprocess.STDOUT
     ) as process:
         with anyio.fail_after(60):
-            await label(admin, "a", "1")
-            merge = {"Content-Type": "application/merge-patch+json"}
-            await admin.patch(f"{MAPS}/a", json={"data": {"y": "2"}}, headers=merge)
-            await label(admin, "a", "2")
+            yield
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 0
 
 
-async def label(admin: httpx.AsyncClient, name: str, entries: str) -> None:
-    """Return once the ConfigMap says that it has so many entries."""
+def test_the_first_example_is_short() -> None:
+    assert len([line for line in examples()[0].splitlines() if line.strip()]) <= LONGEST
+
+
+async def test_the_first_example_labels_config_maps_with_their_number_of_entries(
+    plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    created = await admin.post(MAPS, json={"metadata": {"name": "a"}, "data": {"x": "1"}})
+    assert created.status_code == 201
+    async with running(examples()[0], plane, tmp_path):
+        await seen(admin, MAPS, "a", lambda a: labels(a).get("entries") == "1")
+        await admin.patch(f"{MAPS}/a", json={"data": {"y": "2"}}, headers=MERGE)
+        await seen(admin, MAPS, "a", lambda a: labels(a).get("entries") == "2")
+
+
+async def test_the_second_example_keeps_an_owned_config_map_in_labelled_namespaces(
+    plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    body = {"metadata": {"name": "blue", "labels": {"example.com/team": "net"}}}
+    created = await admin.post("/api/v1/namespaces", json=body)
+    assert created.status_code == 201
+    owner = created.json()["metadata"]["uid"]
+    maps = "/api/v1/namespaces/blue/configmaps"
+    async with running(examples()[1], plane, tmp_path):
+        first = await seen(admin, maps, "team", lambda team: team["data"] == {"team": "net"})
+        (reference,) = first["metadata"]["ownerReferences"]
+        assert (reference["kind"], reference["uid"]) == ("Namespace", owner)
+        await admin.patch(f"{maps}/team", json={"data": {"team": "other"}}, headers=MERGE)
+        await seen(admin, maps, "team", lambda team: team["data"] == {"team": "net"})
+        assert (await admin.delete(f"{maps}/team")).is_success
+        uid = first["metadata"]["uid"]
+        await seen(admin, maps, "team", lambda team: team["metadata"]["uid"] != uid)
+
+
+def labels(obj: dict[str, Any]) -> dict[str, str]:
+    return obj["metadata"].get("labels") or {}
+
+
+async def seen(
+    admin: httpx.AsyncClient,
+    collection: str,
+    name: str,
+    holds: Callable[[dict[str, Any]], bool],
+) -> dict[str, Any]:
+    """Return the object as soon as the condition holds for it."""
     query = {"watch": "1", "fieldSelector": f"metadata.name={name}", "resourceVersion": "0"}
     async with (
-        admin.stream("GET", MAPS, params=query) as events,
+        admin.stream("GET", collection, params=query) as events,
         unwound(events.aiter_lines()) as lines,
     ):
         async for line in lines:
-            told: dict[str, Any] = json.loads(line)["object"]["metadata"].get("labels") or {}
-            if told.get("entries") == entries:
-                return
+            event = json.loads(line)
+            obj: dict[str, Any] = event["object"]
+            if event["type"] != "DELETED" and holds(obj):
+                return obj
+    raise AssertionError(f"the watch of {name} ended")

@@ -8,22 +8,14 @@ import aiohttp
 import anyio
 import pytest
 
-from controller import (
-    SETTLED,
-    Client,
-    Controller,
-    Key,
-    KeyBackoff,
-    Metrics,
-    NoAnswer,
-    Outcome,
-    Watch,
-    WorkQueue,
-    to_self,
-)
+from controller import SETTLED, Client, Key, NoAnswer, Outcome, Watch, to_self
+from controller.backoff import KeyBackoff
 from controller.cache import Cache
 from controller.codec import Added, Deleted, Modified
 from controller.informer import Informer
+from controller.metrics import Metrics
+from controller.runner import Controller
+from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock
 from tests.controller.world_objects import WIDGETS, Widget, widget
 from tests.controller.world_server import Scripted

@@ -19,13 +19,13 @@ from controller import (
     NoAnswer,
     ObjectMeta,
     Outcome,
-    Reconcile,
     Resource,
     Version,
     Watch,
     to_self,
 )
 from controller.informer import LAG_SECONDS
+from controller.runner import Reconcile
 from controller.sources import CacheLagging
 from envtest.faults import LateRequest, LostAnswer, Match, Pause, Record
 from tests.envtest.samples import GROUP, crd, gauge

@@ -14,13 +14,13 @@ from controller import (
     Manager,
     ManagerOptions,
     ObjectMeta,
-    ObjectMutated,
     Outcome,
     Resource,
     Version,
     Watch,
     to_self,
 )
+from controller.mutations import ObjectMutated
 from tests.faults.world import GAUGES, PATIENCE, Gauge, observed, transport_to, world
 
 MANY = 50

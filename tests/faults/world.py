@@ -10,17 +10,8 @@ import anyio
 from anyio.lowlevel import checkpoint
 from typing_extensions import override
 
-from controller import (
-    Change,
-    Client,
-    Informer,
-    Metrics,
-    ObjectMeta,
-    Resource,
-    Transport,
-    Version,
-    connect,
-)
+from controller import Change, Client, Informer, ObjectMeta, Resource, Transport, Version, connect
+from controller.metrics import Metrics
 from controller.watchview import REASONS
 from envtest import ControlPlane
 from envtest.faults import Call, Match, Proxy, Record

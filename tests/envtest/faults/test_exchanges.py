@@ -6,7 +6,6 @@ import pytest
 
 from controller import (
     Client,
-    Expired,
     Forbidden,
     Key,
     MalformedAnswer,
@@ -15,6 +14,7 @@ from controller import (
     ServerFailure,
     TooManyRequests,
 )
+from controller.errors import Expired
 from envtest.faults import (
     CutAnswer,
     End,

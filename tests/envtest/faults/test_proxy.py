@@ -11,8 +11,8 @@ import httpx
 import pytest
 import yaml
 
-from controller import Client, Endpoint, HttpTransport, NoAnswer
-from controller.endpoint import StaticToken
+from controller import Client, HttpTransport, NoAnswer
+from controller.endpoint import Endpoint, StaticToken
 from envtest import ControlPlane, PlaneError
 from envtest.faults import Match, Proxy, forbidden, half_open, internal_error
 from envtest.plane import ControlPlane as Plane

@@ -7,7 +7,8 @@ import anyio
 import msgspec
 import pytest
 
-from controller import Expired, NoAnswer, TooManyRequests
+from controller import NoAnswer, TooManyRequests
+from controller.errors import Expired
 from envtest.faults import (
     ClosedAtOnce,
     CutAnswer,
