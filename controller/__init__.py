@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from controller.cache import Cache, Change
     from controller.client import Client
     from controller.clock import Clock, SystemClock
-    from controller.clusterkinds import ClusterKind
-    from controller.clusters import Clusters, ClusterSettings
+    from controller.clusters import ClusterKind, Clusters, ClusterSettings
     from controller.codec import Page
     from controller.conditions import Condition, remove_condition, set_condition
     from controller.config import connect
@@ -41,18 +40,16 @@ if TYPE_CHECKING:
     from controller.informer import Informer
     from controller.leases import LeaderLost
     from controller.manager import Manager
-    from controller.mapping import to_owner, to_self
     from controller.meta import Key, Object, ObjectMeta, Version
     from controller.options import ManagerOptions, SelfSigned
     from controller.outcome import SETTLED, Again, Blocked, Outcome
     from controller.owners import owned
-    from controller.predicates import generation_changed
-    from controller.renewable import Way
+    from controller.renewable import Connection
     from controller.resource import Resource
     from controller.signals import run_until_signal
     from controller.tenantconfig import parse_kubeconfig, tenant_transport
     from controller.transport import HttpTransport, Transport
-    from controller.triggers import ClusterWatch, Watch
+    from controller.triggers import ClusterWatch, Watch, generation_changed, to_owner, to_self
 
 __all__ = [
     "SETTLED",
@@ -71,6 +68,7 @@ __all__ = [
     "Condition",
     "ConfigurationError",
     "Conflict",
+    "Connection",
     "ControllerError",
     "Forbidden",
     "HttpTransport",
@@ -98,7 +96,6 @@ __all__ = [
     "Unauthorized",
     "Version",
     "Watch",
-    "Way",
     "add_finalizer",
     "connect",
     "generation_changed",
@@ -119,8 +116,7 @@ _MODULES = {
     "cache": "Cache Change",
     "client": "Client",
     "clock": "Clock SystemClock",
-    "clusterkinds": "ClusterKind",
-    "clusters": "ClusterSettings Clusters",
+    "clusters": "ClusterKind ClusterSettings Clusters",
     "codec": "Page",
     "conditions": "Condition remove_condition set_condition",
     "config": "connect",
@@ -134,18 +130,16 @@ _MODULES = {
     "informer": "Informer",
     "leases": "LeaderLost",
     "manager": "Manager",
-    "mapping": "to_owner to_self",
     "meta": "Key Object ObjectMeta Version",
     "options": "ManagerOptions SelfSigned",
     "outcome": "SETTLED Again Blocked Outcome",
     "owners": "owned",
-    "predicates": "generation_changed",
-    "renewable": "Way",
+    "renewable": "Connection",
     "resource": "Resource",
     "signals": "run_until_signal",
     "tenantconfig": "parse_kubeconfig tenant_transport",
     "transport": "HttpTransport Transport",
-    "triggers": "ClusterWatch Watch",
+    "triggers": "ClusterWatch Watch generation_changed to_owner to_self",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

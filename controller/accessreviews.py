@@ -1,14 +1,14 @@
-"""Who may read a page: TokenReview says who asks, SubjectAccessReview whether they may.
+"""Access control for /metrics with TokenReviews and SubjectAccessReviews.
 
-The rules are those of controller-runtime's metrics filter (pkg/metrics/filters): a bearer token or
-401, the verb and the path that RBAC's nonResourceURLs name or 403. Answers are remembered for a
-short time, so that a scrape every few seconds does not become two requests each; tokens are
-remembered by their hash alone.
+The rules are those of controller-runtime's metrics filter (pkg/metrics/filters): 401 without a
+valid bearer token, 403 unless RBAC's nonResourceURLs allow the verb and path. Results are cached,
+so that scraping every few seconds does not send two requests each time. Tokens are kept only as
+hashes.
 """
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -17,6 +17,7 @@ import structlog
 from controller.clock import Clock
 from controller.codec import decode_json, encode
 from controller.errors import ControllerError
+from controller.httpserver import Response
 from controller.transport import Transport
 
 K = TypeVar("K")
@@ -25,21 +26,13 @@ V = TypeVar("V")
 TOKEN_SECONDS = 60.0
 ALLOWED_SECONDS = 300.0
 DENIED_SECONDS = 30.0
-REMEMBERED = 1024
-"""Answers of either kind that are kept at most."""
+MAX_CACHED = 1024
+"""Maximum number of cached results of each review."""
 
 _AUTHENTICATION = "authentication.k8s.io/v1"
 _AUTHORIZATION = "authorization.k8s.io/v1"
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a page is not shown: an HTTP status and a sentence."""
-
-    status: int
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,72 +42,60 @@ class _User:
     groups: tuple[str, ...]
     extra: tuple[tuple[str, tuple[str, ...]], ...]
 
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> "_User":
-        extra = {
-            str(name): tuple(map(str, values or ()))
-            for name, values in (told.get("extra") or {}).items()
-        }
-        return cls(
-            str(told.get("username") or ""),
-            str(told.get("uid") or ""),
-            tuple(map(str, told.get("groups") or ())),
-            tuple(sorted(extra.items())),
-        )
-
 
 class AccessReviewer:
-    """Asks the API server who somebody is and what they may see.
+    """Asks the API server who sends a request and whether they may read the page.
 
     Args:
-        transport: the API server; our account there may create both reviews.
-        clock: for how long answers are remembered.
+        transport: the API server; our account there must be allowed to create both reviews.
+        clock: measures the age of cached results.
     """
 
     def __init__(self, transport: Transport, clock: Clock) -> None:
         self._transport = transport
-        self._users: _Remembered[bytes, _User | None] = _Remembered(clock)
-        self._rights: _Remembered[tuple[_User, str, str], bool] = _Remembered(clock)
+        self._users: _Cached[bytes, _User] = _Cached(clock)
+        self._allowed: _Cached[tuple[_User, str, str], bool] = _Cached(clock)
 
-    async def refusal(self, method: str, path: str, authorization: str) -> Refusal | None:
-        """Return why a request is refused; None if it may be answered.
+    async def guard(self, method: str, path: str, authorization: str) -> Response | None:
+        """Return the response that refuses a request; None if it is allowed.
 
         Args:
-            method: of HTTP; in lower case it is the verb.
-            path: of the page.
-            authorization: the header; empty if there was none.
+            method: the HTTP method; in lower case it is the verb.
+            path: the page's path.
+            authorization: the Authorization header; empty if there is none.
         """
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
-            return Refusal(401, "Unauthorized")
+            return Response(b"Unauthorized", 401)
         try:
-            user = await self._user(token)
+            user = await self._authenticate(token)
             if user is None:
-                return Refusal(401, "Unauthorized")
-            allowed = await self._may(user, method.lower(), path)
+                return Response(b"Unauthorized", 401)
+            allowed = await self._authorize(user, method.lower(), path)
         except ControllerError as error:
-            log.error("Cannot review access", path=path, error=str(error))  # noqa: TRY400 - said
-            return Refusal(500, "Authentication failed")
-        return None if allowed else Refusal(403, f"Authorization denied for user {user.name}")
+            log.error("Cannot review access", path=path, error=str(error))  # noqa: TRY400 - expected
+            return Response(b"Authentication failed", 500)
+        if allowed:
+            return None
+        return Response(f"Authorization denied for user {user.name}".encode(), 403)
 
-    async def _user(self, token: str) -> _User | None:
+    async def _authenticate(self, token: str) -> _User | None:
         digest = hashlib.sha256(token.encode()).digest()
         known = self._users.get(digest)
         if known is not None:
-            return known[0]
+            return known
         status = await self._review("TokenReview", _AUTHENTICATION, {"token": token})
-        genuine = status.get("authenticated") is True
-        user = _User.of(status.get("user") or {}) if genuine else None
-        # One that is not genuine is not remembered: it may become so (clocks, new keys).
-        if user is not None:
-            self._users.put(digest, user, TOKEN_SECONDS)
+        if status.get("authenticated") is not True:
+            return None  # not cached: the token may become valid (clocks, new keys)
+        user = _parse_user(status.get("user") or {})
+        self._users.put(digest, user, TOKEN_SECONDS)
         return user
 
-    async def _may(self, user: _User, verb: str, path: str) -> bool:
-        known = self._rights.get((user, verb, path))
+    async def _authorize(self, user: _User, verb: str, path: str) -> bool:
+        known = self._allowed.get((user, verb, path))
         if known is not None:
-            return known[0]
+            return known
         spec = {
             "user": user.name,
             "uid": user.uid,
@@ -125,7 +106,7 @@ class AccessReviewer:
         status = await self._review("SubjectAccessReview", _AUTHORIZATION, spec)
         allowed = status.get("allowed") is True and status.get("denied") is not True
         seconds = ALLOWED_SECONDS if allowed else DENIED_SECONDS
-        self._rights.put((user, verb, path), allowed, seconds)
+        self._allowed.put((user, verb, path), allowed, seconds)
         return allowed
 
     async def _review(self, kind: str, version: str, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,23 +118,34 @@ class AccessReviewer:
         return status if isinstance(status, dict) else {}
 
 
-class _Remembered(Generic[K, V]):
-    """Answers by question, each for its time, the oldest forgotten beyond a number."""
+def _parse_user(user: Mapping[str, Any]) -> _User:
+    extra = {
+        str(name): tuple(map(str, values or ()))
+        for name, values in (user.get("extra") or {}).items()
+    }
+    return _User(
+        str(user.get("username") or ""),
+        str(user.get("uid") or ""),
+        tuple(map(str, user.get("groups") or ())),
+        tuple(sorted(extra.items())),
+    )
+
+
+class _Cached(Generic[K, V]):
+    """Values that expire; beyond MAX_CACHED the oldest is removed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._answers: OrderedDict[K, tuple[V, float]] = OrderedDict()
+        self._values: OrderedDict[K, tuple[V, float]] = OrderedDict()
 
-    def get(self, question: K) -> Sequence[V] | None:
-        """Return the answer in a sequence of one, None if there is none: it may be None itself."""
-        found = self._answers.get(question)
-        if found is None or found[1] <= self._clock.monotonic():
-            return None
-        return (found[0],)
+    def get(self, key: K) -> V | None:
+        """Return the value, or None if there is none or it has expired."""
+        found = self._values.get(key)
+        return None if found is None or found[1] <= self._clock.monotonic() else found[0]
 
-    def put(self, question: K, answer: V, seconds: float) -> None:
-        """Remember an answer for `seconds`."""
-        self._answers.pop(question, None)
-        self._answers[question] = (answer, self._clock.monotonic() + seconds)
-        if len(self._answers) > REMEMBERED:
-            self._answers.popitem(last=False)
+    def put(self, key: K, value: V, seconds: float) -> None:
+        """Keep a value for `seconds`."""
+        self._values.pop(key, None)
+        self._values[key] = (value, self._clock.monotonic() + seconds)
+        if len(self._values) > MAX_CACHED:
+            self._values.popitem(last=False)

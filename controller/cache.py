@@ -1,27 +1,26 @@
-"""What a controller believes the world looks like: objects of one kind, indexed, always current.
+"""The objects of one kind as last known, indexed, with the responses to our own writes.
 
-Two sources feed it. The reflector delivers the world as the API server tells it: lists, events,
-bookmarks. Their resourceVersions make up the **position**: everything up to it has been seen.
-The client adds the answers to our own writes, which are ahead of the position: they are
-shown at once, so that no pass sees a world older than its own last write, and they stand only
-until the position has reached them. From there on the delivered world alone counts.
+Two sources feed a cache. The reflector delivers the server's state: lists, events and bookmarks.
+The highest resourceVersion that it delivered is the **position**: all changes up to it have been
+seen. The client adds the responses to our own writes, which are ahead of the position. They are
+shown at once, so that no pass reads a state older than its own last write, and only until the
+position has reached them; from there on the delivered state counts.
 
-That a single comparison (is the answer above the position?) is enough rests on the server
-delivering the changes of one kind in the order of their resourceVersions: when the position
-passes an own answer, its echo has come, or its deletion has. So no answer that is late can
-bring back an object whose end was delivered. Rejected: "the newer version of an object wins",
-which keeps a ghost when the answer to the removal of the last finalizer, carrying the old
+One comparison (is the response above the position?) decides that. It suffices because the server
+delivers the changes of one kind in the order of their resourceVersions: when the position passes a
+response, the event of that write or the deletion has been delivered. So no late response can bring
+back an object whose deletion was delivered. Rejected: "the newer version of an object wins". It
+keeps a deleted object when the response to the removal of the last finalizer, which has the old
 resourceVersion, arrives after the DELETED event.
 """
 
 import heapq
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from controller.burials import Burials
-from controller.codec import Added, Deleted, Modified, Unreadable
+from controller.codec import Deleted, ObjectEvent, Unreadable
 from controller.indexes import Indexes, IndexFunction
 from controller.meta import Key, Object, Version
 from controller.resource import Resource
@@ -31,15 +30,15 @@ T = TypeVar("T", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """How one object changed, as the cache shows it.
+    """How one object changed in the cache.
 
     Args:
-        old: what was shown; None for an object that is new here.
-        new: what is shown now; None for an object that is gone. If its uid differs
-            from that of `old`, the object was deleted and created again.
-        initial: part of the first list, or of the replay to a handler that came late.
-        final_state_unknown: the deletion was not seen, only its result; `old` may not be the
-            last state.
+        old: the object before; None if it was not in the cache.
+        new: the object now; None if it is no longer in the cache. If its uid differs from that of
+            `old`, the object was deleted and created again.
+        initial: part of the first list, or of the objects that a new handler gets at first.
+        final_state_unknown: the deletion was noticed by a list, so `old` may not be the last
+            state of the object.
     """
 
     old: T | None
@@ -51,15 +50,61 @@ class Change(Generic[T]):
 Subscriber = Callable[[Change[T]], None]
 
 
-class Cache(Generic[T]):
-    """The objects of one kind, shared and never copied: nobody may mutate them.
+class Tombstones:
+    """The uids of objects that the server deleted for us, while the watch may still show them.
 
-    Changes are delivered synchronously to the subscribers, after all state has moved.
+    Events and lists that lag behind may still contain such an object; a uid is never used again,
+    so it is hidden. A tombstone is removed when the deletion is delivered or a newer list comes.
+    (The response to a deletion does not hold the deletion's resourceVersion, so the position
+    alone cannot tell.)
+    """
+
+    def __init__(self) -> None:
+        self._revisions: dict[Key, dict[str, int]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(uids) for uids in self._revisions.values())
+
+    def add(self, key: Key, uid: str, revision: int) -> None:
+        """Hide the object with that uid; `revision` is at most that of its last version."""
+        self._revisions.setdefault(key, {})[uid] = revision
+
+    def visible(self, obj: T | None) -> T | None:
+        """Return `obj`, or None if its uid is hidden."""
+        if obj is None or not self._revisions:
+            return obj
+        return None if obj.metadata.uid in self._revisions.get(obj.metadata.key, ()) else obj
+
+    def remove(self, key: Key, uid: str) -> None:
+        """Remove the tombstone of an object whose deletion was delivered."""
+        uids = self._revisions.get(key, {})
+        uids.pop(uid, None)
+        if not uids:
+            self._revisions.pop(key, None)
+
+    def remove_absent(self, revision: int, uids: Container[str]) -> None:
+        """Remove the tombstones of objects that a list at `revision` no longer contains."""
+        for key, known in list(self._revisions.items()):
+            kept = {uid: at for uid, at in known.items() if at > revision or uid in uids}
+            if kept:
+                self._revisions[key] = kept
+            else:
+                del self._revisions[key]
+
+    def clear(self) -> None:
+        """Remove all: the history of the deletions was replaced."""
+        self._revisions.clear()
+
+
+class Cache(Generic[T]):
+    """The objects of one kind. They are shared and never copied: nobody may change them.
+
+    Changes are delivered synchronously to the subscribers, after the cache has been updated.
 
     Args:
         resource: the kind.
-        indexes: by name, a pure function from an object to its values there.
-        admits: whether an own answer is about an object that the lists and watches would show.
+        indexes: by index name, a pure function from an object to its values.
+        admits: whether the response to a write of ours is about an object in the watched scope.
     """
 
     def __init__(
@@ -72,27 +117,23 @@ class Cache(Generic[T]):
         self.resource = resource
         self._admits = admits
         self.position = 0
-        """The highest resourceVersion that list, event or bookmark delivered; 0 before the first.
+        """The highest resourceVersion of all lists, events and bookmarks so far; at first 0.
 
-        It falls only when a list shows that the server's history is another one."""
+        It decreases only when a list shows that the server's history was replaced."""
         self.synced = False
         """Whether a list has been delivered."""
-        self._shown: dict[Key, T] = {}
-        # Objects shown from an own answer, with what was delivered for their key.
-        self._beneath: dict[Key, T | None] = {}
-        self._own_revisions: list[tuple[int, Key]] = []
-        self._burials = Burials()
+        self._objects: dict[Key, T] = {}
+        # For keys whose object is the response to our own write: the delivered object.
+        self._delivered: dict[Key, T | None] = {}
+        self._own_writes: list[tuple[int, Key]] = []
+        self._tombstones = Tombstones()
         self._unreadable: dict[Key, str] = {}
         self._indexes = Indexes[T](indexes or {})
         self._subscribers: list[Subscriber[T]] = []
 
     def get(self, key: Key) -> T | None:
-        """Return the object, or None.
-
-        Args:
-            key: namespace and name.
-        """
-        return self._shown.get(key)
+        """Return the object with that `key`, or None."""
+        return self._objects.get(key)
 
     def by_index(self, index: str, value: str) -> tuple[T, ...]:
         """Return the objects that have `value` in `index`, sorted by key.
@@ -100,90 +141,87 @@ class Cache(Generic[T]):
         Raises:
             KeyError: there is no index of that name.
         """
-        return tuple(self._shown[key] for key in self._indexes.keys(index, value))
+        return tuple(self._objects[key] for key in self._indexes.keys(index, value))
 
     @property
     def unreadable(self) -> Mapping[Key, str]:
-        """Objects whose latest bytes could not be decoded, with the reason.
+        """The objects whose latest version could not be decoded, with the reason.
 
-        Their older decoded version, if there was one, is still shown. Whoever must know every
-        object (what is taken, say) has to look here before trusting the rest.
+        An older version that could be decoded stays in the cache. Code that must know every object
+        (to know which addresses are taken, for example) has to check this, too.
         """
         return self._unreadable
 
     @property
-    def burials(self) -> int:
-        """How many deletions were answered and have not been delivered yet."""
-        return len(self._burials)
+    def tombstones(self) -> int:
+        """The number of deletions by us that the watch has not delivered yet."""
+        return len(self._tombstones)
 
     def __iter__(self) -> Iterator[T]:
-        """Return all objects, in no order."""
-        return iter(self._shown.values())
+        """Iterate over all objects, in no order."""
+        return iter(self._objects.values())
 
     def __len__(self) -> int:
-        return len(self._shown)
+        return len(self._objects)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._shown
+        return key in self._objects
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
-        """Deliver all further changes to `subscriber`, which must not raise."""
+        """Call `subscriber` with every change from now on; it must not raise."""
         self._subscribers.append(subscriber)
 
     def unsubscribe(self, subscriber: Subscriber[T]) -> None:
-        """Deliver no more changes to `subscriber`; unknown ones are ignored."""
+        """Stop calling `subscriber`; does nothing if it is not subscribed."""
         if subscriber in self._subscribers:
             self._subscribers.remove(subscriber)
 
-    def own(self, obj: T) -> bool:
-        """Show the server's answer to a write of ours, if it is ahead of the position.
-
-        Args:
-            obj: as the server answered with it.
+    def apply_own_write(self, obj: T) -> bool:
+        """Show `obj`, the response to a write of ours, if it is ahead of the position.
 
         Returns:
             Whether it is shown.
         """
         key, revision = obj.metadata.key, obj.metadata.revision
-        old = self._shown.get(key)
+        old = self._objects.get(key)
         if revision <= self.position or (old is not None and old.metadata.revision >= revision):
             return False
-        if self._burials.visible(obj) is None or not self._admits(obj):
+        if self._tombstones.visible(obj) is None or not self._admits(obj):
             return False
-        self._beneath.setdefault(key, old)
-        heapq.heappush(self._own_revisions, (revision, key))
-        self._show(key, obj)
-        self._deliver([Change(old, obj)])
+        self._delivered.setdefault(key, old)
+        heapq.heappush(self._own_writes, (revision, key))
+        self._set(key, obj)
+        self._notify([Change(old, obj)])
         return True
 
-    def gone(self, at: Version) -> None:
-        """Show no more what the server told us it has deleted, however long the watch may lag.
+    def mark_deleted(self, version: Version) -> None:
+        """Hide an object that the server says it has deleted, however late the watch is.
 
         Args:
-            at: the object as it was when we asked for its deletion.
+            version: the object as it was when its deletion was requested.
         """
-        key, shown = at.key, self._shown.get(at.key)
-        beneath = self._beneath.get(key)
-        # What had that name before it has ended, too.
-        ended = [
+        key, shown = version.key, self._objects.get(version.key)
+        delivered = self._delivered.get(key)
+        # Older objects of that name have been deleted, too.
+        deleted = [
             one
-            for one in (shown, beneath)
+            for one in (shown, delivered)
             if one is not None
-            and (one.metadata.uid == at.uid or one.metadata.revision <= at.revision)
+            and (one.metadata.uid == version.uid or one.metadata.revision <= version.revision)
         ]
-        for one in ended:
-            self._burials.bury(key, one.metadata.uid, one.metadata.revision)
-        if self.position < at.revision:
-            self._burials.bury(key, at.uid, at.revision)
-        if shown in ended:
-            self._beneath.pop(key, None)
-            self._show(key, None)
-            self._deliver([Change(shown, None)])
-        elif beneath in ended:
-            self._beneath[key] = None
+        for one in deleted:
+            self._tombstones.add(key, one.metadata.uid, one.metadata.revision)
+        if self.position < version.revision:
+            self._tombstones.add(key, version.uid, version.revision)
+        if shown in deleted:
+            self._delivered.pop(key, None)
+            self._set(key, None)
+            self._notify([Change(shown, None)])
+        elif delivered in deleted:
+            self._delivered[key] = None
 
-    def apply(self, event: Added[T] | Modified[T] | Deleted[T] | Unreadable) -> None:
-        """Take an event of the watch; one at or below the position was seen and is dropped.
+    def apply(self, event: ObjectEvent[T]) -> None:
+        """Apply an event of the watch; one at or below the position is dropped.
 
         Args:
             event: as decoded.
@@ -191,161 +229,155 @@ class Cache(Generic[T]):
         if event.revision <= self.position:
             return
         key = event.key
-        old = self._shown.get(key)
+        old = self._objects.get(key)
         if isinstance(event, Unreadable):
             self._apply_unreadable(event)
         else:
             self._unreadable.pop(key, None)
             obj = None if isinstance(event, Deleted) else event.object
-            self._place(key, self._burials.visible(obj), event)
+            self._deliver(key, self._tombstones.visible(obj), event)
             if obj is None:
-                self._burials.ended(key, event.object.metadata.uid)
-        changes = self._difference({key: old}, _same)
+                self._tombstones.remove(key, event.object.metadata.uid)
+        changes = self._changes({key: old}, _same_version)
         changes += self._advance(event.revision)
-        self._deliver(changes)
+        self._notify(changes)
 
     def bookmark(self, revision: int) -> None:
-        """Move the position: nothing else happened up to `revision`."""
+        """Move the position to `revision`: there are no further changes up to it."""
         if revision > self.position:
-            self._deliver(self._advance(revision))
+            self._notify(self._advance(revision))
 
     def replace(
         self, items: Iterable[T], revision: int, unreadable: Mapping[Key, str] | None = None
     ) -> None:
-        """Take a list: what is not in it is gone.
+        """Replace all delivered objects by those of a list.
 
-        A list below the position tells of another history: etcd was restored from a backup, or
-        the address now leads to another cluster. The caller must know that it is no stale answer
-        (a list without resourceVersion never is). All own answers belong to the lost history and
-        go with it, and equal numbers no longer mean equal objects. (A restored history that has
-        run past our position before we came back cannot be told from the old one by numbers;
-        that is why etcd is restored with its revision raised.)
+        A list below the position is from another history: etcd was restored from a backup, or the
+        address now leads to another cluster. (The caller must know that it is not a stale
+        response; a list without resourceVersion never is.) Then all own writes and tombstones are
+        dropped, and equal resourceVersions no longer mean equal objects. A restored history that
+        has already passed our position looks like the old one; that is why etcd is restored with
+        its revision raised.
 
         Args:
             items: the decoded objects.
             revision: the list's resourceVersion.
-            unreadable: the objects that are in the list and could not be decoded.
+            unreadable: the objects in the list that could not be decoded, with the reason.
         """
-        before = dict(self._shown)
+        before = dict(self._objects)
         present = {item.metadata.key: item for item in items}
         self._unreadable = dict(unreadable or {})
-        same: Callable[[T, T], bool] = _same
+        same: Callable[[T, T], bool] = _same_version
         if revision < self.position:
-            self._drop_own()
-            self._burials.clear()
+            for key, delivered in self._delivered.items():
+                self._set(key, delivered)
+            self._delivered.clear()
+            self._own_writes.clear()
+            self._tombstones.clear()
             same = operator.eq
-        self._burials.listed(revision, {one.metadata.uid for one in present.values()})
-        listed = {key: one for key, one in present.items() if self._burials.visible(one)}
+        self._tombstones.remove_absent(revision, {one.metadata.uid for one in present.values()})
+        listed = {key: one for key, one in present.items() if self._tombstones.visible(one)}
         for key in self._unreadable:
-            kept = self._shown.get(key)
+            kept = self._objects.get(key)
             if kept is not None and key not in listed:
                 listed[key] = kept
-        for key in [key for key in self._shown if key not in listed]:
-            self._place_listed(key, None, revision, same)
+        for key in [key for key in self._objects if key not in listed]:
+            self._deliver_listed(key, None, revision, same)
         for key, item in listed.items():
-            self._place_listed(key, item, revision, same)
+            self._deliver_listed(key, item, revision, same)
         self.position = revision
         initial, self.synced = not self.synced, True
-        gone = {key: old for key, old in before.items() if key not in listed}
+        absent = {key: old for key, old in before.items() if key not in listed}
         rest = {key: before.get(key) for key in listed}
-        self._deliver(
-            self._difference(gone, same, unknown=True)
-            + self._difference(rest, same, initial=initial)
+        self._notify(
+            self._changes(absent, same, final_state_unknown=True)
+            + self._changes(rest, same, initial=initial)
         )
 
     def _apply_unreadable(self, event: Unreadable) -> None:
         if event.deleted:
             self._unreadable.pop(event.key, None)
-            self._place(event.key, None, event)
+            self._deliver(event.key, None, event)
             return
         self._unreadable[event.key] = event.reason
-        # What is shown now is the last version that could be read, wherever it came from.
+        # What is in the cache now is the last version that could be decoded.
         if self._own_revision(event.key) <= event.revision:
-            self._beneath.pop(event.key, None)
+            self._delivered.pop(event.key, None)
 
-    def _place(
-        self, key: Key, obj: T | None, event: Added[T] | Modified[T] | Deleted[T] | Unreadable
-    ) -> None:
-        """Put what an event delivered for `key` where it belongs: shown, or beneath our answer."""
-        ended = isinstance(event, Deleted) and event.object.metadata.uid == self._own_uid(key)
-        if self._own_revision(key) > event.revision and not ended:
-            self._beneath[key] = obj
+    def _deliver(self, key: Key, obj: T | None, event: ObjectEvent[T]) -> None:
+        """Show the object of an event, or keep it for later while our own write is newer."""
+        own = self._objects[key] if key in self._delivered else None
+        own_deleted = (
+            isinstance(event, Deleted)
+            and own is not None
+            and event.object.metadata.uid == own.metadata.uid
+        )
+        if self._own_revision(key) > event.revision and not own_deleted:
+            self._delivered[key] = obj
         else:
-            self._beneath.pop(key, None)
-            self._show(key, obj)
+            self._delivered.pop(key, None)
+            self._set(key, obj)
 
-    def _place_listed(
+    def _deliver_listed(
         self, key: Key, obj: T | None, revision: int, same: Callable[[T, T], bool]
     ) -> None:
-        """Put what a list at `revision` says of `key` where it belongs."""
+        """Show an object of a list, or keep it for later while our own write is newer."""
         if self._own_revision(key) > revision:
-            self._beneath[key] = obj
+            self._delivered[key] = obj
             return
-        self._beneath.pop(key, None)
-        shown = self._shown.get(key)
-        if shown is not None and obj is not None and same(shown, obj):
-            return  # keep the object that everybody shares already
-        self._show(key, obj)
+        self._delivered.pop(key, None)
+        shown = self._objects.get(key)
+        if shown is None or obj is None or not same(shown, obj):
+            self._set(key, obj)  # otherwise keep the object that is shared already
 
     def _own_revision(self, key: Key) -> int:
-        """Return the revision of the own answer shown for `key`; 0 if none is."""
-        return self._shown[key].metadata.revision if key in self._beneath else 0
+        """Return the revision of our own write that is shown for `key`; 0 if none is."""
+        return self._objects[key].metadata.revision if key in self._delivered else 0
 
-    def _own_uid(self, key: Key) -> str | None:
-        return self._shown[key].metadata.uid if key in self._beneath else None
-
-    def _show(self, key: Key, obj: T | None) -> None:
-        self._indexes.move(key, self._shown.get(key), obj)
+    def _set(self, key: Key, obj: T | None) -> None:
+        self._indexes.move(key, self._objects.get(key), obj)
         if obj is None:
-            self._shown.pop(key, None)
+            self._objects.pop(key, None)
         else:
-            self._shown[key] = obj
+            self._objects[key] = obj
 
     def _advance(self, revision: int) -> list[Change[T]]:
-        """Move the position, and let go of own answers that it passed without an echo.
+        """Move the position; drop own writes that it passed and that were not delivered.
 
-        With an ordered watch none is left to let go, except one that the watch's selectors hide.
+        There are none in an ordered watch, unless the watch's selectors exclude the object.
         """
         self.position = revision
         before: dict[Key, T | None] = {}
-        while self._own_revisions and self._own_revisions[0][0] <= revision:
-            _, key = heapq.heappop(self._own_revisions)
+        while self._own_writes and self._own_writes[0][0] <= revision:
+            _, key = heapq.heappop(self._own_writes)
             if 0 < self._own_revision(key) <= revision:
-                before[key] = self._shown[key]
-                self._show(key, self._beneath.pop(key))
-        return self._difference(before, _same, unknown=True)
+                before[key] = self._objects[key]
+                self._set(key, self._delivered.pop(key))
+        return self._changes(before, _same_version, final_state_unknown=True)
 
-    def _drop_own(self) -> None:
-        for key, delivered in self._beneath.items():
-            self._show(key, delivered)
-        self._beneath.clear()
-        self._own_revisions.clear()
-
-    def _difference(
+    def _changes(
         self,
         before: Mapping[Key, T | None],
         same: Callable[[T, T], bool],
         *,
-        unknown: bool = False,
+        final_state_unknown: bool = False,
         initial: bool = False,
     ) -> list[Change[T]]:
         changes = []
         for key, old in before.items():
-            new = self._shown.get(key)
-            if (old is None and new is None) or (
-                old is not None and new is not None and same(old, new)
-            ):
-                continue
-            changes.append(Change(old, new, initial, unknown and new is None))
+            new = self._objects.get(key)
+            unchanged = same(old, new) if old is not None and new is not None else old is new
+            if not unchanged:
+                changes.append(Change(old, new, initial, final_state_unknown and new is None))
         return changes
 
-    def _deliver(self, changes: Iterable[Change[T]]) -> None:
+    def _notify(self, changes: Iterable[Change[T]]) -> None:
         for change in changes:
             for subscriber in tuple(self._subscribers):
                 subscriber(change)
 
 
-def _same(one: Object, other: Object) -> bool:
-    """Whether these are the same object at the same version; an own answer and its echo are."""
+def _same_version(one: Object, other: Object) -> bool:
+    """Whether these are the same object at the same version, as a response and its event are."""
     a, b = one.metadata, other.metadata
     return a.resourceVersion == b.resourceVersion and a.uid == b.uid

@@ -1,104 +1,131 @@
-"""The certificate that a server shows, replaced while it runs.
+"""The certificate of a server, replaced while the server runs.
 
-A `Holder` has one TLS context that listens and another one that new connections are handed to;
-replacing the latter touches no connection that is open, and a pair that does not fit
-together replaces nothing. `CertificateFiles` reads tls.crt and tls.key of a folder, as
-cert-manager and Secret volumes provide them, and again when they change. The contents are
-compared every ten seconds: that sees the symlink swap of a volume, a rename and a write in place
-alike, where file notifications miss one or the other on some file systems.
+A `ServingCertificate` has two kinds of TLS contexts: one that listens, and one with the present
+certificate that every new connection is switched to. So open connections are not affected, and a
+certificate that does not fit its key replaces nothing. Rejected: loading a new pair into the
+listening context, which is left with the new certificate and the old key if the key does not fit.
 
-Loading a changed pair into the listening context was rejected: where the key does not fit, the
-context is left with the new certificate and the old key.
+`CertificateFiles` reads tls.crt and tls.key of a folder, as cert-manager and Secret volumes
+provide them, and compares their contents every ten seconds. Rejected: file notifications, which on
+some file systems miss a symlink that is replaced, a rename, or a write in place.
 """
 
 import os
+import re
 import ssl
 import tempfile
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from controller.clock import Clock
 from controller.errors import ConfigurationError
 from controller.health import Check, Failing
-from controller.servingmetrics import CertificateSeries
-from controller.validity import valid_until
 
 POLL_SECONDS = 10.0
 CERTIFICATE_FILE = "tls.crt"
 KEY_FILE = "tls.key"
 
+_BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
+_VERSION_TAG = 0xA0
+_UTC_TIME_TAG = 0x17
+
 log = structlog.get_logger(__name__)
 
 
-class Holder:
-    """The certificate that is shown to new connections.
+class CertificateMetrics:
+    """The metrics of serving certificates; the first two have controller-runtime's names."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.reads = Counter(
+            "certwatcher_read_certificate_total",
+            "How often a serving certificate was read.",
+            registry=registry,
+        )
+        self.errors = Counter(
+            "certwatcher_read_certificate_errors_total",
+            "How often a serving certificate could not be used.",
+            registry=registry,
+        )
+        self.expiry = Gauge(
+            "controller_certificate_expiry_timestamp_seconds",
+            "When the serving certificate ceases to be valid, in Unix time.",
+            ["server"],
+            registry=registry,
+        )
+
+
+class ServingCertificate:
+    """The certificate that a server presents to new connections.
 
     Args:
-        what: whose it is, for messages: `webhook`, `metrics`.
-        series: counts readings.
+        server: the server's name for messages and metrics: `webhook`, `metrics`.
+        metrics: counts reads and failures.
     """
 
-    def __init__(self, what: str, series: CertificateSeries) -> None:
-        self._what = what
-        self._series = series
+    def __init__(self, server: str, metrics: CertificateMetrics) -> None:
+        self._server = server
+        self._metrics = metrics
         self._current: ssl.SSLContext | None = None
         self._pair: tuple[bytes, bytes] | None = None
-        self._fault = "no certificate yet"
-        self.listening = _server_context()
-        """What a server listens with, before there is a certificate too."""
-        # Asked for every handshake, also for one whose client names no server.
-        self.listening.sni_callback = self._hand_over
+        self._failure = "no certificate yet"
+        self.listening_context = _server_context()
+        """The TLS context that the server listens with; usable before there is a certificate."""
+        # Called for every handshake, also if the client sends no server name.
+        self.listening_context.sni_callback = self._switch_context
 
-    def show(self, certificate: bytes, key: bytes) -> bool:
-        """Show this pair from now on; one that cannot be used is logged, and the old one stays.
+    def replace(self, certificate: bytes, key: bytes) -> bool:
+        """Present this pair to new connections; log a pair that cannot be used, and keep the old.
 
         Args:
-            certificate: PEM, the serving certificate first.
-            key: PEM, without a password.
+            certificate: PEM, the server's certificate first.
+            key: PEM, not encrypted.
 
         Returns:
-            Whether it is shown.
+            Whether it can be used.
         """
         if self._pair == (certificate, key):
             return True
         try:
             context = _server_context()
-            with _readable(certificate + b"\n" + key) as path:
-                # With a password given, an encrypted key is an error, no question on a terminal.
+            with _temporary_path(certificate + b"\n" + key) as path:
+                # Without a password ssl would ask for that of an encrypted key on the terminal.
                 context.load_cert_chain(path, password="")
             until = valid_until(certificate)
         except (ssl.SSLError, ValueError) as error:
             reason = getattr(error, "reason", None) or str(error)
-            self.failed(f"the certificate and key cannot be used: {reason}")
+            self.report_failure(f"the certificate and key cannot be used: {reason}")
             return False
-        self._series.reads.inc()
-        self._series.expiry.labels(self._what).set(until.timestamp())
-        self._current, self._pair, self._fault = context, (certificate, key), ""
-        log.info("Updated current TLS certificate", server=self._what)
+        self._metrics.reads.inc()
+        self._metrics.expiry.labels(self._server).set(until.timestamp())
+        self._current, self._pair, self._failure = context, (certificate, key), ""
+        log.info("Updated current TLS certificate", server=self._server)
         return True
 
-    def failed(self, why: str) -> None:
-        """Note that there is nothing newer to show, and why; what is shown stays."""
-        self._series.reads.inc()
-        self._series.errors.inc()
-        if self._fault != why:
-            log.error("Cannot read the serving certificate", server=self._what, error=why)
-        self._fault = why
+    def report_failure(self, why: str) -> None:
+        """Count, and log if it is new, that no newer certificate could be read, and why."""
+        self._metrics.reads.inc()
+        self._metrics.errors.inc()
+        if self._failure != why:
+            log.error("Cannot read the serving certificate", server=self._server, error=why)
+        self._failure = why
 
     def check(self) -> Check:
-        """Return a check that holds while there is a certificate to show."""
+        """Return a readiness check that passes once there is a certificate."""
 
-        def ask() -> Failing | None:
+        def run() -> Failing | None:
             if self._current is not None:
                 return None
-            return Failing(f"the {self._what} server has no certificate", self._fault)
+            return Failing(f"the {self._server} server has no certificate", self._failure)
 
-        return Check(f"{self._what}-certificate", ask)
+        return Check(f"{self._server}-certificate", run)
 
-    def _hand_over(
+    def _switch_context(
         self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _: ssl.SSLContext
     ) -> int | None:
         if self._current is None:
@@ -108,24 +135,24 @@ class Holder:
 
 
 class CertificateFiles:
-    """tls.crt and tls.key of a folder, shown by a holder, read again when they change.
+    """Reads tls.crt and tls.key of a folder into a serving certificate, again when they change.
 
     Args:
-        folder: where they are.
-        holder: shows them.
-        clock: for the pauses.
+        folder: where the files are.
+        serving: gets their contents.
+        clock: for the delays.
     """
 
-    def __init__(self, folder: Path, holder: Holder, clock: Clock) -> None:
+    def __init__(self, folder: Path, serving: ServingCertificate, clock: Clock) -> None:
         self._folder = folder
-        self._holder = holder
+        self._serving = serving
         self._clock = clock
 
     def start(self) -> None:
         """Read the files for the first time.
 
         Raises:
-            ConfigurationError: there are none that can be used.
+            ConfigurationError: there are no files that can be used.
         """
         if not self._read():
             raise ConfigurationError(
@@ -134,7 +161,7 @@ class CertificateFiles:
             )
 
     async def run(self) -> None:
-        """Look every ten seconds whether they have changed, until cancelled."""
+        """Read the files every ten seconds until cancelled."""
         while True:
             await self._clock.sleep(POLL_SECONDS)
             self._read()
@@ -144,9 +171,51 @@ class CertificateFiles:
             certificate = (self._folder / CERTIFICATE_FILE).read_bytes()
             key = (self._folder / KEY_FILE).read_bytes()
         except OSError as error:
-            self._holder.failed(f"{error.filename}: {error.strerror}")
+            self._serving.report_failure(f"{error.filename}: {error.strerror}")
             return False
-        return self._holder.show(certificate, key)
+        return self._serving.replace(certificate, key)
+
+
+def valid_until(pem: bytes) -> datetime:
+    """Return the notAfter time of the first certificate in `pem`.
+
+    The standard library returns it only for a certificate that a peer has sent, and `cryptography`
+    takes 8 MiB, which controllers with certificates from elsewhere save. So the fields before it
+    are skipped here (RFC 5280, section 4.1); OpenSSL has checked the certificate already.
+
+    Raises:
+        ValueError: there is no certificate, or it cannot be read.
+    """
+    block = _BLOCK.search(pem)
+    if block is None:
+        raise ValueError("there is no certificate in it")
+    try:
+        _, certificate, _ = _der_element(b64decode(block[1]))
+        _, signed, _ = _der_element(certificate)
+        tag, _, rest = _der_element(signed)
+        for _ in range(3 if tag == _VERSION_TAG else 2):  # serial number, signature, issuer
+            _, _, rest = _der_element(rest)
+        _, validity, _ = _der_element(rest)
+        _, _, rest = _der_element(validity)
+        tag, text, _ = _der_element(rest)
+    except IndexError as error:
+        raise ValueError("the certificate is cut short") from error
+    written = text.decode("ascii")
+    if tag == _UTC_TIME_TAG:
+        # Years have two digits: 50 to 99 are 1950 to 1999 (RFC 5280, section 4.1.2.5.1).
+        written = ("20" if written < "50" else "19") + written
+    return datetime.strptime(written, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+
+
+def _der_element(der: bytes) -> tuple[int, bytes, bytes]:
+    """Return tag and content of the first element, and the bytes after it."""
+    length, start = der[1], 2
+    if length & 0x80:
+        start += length & 0x7F
+        length = int.from_bytes(der[2:start])
+    if len(der) < start + length:
+        raise IndexError(length)
+    return der[0], der[start : start + length], der[start + length :]
 
 
 def _server_context() -> ssl.SSLContext:
@@ -156,10 +225,10 @@ def _server_context() -> ssl.SSLContext:
 
 
 @contextmanager
-def _readable(secret: bytes) -> Iterator[str]:
-    """Give a path at which `secret` can be read inside the context; ssl reads files only.
+def _temporary_path(secret: bytes) -> Iterator[str]:
+    """Return a path at which `secret` can be read inside the context: ssl reads only files.
 
-    It stays in memory where the system can do that: the root file system may be read-only.
+    It is in memory where the system can do that, as the root file system may be read-only.
     """
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("certificate")

@@ -1,9 +1,8 @@
-"""Live requests, typed answers.
+"""Requests to an API server with typed responses.
 
-Reads go to the server; whoever wants what is known already asks a cache. Writes carry
-preconditions: there is no method that patches, replaces or deletes an object at whatever version
-it happens to have. (Server-side apply is the exception, made for objects in other
-clusters whose fields we own; it too takes a version.)
+Reads go to the server, not to a cache. Writes carry preconditions: there is no method that
+patches, replaces or deletes an object at any version it may have. The exception is server-side
+apply, for objects in other clusters whose fields we own; it can carry a version, too.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from controller.codec import Page, decode_json, decode_object, encode
 from controller.errors import MalformedAnswer, NotFound
+from controller.lists import PAGE_SIZE, list_all
 from controller.meta import Key, Object, Version
-from controller.pages import PAGE_SIZE, list_whole
 from controller.resource import Resource
 
-if TYPE_CHECKING:  # the HTTP client it needs is no business of those who never send anything
+if TYPE_CHECKING:  # a client that is given its transport does not need to load aiohttp
     from controller.transport import Transport
 
 T = TypeVar("T", bound=Object)
@@ -29,74 +28,64 @@ class Client:
 
     Args:
         transport: the server.
-        on_answer: is given every object that was answered with, before the caller is; the
-            manager puts it into the kind's cache.
-        on_gone: is told of every object that the server says is gone, as it was when we asked for
-            its deletion.
-        field_manager: the name under which the server notes our writes; empty leaves it
-            to the transport's user agent.
+        on_object: called with every object in a response before the caller gets it; the manager
+            puts it into the kind's cache.
+        on_deleted: called with every object that the server says is deleted, as it was when the
+            deletion was requested.
+        field_manager: the field manager of our writes; empty for the transport's user agent.
 
-    All methods raise ApiError (by subclass), NoAnswer and MalformedAnswer as errors.py says.
-    A NotFound whose `reason` is empty came without a Status, for a path that is not
-    served or from something in between: where absence decides over anything that matters,
-    check that the reason is `NotFound`.
+    All methods raise ApiError (by subclass), NoAnswer and MalformedAnswer as errors.py says. A
+    NotFound whose `reason` is empty came without a Status, for a path that is not served or from
+    something in between. Check that the reason is `NotFound` before you act on an object's
+    absence.
     """
 
     def __init__(
         self,
         transport: "Transport",
         *,
-        on_answer: Callable[[Resource[Any], Object], None] | None = None,
-        on_gone: Callable[[Resource[Any], Version], None] | None = None,
+        on_object: Callable[[Resource[Any], Object], None] | None = None,
+        on_deleted: Callable[[Resource[Any], Version], None] | None = None,
         field_manager: str = "",
     ) -> None:
         self._transport = transport
-        self._on_answer = on_answer
-        self._on_gone = on_gone
+        self._on_object = on_object
+        self._on_deleted = on_deleted
         self.field_manager = field_manager
-        """The name under which the server notes our writes; empty if the transport has it."""
+        """The field manager of our writes; empty for the transport's user agent."""
         self._manager = {"fieldManager": field_manager} if field_manager else {}
 
-    def named(self, field_manager: str) -> "Client":
-        """Return a client that is like this one and writes under another name.
-
-        Args:
-            field_manager: the name under which the server notes the writes.
-        """
+    def with_field_manager(self, field_manager: str) -> "Client":
+        """Return a client like this one whose writes have the field manager `field_manager`."""
         return Client(
             self._transport,
-            on_answer=self._on_answer,
-            on_gone=self._on_gone,
+            on_object=self._on_object,
+            on_deleted=self._on_deleted,
             field_manager=field_manager,
         )
 
     async def get(self, resource: Resource[T], key: Key) -> T:
-        """Read one object as it is now.
-
-        Args:
-            resource: the kind.
-            key: which object.
-        """
+        """Read the object of kind `resource` with that `key` from the server."""
         data = await self._transport.request("GET", resource.path(key))
-        return self._answer(resource, data)
+        return self._decode(resource, data)
 
     async def list(
         self, resource: Resource[T], *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> Page[T]:
-        """Read all objects as they are now: a quorum read, never from a server's stale cache.
+        """Read all objects from the server with a quorum read, not from its watch cache.
 
         Args:
             resource: the kind.
             namespace: empty for all.
-            labels: a label selector.
-            fields: a field selector.
+            labels: a label selector; empty for none.
+            fields: a field selector; empty for none.
         """
         query = {"limit": str(PAGE_SIZE)}
         if labels:
             query["labelSelector"] = labels
         if fields:
             query["fieldSelector"] = fields
-        return await list_whole(self._transport, resource, namespace, query)
+        return await list_all(self._transport, resource, namespace, query)
 
     async def create(
         self,
@@ -110,20 +99,22 @@ class Client:
 
         Args:
             resource: the kind.
-            namespace: where; empty for a cluster-scoped kind.
-            body: the object; its name, or generateName, is in the metadata.
+            namespace: empty for a cluster-scoped kind.
+            body: the object; the metadata has its name or generateName.
             field_manager: for this write; empty for the client's own.
 
         Raises:
-            AlreadyExists: an object of that name is there.
+            AlreadyExists: an object of that name exists.
         """
         data = await self._transport.request(
             "POST",
             resource.collection(namespace),
             query={"fieldManager": field_manager} if field_manager else self._manager,
-            body=encode(_complete(resource, body, {"namespace": namespace} if namespace else {})),
+            body=encode(
+                _with_defaults(resource, body, {"namespace": namespace} if namespace else {})
+            ),
         )
-        return self._answer(resource, data)
+        return self._decode(resource, data)
 
     async def patch(
         self,
@@ -135,8 +126,8 @@ class Client:
     ) -> T:
         """Merge `patch` into the object if it is still at version `at`.
 
-        The uid goes along as a precondition too, except to a subresource, where the
-        server does not check it: the resourceVersion tells a re-created object as well.
+        The uid is a precondition, too, except for a subresource, where the server does not check
+        it. The resourceVersion alone detects an object that was created again.
 
         Args:
             resource: the kind.
@@ -145,17 +136,17 @@ class Client:
             subresource: for example `status`; empty for the object itself.
 
         Raises:
-            Conflict: the object has moved on; read again and choose again.
+            Conflict: the object has changed since; read again and decide again.
         """
-        pins = {"resourceVersion": _known(at)} | ({} if subresource else {"uid": at.uid})
+        pins = {"resourceVersion": _precondition(at)} | ({} if subresource else {"uid": at.uid})
         data = await self._transport.request(
             "PATCH",
             resource.path(at.key, subresource),
             query=self._manager,
-            body=encode(_pinned(patch, pins)),
+            body=encode(_with_metadata(patch, pins)),
             content_type=MERGE_PATCH,
         )
-        return self._answer(resource, data)
+        return self._decode(resource, data)
 
     async def patch_status(self, resource: Resource[T], obj: T, status: Mapping[str, Any]) -> T:
         """Merge `status` into the object's status if the object is still at the version of `obj`.
@@ -181,7 +172,7 @@ class Client:
     async def replace(
         self, resource: Resource[T], at: Version, body: Mapping[str, Any], *, subresource: str = ""
     ) -> T:
-        """Put `body` in the object's place if it is still at version `at`.
+        """Replace the object by `body` if it is still at version `at`.
 
         Args:
             resource: the kind.
@@ -190,18 +181,18 @@ class Client:
             subresource: for example `status`; empty for the object itself.
 
         Raises:
-            Conflict: the object has moved on; read again and choose again.
+            Conflict: the object has changed since; read again and decide again.
         """
-        pins = {"name": at.name, "resourceVersion": _known(at), "uid": at.uid}
+        pins = {"name": at.name, "resourceVersion": _precondition(at), "uid": at.uid}
         if at.namespace:
             pins["namespace"] = at.namespace
         data = await self._transport.request(
             "PUT",
             resource.path(at.key, subresource),
             query=self._manager,
-            body=encode(_pinned(_complete(resource, body, {}), pins)),
+            body=encode(_with_metadata(_with_defaults(resource, body, {}), pins)),
         )
-        return self._answer(resource, data)
+        return self._decode(resource, data)
 
     async def delete(
         self, resource: Resource[T], at: Version, *, propagation: str = ""
@@ -214,16 +205,16 @@ class Client:
             propagation: `Foreground`, `Background` or `Orphan`; empty for the kind's default.
 
         Returns:
-            The object if it is still there, held by finalizers or its grace period; else None.
+            The object if it still exists, because of finalizers or its grace period; else None.
 
         Raises:
-            Conflict: the object has moved on.
-            NotFound: it is gone already.
+            Conflict: the object has changed since.
+            NotFound: it was deleted before.
         """
         options: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "preconditions": {"uid": at.uid, "resourceVersion": _known(at)},
+            "preconditions": {"uid": at.uid, "resourceVersion": _precondition(at)},
         }
         if propagation:
             options["propagationPolicy"] = propagation
@@ -232,11 +223,11 @@ class Client:
             data = await self._transport.request("DELETE", path, body=encode(options))
         except NotFound as error:
             if error.reason == "NotFound":
-                self._forget(resource, at)
+                self._deleted(resource, at)
             raise
-        if _remains(decode_json(data)):
-            return self._answer(resource, data)
-        self._forget(resource, at)
+        if _still_exists(decode_json(data)):
+            return self._decode(resource, data)
+        self._deleted(resource, at)
         return None
 
     async def apply(  # noqa: PLR0913 - which object, what of it, and under which conditions
@@ -250,19 +241,19 @@ class Client:
         version: str = "",
         uid: str = "",
     ) -> T:
-        """Apply `body` server-side: the fields in it are ours, and those we left out no longer.
+        """Apply `body` server-side: we own the fields in it, and no longer those we left out.
 
         Args:
             resource: the kind.
-            key: which object; it is created if it does not exist.
-            body: the fields that we want.
+            key: namespace and name; the object is created if it does not exist.
+            body: the fields to apply.
             manager: the field manager.
-            force: take fields that others own, instead of a Conflict.
-            version: resourceVersion that the object must still have; empty for any.
-            uid: uid that it must have, so that one that has gone is not created; empty for any.
+            force: take over fields that others own, instead of raising Conflict.
+            version: the resourceVersion that the object must still have; empty for any.
+            uid: the uid that it must have, so that a deleted object is not created; empty for any.
 
         Raises:
-            Conflict: another manager owns a field, or the version has passed.
+            Conflict: another manager owns a field, or the object has another version.
         """
         wanted = {"namespace": key.namespace, "resourceVersion": version, "uid": uid}
         pins = {"name": key.name} | {name: value for name, value in wanted.items() if value}
@@ -270,19 +261,16 @@ class Client:
             "PATCH",
             resource.path(key),
             query={"fieldManager": manager, "force": "true" if force else "false"},
-            body=encode(_pinned(_complete(resource, body, {}), pins)),
+            body=encode(_with_metadata(_with_defaults(resource, body, {}), pins)),
             content_type=APPLY_PATCH,
         )
-        return self._answer(resource, data)
+        return self._decode(resource, data)
 
     async def served(self, resource: Resource[Any]) -> bool:
-        """Say whether the server serves the kind, from its discovery documents alone.
-
-        Args:
-            resource: the kind.
+        """Return whether the server's discovery documents list the kind `resource`.
 
         Raises:
-            ControllerError: it could not be learnt; that is no No.
+            ControllerError: discovery failed, so the answer is not known.
         """
         if resource.group:
             groups = await _discover(self._transport, "/apis", "APIGroupList", "groups")
@@ -307,7 +295,7 @@ class Client:
             kind: for example `Deployment`.
 
         Raises:
-            ControllerError: it could not be learnt; that is no No.
+            ControllerError: discovery failed, so the answer is not known.
         """
         root = "/apis" if "/" in api_version else "/api"
         try:
@@ -321,18 +309,18 @@ class Client:
                 return str(one.get("name")), bool(one.get("namespaced"))
         return None
 
-    def _forget(self, resource: Resource[Any], gone: Version) -> None:
-        if self._on_gone is not None:
-            self._on_gone(resource, gone)
+    def _deleted(self, resource: Resource[Any], version: Version) -> None:
+        if self._on_deleted is not None:
+            self._on_deleted(resource, version)
 
-    def _answer(self, resource: Resource[T], data: bytes) -> T:
+    def _decode(self, resource: Resource[T], data: bytes) -> T:
         obj = decode_object(resource, data)
         meta = obj.metadata
-        if meta.terminating and not meta.finalizers and not _remains(decode_json(data)):
-            # The last finalizer went with this write, and the object with it.
-            self._forget(resource, Version.of(obj))
-        elif self._on_answer is not None:
-            self._on_answer(resource, obj)
+        if meta.terminating and not meta.finalizers and not _still_exists(decode_json(data)):
+            # This write removed the last finalizer, so the object was deleted.
+            self._deleted(resource, Version.of(obj))
+        elif self._on_object is not None:
+            self._on_object(resource, obj)
         return obj
 
 
@@ -346,22 +334,22 @@ async def _discover(
     return [entry for entry in entries if isinstance(entry, dict)]
 
 
-def _known(at: Version) -> str:
-    """Return the resourceVersion; without one the server would check nothing."""
+def _precondition(at: Version) -> str:
+    """Return the resourceVersion; raise if there is none: the server would check nothing."""
     if not at.resourceVersion or not at.uid:
         raise ValueError(f"{at.key} has no uid or resourceVersion to be a precondition")
     return at.resourceVersion
 
 
-def _pinned(body: Mapping[str, Any], pins: Mapping[str, str]) -> dict[str, Any]:
-    """Return `body` with `pins` in its metadata; the caller's own mapping stays as it is."""
+def _with_metadata(body: Mapping[str, Any], pins: Mapping[str, str]) -> dict[str, Any]:
+    """Return a copy of `body` with `pins` in its metadata."""
     return {**body, "metadata": {**(body.get("metadata") or {}), **pins}}
 
 
-def _complete(
+def _with_defaults(
     resource: Resource[Any], body: Mapping[str, Any], metadata: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return `body` with apiVersion, kind and `metadata` where it has none of its own."""
+    """Return a copy of `body` with apiVersion, kind and `metadata` added if they are missing."""
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -370,13 +358,13 @@ def _complete(
     }
 
 
-def _remains(answer: object) -> bool:
-    """Whether the answer to a deletion is an object that still exists.
+def _still_exists(response: object) -> bool:
+    """Whether the response to a deletion is an object that still exists.
 
-    It is a Status, or for some built-in kinds the object's last state, once the object is gone.
+    If the object was deleted the response is a Status or, for some built-in kinds, its last state.
     """
-    if not isinstance(answer, dict) or not isinstance(answer.get("metadata"), dict):
+    if not isinstance(response, dict) or not isinstance(response.get("metadata"), dict):
         return False
-    meta = answer["metadata"]
+    meta = response["metadata"]
     held = bool(meta.get("finalizers")) or bool(meta.get("deletionGracePeriodSeconds"))
-    return answer.get("kind") != "Status" and bool(meta.get("deletionTimestamp")) and held
+    return response.get("kind") != "Status" and bool(meta.get("deletionTimestamp")) and held

@@ -1,4 +1,4 @@
-"""Time, injected: code asks a Clock, tests own one (tests/clock.py holds the virtual one)."""
+"""Time, injected: code gets a Clock, so that tests can use a virtual one (tests/clock.py)."""
 
 import time
 from contextlib import AbstractContextManager
@@ -10,14 +10,14 @@ from typing_extensions import override
 
 
 class Clock(Protocol):
-    """The three questions about time, and the one wait."""
+    """Reads the time and waits."""
 
     def now(self) -> datetime:
-        """Return the wall-clock time in UTC, for what people and other processes read."""
+        """Return the wall-clock time in UTC, for times that people and other processes read."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never go back, for measuring and for deadlines."""
+        """Return seconds that never decrease, for durations and deadlines."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -25,12 +25,12 @@ class Clock(Protocol):
         ...
 
     def move_on_after(self, seconds: float) -> AbstractContextManager[anyio.CancelScope]:
-        """Return a context cancelled after `seconds`; `cancelled_caught` tells that it was."""
+        """Return a context cancelled after `seconds`; `cancelled_caught` is then True."""
         ...
 
 
 class SystemClock(Clock):
-    """The machine's own time."""
+    """The time of this machine."""
 
     @override
     def now(self) -> datetime:
@@ -38,8 +38,8 @@ class SystemClock(Clock):
 
     @override
     def monotonic(self) -> float:
-        # The clock of asyncio's loop itself; asking for it by way of the loop takes ten times as
-        # long, and a queue asks three times for each key.
+        # The clock of asyncio's loop. Reading it through the loop takes ten times as long, and a
+        # work queue reads it three times for each key.
         return time.monotonic()
 
     @override

@@ -1,18 +1,18 @@
-"""Caches of other clusters, opened when somebody asks for one and never more than so many.
+"""Caches of other clusters, opened on demand and limited in number.
 
-A controller of tenants wants to hear from each of them, and there may be thousands, some behind
-links that are down. So a cluster is opened by its key, once for all who ask; each has watches,
-connections and pauses of its own, so one that is out of order costs nobody else anything;
-and the number is bounded: whoever finds no place polls instead.
+A controller may want to watch thousands of clusters, some of them unreachable. A cluster is opened
+by its key, once for all callers. Each has its own connection, watches and backoff, so an
+unreachable one delays no other. Their number is limited: a caller that gets no slot polls instead.
 
-    open(key) ─→ transport (opened when needed, anew when refused) ─→ an informer for each kind
-                                                                       │ Change
-                          the queue of a controller here ←─ ClusterWatch
+    open(key) ─→ transport (opened when needed, again when refused) ─→ an informer for each kind
+                                                                        │ Change
+                            the queue of a controller here ←─ ClusterWatch
 
-Who makes room for a newcomer, if it is full: the cluster that nobody asked about for longest, if
-that is `idle_seconds` ago; else one that has not been seen for as long, and which may not come
-back at the cost of others until the longest pause is over. Making room for every newcomer was
-rejected: one cluster more than there are places, and every look would open a connection.
+When all slots are used, a new cluster gets the slot of the cluster that was used least recently,
+if that was `idle_seconds` ago, or of a cluster that has been failing for as long. For the next
+`longest_pause` seconds a failing cluster that lost its slot takes no slot of another. Rejected:
+always closing the least recently used cluster. With one cluster more than there are slots, every
+pass would open a connection.
 """
 
 import math
@@ -20,47 +20,47 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio
 import structlog
 from anyio.abc import TaskGroup
 
+from controller.cache import Cache, Change
 from controller.client import Client
 from controller.clock import Clock
-from controller.clusterkinds import ClusterKind
 from controller.errors import ControllerError
 from controller.indexes import IndexFunction
-from controller.informer import Informer
+from controller.informer import Informer, Registration
 from controller.meta import Key, Object, Version
 from controller.reflector import SILENCE_SECONDS
-from controller.renewable import RenewableTransport, Way
-from controller.resource import Resource
-from controller.sources import Scope
+from controller.renewable import Connection, RenewableTransport
+from controller.resource import Resource, Scope
 
 T = TypeVar("T", bound=Object)
 
-OpenCluster = Callable[[Key], Awaitable[Way]]
+ClusterHandler = Callable[[Key, Change[T]], None]
+OpenCluster = Callable[[Key], Awaitable[Connection]]
 
 BURST = 10
+"""So many clusters are opened at once before `opens_per_second` applies."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """The bounds of what is open.
+    """The limits of open clusters.
 
     Args:
         limit: how many clusters may be open.
-        idle_seconds: how long one keeps its place though nobody asks for it, or though it
-            cannot be seen.
-        silence_seconds: how long a watch may say nothing before it counts as dead.
-        longest_pause: seconds at which the pauses between tries of a cluster stop growing.
-        opens_per_second: how fast clusters are opened when many are asked for at once; handshakes
-            by the thousand would keep this process from answering in time, and all would fail.
-            Bounding how many are being opened was rejected: those that do not answer would hold
-            up the others.
+        idle_seconds: how long a cluster that is not used, or that fails, keeps its slot.
+        silence_seconds: how long a watch may send nothing before it counts as dead.
+        longest_pause: seconds at which the delays between attempts for a cluster stop growing.
+        opens_per_second: how fast clusters are opened when many are asked for at once: with a
+            thousand TLS handshakes at once this process would be too slow, and all would time
+            out. Rejected: limiting how many are being opened, as unreachable ones would then
+            delay the others.
     """
 
     limit: int = 200
@@ -71,8 +71,87 @@ class ClusterSettings:
 
 
 @dataclass(eq=False, slots=True)
+class _Subscription(Generic[T]):
+    """A handler, and its registration at the informer of each open cluster."""
+
+    handler: ClusterHandler[T]
+    registrations: dict[Key, Registration] = field(default_factory=dict)
+
+    def add(self, cluster: Key, informer: Informer[T]) -> None:
+        """Register the handler at the informer of a cluster."""
+        handler = partial(self.handler, cluster)
+        self.registrations[cluster] = informer.add_handler(handler)
+
+
+class ClusterKind(Generic[T]):
+    """One kind in all open clusters; made by `Clusters.kind`.
+
+    Args:
+        resource: the kind.
+        scope: which of its objects.
+        indexes: the indexes of the caches.
+        used: called with the key of each cluster that is read.
+    """
+
+    def __init__(
+        self,
+        resource: Resource[T],
+        scope: Scope,
+        indexes: Mapping[str, IndexFunction[T]],
+        used: Callable[[Key], None],
+    ) -> None:
+        self.resource = resource
+        self.scope = scope
+        self.indexes = indexes
+        self._used = used
+        self._informers: dict[Key, Informer[T]] = {}
+        self._subscriptions: list[_Subscription[T]] = []
+
+    def cache(self, cluster: Key) -> Cache[T] | None:
+        """Return the cache of `cluster`; None unless the cluster is open and was listed.
+
+        The cache is current only while the cluster is open: get it again in each pass.
+        """
+        self._used(cluster)
+        informer = self._informers.get(cluster)
+        return informer.cache if informer is not None and informer.cache.synced else None
+
+    def add_handler(self, handler: ClusterHandler[T]) -> Registration:
+        """Call `handler` with the changes in all clusters, also in those opened later.
+
+        The objects in the caches come first, as changes with `initial` set. The handler is
+        synchronous. Closing a cluster delivers no changes: its objects were not deleted.
+        """
+        subscription = _Subscription(handler)
+        self._subscriptions.append(subscription)
+        for cluster, informer in self._informers.items():
+            subscription.add(cluster, informer)
+        return Registration(partial(self._unsubscribe, subscription))
+
+    def attach(self, cluster: Key, informer: Informer[T]) -> None:
+        """Use `informer` for `cluster`, which was opened."""
+        self._informers[cluster] = informer
+        for subscription in self._subscriptions:
+            subscription.add(cluster, informer)
+
+    def detach(self, cluster: Key) -> None:
+        """Remove `cluster`, which was closed."""
+        self._informers.pop(cluster, None)
+        for subscription in self._subscriptions:
+            if registration := subscription.registrations.pop(cluster, None):
+                registration.close()
+
+    def _unsubscribe(self, subscription: _Subscription[T]) -> None:
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)
+        for registration in subscription.registrations.values():
+            registration.close()
+        subscription.registrations.clear()
+
+
+@dataclass(eq=False, slots=True)
 class _Cluster:
-    """A cluster that is open: how it is reached, what is watched there, when it was asked for."""
+    """An open cluster; `used` is when (monotonic seconds) it was used last."""
 
     key: Key
     transport: RenewableTransport
@@ -83,21 +162,22 @@ class _Cluster:
 
     @property
     def failing_since(self) -> float | None:
-        """Since when any of its kinds cannot be seen; None while all can."""
+        """Since when (monotonic seconds) list or watch of any kind fails; None if none does."""
         since = [informer.failing_since for informer in self.informers.values()]
         return min((one for one in since if one is not None), default=None)
 
 
 class Clusters:
-    """The other clusters; `run` it as a service of the manager.
+    """Other clusters; `run` has to run as a service of the manager.
 
-    Declare the kinds first; then open clusters at any time, from any reconciler.
+    Declare the kinds first; after that any reconciler may open clusters at any time. Clusters are
+    named by keys of the caller's choice.
 
     Args:
-        open_cluster: opens a way into a cluster, with credentials as they are now; raises a
-            ControllerError if there is none. Asked again after refusals and failures to connect.
-        clock: for pauses and deadlines.
-        settings: the bounds.
+        open_cluster: opens a connection with the present credentials; raises a ControllerError if
+            that is not possible. Called again after refusals and failures to connect.
+        clock: for delays and deadlines.
+        settings: the limits.
         randomness: for jitter.
     """
 
@@ -115,7 +195,7 @@ class Clusters:
         self._random = randomness or random.SystemRandom()
         self._kinds: list[ClusterKind[Any]] = []
         self._clusters: dict[Key, _Cluster] = {}
-        self._barred: dict[Key, float] = {}
+        self._excluded_until: dict[Key, float] = {}
         self._next_start = -math.inf
         self._group: TaskGroup | None = None
 
@@ -128,14 +208,14 @@ class Clusters:
         fields: str = "",
         indexes: Mapping[str, IndexFunction[T]] | None = None,
     ) -> ClusterKind[T]:
-        """Have a kind watched in every cluster; arguments as for Informer.
+        """Watch a kind in every cluster.
 
         Args:
             resource: the kind.
             namespace: empty for all.
             labels: a label selector.
             fields: a field selector.
-            indexes: by name, a pure function from an object to its values there.
+            indexes: by index name, a pure function from an object to its values.
 
         Raises:
             RuntimeError: a cluster is open already.
@@ -143,7 +223,7 @@ class Clusters:
         if self._clusters:
             raise RuntimeError("declare all kinds before the first cluster is opened")
         scope = Scope(namespace, labels, fields)
-        kind = ClusterKind(resource, scope, dict(indexes or {}), self._touch)
+        kind = ClusterKind(resource, scope, dict(indexes or {}), self._mark_used)
         self._kinds.append(kind)
         return kind
 
@@ -152,104 +232,85 @@ class Clusters:
         return len(self._clusters)
 
     def __contains__(self, key: object) -> bool:
-        """Whether a cluster is open, seen or not."""
+        """Return whether a cluster is open, reachable or not."""
         return key in self._clusters
 
     def open(self, key: Key) -> bool:
-        """Open a cluster, or note that it is still wanted; returns whether it has a place.
+        """Open the cluster `key`, or mark it as used if it is open; return whether it has a slot.
 
-        Nothing is waited for: `synced` tells when it can be read. Without a place, and until it
-        is synced, poll it.
-
-        Args:
-            key: what the cluster is called here.
+        This does not wait for the cluster: `synced` says when its caches can be read. Poll a
+        cluster that has no slot, or that is not synced.
         """
         if key in self._clusters:
-            self._touch(key)
+            self._mark_used(key)
             return True
-        if len(self._clusters) >= self._settings.limit and not self._make_room(key):
+        if len(self._clusters) >= self._settings.limit and not self._free_slot(key):
             return False
-        self._barred.pop(key, None)
-        cluster = self._make(key)
+        self._excluded_until.pop(key, None)
+        cluster = self._create(key)
         self._clusters[key] = cluster
         for kind, informer in cluster.informers.items():
             kind.attach(key, informer)
         if self._group is not None:
-            self._group.start_soon(self._keep, cluster)
+            self._group.start_soon(self._run_cluster, cluster)
         return True
 
     def close(self, key: Key) -> None:
-        """Close a cluster that nobody will ask about again; unknown ones are ignored.
-
-        Args:
-            key: which one, by the key it was opened under.
-        """
-        self._barred.pop(key, None)
+        """Close the cluster `key`; does nothing if it is not open."""
+        self._excluded_until.pop(key, None)
         cluster = self._clusters.pop(key, None)
         if cluster is not None:
-            self._part(cluster)
+            for kind in self._kinds:
+                kind.detach(key)
+            cluster.scope.cancel()
 
     async def renew(self, key: Key) -> None:
-        """Take the way into a cluster anew: its credentials or its address have changed.
-
-        Args:
-            key: which one, by the key it was opened under.
-        """
+        """Connect to the cluster `key` again, because its credentials or address have changed."""
         cluster = self._clusters.get(key)
         if cluster is not None:
             await cluster.transport.renew()
 
     def synced(self, key: Key) -> bool:
-        """Whether a cluster is open and all its kinds were listed: what is read of it is true.
-
-        Args:
-            key: which one, by the key it was opened under.
-        """
+        """Return whether the cluster `key` is open and all its kinds were listed."""
         cluster = self._clusters.get(key)
-        self._touch(key)
+        self._mark_used(key)
         return cluster is not None and all(
             informer.cache.synced for informer in cluster.informers.values()
         )
 
     def last_error(self, key: Key) -> ControllerError | None:
-        """Return why a cluster cannot be seen; None while it can, or if it is not open.
-
-        Args:
-            key: which one, by the key it was opened under.
-        """
+        """Return why caches of the cluster `key` may be out of date; None if they are current."""
         cluster = self._clusters.get(key)
         errors = (one.last_error for one in cluster.informers.values()) if cluster else ()
         return next((error for error in errors if error is not None), None)
 
     def client(self, key: Key) -> Client | None:
-        """Return a client over a cluster's own connection; None if it is not open.
+        """Return a client for the cluster `key`; None if it is not open.
 
-        Its answers enter the caches, and it closes with the cluster: ask again at each pass.
-
-        Args:
-            key: which one, by the key it was opened under.
+        Objects in its responses enter the caches. It is closed with the cluster: get it again in
+        each pass.
         """
-        self._touch(key)
+        self._mark_used(key)
         cluster = self._clusters.get(key)
         return cluster.client if cluster else None
 
     async def run(self) -> None:
-        """Keep the open clusters current until cancelled; then close them all."""
+        """Keep the caches of open clusters current until cancelled; then close all clusters."""
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
                 for cluster in self._clusters.values():
-                    group.start_soon(self._keep, cluster)
+                    group.start_soon(self._run_cluster, cluster)
                 await anyio.sleep_forever()
         finally:
             self._group = None
             for key in list(self._clusters):
                 self.close(key)
 
-    async def _keep(self, cluster: _Cluster) -> None:
+    async def _run_cluster(self, cluster: _Cluster) -> None:
         try:
             with cluster.scope:
-                await self._clock.sleep(self._turn())
+                await self._clock.sleep(self._start_delay())
                 async with anyio.create_task_group() as group:
                     for informer in cluster.informers.values():
                         group.start_soon(informer.run)
@@ -257,32 +318,33 @@ class Clusters:
             with anyio.CancelScope(shield=True):
                 await cluster.transport.aclose()
 
-    def _turn(self) -> float:
-        """Return in how many seconds another may be opened; a few at a time may at once."""
+    def _start_delay(self) -> float:
+        """Return the seconds after which the next cluster may be opened."""
         now, rate = self._clock.monotonic(), self._settings.opens_per_second
         self._next_start = max(self._next_start + 1 / rate, now)
         return max(0.0, self._next_start - now - BURST / rate)
 
-    def _make(self, key: Key) -> _Cluster:
+    def _create(self, key: Key) -> _Cluster:
         informers: dict[ClusterKind[Any], Informer[Any]] = {}
 
-        def moved() -> None:
-            log.info("The way leads to another cluster than before", cluster=str(key))
+        def cluster_changed() -> None:
+            log.info("the connection leads to another cluster than before", cluster=str(key))
             for informer in informers.values():
-                informer.moved()
+                informer.cluster_changed()
 
-        def answered(resource: Resource[Any], obj: Object) -> None:
+        def apply_own_write(resource: Resource[Any], obj: Object) -> None:
             for kind, informer in informers.items():
                 if kind.resource == resource:
-                    informer.own(obj)
+                    informer.apply_own_write(obj)
 
-        def gone(resource: Resource[Any], at: Version) -> None:
+        def mark_deleted(resource: Resource[Any], version: Version) -> None:
             for kind, informer in informers.items():
                 if kind.resource == resource:
-                    informer.gone(at)
+                    informer.mark_deleted(version)
 
-        open_way = partial(self._open_cluster, key)
-        transport = RenewableTransport(open_way, self._clock, moved=moved)
+        transport = RenewableTransport(
+            partial(self._open_cluster, key), self._clock, cluster_changed=cluster_changed
+        )
         for kind in self._kinds:
             informers[kind] = Informer(
                 kind.resource,
@@ -296,33 +358,28 @@ class Clusters:
                 longest_pause=self._settings.longest_pause,
                 randomness=self._random,
             )
-        client = Client(transport, on_answer=answered, on_gone=gone)
+        client = Client(transport, on_object=apply_own_write, on_deleted=mark_deleted)
         return _Cluster(key, transport, informers, client, self._clock.monotonic())
 
-    def _make_room(self, newcomer: Key) -> bool:
-        """Whether somebody could be closed for `newcomer`, and was."""
+    def _free_slot(self, key: Key) -> bool:
+        """Close a cluster so that `key` can be opened; return whether one was closed."""
         now = self._clock.monotonic()
-        if self._barred.get(newcomer, now) > now:
+        if self._excluded_until.get(key, now) > now:
             return False
-        self._barred = {key: until for key, until in self._barred.items() if until > now}
+        self._excluded_until = {k: at for k, at in self._excluded_until.items() if at > now}
         for cluster in sorted(self._clusters.values(), key=lambda one: one.used):
             since = cluster.failing_since
             idle = now - cluster.used >= self._settings.idle_seconds
-            unseen = since is not None and now - since >= self._settings.idle_seconds
-            if idle or unseen:
+            failing = since is not None and now - since >= self._settings.idle_seconds
+            if idle or failing:
                 self.close(cluster.key)
-                if unseen:
-                    self._barred[cluster.key] = now + self._settings.longest_pause
-                log.info("Closed to make room", cluster=str(cluster.key), idle=idle)
+                if failing:
+                    self._excluded_until[cluster.key] = now + self._settings.longest_pause
+                log.info("closed a cluster for another", cluster=str(cluster.key), idle=idle)
                 return True
         return False
 
-    def _part(self, cluster: _Cluster) -> None:
-        for kind in self._kinds:
-            kind.detach(cluster.key)
-        cluster.scope.cancel()
-
-    def _touch(self, key: Key) -> None:
+    def _mark_used(self, key: Key) -> None:
         cluster = self._clusters.get(key)
         if cluster is not None:
             cluster.used = self._clock.monotonic()

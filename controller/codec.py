@@ -1,9 +1,9 @@
-"""Bytes to typed values, once: objects, lists, watch events.
+"""Decoding JSON into typed objects, lists and watch events; encoding request bodies.
 
-An event is decoded in two steps, the envelope first and the object from the envelope's bytes:
-bookmarks and errors carry other things than objects, and an object that cannot be read must not
-take its neighbours along. managedFields and all that a kind's type does not name is skipped
-without being built.
+Each object is decoded once. A watch event is decoded in two steps, first the envelope and then
+the object from its raw bytes: bookmarks and errors do not hold an object of the kind, and one
+object that cannot be decoded must not make its neighbours fail. Fields that the kind's type does
+not name, managedFields among them, are skipped.
 """
 
 from collections.abc import Mapping
@@ -12,29 +12,28 @@ from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
-from controller.errors import ApiError, MalformedAnswer, api_error
+from controller.errors import ApiError, MalformedAnswer, api_error, decode_status
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
-from controller.statuses import decode_status
 
 T = TypeVar("T", bound=Object)
 
-# What decoding raises on bytes that do not fit; brackets nested without end are the second.
-_UNFIT = (ValueError, RecursionError)
+# What msgspec raises for bytes that it cannot decode; RecursionError is for deep nesting.
+_DECODE_ERRORS = (ValueError, RecursionError)
 
 
-class Misfit(str):
-    """Why an object does not fit its type; a plain reason to whoever only tells it.
+class DecodeFailure(str):
+    """Why an object could not be decoded, as text, with the parts that could be.
 
     Args:
-        reason: the decoder's words.
-        outline: the object as the resource's outline type, if it fits that.
+        reason: the decoder's message.
+        outline: the object decoded to the resource's outline type; None if that failed too.
     """
 
     __slots__ = ("outline",)
 
     def __new__(cls, reason: str, outline: Object | None = None) -> Self:
-        """Return `reason` with `outline` attached."""
+        """Return `reason` with `outline` as an attribute."""
         made = super().__new__(cls, reason)
         made.outline = outline
         return made
@@ -48,36 +47,43 @@ class _ObjectEvent(Generic[T]):
 
     @property
     def key(self) -> Key:
-        """Which object."""
+        """Namespace and name of the object."""
         return self.object.metadata.key
 
     @property
     def revision(self) -> int:
-        """The event's place in the kind's history."""
+        """The resourceVersion of the event."""
         return self.object.metadata.revision
 
 
 class Added(_ObjectEvent[T]):
-    """An object is new, or matches the watch's selectors now."""
+    """An object was created, or matches the watch's selectors now."""
 
     __slots__ = ()
 
 
 class Modified(_ObjectEvent[T]):
-    """An object has changed."""
+    """An object was changed."""
 
     __slots__ = ()
 
 
 class Deleted(_ObjectEvent[T]):
-    """An object is gone; this is its last state, with the resourceVersion of the deletion."""
+    """An object was deleted: its last state, with the resourceVersion of the deletion."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An event whose object does not fit its type: which object, and why."""
+    """An event whose object could not be decoded.
+
+    Args:
+        key: namespace and name of the object.
+        revision: the resourceVersion of the event.
+        reason: why it could not be decoded; a DecodeFailure.
+        deleted: whether the event is a deletion.
+    """
 
     key: Key
     revision: int
@@ -87,11 +93,11 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """Everything up to `revision` has been sent.
+    """The server has sent all events up to `revision`.
 
     Args:
-        revision: the position.
-        initial_end: this closes the initial events of a streamed list.
+        revision: a resourceVersion.
+        initial_end: whether it ends the initial events of a streamed list.
     """
 
     revision: int
@@ -99,31 +105,32 @@ class Bookmark:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ErrorEvent:
     """The server ends the watch with an error."""
 
     error: ApiError
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
-    """An event that says nothing we can use: of a type that we do not know, or nameless."""
+class UnknownEvent:
+    """An event that cannot be used: its type is unknown, or its object has no name or version."""
 
     reason: str
 
 
-WatchEvent = Added[T] | Modified[T] | Deleted[T] | Unreadable | Bookmark | Failure | Unknown
+ObjectEvent = Added[T] | Modified[T] | Deleted[T] | Unreadable
+WatchEvent = ObjectEvent[T] | Bookmark | ErrorEvent | UnknownEvent
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """A list, whole or a part of it.
+    """A list response, or several put together.
 
     Args:
-        items: the objects that could be read.
+        items: the objects that could be decoded.
         revision: the list's resourceVersion.
-        unreadable: the other objects, with the reason.
-        continuation: the token for the next part; empty if this is the last.
+        unreadable: the keys of the other objects, with the reason (a DecodeFailure).
+        continuation: the continue token of the next page; empty on the last one.
     """
 
     items: tuple[T, ...]
@@ -137,7 +144,7 @@ class _Envelope(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _Head(msgspec.Struct):
+class _MetadataOnly(msgspec.Struct):
     metadata: ObjectMeta
 
 
@@ -151,15 +158,15 @@ class _List(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-_envelopes = msgspec.json.Decoder(_Envelope)
-_heads = msgspec.json.Decoder(_Head)
-_lists = msgspec.json.Decoder(_List)
-_anything: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+_envelope_decoder = msgspec.json.Decoder(_Envelope)
+_metadata_decoder = msgspec.json.Decoder(_MetadataOnly)
+_list_decoder = msgspec.json.Decoder(_List)
+_any_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 
 def _decode(of: type[T], data: bytes | msgspec.Raw) -> T:
-    """Return the named object that `data` holds; raises one of `_UNFIT`."""
+    """Return the object in `data`; raise one of `_DECODE_ERRORS` if it is none or has no name."""
     decoder = _decoders.get(of)
     if decoder is None:
         decoder = _decoders[of] = msgspec.json.Decoder(of)
@@ -170,59 +177,59 @@ def _decode(of: type[T], data: bytes | msgspec.Raw) -> T:
 
 
 def encode(body: object) -> bytes:
-    """Return `body` as JSON; any mapping may stand for an object."""
-    return msgspec.json.encode(body, enc_hook=_plain)
+    """Return `body` as JSON; any Mapping is encoded as an object."""
+    return msgspec.json.encode(body, enc_hook=_encode_mapping)
 
 
-def _plain(value: object) -> object:
+def _encode_mapping(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a {type(value).__name__} cannot be sent as JSON")
 
 
 def decode_json(data: bytes) -> Any:
-    """Return what `data` says, untyped; for answers that are no objects of a resource.
+    """Return `data` decoded to dicts and lists, for responses that are not objects of a resource.
 
     Raises:
         MalformedAnswer: it is no JSON.
     """
     try:
-        return _anything.decode(data)
-    except _UNFIT as error:
+        return _any_decoder.decode(data)
+    except _DECODE_ERRORS as error:
         raise MalformedAnswer(f"the answer is no JSON: {error}") from error
 
 
 def decode_object(resource: Resource[T], data: bytes) -> T:
-    """Return the object in an answer.
+    """Return the object in a response.
 
     Raises:
-        MalformedAnswer: it does not fit the resource's type, or has no name.
+        MalformedAnswer: it cannot be decoded to the resource's type, or has no name.
     """
     try:
         return _decode(resource.type, data)
-    except _UNFIT as error:
+    except _DECODE_ERRORS as error:
         raise MalformedAnswer(f"the answer is no {resource.kind}: {error}") from error
 
 
 def decode_page(resource: Resource[T], data: bytes) -> Page[T]:
-    """Return the objects in a list; one that cannot be read does not cost the others.
+    """Return the objects in a list response; those that cannot be decoded are named in it.
 
     Raises:
         MalformedAnswer: it is no list, or has no resourceVersion.
     """
     try:
-        listed = _lists.decode(data)
+        listed = _list_decoder.decode(data)
         revision = int(listed.metadata.resourceVersion)
-    except _UNFIT as error:
+    except _DECODE_ERRORS as error:
         raise MalformedAnswer(f"the answer is no {resource.kind}List: {error}") from error
     items: list[T] = []
     unreadable: dict[Key, str] = {}
     for number, raw in enumerate(listed.items or ()):
         try:
             items.append(_decode(resource.type, raw))
-        except _UNFIT as error:
-            where = _key_of(raw) or Key("", f"item {number}")
-            unreadable[where] = _misfit(resource, raw, error)
+        except _DECODE_ERRORS as error:
+            key = _key_of(raw) or Key("", f"item {number}")
+            unreadable[key] = _decode_failure(resource, raw, error)
     return Page(tuple(items), revision, unreadable, listed.metadata.continuation or "")
 
 
@@ -230,11 +237,11 @@ def decode_event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
     """Return the event in one line of a watch.
 
     Raises:
-        MalformedAnswer: the line is no event at all, a truncated one say.
+        MalformedAnswer: the line is no event, because it is truncated for example.
     """
     try:
-        envelope = _envelopes.decode(line)
-    except _UNFIT as error:
+        envelope = _envelope_decoder.decode(line)
+    except _DECODE_ERRORS as error:
         raise MalformedAnswer(f"a line of the {resource.full_name} watch: {error}") from error
     match envelope.type:
         case "ADDED":
@@ -248,7 +255,7 @@ def decode_event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
         case "ERROR":
             return _failure(envelope.object)
         case other:
-            return Unknown(f"an event of type {other!r}")
+            return UnknownEvent(f"an event of type {other!r}")
 
 
 def _object_event(
@@ -258,49 +265,49 @@ def _object_event(
 ) -> WatchEvent[T]:
     try:
         event = kind(_decode(resource.type, raw))
-        return event if event.revision else Unknown("an object without resourceVersion")
-    except _UNFIT as error:
-        return _unreadable(raw, _misfit(resource, raw, error), deleted=kind is Deleted)
+        return event if event.revision else UnknownEvent("an object without resourceVersion")
+    except _DECODE_ERRORS as error:
+        return _unreadable(raw, _decode_failure(resource, raw, error), deleted=kind is Deleted)
 
 
-def _misfit(resource: Resource[T], raw: msgspec.Raw, error: Exception) -> Misfit:
-    """Return why an object does not fit, with what can be told of it all the same."""
+def _decode_failure(resource: Resource[T], raw: msgspec.Raw, error: Exception) -> DecodeFailure:
+    """Return why decoding failed, with the object's outline if that can be decoded."""
     if resource.outline is None:
-        return Misfit(str(error))
+        return DecodeFailure(str(error))
     try:
-        return Misfit(str(error), _decode(resource.outline, raw))
-    except _UNFIT:
-        return Misfit(str(error))
+        return DecodeFailure(str(error), _decode(resource.outline, raw))
+    except _DECODE_ERRORS:
+        return DecodeFailure(str(error))
 
 
-def _unreadable(raw: msgspec.Raw, reason: str, *, deleted: bool) -> Unreadable | Unknown:
+def _unreadable(raw: msgspec.Raw, reason: str, *, deleted: bool) -> Unreadable | UnknownEvent:
     try:
-        meta = _heads.decode(raw).metadata
+        meta = _metadata_decoder.decode(raw).metadata
         if meta.name and meta.revision:
             return Unreadable(meta.key, meta.revision, reason, deleted)
-    except _UNFIT as error:
-        return Unknown(f"an object with unreadable metadata: {error}")
-    return Unknown(f"an object without name or resourceVersion: {reason}")
+    except _DECODE_ERRORS as error:
+        return UnknownEvent(f"an object with unreadable metadata: {error}")
+    return UnknownEvent(f"an object without name or resourceVersion: {reason}")
 
 
 def _key_of(raw: msgspec.Raw) -> Key | None:
     try:
-        meta = _heads.decode(raw).metadata
-    except _UNFIT:
+        meta = _metadata_decoder.decode(raw).metadata
+    except _DECODE_ERRORS:
         return None
     return meta.key if meta.name else None
 
 
-def _bookmark(raw: msgspec.Raw) -> Bookmark | Unknown:
+def _bookmark(raw: msgspec.Raw) -> Bookmark | UnknownEvent:
     try:
-        meta = _heads.decode(raw).metadata
+        meta = _metadata_decoder.decode(raw).metadata
         ended = meta.annotations.get("k8s.io/initial-events-end") == "true"
         bookmark = Bookmark(meta.revision, ended)
-    except _UNFIT as error:
-        return Unknown(f"a bookmark that cannot be read: {error}")
-    return bookmark if bookmark.revision else Unknown("a bookmark without resourceVersion")
+    except _DECODE_ERRORS as error:
+        return UnknownEvent(f"a bookmark that cannot be read: {error}")
+    return bookmark if bookmark.revision else UnknownEvent("a bookmark without resourceVersion")
 
 
-def _failure(raw: msgspec.Raw) -> Failure:
+def _failure(raw: msgspec.Raw) -> ErrorEvent:
     status = decode_status(raw) or {"message": "the watch ended with an error that is no Status"}
-    return Failure(api_error(status.get("code") or 500, status))
+    return ErrorEvent(api_error(status.get("code") or 500, status))

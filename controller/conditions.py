@@ -1,7 +1,7 @@
-"""Conditions of an object's status: what holds, why, and since when.
+"""Conditions of an object's status.
 
-The transition time tells how long a status has held, so it moves when `status` changes and never
-otherwise (the rule of metav1.Condition); `reason` and `message` may change without it.
+`lastTransitionTime` says since when a condition has its status. It changes when `status` changes
+and never otherwise (the rule of metav1.Condition); `reason` and `message` may change without it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,12 +19,12 @@ class Condition:
     """One condition, with the API's field names.
 
     Args:
-        type: what it is about, for example `Ready`.
+        type: for example `Ready`.
         status: `True`, `False` or `Unknown`.
         reason: one CamelCase word for programs.
         message: a sentence for people.
-        lastTransitionTime: since when `status` is what it is.
-        observedGeneration: the metadata.generation that it was judged by.
+        lastTransitionTime: when `status` changed last.
+        observedGeneration: the metadata.generation that the condition was computed from.
     """
 
     type: str
@@ -36,12 +36,12 @@ class Condition:
 
 
 def find(conditions: Iterable[Condition], condition_type: str) -> Condition | None:
-    """Return the condition of that type, None if it is not there."""
+    """Return the condition of type `condition_type`, or None."""
     return next((c for c in conditions if c.type == condition_type), None)
 
 
 def is_true(conditions: Iterable[Condition], condition_type: str) -> bool:
-    """Return whether the condition of that type is there and True."""
+    """Return whether there is a condition of type `condition_type` with status True."""
     found = find(conditions, condition_type)
     return found is not None and found.status == TRUE
 
@@ -49,12 +49,12 @@ def is_true(conditions: Iterable[Condition], condition_type: str) -> bool:
 def set_condition(
     existing: Sequence[Condition], new: Condition, now: datetime
 ) -> tuple[Condition, ...]:
-    """Return `existing` with `new` in the place of the condition of its type, or at the end.
+    """Return `existing` with `new` instead of the condition of its type, or at the end.
 
     Args:
-        existing: the conditions so far; their order is kept, so a patch shows real changes only.
-        new: what holds now; its own lastTransitionTime is ignored.
-        now: when `new` was judged; becomes the transition time if the status is another one.
+        existing: the conditions so far; their order is kept.
+        new: the condition as it is now; its lastTransitionTime is ignored.
+        now: becomes the lastTransitionTime if the status differs from the existing one.
     """
     old = find(existing, new.type)
     same = old is not None and old.status == new.status and old.lastTransitionTime is not None
@@ -66,17 +66,12 @@ def set_condition(
 
 
 def remove_condition(existing: Sequence[Condition], condition_type: str) -> tuple[Condition, ...]:
-    """Return `existing` without the condition of that type.
-
-    Args:
-        existing: the conditions so far.
-        condition_type: for example `Ready`.
-    """
+    """Return `existing` without the condition of type `condition_type`."""
     return tuple(c for c in existing if c.type != condition_type)
 
 
 def to_json(condition: Condition) -> dict[str, Any]:
-    """Return the condition as it is written to the API: absent fields left out."""
+    """Return the condition as JSON for the API, without absent fields."""
     body: dict[str, Any] = {
         "type": condition.type,
         "status": condition.status,
@@ -91,10 +86,10 @@ def to_json(condition: Condition) -> dict[str, Any]:
 
 
 def rfc3339(moment: datetime) -> str:
-    """Return `moment` as metav1.Time is written: UTC, whole seconds, `Z`."""
+    """Return `moment` in the format of metav1.Time: UTC, whole seconds, `Z`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def rfc3339_micro(moment: datetime) -> str:
-    """Return `moment` as metav1.MicroTime is written: UTC, six decimals, `Z`."""
+    """Return `moment` in the format of metav1.MicroTime: UTC, six decimals, `Z`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

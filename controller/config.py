@@ -1,50 +1,39 @@
-"""Finding the cluster to control, as every Kubernetes tool does.
+"""Finding the cluster to control, in the order of every Kubernetes tool.
 
-In this order: the kubeconfig and context that were given; $KUBECONFIG; the service account
-of the pod we run in; ~/.kube/config.
+1. the kubeconfig and context that the caller names
+2. the files in $KUBECONFIG
+3. the service account of the pod
+4. ~/.kube/config
 
-kubernetes_asyncio reads kubeconfigs, exec plugins included, and it is imported only here and only
-when there is one to read: the import costs 40 MiB and most of a second, which a pod with a service
-account is spared. What it leaves out is added: tokens are stripped, read again every minute in a
-thread, and loaded anew after a 401; impersonation, which it would silently ignore, is refused.
+kubernetes_asyncio reads kubeconfigs, exec plugins included. It is imported only here and only if
+there is a kubeconfig: the import costs 40 MiB and most of a second, which a pod with a service
+account does not pay. A kubeconfig with impersonation is refused, because kubernetes_asyncio would
+silently ignore it.
 """
 
 import atexit
 import os
 import shutil
-import ssl
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import anyio
-import structlog
 import yaml
 from anyio.to_thread import run_sync
-from typing_extensions import override
 
-from controller.endpoint import Credentials, Endpoint, tls_context
+from controller.credentials import Configuration, LoadedCredentials
+from controller.endpoint import Endpoint, checked_proxy, proxy_from_environment
 from controller.errors import ConfigurationError
-from controller.incluster import pod_configuration
-from controller.proxies import checked_proxy, proxy_from_environment
-from controller.rotation import state
 from controller.transport import HttpTransport, Transport
 
-log = structlog.get_logger(__name__)
-
-# kubernetes_asyncio's own; its annotations are partial and would have to be contradicted.
-Configuration = Any
-Load = Callable[[], Awaitable[Configuration]]
-
 TOKEN_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-TOKEN_SECONDS = 60.0
-"""How long a token is used before it is read again; as client-go."""
+HOST = "KUBERNETES_SERVICE_HOST"
+PORT = "KUBERNETES_SERVICE_PORT"
 _NAMED_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
-RENEWAL_SECONDS = 5.0
-"""A refused token is not looked for more often than this."""
 
 
 async def connect(
@@ -52,113 +41,133 @@ async def connect(
 ) -> Transport:
     """Return a transport to the cluster that the arguments or the environment name.
 
-    Nothing is sent yet.
+    Nothing is sent yet. The caller closes the transport.
 
     Args:
-        kubeconfig: a file; None looks where everybody looks.
-        context: a context in the kubeconfig; None takes its current one.
-        user_agent: how we introduce ourselves.
+        kubeconfig: a file; None for the search order above.
+        context: a context in the kubeconfig; None for its current one.
+        user_agent: the User-Agent header of all requests.
 
     Raises:
-        ConfigurationError: there is none, or what there is cannot be used.
+        ConfigurationError: no cluster is configured, or its configuration cannot be used.
     """
     paths = _kubeconfigs(kubeconfig, context)
-    load: Load = _load_in_cluster
-    if paths:
 
-        async def load() -> Configuration:
-            return await _load_files(paths, context)
+    async def load() -> Configuration:
+        if paths:
+            return await _load_kubeconfigs(paths, context)
+        return await run_sync(pod_configuration, TOKEN_FILE)
 
     configuration = await load()
     credentials = LoadedCredentials(configuration, load, await run_sync(_files, paths))
-    endpoint = Endpoint(
-        server=configuration.host,
-        credentials=credentials,
-        tls=credentials.tls(),
-        current_tls=credentials.tls,
-        server_name=configuration.tls_server_name or "",
-        proxy=_proxy(configuration),
-        user_agent=user_agent,
+    if configuration.proxy:
+        proxy = checked_proxy(configuration.proxy, "the kubeconfig's proxy-url")
+    else:
+        proxy = proxy_from_environment(configuration.host, os.environ)
+    return HttpTransport(
+        Endpoint(
+            server=configuration.host,
+            credentials=credentials,
+            tls=credentials.tls(),
+            current_tls=credentials.tls,
+            server_name=configuration.tls_server_name or "",
+            proxy=proxy,
+            user_agent=user_agent,
+        )
     )
-    return HttpTransport(endpoint)
 
 
-class LoadedCredentials(Credentials):
-    """The token and the certificates of a loaded configuration, kept fresh.
+@dataclass(frozen=True, slots=True)
+class PodConfiguration:
+    """What a pod knows about its API server, with the attributes of kubernetes_asyncio's class.
 
     Args:
-        configuration: as loaded.
-        load: loads it again; runs the exec plugin again, if there is one.
-        files: what it was made of; when one of them is replaced, it is loaded again.
+        host: the server's URL.
+        ssl_ca_cert: path of the authority's certificates, PEM.
+        api_key: the token, under `BearerToken`.
     """
 
-    def __init__(
-        self, configuration: Configuration, load: Load, files: Sequence[Path] = ()
-    ) -> None:
-        self._configuration = configuration
-        self._load = load
-        self._files = files
-        self._seen = state(files)
-        self._tls = _tls(configuration)
-        self._read = anyio.current_time()
-        self._renewed = -RENEWAL_SECONDS
-        self._changed = False
-        self._lock = anyio.Lock()
+    host: str
+    ssl_ca_cert: str
+    api_key: dict[str, str] = field(repr=False)
+    verify_ssl: bool = True
+    cert_file: str = ""
+    key_file: str = ""
+    tls_server_name: str = ""
+    proxy: str = ""
+    refresh_api_key_hook: None = None
+    """None: LoadedCredentials reads the token again when its file changes."""
 
-    @override
-    async def authorization(self) -> str:
-        if anyio.current_time() - self._read >= TOKEN_SECONDS:
-            self._read = anyio.current_time()
-            await self._look_at_files()
-            if (hook := self._configuration.refresh_api_key_hook) is not None:
-                # A file that somebody just replaces is no reason to fail: a 401 would follow.
-                await run_sync(_quietly, hook, self._configuration)
-        return self._token()
 
-    def tls(self) -> ssl.SSLContext | None:
-        """Return what new connections use: authority and certificate as last read."""
-        return self._tls
+def pod_configuration(
+    token_file: Path, environment: Mapping[str, str] = os.environ
+) -> PodConfiguration:
+    """Read the service account of this pod, by client-go's rules.
 
-    async def _look_at_files(self) -> None:
-        seen = await run_sync(state, self._files)
-        if seen == self._seen:
-            return
+    Args:
+        token_file: where kubelet puts the token; `ca.crt` is in the same folder.
+        environment: has the server's host and port, as kubelet sets them.
+
+    Raises:
+        ConfigurationError: a part of it is missing or empty.
+    """
+    host, port = environment.get(HOST, ""), environment.get(PORT, "")
+    if not host or not port:
+        raise ConfigurationError(f"the pod's service account cannot be used: no {HOST} or {PORT}")
+    authority = token_file.with_name("ca.crt")
+    for file in (token_file, authority):
         try:
-            configuration = await self._load()
-            tls = await run_sync(_tls, configuration)
-        except ConfigurationError as error:
-            # Half of a pair is there, perhaps: what we have still works, and we look again.
-            log.warning("Cannot use the replaced credentials yet", error=str(error))
-            return
-        self._configuration, self._tls, self._seen = configuration, tls, seen
-        log.info("Took the replaced credentials")
+            empty = not file.read_bytes().strip()
+        except OSError as error:
+            raise ConfigurationError(
+                f"the pod's service account cannot be used: {file}: {error.strerror}"
+            ) from error
+        if empty:
+            raise ConfigurationError(f"the pod's service account cannot be used: {file} is empty")
+    address = f"[{host}]" if ":" in host else host
+    token = token_file.read_text().strip()
+    return PodConfiguration(
+        f"https://{address}:{port}", str(authority), {"BearerToken": f"Bearer {token}"}
+    )
 
-    @override
-    async def renew(self) -> bool:
-        async with self._lock:
-            if anyio.current_time() - self._renewed >= RENEWAL_SECONDS:
-                before = self._token()
-                self._configuration = await self._load()
-                self._tls = await run_sync(_tls, self._configuration)
-                self._renewed = self._read = anyio.current_time()
-                self._changed = before != self._token()
-            return self._changed
 
-    def _token(self) -> str:
-        token: str = self._configuration.api_key.get("BearerToken") or ""
-        return token.strip()
+def _kubeconfigs(kubeconfig: Path | None, context: str | None) -> list[Path]:
+    """Return the kubeconfig files to read; an empty list means the pod's service account.
+
+    Raises:
+        ConfigurationError: there is neither.
+    """
+    if kubeconfig is not None:
+        path = kubeconfig.expanduser()
+        if not path.is_file():
+            raise ConfigurationError(f"--kubeconfig names {path}, and there is no such file")
+        return [path]
+    if listed := os.environ.get("KUBECONFIG"):
+        paths = [Path(path).expanduser() for path in listed.split(os.pathsep) if path]
+        if found := [path for path in paths if path.exists()]:
+            return found
+        raise ConfigurationError(f"KUBECONFIG names {listed}, and there is no such file")
+    if not context and os.environ.get(HOST) and TOKEN_FILE.exists():
+        return []
+    default = Path.home() / ".kube" / "config"
+    if default.exists():
+        return [default]
+    raise ConfigurationError(
+        f"there is no cluster to talk to: no --kubeconfig, no KUBECONFIG, no {default}, and"
+        " this is not a pod with a service account"
+    )
 
 
 def _files(kubeconfigs: Sequence[Path]) -> list[Path]:
-    """Return the files that a configuration is made of: kubeconfigs, and what they name.
+    """Return the files that a configuration is made of: kubeconfigs, and the files they name.
 
-    Files with `-data` in their place are the loader's own copies and never change.
+    Fields ending in `-data` hold the contents themselves and name no file.
     """
     if not kubeconfigs:
         return [TOKEN_FILE, TOKEN_FILE.with_name("ca.crt")]
     found = list(kubeconfigs)
     for path in kubeconfigs:
-        document = _document(path)
+        document = _read_kubeconfig(path)
         for plural, single in (("clusters", "cluster"), ("users", "user")):
             for entry in document.get(plural) or ():
                 inner = entry.get(single) or {}
@@ -166,72 +175,23 @@ def _files(kubeconfigs: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _loaders() -> Any:
-    return import_module("kubernetes_asyncio.config")
-
-
-def _blank() -> Configuration:
-    return import_module("kubernetes_asyncio.client.configuration").Configuration()
-
-
-def _quietly(hook: Callable[[Configuration], object], configuration: Configuration) -> None:
-    try:
-        hook(configuration)
-    except (OSError, _loaders().ConfigException):
-        return
-
-
-def _kubeconfigs(kubeconfig: Path | None, context: str | None) -> list[Path]:
-    """Return the kubeconfig files to read; none means the pod's service account.
-
-    Raises:
-        ConfigurationError: there is neither.
-    """
-    if kubeconfig is not None:
-        return [_existing(kubeconfig, "--kubeconfig")]
-    if listed := os.environ.get("KUBECONFIG"):
-        paths = [Path(path).expanduser() for path in listed.split(os.pathsep) if path]
-        if found := [path for path in paths if path.exists()]:
-            return found
-        raise ConfigurationError(f"KUBECONFIG names {listed}, and there is no such file")
-    if not context and os.environ.get("KUBERNETES_SERVICE_HOST") and TOKEN_FILE.exists():
-        return []
-    default = Path.home() / ".kube" / "config"
-    if default.exists():
-        return [default]
-    raise ConfigurationError(
-        f"there is no cluster to talk to: no --kubeconfig, no KUBECONFIG, no {default}, and this"
-        " is not a pod with a service account"
-    )
-
-
-def _existing(path: Path, where: str) -> Path:
-    path = path.expanduser()
-    if not path.is_file():
-        raise ConfigurationError(f"{where} names {path}, and there is no such file")
-    return path
-
-
-async def _load_in_cluster() -> Configuration:
-    return await run_sync(pod_configuration, TOKEN_FILE)
-
-
-async def _load_files(paths: list[Path], context: str | None) -> Configuration:
-    documents = [_document(path) for path in paths]
+async def _load_kubeconfigs(paths: list[Path], context: str | None) -> Configuration:
+    documents = [_read_kubeconfig(path) for path in paths]
     where = os.pathsep.join(map(str, paths))
-    configuration = _blank()
+    config = import_module("kubernetes_asyncio.config")
+    configuration = import_module("kubernetes_asyncio.client.configuration").Configuration()
     try:
-        loader = await _loaders().load_kube_config(
+        loader = await config.load_kube_config(
             config_file=where,
             context=context,
             client_configuration=configuration,
             persist_config=False,
             temp_file_path=_private_directory(),
         )
-    except _loaders().ConfigException as error:
+    except config.ConfigException as error:
         raise ConfigurationError(f"kubeconfig {where}: {error}") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
-        # The loader checks little of what it reads.
+        # The loader raises these for fields of the wrong type, which it does not check.
         raise ConfigurationError(
             f"kubeconfig {where} cannot be used: {type(error).__name__}: {error}"
         ) from error
@@ -239,7 +199,7 @@ async def _load_files(paths: list[Path], context: str | None) -> Configuration:
     return configuration
 
 
-def _document(path: Path) -> Mapping[str, Any]:
+def _read_kubeconfig(path: Path) -> Mapping[str, Any]:
     try:
         document = yaml.safe_load(path.read_bytes())
     except yaml.YAMLError as error:
@@ -255,7 +215,7 @@ def _document(path: Path) -> Mapping[str, Any]:
 def _refuse_impersonation(
     documents: list[Mapping[str, Any]], context: Mapping[str, Any], where: str
 ) -> None:
-    """Refuse a user with `as`: to act as oneself instead is to act with other rights."""
+    """Raise for a user with `as`: without impersonation requests would have other rights."""
     user = (context.get("context") or {}).get("user")
     for document in documents:
         for entry in document.get("users") or ():
@@ -268,27 +228,7 @@ def _refuse_impersonation(
 
 @lru_cache(maxsize=1)
 def _private_directory() -> str:
-    """Return the directory, ours alone and removed at exit, for the loader's files with keys."""
+    """Return a directory for the loader's key files: readable by us alone, removed at exit."""
     directory = tempfile.mkdtemp(prefix="kubeconfig-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
-
-
-def _tls(configuration: Configuration) -> ssl.SSLContext | None:
-    if not configuration.host.startswith("https://"):
-        return None
-    try:
-        context = tls_context(cafile=configuration.ssl_ca_cert, verify=configuration.verify_ssl)
-        if configuration.cert_file:
-            context.load_cert_chain(configuration.cert_file, configuration.key_file)
-    except (ssl.SSLError, OSError) as error:
-        raise ConfigurationError(
-            f"the certificates for {configuration.host} cannot be used: {error}"
-        ) from error
-    return context
-
-
-def _proxy(configuration: Configuration) -> str:
-    if configuration.proxy:
-        return checked_proxy(configuration.proxy, "the kubeconfig's proxy-url")
-    return proxy_from_environment(configuration.host, os.environ)

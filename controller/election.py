@@ -1,4 +1,4 @@
-"""Leading as a context: the lease is held inside it and given back when everything has ended."""
+"""Leading as an async context: the lease is held inside it, and released at its end."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -8,35 +8,34 @@ import anyio
 from controller.jobs import cancel_when
 from controller.leases import Elector, LeaderLost
 
-Won = Callable[[anyio.Event], Awaitable[bool]]
-"""Wait until we lead, or until the given event: whether we lead."""
+WaitToLead = Callable[[anyio.Event], Awaitable[bool]]
+"""Waits until this process leads or the given event is set; returns whether it leads."""
 
 
 @asynccontextmanager
-async def unopposed() -> AsyncIterator[Won]:
-    """Give a function that says yes at once: nobody else is there."""
+async def without_election() -> AsyncIterator[WaitToLead]:
+    """Return a function that leads at once, for a process that is the only one."""
 
-    async def won(_giving_up: anyio.Event) -> bool:
+    async def wait_to_lead(_stop: anyio.Event) -> bool:
         return True
 
-    yield won
+    yield wait_to_lead
 
 
 @asynccontextmanager
-async def contested(
+async def with_election(
     elector: Elector, report: Callable[[float], None], lost: anyio.Event
-) -> AsyncIterator[Won]:
-    """Give a function that waits for the lease and has it held until the context ends.
+) -> AsyncIterator[WaitToLead]:
+    """Return a function that waits for the lease; then hold the lease until the context ends.
 
-    Everything that may only run while leading has to run inside the context: when the
-    lease is lost, what is in it is cancelled, and LeaderLost comes out of it in a group. When it
-    ends in another way, even by being cancelled, the lease is released, which takes no longer
-    than one request may.
+    All work of a leader has to run inside the context. When the lease is lost, the context is
+    cancelled and raises LeaderLost in an exception group. When it ends in another way, also by
+    being cancelled, the lease is released, which takes at most the timeout of one request.
 
     Args:
         elector: takes part in the election.
-        report: told 1 when we begin to lead and 0 when we no longer do.
-        lost: set in the moment in which the lease is lost, however long the work takes to end.
+        report: called with 1 when this process begins to lead, and with 0 when it stops.
+        lost: set as soon as the lease is lost, however long the work takes to end.
     """
 
     async def hold() -> None:
@@ -50,17 +49,17 @@ async def contested(
     try:
         async with anyio.create_task_group() as group:
 
-            async def won(giving_up: anyio.Event) -> bool:
-                async with anyio.create_task_group() as race:
-                    race.start_soon(cancel_when, giving_up, race.cancel_scope)
+            async def wait_to_lead(stop: anyio.Event) -> bool:
+                async with anyio.create_task_group() as waiting:
+                    waiting.start_soon(cancel_when, stop, waiting.cancel_scope)
                     await elector.acquire()
-                    race.cancel_scope.cancel()
+                    waiting.cancel_scope.cancel()
                 if elector.leading:
                     report(1)
                     group.start_soon(hold)
                 return elector.leading
 
-            yield won
+            yield wait_to_lead
             group.cancel_scope.cancel()
     finally:
         report(0)
@@ -69,20 +68,14 @@ async def contested(
 
 
 @contextmanager
-def one_failure() -> Iterator[None]:
-    """Let a failure out of the groups it comes in: the one there is, or the loss of the lease."""
+def unwrapped_failure() -> Iterator[None]:
+    """Raise LeaderLost or a single failure itself, instead of the exception groups around it."""
     try:
         yield
     except ExceptionGroup as group:
-        cause = _essence(group)
-        if cause is group:
+        failure: Exception = group.subgroup(LeaderLost) or group
+        while isinstance(failure, ExceptionGroup) and len(failure.exceptions) == 1:
+            failure = failure.exceptions[0]
+        if failure is group:
             raise
-        raise cause from group
-
-
-def _essence(group: ExceptionGroup[Exception]) -> Exception:
-    lost = group.subgroup(LeaderLost)
-    found: Exception = lost or group
-    while isinstance(found, ExceptionGroup) and len(found.exceptions) == 1:
-        found = found.exceptions[0]
-    return found
+        raise failure from group

@@ -1,35 +1,42 @@
-"""What can go wrong between us and an API server, and who may retry.
+"""Errors between this process and an API server, and who may retry after each.
 
 ControllerError
 ├── ApiError                the server answered with a Status other than success
 │   ├── BadRequest          400  never: the request itself is wrong
 │   ├── Unauthorized        401  after the credentials were read again
-│   ├── Forbidden           403  with back-off: somebody may grant it
+│   ├── Forbidden           403  with back-off: a role may be granted later
 │   ├── NotFound            404  the caller decides what absence means
-│   ├── Conflict            409  never the same choice: read again, choose again
+│   ├── Conflict            409  never with the same choice: read again, decide again
 │   │   └── AlreadyExists   409  on create: end the pass, the cache will show the object
-│   ├── Expired             410  list again
-│   ├── Invalid             422  never: the server refused the content for good
-│   ├── TooManyRequests     429  after retry_after
+│   ├── Expired             410  after another list
+│   ├── Invalid             422  never: the server refuses the content
+│   ├── TooManyRequests     429  after retry_after seconds
 │   └── ServerFailure       5xx  with back-off
-├── NoAnswer                no answer came: the request may have run, may still run, or never ran
-├── MalformedAnswer         an answer that is no Kubernetes answer, a proxy's page say: back-off
-├── ConfigurationError      a kubeconfig, flag or environment is unusable: not without a change
-└── TerminalError           raised by a reconciler: do not retry until the object changes
+├── NoAnswer                no response came: the request may have run, may still run, or never ran
+│   └── SilentWatch         a watch sent nothing for too long: watch again
+├── MalformedAnswer         the response is not from Kubernetes (a proxy's page): with back-off
+├── SourceError             list or watch of a kind failed: the informer retries with back-off
+├── CacheLagging            the watch has not delivered our own writes for too long: with back-off
+├── ConfigurationError      a kubeconfig, flag or variable cannot be used: not before it changes
+└── TerminalError           raised by a reconciler: not before the object changes
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal
+
+import msgspec
 
 
 class ControllerError(Exception):
-    """Root of everything this package raises on purpose."""
+    """Base class of all errors that this package raises on purpose."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One entry of a Status' `details.causes`: which field, what kind of fault, in words."""
+    """One entry of a Status' `details.causes`: which field, which reason, a message."""
 
     field: str
     reason: str
@@ -43,8 +50,8 @@ class ApiError(ControllerError):
         status: the HTTP status code.
         reason: the Status' machine-readable reason, for example `AlreadyExists`; may be empty.
         message: the Status' message.
-        causes: the fields at fault, where the server named them.
-        retry_after: seconds that the server asked to wait, if it did.
+        causes: the fields that were rejected, if the server named them.
+        retry_after: seconds to wait, if the server asked for that.
     """
 
     def __init__(
@@ -65,19 +72,19 @@ class ApiError(ControllerError):
 
 
 class BadRequest(ApiError):
-    """400."""
+    """400: the request is wrong."""
 
 
 class Unauthorized(ApiError):
-    """401: the credentials are not, or no longer, accepted."""
+    """401: the credentials are not accepted, or no longer."""
 
 
 class Forbidden(ApiError):
-    """403: the credentials do not allow this."""
+    """403: the credentials do not allow this request."""
 
 
 class NotFound(ApiError):
-    """404: no such object, or no such kind served."""
+    """404: there is no such object, or the kind is not served."""
 
 
 class Conflict(ApiError):
@@ -85,7 +92,7 @@ class Conflict(ApiError):
 
 
 class AlreadyExists(Conflict):
-    """409 on create: an object of that name is there."""
+    """409 on create: an object of that name exists."""
 
 
 class Expired(ApiError):
@@ -93,31 +100,73 @@ class Expired(ApiError):
 
 
 class Invalid(ApiError):
-    """422: the server understood and refuses the content."""
+    """422: the server understood the content and refuses it."""
 
 
 class TooManyRequests(ApiError):
-    """429: wait `retry_after` seconds."""
+    """429: wait `retry_after` seconds before the next request."""
 
 
 class ServerFailure(ApiError):
-    """5xx."""
+    """5xx: the server failed."""
 
 
 class NoAnswer(ControllerError):
-    """No answer came; the request may have run, may still run, or never ran."""
+    """No response came; the request may have run, may still run, or never ran."""
+
+
+class SilentWatch(NoAnswer):
+    """A watch sent nothing, not even a bookmark, for longer than its deadline."""
 
 
 class MalformedAnswer(ControllerError):
-    """An answer came that is no Kubernetes answer."""
+    """A response came that is not one of Kubernetes."""
+
+
+class SourceError(ControllerError):
+    """A list or watch failed; the caches of that kind may be out of date.
+
+    Args:
+        verb: what failed: `list` or `watch`.
+        resource: the kind's full name, for example `networkpools.example.com`.
+        cause: the error; also set as `__cause__`.
+    """
+
+    def __init__(self, verb: str, resource: str, cause: ControllerError) -> None:
+        hint = ""
+        if isinstance(cause, Forbidden):
+            hint = "not allowed, a role has to grant it: "
+        elif isinstance(cause, NotFound):
+            hint = "not served, is its CustomResourceDefinition installed? "
+        super().__init__(f"{verb} {resource}: {hint}{cause}")
+        self.verb = verb
+        self.resource = resource
+        self.__cause__ = cause
+
+
+class CacheLagging(ControllerError):
+    """A cache is too old: the watch has not delivered a write of this process.
+
+    Args:
+        resource: the kind's full name.
+        seconds: how long ago the write was answered.
+    """
+
+    def __init__(self, resource: str, seconds: float) -> None:
+        super().__init__(
+            f"watch {resource}: a write that this process made {seconds:.0f} s ago has not been"
+            " delivered yet, so later writes of others may be missing too"
+        )
+        self.resource = resource
+        self.seconds = seconds
 
 
 class ConfigurationError(ControllerError):
-    """A kubeconfig, flag or variable is unusable; the message says which and how to mend it."""
+    """A kubeconfig, flag or variable cannot be used; the message says which and how to fix it."""
 
 
 class TerminalError(ControllerError):
-    """Raised by a reconciler: retrying cannot help until the object changes."""
+    """Raised by a reconciler: a retry cannot help before the object changes."""
 
 
 _BY_STATUS: Mapping[int, type[ApiError]] = {
@@ -132,8 +181,43 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 }
 
 
+class _StatusCause(msgspec.Struct):
+    field: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class _StatusDetails(msgspec.Struct):
+    causes: list[_StatusCause] | None = None
+    retryAfterSeconds: int | None = None
+
+
+class _Status(msgspec.Struct):
+    kind: Literal["Status"]
+    reason: str | None = None
+    message: str | None = None
+    code: int | None = None
+    details: _StatusDetails | None = None
+
+
+_status_decoder = msgspec.json.Decoder(_Status)
+
+
+def decode_status(data: bytes | msgspec.Raw) -> dict[str, Any] | None:
+    """Return the Status object in `data`, with every field's type checked; None if it is not one.
+
+    An untrusted server may send anything under that name, so other fields are dropped.
+    """
+    try:
+        status = _status_decoder.decode(data)
+    except (ValueError, RecursionError):
+        return None
+    plain: dict[str, Any] = msgspec.to_builtins(status)
+    return plain
+
+
 def api_error(status: int, body: Mapping[str, Any], retry_after: float | None = None) -> ApiError:
-    """Return the error that a Status object with HTTP status `status` stands for.
+    """Return the error for a Status object.
 
     Args:
         status: the HTTP status code; a Status inside a watch carries it as `code`.
@@ -154,3 +238,44 @@ def api_error(status: int, body: Mapping[str, Any], retry_after: float | None = 
     return kind(
         status, reason, str(body.get("message") or ""), causes=causes, retry_after=retry_after
     )
+
+
+def error_from_response(
+    code: int, content_type: str, headers: Mapping[str, str], data: bytes, request: str
+) -> ControllerError:
+    """Return the error for an HTTP response other than 2xx.
+
+    API servers answer with a Status, or with plain text for unknown paths and when overloaded.
+    Plain text gives an error with an empty reason, because something in between may have sent it.
+    Any other body (a proxy's HTML page, for example) gives MalformedAnswer.
+
+    Args:
+        code: the HTTP status code.
+        content_type: the response's media type.
+        headers: the response's headers.
+        data: the response's body.
+        request: method and URL, for the message.
+    """
+    status = decode_status(data)
+    if status is None:
+        if content_type != "text/plain" and code != 429:
+            return MalformedAnswer(
+                f"{request}: HTTP {code} with {content_type or 'no content type'} where a"
+                " Kubernetes Status was expected: is something else answering at this address?"
+            )
+        status = {"message": data[:200].decode(errors="replace").strip()}
+    return api_error(code, status, _retry_after(headers))
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that Retry-After asks for; a date is compared with the Date header."""
+    value = headers.get("Retry-After", "")
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            until = parsedate_to_datetime(value) - parsedate_to_datetime(headers["Date"])
+        except (ValueError, TypeError, KeyError):
+            return None
+        seconds = until.total_seconds()
+    return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -1,4 +1,4 @@
-"""The Event kind of events.k8s.io/v1: what is sent, and what of the answer is kept."""
+"""The Event kind of events.k8s.io/v1, and the bodies of its create and patch requests."""
 
 import socket
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ NAMESPACE_OF_CLUSTER_SCOPED = "default"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An Event as the server answers with it; only its version is of interest to us."""
+    """An Event in a response; only its version is used."""
 
     metadata: ObjectMeta
 
@@ -29,7 +29,7 @@ EVENTS = Resource("events.k8s.io", "v1", "Event", "events", Event)
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An object that an event is about, or that it concerns besides."""
+    """The object that an event is about, or the related object."""
 
     apiVersion: str
     kind: str
@@ -45,21 +45,21 @@ class Reference:
 
     @property
     def event_namespace(self) -> str:
-        """Where events about it live."""
+        """The namespace of events about the object."""
         return self.namespace or NAMESPACE_OF_CLUSTER_SCOPED
 
     @property
     def body(self) -> dict[str, str]:
-        """The ObjectReference, without what is empty."""
+        """The ObjectReference as JSON, without empty fields."""
         fields = ("apiVersion", "kind", "namespace", "name", "uid")
         return {field: value for field in fields if (value := getattr(self, field))}
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesKey:
-    """What makes two events the same: all but the note and the time (client-go's rule).
+    """The fields that are equal in all events of a series: all but note and time, as in client-go.
 
-    Reporting controller and instance belong to it too; they are the recorder's own.
+    The reporting controller and instance are equal for all events of a recorder.
     """
 
     regarding: Reference
@@ -71,10 +71,10 @@ class SeriesKey:
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """Who reports.
+    """The component that reports events.
 
     Args:
-        controller: a qualified name, for example `butler-controller/ipam`.
+        controller: a qualified name, for example `example.com/widgets`.
         instance: this process, at most 128 characters.
     """
 
@@ -82,8 +82,8 @@ class Reporter:
     instance: str
 
     @classmethod
-    def here(cls, controller: str) -> "Reporter":
-        """Return the reporter `controller` on this host."""
+    def on_this_host(cls, controller: str) -> "Reporter":
+        """Return the reporter for the component `controller` on this host."""
         instance = f"{controller}-{socket.gethostname()}"
         return cls(controller, instance[:INSTANCE_LENGTH])
 
@@ -91,14 +91,14 @@ class Reporter:
 def event_body(
     key: SeriesKey, note: str, reporter: Reporter, at: datetime, stamp: int
 ) -> dict[str, Any]:
-    """Return the Event to be created.
+    """Return the body of the request that creates an Event.
 
     Args:
-        key: what happened to what.
+        key: the object, the related object, type, reason and action.
         note: a sentence for people; cut to 1024 bytes, the most that the server accepts.
-        reporter: who reports.
+        reporter: the reporting component.
         at: when it happened.
-        stamp: a number that no other event of this object has.
+        stamp: a number, unique among the events of the object.
     """
     regarding, related = key.regarding, key.related
     stem = regarding.name[:NAME_LENGTH].rstrip("-.")
@@ -117,17 +117,17 @@ def event_body(
 
 
 def series_patch(count: int, last: datetime) -> dict[str, Any]:
-    """Return the patch that says how often the event has happened by now.
+    """Return the patch that sets how often, and when last, the event has happened.
 
-    It cannot bring a newer note: events.k8s.io/v1 holds everything immutable but the series and
-    the metadata ("field is immutable", 422). Patching the message through core/v1, which does
-    allow it, was rejected: the note would no longer fit the time that the event bears.
+    It cannot change the note: in events.k8s.io/v1 all fields but series and metadata are immutable
+    ("field is immutable", 422). Rejected: patching the message through core/v1, which allows it.
+    The note would then be from another time than the event.
     """
     return {"series": {"count": count, "lastObservedTime": rfc3339_micro(last)}}
 
 
 def shortened(note: str, limit: int = NOTE_BYTES) -> str:
-    """Return `note` in at most `limit` bytes of UTF-8, with an ellipsis where it was cut."""
+    """Return `note`, cut to at most `limit` bytes of UTF-8 with an ellipsis at its end."""
     data = note.encode()
     if len(data) <= limit:
         return note

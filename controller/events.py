@@ -1,28 +1,30 @@
-"""Events of events.k8s.io/v1: what `kubectl describe` shows under an object.
+"""Recording events of events.k8s.io/v1, which `kubectl describe` shows under an object.
 
-`record` only puts the event into a bounded queue, so a reconciler never waits for it and never
-fails by it; when the queue is full the event is dropped and counted. One task writes.
+`record` puts the event into a bounded queue, so a reconciler neither waits for it nor fails by it.
+When the queue is full the event is dropped and counted. One task writes the events.
 
-The same thing happening again does not make another event but a series (client-go's
-tools/events): the second time adds the count to the first event, further times are only counted,
-and the count is written every half hour and when it has been quiet for six minutes. The note is
-not part of what makes events the same; the first one stands. What has to be read each time
-therefore names the other object that it concerns, `related`, which is part of it.
+An event that happens again becomes a series instead of another event (client-go's tools/events).
+The second time the count is added to the first event. Further times are only counted, and the
+count is written every half hour and after six minutes without the event. The note is not compared:
+the first note stays. So whatever must be shown each time names another object, `related`, which is
+compared.
 
-What is no repetition is limited by object (`eventlimits`), so that one that flaps cannot fill the
-API server with its story; what goes beyond is dropped and counted.
+New events are limited per object (client-go's spam filter, tools/record), so that an object that
+flaps cannot fill the API server. Each object has a bucket of 25 events, refilled by one every five
+minutes; for events with a `related` object there is one bucket per pair. Series are not limited,
+as they cost two writes however long they are. Events beyond the limit are dropped and counted.
 
-Left out on purpose: client-go's eight writers at once. One keeps the order and cannot crowd out
-the work that the events are about.
+Rejected: client-go's eight concurrent writers. One keeps the order, and leaves the requests to the
+work that the events are about.
 """
 
 import math
 import random
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import anyio
 import structlog
@@ -48,10 +50,10 @@ from controller.eventkind import (
     event_body,
     series_patch,
 )
-from controller.eventlimits import SpamFilter
 from controller.meta import Object, Version
 from controller.resource import Resource
 
+K = TypeVar("K")
 T = TypeVar("T", bound=Object)
 R = TypeVar("R", bound=Object)
 EventType = Literal["Normal", "Warning"]
@@ -62,13 +64,17 @@ RETRY_SECONDS = 10.0
 QUIET_SECONDS = 360.0
 REFRESH_SECONDS = 1800.0
 FLUSH_SECONDS = 2.0
+BURST = 25
+REFILL_SECONDS = 300.0
+MAX_BUCKETS = 4096
+"""Number of objects whose buckets are kept; the one without events for longest is removed."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Happening:
-    """One call of `record`; the stamp makes the event's name, the same at every try."""
+class _QueuedEvent:
+    """One call of `record`; the stamp makes the event's name, equal in all attempts."""
 
     key: SeriesKey
     note: str
@@ -78,7 +84,7 @@ class _Happening:
 
 @dataclass(slots=True)
 class _Series:
-    """An event that the server has, and what has happened since: times are monotonic seconds."""
+    """An event on the server and how often it happened; times are monotonic seconds."""
 
     event: Event
     count: int
@@ -88,15 +94,50 @@ class _Series:
     written_at: float
 
 
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    filled_at: float
+
+
+class SpamFilter(Generic[K]):
+    """A token bucket per key, for a limited number of keys.
+
+    Args:
+        clock: refills the buckets.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._buckets: OrderedDict[K, _Bucket] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def allow(self, key: K) -> bool:
+        """Take a token of `key`; return whether there was one."""
+        now = self._clock.monotonic()
+        bucket = self._buckets.pop(key, None) or _Bucket(BURST, now)
+        refilled = bucket.tokens + (now - bucket.filled_at) / REFILL_SECONDS
+        bucket.tokens, bucket.filled_at = min(float(BURST), refilled), now
+        self._buckets[key] = bucket
+        if len(self._buckets) > MAX_BUCKETS:
+            self._buckets.popitem(last=False)
+        if bucket.tokens < 1:
+            return False
+        bucket.tokens -= 1
+        return True
+
+
 class Recorder:
     """Records events of one component.
 
     Args:
         client: for the requests.
-        clock: for times and pauses.
-        component: who reports, a qualified name such as `butler-controller/ipam`.
-        dropped: counts what is not recorded, by the label `reason`: full, limited, refused.
-        jitter: numbers in [0, 1) that spread the retries.
+        clock: for times and delays.
+        component: the reporting controller, a qualified name such as `example.com/widgets`.
+        dropped: counts dropped events by the label `reason`: full, limited, refused.
+        jitter: returns numbers in [0, 1) that spread the retries.
     """
 
     def __init__(
@@ -110,11 +151,11 @@ class Recorder:
     ) -> None:
         self._client = client
         self._clock = clock
-        self._reporter = Reporter.here(component)
+        self._reporter = Reporter.on_this_host(component)
         self._counter = dropped
         self._jitter = jitter
-        self._queue: deque[_Happening] = deque()
-        self._arrived = anyio.Event()
+        self._queue: deque[_QueuedEvent] = deque()
+        self._recorded = anyio.Event()
         self._series: dict[SeriesKey, _Series] = {}
         self._limits: SpamFilter[tuple[Reference, Reference | None]] = SpamFilter(clock)
         self._stamp = 0
@@ -130,38 +171,35 @@ class Recorder:
         action: str,
         related: tuple[Resource[R], R] | None = None,
     ) -> None:
-        """Record that something happened to `obj`; returns at once and never raises.
+        """Record an event about `obj`; returns at once and never raises.
 
         Args:
             resource: the kind of `obj`.
-            obj: what it happened to.
+            obj: the object that the event is about.
             type: `Normal` or `Warning`.
-            reason: why, one CamelCase word.
+            reason: why it happened, one CamelCase word.
             message: a sentence for people; cut to 1024 bytes.
             action: what was done or tried, one CamelCase word.
-            related: the kind and the object that it concerns besides; the same happening with
-                another one is another event, with a note of its own.
+            related: the kind and object that it also concerns. The same event with another
+                related object is a new event with its own note.
         """
         if len(self._queue) >= QUEUE_LENGTH:
             self._drop("full")
             return
-        besides = Reference.to(*related) if related is not None else None
-        key = SeriesKey(Reference.to(resource, obj), type, reason, action, besides)
+        other = Reference.to(*related) if related is not None else None
+        key = SeriesKey(Reference.to(resource, obj), type, reason, action, other)
         now = self._clock.now()
-        # Unique within this process; the time alone could meet itself in a burst.
+        # Unique within this process; two events of a burst may have the same time.
         self._stamp = max(self._stamp + 1, int(now.timestamp() * 1e9))
-        self._queue.append(_Happening(key, message, now, self._stamp))
-        self._arrived.set()
+        self._queue.append(_QueuedEvent(key, message, now, self._stamp))
+        self._recorded.set()
 
     async def run(self) -> None:
-        """Write what is recorded until cancelled, and then, for two seconds, what is left.
-
-        That includes the counts, which nobody else will write.
-        """
+        """Write recorded events until cancelled, then what is left, for at most two seconds."""
         try:
             while True:
-                await self._wait()
-                self._arrived = anyio.Event()
+                await self._wait_for_work()
+                self._recorded = anyio.Event()
                 await self._write_queued()
                 await self._write_counts(self._due)
         finally:
@@ -169,14 +207,14 @@ class Recorder:
                 await self._write_queued()
                 await self._write_counts(lambda _: -math.inf)
 
-    async def _wait(self) -> None:
-        """Wait for something to be recorded, or for a series to become due."""
+    async def _wait_for_work(self) -> None:
+        """Wait until an event is recorded or the count of a series has to be written."""
         due = min((self._due(series) for series in self._series.values()), default=None)
         if due is None:
-            await self._arrived.wait()
+            await self._recorded.wait()
             return
         with self._clock.move_on_after(due - self._clock.monotonic()):
-            await self._arrived.wait()
+            await self._recorded.wait()
 
     def _due(self, series: _Series) -> float:
         quiet = series.last_seen + QUIET_SECONDS
@@ -186,36 +224,35 @@ class Recorder:
 
     async def _write_queued(self) -> None:
         while self._queue:
-            happening = self._queue[0]
-            await self._write(happening)
+            await self._write(self._queue[0])
             self._queue.popleft()
 
-    async def _write(self, happening: _Happening) -> None:
-        series = self._series.get(happening.key)
+    async def _write(self, queued: _QueuedEvent) -> None:
+        series = self._series.get(queued.key)
         now = self._clock.monotonic()
         if series is None:
-            await self._begin(happening)
+            await self._create(queued)
             return
         series.count += 1
-        series.last, series.last_seen = happening.at, now
+        series.last, series.last_seen = queued.at, now
         if series.count == 2:
-            await self._write_count(happening.key, series)
+            await self._write_count(queued.key, series)
 
-    async def _begin(self, happening: _Happening) -> None:
-        key = happening.key
-        if not self._limits.admits((key.regarding, key.related)):
+    async def _create(self, queued: _QueuedEvent) -> None:
+        key = queued.key
+        if not self._limits.allow((key.regarding, key.related)):
             self._drop("limited")
             return
-        body = event_body(key, happening.note, self._reporter, happening.at, happening.stamp)
-        event = await self._tried(
+        body = event_body(key, queued.note, self._reporter, queued.at, queued.stamp)
+        event = await self._send(
             lambda: self._client.create(EVENTS, key.regarding.event_namespace, body)
         )
         if event is not None:
             now = self._clock.monotonic()
-            self._series[key] = _Series(event, 1, happening.at, now, 1, now)
+            self._series[key] = _Series(event, 1, queued.at, now, 1, now)
 
     async def _write_counts(self, due: Callable[[_Series], float]) -> None:
-        """Write the counts that are due, and forget the series that have gone quiet."""
+        """Write the counts that are due, and remove the series that have ended."""
         now = self._clock.monotonic()
         for key, series in list(self._series.items()):
             if due(series) > now:
@@ -228,23 +265,23 @@ class Recorder:
     async def _write_count(self, key: SeriesKey, series: _Series) -> None:
         patch = series_patch(series.count, series.last)
         at = Version.of(series.event)
-        event = await self._tried(lambda: self._client.patch(EVENTS, at, patch))
+        event = await self._send(lambda: self._client.patch(EVENTS, at, patch))
         if event is None:
-            # Gone (events live for an hour), or changed by somebody: the next one begins anew.
+            # Deleted (events expire after an hour) or changed: the next one is a new event.
             self._series.pop(key, None)
             return
         series.event = event
         series.written, series.written_at = series.count, self._clock.monotonic()
 
-    async def _tried(self, request: Callable[[], Any]) -> Event | None:
-        """Return the answer, after several tries if need be; None if there was none."""
+    async def _send(self, request: Callable[[], Any]) -> Event | None:
+        """Send a request, up to TRIES times; return the event, or None if it was not written."""
         for attempt in range(TRIES):
             try:
                 event: Event = await request()
                 return event
             except (NoAnswer, ServerFailure, TooManyRequests, MalformedAnswer) as error:
                 log.debug("Event not recorded yet", error=str(error))
-                # The first retry comes at a random moment: all replicas may have failed at once.
+                # The first retry comes at a random time: all replicas may have failed at once.
                 share = self._jitter() if attempt == 0 else 1 + 0.25 * self._jitter()
                 await self._clock.sleep(RETRY_SECONDS * share)
             except (NotFound, AlreadyExists) as error:

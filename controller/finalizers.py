@@ -1,7 +1,7 @@
-"""Finalizers: what has to happen before an object may go, and the writes that hold it and let go.
+"""Adding and removing finalizers.
 
-Both writes carry the object's version as a precondition, since a merge patch replaces the whole
-list: written over another's change it would take that one's finalizer away, or bring it back.
+Both writes carry the object's version as a precondition, because a merge patch replaces the whole
+list: without it, a finalizer that somebody else added or removed meanwhile would be undone.
 """
 
 from typing import TypeVar
@@ -14,20 +14,15 @@ T = TypeVar("T", bound=Object)
 
 
 def has_finalizer(obj: Object, name: str) -> bool:
-    """Whether `obj` is held by the finalizer.
-
-    Args:
-        obj: the object.
-        name: for example `example.com/cleanup`.
-    """
+    """Return whether `obj` has the finalizer `name`, for example `example.com/cleanup`."""
     return name in obj.metadata.finalizers
 
 
 async def add_finalizer(client: Client, resource: Resource[T], obj: T, name: str) -> T:
-    """Hold `obj` with the finalizer; returns it as it is then.
+    """Add a finalizer to `obj`; return the object as the server stored it.
 
-    Does nothing if it is there already, and nothing to an object that is going: the server would
-    refuse it.
+    Does nothing and returns `obj` if it has the finalizer, or if it is being deleted: the server
+    refuses new finalizers then.
 
     Args:
         client: for the write.
@@ -36,8 +31,8 @@ async def add_finalizer(client: Client, resource: Resource[T], obj: T, name: str
         name: for example `example.com/cleanup`.
 
     Raises:
-        Conflict: the object has moved on; look again.
-        ControllerError: as any write.
+        Conflict: the object has changed since it was read.
+        ControllerError: the write failed.
     """
     if has_finalizer(obj, name) or obj.metadata.terminating:
         return obj
@@ -45,7 +40,9 @@ async def add_finalizer(client: Client, resource: Resource[T], obj: T, name: str
 
 
 async def remove_finalizer(client: Client, resource: Resource[T], obj: T, name: str) -> T:
-    """Let go of `obj`; returns it as it was last. Does nothing if it is not held.
+    """Remove a finalizer from `obj`; return the object as it was in the server's response.
+
+    Does nothing and returns `obj` if it does not have the finalizer.
 
     Args:
         client: for the write.
@@ -54,9 +51,9 @@ async def remove_finalizer(client: Client, resource: Resource[T], obj: T, name: 
         name: for example `example.com/cleanup`.
 
     Raises:
-        Conflict: the object has moved on; look again.
-        NotFound: it is gone already.
-        ControllerError: as any write.
+        Conflict: the object has changed since it was read.
+        NotFound: it was deleted before.
+        ControllerError: the write failed.
     """
     if not has_finalizer(obj, name):
         return obj

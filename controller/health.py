@@ -1,22 +1,22 @@
-"""Is this process alive, and is it of use: named checks behind /healthz and /readyz.
+"""Checks behind /healthz and /readyz, and the text of these pages.
 
-The pages follow the API server's: one line per check with `?verbose` or when something fails,
-`?exclude=NAME` leaves one out, `/readyz/NAME` asks one alone. What fails is always named, but
-why it fails is told only with `?verbose`: the probes' port is open to everybody in the cluster,
-and errors may quote what a server said.
+The pages are like the API server's: one line per check with `?verbose` or if a check fails,
+`?exclude=NAME` leaves a check out, `/readyz/NAME` runs one check alone. The names of failing
+checks are always shown. The reasons are shown only with `?verbose`: everybody in the cluster can
+reach the port, and an error may quote what a server sent.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """A check that does not hold.
+    """The result of a check that fails.
 
     Args:
-        what: what does not work, in words anybody may read.
-        why: the reason, for those who ask with `?verbose`.
+        what: what does not work; always shown.
+        why: the reason; shown with `?verbose`.
     """
 
     what: str
@@ -25,24 +25,24 @@ class Failing:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A named question.
+    """A named check.
 
     Args:
         name: as in `/readyz/NAME`.
-        ask: returns None if all is well; called at each probe, so it must answer at once.
+        run: returns None if the check passes. It is called at each probe, so it must be quick.
     """
 
     name: str
-    ask: Callable[[], Failing | None]
+    run: Callable[[], Failing | None]
 
 
 PING = Check("ping", lambda: None)
-"""Holds as long as the event loop can answer at all."""
+"""Passes as long as the event loop runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer to a probe: whether all is well, and the page."""
+    """The response to a probe."""
 
     healthy: bool
     text: str
@@ -51,26 +51,21 @@ class Report:
 def report(
     page: str, checks: Iterable[Check], *, verbose: bool = False, exclude: Sequence[str] = ()
 ) -> Report:
-    """Ask all checks and describe what they say.
+    """Run all checks and return the text of the page.
 
     Args:
         page: the probe's name, for example `readyz`.
-        checks: what is asked.
-        verbose: tell all lines, and the reasons.
-        exclude: names of checks that are not asked.
+        checks: the checks to run.
+        verbose: show all lines, and the reasons.
+        exclude: names of checks that are not run.
     """
-    results = [(check.name, check.ask()) for check in checks if check.name not in exclude]
+    results = [(check.name, check.run()) for check in checks if check.name not in exclude]
     healthy = all(failing is None for _, failing in results)
     if healthy and not verbose:
         return Report(True, "ok")
     lines = [_line(name, failing, verbose=verbose) for name, failing in results]
     lines.append(f"{page} check {'passed' if healthy else 'failed'}\n")
     return Report(healthy, "\n".join(lines))
-
-
-def asked(query: Mapping[str, Sequence[str]]) -> tuple[bool, Sequence[str]]:
-    """Return what a probe's query asks for: verbose or not, and the excluded names."""
-    return "verbose" in query, query.get("exclude", ())
 
 
 def _line(name: str, failing: Failing | None, *, verbose: bool) -> str:

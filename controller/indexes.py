@@ -1,4 +1,4 @@
-"""Field indexes of a cache: for each value, the keys of the objects that have it, in order."""
+"""Field indexes of a cache: for each value, the sorted keys of the objects that have it."""
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,15 +11,14 @@ IndexFunction = Callable[[T], Iterable[str]]
 
 
 class Indexes(Generic[T]):
-    """Keeps sorted lists of keys by index name and value.
+    """Sorted lists of keys by index name and value.
 
-    Sorted lists and not sets: a reader wants the objects in order, and reads outnumber writes.
-    An insertion moves memory only, which stays under 10 µs for tens of thousands of keys.
+    Lists and not sets, because readers want the objects in order and reads outnumber writes. An
+    insertion moves memory only: less than 10 µs for tens of thousands of keys.
 
     Args:
-        functions: by index name, the values that an object has there. They must be pure (the
-            values of the outgoing object are computed again to find its entries) and must not
-            raise: every object of the type has to be readable.
+        functions: by index name, a function from an object to its values. It must be pure (it is
+            called again with the old object to find its entries) and must not raise.
     """
 
     def __init__(self, functions: Mapping[str, IndexFunction[T]]) -> None:
@@ -27,7 +26,7 @@ class Indexes(Generic[T]):
         self._keys: dict[str, dict[str, list[Key]]] = {name: {} for name in self._functions}
 
     def keys(self, index: str, value: str) -> Sequence[Key]:
-        """Return the keys under `value`, sorted; to be read before the next change.
+        """Return the keys under `value`, sorted; valid until the next `move`.
 
         Raises:
             KeyError: there is no index of that name.
@@ -43,7 +42,7 @@ class Indexes(Generic[T]):
         return self._keys[index].keys()
 
     def move(self, key: Key, old: T | None, new: T | None) -> None:
-        """Take `key` out from under `old`'s values and put it under `new`'s."""
+        """Move `key` from the values of `old` to those of `new`; None stands for no object."""
         for name, function in self._functions.items():
             before = set(function(old)) if old is not None else set()
             after = set(function(new)) if new is not None else set()

@@ -1,70 +1,67 @@
-"""One kind, watched once, for everybody in the process who wants to know about it."""
+"""Informers: each watches one kind once, keeps its cache current, and calls all handlers."""
 
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 import anyio
 import structlog
 
+from controller.backoff import WATCH_MAX_SECONDS
 from controller.cache import Cache, Change
 from controller.clock import Clock
-from controller.errors import ControllerError
+from controller.errors import CacheLagging, ControllerError, SourceError
+from controller.health import Check, Failing
 from controller.indexes import IndexFunction
 from controller.meta import Object, Version
-from controller.pauses import LONGEST_SECONDS
+from controller.metrics import InformerMetrics
 from controller.reflector import SILENCE_SECONDS, Reflector
-from controller.resource import Resource
-from controller.sources import CacheLagging, Scope
+from controller.resource import Resource, Scope
 from controller.transport import Transport
-from controller.watchview import WatchObserver
+from controller.watch import WatchObserver
 
 T = TypeVar("T", bound=Object)
 Handler = Callable[[Change[T]], None]
 
 LAG_SECONDS = 30.0
-"""How long a watch may take to tell of a write of ours; it is usually milliseconds."""
+"""The watch counts as lagging when it has not delivered a write of ours for so long."""
 RESTART_SECONDS = 5.0
-"""How long to wait after an error in our own code before the loop is started again."""
+"""Delay after an unexpected exception before the list/watch loop is started again."""
 
 log = structlog.get_logger(__name__)
 
 
 class Registration:
-    """A handler's place in an informer; closing it ends the deliveries.
+    """A handler's registration at an informer.
 
     Args:
-        close: ends the deliveries.
+        close: ends the calls; further calls of it do nothing.
     """
 
     def __init__(self, close: Callable[[], None]) -> None:
-        self._close = close
-
-    def close(self) -> None:
-        """Deliver no more changes; a second time does nothing."""
-        self._close()
+        self.close = close
 
 
 class Informer(Generic[T]):
-    """Keeps a cache of one kind current and tells handlers what changed.
+    """Keeps a cache of one kind current and calls handlers with the changes.
 
     Args:
         resource: the kind.
         transport: the server.
-        clock: for pauses and deadlines.
+        clock: for delays and deadlines.
         namespace: empty for all.
         labels: a label selector.
         fields: a field selector.
-        indexes: by name, a pure function from an object to its values there.
-        deadline_seconds: how long the watch may be silent before it counts as dead.
-        longest_pause: seconds at which pauses after failures stop growing.
+        indexes: by index name, a pure function from an object to its values.
+        deadline_seconds: how long the watch may send nothing before it counts as dead.
+        longest_pause: seconds at which delays after failures stop growing.
         randomness: for jitter.
-        streams: ask for lists as beginnings of watches, until the server shows that it cannot.
-        observer: told how it goes, for metrics.
+        streams: read lists as initial events of watches, until the server shows that it cannot.
+        observer: called when lists and watches end, for metrics.
     """
 
-    def __init__(  # noqa: PLR0913 - what to watch, where, and how to find it again
+    def __init__(  # noqa: PLR0913 - what to watch, where, and with which limits
         self,
         resource: Resource[T],
         transport: Transport,
@@ -75,7 +72,7 @@ class Informer(Generic[T]):
         fields: str = "",
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         deadline_seconds: float = SILENCE_SECONDS,
-        longest_pause: float = LONGEST_SECONDS,
+        longest_pause: float = WATCH_MAX_SECONDS,
         randomness: random.Random | None = None,
         streams: bool = False,
         observer: WatchObserver | None = None,
@@ -97,13 +94,14 @@ class Informer(Generic[T]):
             observer=observer,
             listed=self._listed,
         )
-        self._pending: deque[tuple[int, float]] = deque()
+        # Our own writes: resourceVersion, and when (monotonic seconds) they were answered.
+        self._own_writes: deque[tuple[int, float]] = deque()
         self._synced = anyio.Event()
         self._failure: ControllerError | None = None
 
     @property
     def last_error(self) -> ControllerError | None:
-        """Why the kind cannot be seen as it is, naming verb and kind; None while it can."""
+        """Why the cache may be out of date, with verb and kind; None if it is current."""
         lagging = CacheLagging(self.resource.full_name, self.lag_seconds)
         return (
             self._failure
@@ -112,77 +110,85 @@ class Informer(Generic[T]):
         )
 
     @property
+    def failing_since(self) -> float | None:
+        """Since when (monotonic seconds) list or watch fails; None while they succeed."""
+        return self._reflector.failing_since
+
+    @property
+    def silent_seconds(self) -> float:
+        """Seconds since the last list, event or bookmark, or since the informer was made."""
+        return self._clock.monotonic() - self._reflector.last_received
+
+    @property
     def lag_seconds(self) -> float:
-        """For how long a write of ours has not come back; 0 if all have."""
-        pending, position = self._pending, self.cache.position
-        while pending and pending[0][0] <= position:
-            pending.popleft()
-        return self._clock.monotonic() - pending[0][1] if pending else 0.0
+        """Seconds since the oldest write of ours that the watch has not delivered; 0 for none."""
+        writes, position = self._own_writes, self.cache.position
+        while writes and writes[0][0] <= position:
+            writes.popleft()
+        return self._clock.monotonic() - writes[0][1] if writes else 0.0
 
     def check_lag(self, limit_seconds: float = LAG_SECONDS) -> None:
-        """Refuse to go on with what may be too old, in a pass that cannot afford it.
+        """Raise if the cache is too old, for passes that must not act on an old state.
 
         Args:
-            limit_seconds: how long a write may be on its way back.
+            limit_seconds: how long the watch may take to deliver a write of ours.
 
         Raises:
-            CacheLagging: a write of ours has not come back for longer than that.
+            CacheLagging: it has taken longer.
         """
         seconds = self.lag_seconds
         if seconds > limit_seconds:
             raise CacheLagging(self.resource.full_name, seconds)
 
-    def own(self, obj: T) -> None:
-        """Show the server's answer to a write of ours, until the watch tells of it.
+    def check(self) -> Check:
+        """Return a readiness check that fails until the first list, and while list/watch fails."""
+        kind = self.resource.full_name
+
+        def run() -> Failing | None:
+            error = self.last_error
+            if error is not None:
+                verb = error.verb if isinstance(error, SourceError) else "watch"
+                return Failing(f"cannot {verb} {kind}", str(error))
+            return None if self.cache.synced else Failing(f"{kind} not listed yet")
+
+        return Check(f"informer/{kind}", run)
+
+    def apply_own_write(self, obj: T) -> None:
+        """Show `obj`, the response to a write of ours, until the watch delivers it."""
+        if self.cache.apply_own_write(obj):
+            self._own_writes.append((obj.metadata.revision, self._clock.monotonic()))
+
+    def mark_deleted(self, version: Version) -> None:
+        """Hide an object that the server says it has deleted.
 
         Args:
-            obj: as the server answered with it.
-        """
-        if self.cache.own(obj):
-            self._pending.append((obj.metadata.revision, self._clock.monotonic()))
-
-    def gone(self, at: Version) -> None:
-        """Show no more what the server told us it has deleted.
-
-        Args:
-            at: the object, at the version that was deleted.
+            version: the object as it was when its deletion was requested.
         """
         scope = self._scope
-        if scope.namespace and at.namespace != scope.namespace:
+        if scope.namespace and version.namespace != scope.namespace:
             return
-        if not scope.query or at.key in self.cache:
-            self.cache.gone(at)
+        if not scope.query or version.key in self.cache:
+            self.cache.mark_deleted(version)
 
-    @property
-    def failing_since(self) -> float | None:
-        """Since when (monotonic seconds) the kind cannot be seen; None while it can."""
-        return self._reflector.failing_since
+    def cluster_changed(self) -> None:
+        """List the newest state at the next request: the transport leads to another cluster now.
 
-    @property
-    def silent_seconds(self) -> float:
-        """How long ago a list, an event or a bookmark came last, or the informer was made."""
-        return self._clock.monotonic() - self._reflector.last_heard
-
-    def moved(self) -> None:
-        """Believe nothing of the history any more: the transport leads to another cluster now.
-
-        What is known stays until the next list has come, which the next failure of the running
-        watch brings about.
+        The cache stays as it is until then; the running watch fails soon, as its server is gone.
         """
-        self._reflector.moved()
+        self._reflector.cluster_changed()
 
     def add_handler(self, handler: Handler[T]) -> Registration:
-        """Tell `handler` of every change from now on, and at once of every object there is.
+        """Call `handler` with every object in the cache, then with every change from now on.
 
-        Those come as `initial`, before this returns; nothing can happen in between. The handler
-        is synchronous. If it raises, that is logged and the next change is delivered as usual.
+        The objects in the cache come before this method returns, as changes with `initial` set.
+        The handler is synchronous. If it raises, that is logged and further changes are delivered.
         """
 
         def deliver(change: Change[T]) -> None:
             try:
                 handler(change)
             except Exception:
-                log.exception("a handler failed", resource=self.resource.full_name)
+                log.exception("event handler raised", resource=self.resource.full_name)
 
         for obj in tuple(self.cache):
             deliver(Change(None, obj, initial=True))
@@ -194,13 +200,15 @@ class Informer(Generic[T]):
         await self._synced.wait()
 
     async def run(self) -> None:
-        """Keep the cache current until cancelled, whatever goes wrong."""
+        """Keep the cache current until cancelled, whatever fails."""
         while True:
             try:
                 await self._reflector.run()
             except Exception as error:
                 self._failure = ControllerError(f"watch {self.resource.full_name}: {error!r}")
-                log.exception("the watch loop failed", resource=self.resource.full_name)
+                log.exception(
+                    "list/watch loop raised, restarting", resource=self.resource.full_name
+                )
             self._reflector.restart()
             await self._clock.sleep(RESTART_SECONDS)
 
@@ -209,11 +217,97 @@ class Informer(Generic[T]):
         self._synced.set()
 
     def _admits(self, obj: T) -> bool:
-        """Whether an own answer belongs here, as far as we can tell without the server.
+        """Whether the response to a write of ours is about an object that is watched.
 
-        Selectors are the server's to evaluate: what it has shown once stays until it says so.
+        Only the server can evaluate selectors: with selectors, an object counts as watched if it
+        is in the cache.
         """
         scope = self._scope
         if scope.namespace and obj.metadata.namespace != scope.namespace:
             return False
         return not scope.query or obj.metadata.key in self.cache
+
+
+class Informers:
+    """The informers of one manager: one per kind, made when it is first asked for.
+
+    Args:
+        transport: the API server.
+        clock: for delays and deadlines.
+        streams: whether lists may be read as initial events of watches.
+        metrics: returns the metrics of an informer, given the kind's full name.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        *,
+        streams: bool,
+        metrics: Callable[[str], InformerMetrics],
+    ) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._streams = streams
+        self._metrics = metrics
+        self._informers: dict[str, tuple[Informer[Any], object]] = {}
+
+    def __iter__(self) -> Iterator[Informer[Any]]:
+        return iter([informer for informer, _ in self._informers.values()])
+
+    def get_or_create(
+        self,
+        resource: Resource[T],
+        namespace: str,
+        indexes: Mapping[str, IndexFunction[T]] | None,
+    ) -> Informer[T]:
+        """Return the informer of a kind.
+
+        Raises:
+            ValueError: it was asked for before with another namespace or other indexes.
+        """
+        arguments = (namespace, dict(indexes or {}))
+        known = self._informers.get(resource.full_name)
+        if known is None:
+            informer = self._create(resource, namespace, indexes)
+            self._informers[resource.full_name] = (informer, arguments)
+            return informer
+        if known[1] != arguments:
+            raise ValueError(
+                f"the informer of {resource.full_name} exists with another namespace or other"
+                " indexes: ask for it once and share it"
+            )
+        return known[0]
+
+    def _create(
+        self,
+        resource: Resource[T],
+        namespace: str,
+        indexes: Mapping[str, IndexFunction[T]] | None,
+    ) -> Informer[T]:
+        metrics = self._metrics(resource.full_name)
+        informer = Informer(
+            resource,
+            self._transport,
+            self._clock,
+            namespace=namespace,
+            indexes=indexes,
+            streams=self._streams,
+            observer=metrics,
+        )
+        metrics.watch(
+            lambda: informer.silent_seconds,
+            lambda: informer.lag_seconds,
+            lambda: len(informer.cache),
+        )
+        return informer
+
+    def apply_own_write(self, resource: Resource[Any], obj: Object) -> None:
+        """Show the response to a request of ours in its kind's cache, if there is one."""
+        if known := self._informers.get(resource.full_name):
+            known[0].apply_own_write(obj)
+
+    def mark_deleted(self, resource: Resource[Any], version: Version) -> None:
+        """Hide an object that a request of ours deleted in its kind's cache, if there is one."""
+        if known := self._informers.get(resource.full_name):
+            known[0].mark_deleted(version)

@@ -1,25 +1,26 @@
-"""One leader at a time, by a Lease, with client-go's rules.
+"""Leader election with a Lease, by client-go's rules.
 
     acquire ─→ hold ─→ LeaderLost        the caller's work is cancelled with it
-                 └──── release           only after the caller's work has ended
+                 └──── release           after the caller's work has ended
 
-Who holds the lease is judged by the time **we** saw the record change last, never by the times
-written in it, so clocks that disagree do no harm (clocks that run at different speeds might).
+Whether the lease has expired is measured from the moment at which **this process** saw the record
+change last, never with the times in the record. So clocks that differ do no harm (clocks that run
+at different speeds might).
 
-Our own time to stop counts from the moment a successful renewal was *sent*. Others see it later
-than that, so when `renew_deadline` has passed there are still at least `lease_duration -
-renew_deadline` seconds in which nobody else can lead. client-go counts from the answer and
-gives each round a fresh deadline: up to `retry_period` later than this. Seeing somebody else's
-name in the record ends it at once.
+The renew deadline counts from the moment at which the last successful renewal was *sent*. The
+others see the renewal later than that. So when the deadline has passed, there are at least
+`lease_duration - renew_deadline` seconds left in which nobody else can lead. client-go counts from
+the response and gives each round a new deadline, which is up to `retry_period` later. If the
+record has another holder, leading ends at once.
 
-This keeps leaders apart as long as processes run. One that is frozen and wakes after its lease is
-gone may still send what it was about to send: writes need preconditions all the same.
+This separates leaders as long as processes run. A process that is frozen and continues after its
+lease has expired may still send a request: writes need preconditions in any case.
 """
 
 import math
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -28,18 +29,85 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import rfc3339_micro
 from controller.errors import Conflict, ControllerError, NotFound
-from controller.leasekind import JITTER, LEASES, Lease, LeaseSettings, LeaseSpec
-from controller.meta import Version
+from controller.health import Check, Failing
+from controller.meta import Key, ObjectMeta, Version
+from controller.resource import Resource
 
-__all__ = ["LEASES", "Elector", "LeaderLost", "Lease", "LeaseSettings"]
-
+JITTER = 1.2
+"""A candidate waits up to this share of the retry period longer, at random."""
 RELEASED_SECONDS = 1
+"""The lease duration in the record of a released lease."""
+OVERDUE_SECONDS = 20.0
+"""A leader that works so long after its lease has expired is stuck; the value is client-go's."""
 
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class LeaseSpec:
+    """The record; times are RFC 3339 with six decimals, as the server requires."""
+
+    holderIdentity: str | None = None
+    leaseDurationSeconds: int | None = None
+    acquireTime: str | None = None
+    renewTime: str | None = None
+    leaseTransitions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A Lease of coordination.k8s.io/v1."""
+
+    metadata: ObjectMeta
+    spec: LeaseSpec = field(default_factory=LeaseSpec)
+
+
+LEASES = Resource("coordination.k8s.io", "v1", "Lease", "leases", Lease)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSettings:
+    """The lease, the identity, and the times of an election.
+
+    Args:
+        key: the Lease's namespace and name.
+        identity: the name of this process in the record; unique.
+        lease_duration: seconds after which others may take a lease that was not renewed.
+        renew_deadline: seconds after which a holder that cannot renew stops leading.
+        retry_period: seconds between attempts.
+
+    Raises:
+        ValueError: the identity is empty, or the times contradict each other.
+    """
+
+    key: Key
+    identity: str
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not self.identity:
+            raise ValueError("leader election needs an identity")
+        if not self.lease_duration > self.renew_deadline > JITTER * self.retry_period > 0:
+            raise ValueError(
+                "leader election needs lease duration > renew deadline > 1.2 x retry period > 0,"
+                f" not {self.lease_duration} > {self.renew_deadline} > 1.2 x {self.retry_period}"
+            )
+
+    @property
+    def request_seconds(self) -> float:
+        """The timeout of one request, so that one that hangs does not cost the lease."""
+        return max(1.0, self.renew_deadline / 2)
+
+    @property
+    def ending_seconds(self) -> float:
+        """How long after the loss of the lease work may take to end before others can lead."""
+        return 0.8 * (self.lease_duration - self.renew_deadline)
+
+
 class LeaderLost(ControllerError):
-    """The lease could not be renewed in time, or somebody else holds it: stop, and exit."""
+    """The lease was not renewed in time, or has another holder: the process must exit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +123,9 @@ class Elector:
 
     Args:
         client: for the requests.
-        clock: for waits, deadlines and the times in the record.
-        settings: which lease, as whom, and how fast.
-        jitter: numbers in [0, 1) that spread the attempts of those who wait.
+        clock: for delays, deadlines and the times in the record.
+        settings: the lease, the identity, and the times.
+        jitter: returns numbers in [0, 1) that spread the attempts of candidates.
     """
 
     def __init__(
@@ -73,98 +141,109 @@ class Elector:
         self._settings = settings
         self._jitter = jitter
         self._observed: _Observed | None = None
-        self._renewed = 0.0
+        self._renewed_at = 0.0
         self._claimed = False
-        self._at_work = False
+        self._working = False
         self.leading = False
-        """Whether the lease is ours."""
+        """Whether this process holds the lease."""
 
     async def acquire(self) -> None:
-        """Wait until the lease is ours; failing requests are logged and tried again."""
+        """Wait until this process holds the lease; failed requests are logged and repeated."""
         period = self._settings.retry_period
         log.info("Attempting to acquire leader lease", lease=str(self._settings.key))
         while not await self._attempt():
             await self._clock.sleep(period * (1 + JITTER * self._jitter()))
-        self.leading = self._at_work = True
+        self.leading = self._working = True
         log.info("Acquired lease", lease=str(self._settings.key))
 
     async def hold(self) -> None:
         """Renew the lease until cancelled.
 
         Raises:
-            LeaderLost: it was not renewed in time, or is somebody else's.
+            LeaderLost: it was not renewed in time, or has another holder.
         """
         while True:
-            remaining = self._renewed + self._settings.renew_deadline - self._clock.monotonic()
+            remaining = self._renewed_at + self._settings.renew_deadline - self._clock.monotonic()
             with self._clock.move_on_after(remaining) as scope:
                 await self._renew()
             if scope.cancelled_caught:
                 raise self._lost(f"not renewed within {self._settings.renew_deadline:g} s")
 
-    @property
-    def overdue_seconds(self) -> float:
-        """How long ago the lease has passed while the work that it protects had not ended.
-
-        Zero as it should be, and before the lease was ever ours. Work that a lost lease does not
-        end (a deadlock, a task that ignores being cancelled) is what a liveness probe is for.
-        """
-        if not self._at_work:
-            return 0.0
-        passed = self._renewed + self._settings.lease_duration
-        return max(0.0, self._clock.monotonic() - passed)
-
     async def release(self) -> None:
-        """Give the lease back, so that the next leader need not wait for it to pass.
+        """Release the lease, so that the next leader does not wait until it expires.
 
-        To be called when the work has ended. Takes no longer than one request may; if it does
-        not succeed that is logged, and the lease passes by itself.
+        Call this when the work has ended. It takes at most one request's timeout; a failure is
+        logged, and the lease then expires by itself.
         """
-        self._at_work = False
+        self._working = False
         if not self._claimed:
             return
         self.leading = self._claimed = False
-        if await self._bounded(self._release):
+        if await self._with_timeout(self._release):
             log.info("Released lease", lease=str(self._settings.key))
+
+    @property
+    def overdue_seconds(self) -> float:
+        """Seconds since the lease expired while the leader's work had not ended; normally 0.
+
+        Work that does not end although the lease is lost (because of a deadlock, or because it
+        ignores cancellation) has to be ended by a liveness probe.
+        """
+        if not self._working:
+            return 0.0
+        expired_at = self._renewed_at + self._settings.lease_duration
+        return max(0.0, self._clock.monotonic() - expired_at)
+
+    def check(self) -> Check:
+        """Return a liveness check that fails when the work continues after the lease expired."""
+
+        def run() -> Failing | None:
+            overdue = self.overdue_seconds
+            if overdue <= OVERDUE_SECONDS:
+                return None
+            return Failing("the lease has passed and the work goes on", f"for {overdue:.0f} s")
+
+        return Check("leader-election", run)
 
     async def _renew(self) -> None:
         await self._clock.sleep(self._settings.retry_period)
         while not await self._attempt():
-            if self._somebody_else_holds():
-                raise self._lost("it is held by somebody else")
+            if self._held_by_other():
+                raise self._lost("it is held by another process")
             await self._clock.sleep(self._settings.retry_period)
 
     def _lost(self, why: str) -> LeaderLost:
         self.leading = self._claimed = False
         return LeaderLost(f"leader election lost: lease {self._settings.key}: {why}")
 
-    def _somebody_else_holds(self) -> bool:
+    def _held_by_other(self) -> bool:
         holder = self._observed.lease.spec.holderIdentity if self._observed else None
         return bool(holder) and holder != self._settings.identity
 
     async def _attempt(self) -> bool:
-        """Take or renew the lease once; False if it is another's or the server did not help."""
+        """Take or renew the lease once; return False if another holds it or a request failed."""
         sent = self._clock.monotonic()
-        if self.leading and await self._bounded(self._write_over_observed):
-            self._renewed = sent
+        if self.leading and await self._with_timeout(self._write_record):
+            self._renewed_at = sent
             return True
-        # The long way: what we remember may be outdated.
-        if not await self._bounded(self._observe):
+        # The record that we know may be outdated, so read it before the next write.
+        if not await self._with_timeout(self._observe):
             return False
-        if self._somebody_else_holds() and self._valid():
+        if self._held_by_other() and not self._has_expired():
             return False
         sent = self._clock.monotonic()
-        if not await self._bounded(self._write_over_observed):
+        if not await self._with_timeout(self._write_record):
             return False
-        self._renewed = sent
+        self._renewed_at = sent
         return True
 
-    def _valid(self) -> bool:
+    def _has_expired(self) -> bool:
         assert self._observed is not None
         seconds = self._observed.lease.spec.leaseDurationSeconds or 0
-        return self._observed.since + seconds > self._clock.monotonic()
+        return self._observed.since + seconds <= self._clock.monotonic()
 
-    async def _bounded(self, request: Callable[[], Awaitable[None]]) -> bool:
-        """Whether the request succeeded within its time."""
+    async def _with_timeout(self, request: Callable[[], Awaitable[None]]) -> bool:
+        """Make a request; return whether it succeeded in time."""
         try:
             with self._clock.move_on_after(self._settings.request_seconds) as scope:
                 await request()
@@ -185,13 +264,13 @@ class Elector:
 
     def _remember(self, lease: Lease) -> None:
         known = self._observed
-        same = known is not None and known.lease.spec == lease.spec
-        since = known.since if known is not None and same else self._clock.monotonic()
+        unchanged = known is not None and known.lease.spec == lease.spec
+        since = known.since if known is not None and unchanged else self._clock.monotonic()
         self._observed = _Observed(lease, since)
 
-    async def _write_over_observed(self) -> None:
-        """Write our record where none is, or in the place of the one that was observed."""
-        # Before the answer: a write whose answer never came may have made the lease ours.
+    async def _write_record(self) -> None:
+        """Create the lease with our record, or replace the record that was observed."""
+        # Set before the response: if that is lost, the lease may be ours all the same.
         self._claimed = True
         if self._observed is None:
             key = self._settings.key
@@ -230,7 +309,7 @@ class Elector:
             try:
                 await self._replace(lease, record)
             except Conflict:
-                continue  # somebody labelled it, say: still ours to give back
+                continue  # a label was changed, for example: the lease is still ours
             return
 
     async def _replace(self, lease: Lease, record: dict[str, Any]) -> Lease:

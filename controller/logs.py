@@ -1,13 +1,13 @@
-"""Log lines: one JSON object or one console line each, on stderr, with controller-runtime's keys.
+"""Log lines, in JSON or for a console, on standard error, with controller-runtime's keys.
 
-`configure` is called once, by the command line. Whoever logs does
+`configure` is called once, by the command line. Code logs like this:
 
     log = structlog.get_logger(__name__)
-    log.info("Allocated", range="10.0.0.1-10.0.0.4")
+    log.info("Scaled", replicas=3)
 
-and what the runner knows (controller, controllerKind, namespace, name, reconcileID) is on the
-line without being passed around. The standard library's loggers (aiohttp, kubernetes_asyncio)
-go the same way.
+The runner adds controller, controllerKind, namespace, name and reconcileID to the lines of a
+reconciliation. Lines of the standard library's loggers (aiohttp, kubernetes_asyncio) get the same
+format.
 """
 
 import logging
@@ -24,18 +24,18 @@ KEY_ORDER = (
     *("ts", "level", "logger", "msg"),
     *("controller", "controllerGroup", "controllerKind", "namespace", "name", "reconcileID"),
 )
-"""The keys every line begins with, where it has them, so that lines can be read by eye."""
+"""Lines begin with these keys, in this order, if they have them."""
 
 
 def configure(
     output: Format = "json", level: str = "info", *, stream: IO[str] | None = None
 ) -> None:
-    """Send everything that is logged in this process to one place in one form.
+    """Send all log lines of this process to one stream in one format.
 
     Args:
-        output: `json` for machines, `console` for people.
-        level: the lowest level that is shown: debug, info, warning or error.
-        stream: where to; standard error by default.
+        output: `json` or `console`.
+        level: the lowest level that is written: debug, info, warning or error.
+        stream: standard error by default.
 
     Raises:
         ValueError: there is no such level.
@@ -43,7 +43,7 @@ def configure(
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise ValueError(f"log level {level!r} is unknown: use debug, info, warning or error")
-    shared = tuple(_shared())
+    shared = tuple(_shared_processors())
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(number),
@@ -54,13 +54,13 @@ def configure(
     handler = logging.StreamHandler(target)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared, processors=_rendering(output, colors=target.isatty())
+            foreign_pre_chain=shared, processors=_render_processors(output, colors=target.isatty())
         )
     )
     logging.basicConfig(handlers=[handler], level=number, force=True)
 
 
-def _shared() -> Iterable[Processor]:
+def _shared_processors() -> Iterable[Processor]:
     yield structlog.contextvars.merge_contextvars
     yield structlog.stdlib.add_logger_name
     yield structlog.stdlib.add_log_level
@@ -69,7 +69,7 @@ def _shared() -> Iterable[Processor]:
     yield structlog.processors.StackInfoRenderer()
 
 
-def _rendering(output: Format, *, colors: bool) -> list[Processor]:
+def _render_processors(output: Format, *, colors: bool) -> list[Processor]:
     if output == "console":
         console = structlog.dev.ConsoleRenderer(
             colors=colors,
@@ -84,11 +84,11 @@ def _rendering(output: Format, *, colors: bool) -> list[Processor]:
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         structlog.processors.format_exc_info,
         structlog.processors.EventRenamer("msg"),
-        _ordered,
+        _order_keys,
         structlog.processors.JSONRenderer(sort_keys=False, default=str, ensure_ascii=False),
     ]
 
 
-def _ordered(_logger: object, _method: str, line: EventDict) -> EventDict:
+def _order_keys(_logger: object, _method: str, line: EventDict) -> EventDict:
     first = {key: line[key] for key in KEY_ORDER if key in line}
     return {**first, **{key: line[key] for key in sorted(line) if key not in first}}

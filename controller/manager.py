@@ -1,18 +1,18 @@
-"""Everything of one process that talks to one API server: started in order, stopped in reverse.
+"""The informers, controllers, services and servers of one process and one API server.
 
     started   stopped
-       1         6      the election's task; the lease is given back after all else has ended
-       2         5      HTTP: /metrics, /healthz, /readyz
-       3         4      webhooks, in every replica: the API server may ask before caches are filled
-       4         3      informers (a standby keeps its caches warm), services for every replica
-       5         2      winning the election
-       6         1      controllers and leader-only services
+       1         6      the election's task; the lease is released when all else has ended 2
+       5      HTTP: /metrics, /healthz, /readyz 3         4      webhooks, in every replica: the
+       API server may call before caches are filled 4         3      informers, so that a standby
+       has current caches; services of every replica 5         2      waiting for the lease 6
+       1      controllers, services of the leader
 
-A controller begins when the kinds it watches are synced, whatever the others wait for: a missing
-CRD or a missing role stops the controllers that need that kind and shows in /readyz.
+A controller starts when the kinds it watches are listed. If a CRD or a role is missing, only the
+controllers that need that kind wait for it, and /readyz fails.
 
-Stopping lets running reconciliations end within a grace period and then cancels them. Losing
-the lease cancels them at once: `run` raises LeaderLost, and the process has to exit.
+When the manager stops, running reconciliations may end within a grace period and are then
+cancelled. When the lease is lost they are cancelled at once: `run` raises LeaderLost, and the
+process must exit.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -23,29 +23,28 @@ import anyio
 
 from controller.client import Client
 from controller.clock import Clock, SystemClock
-from controller.clusters import Clusters, ClusterSettings, OpenCluster
-from controller.election import Won, contested, one_failure, unopposed
+from controller.election import (
+    WaitToLead,
+    unwrapped_failure,
+    with_election,
+    without_election,
+)
 from controller.health import PING, Check
 from controller.indexes import IndexFunction
-from controller.informer import Informer
-from controller.informers import Informers
-from controller.jobs import ControllerJob, Task, running
-from controller.leases import Elector, LeaderLost
+from controller.informer import Informer, Informers
+from controller.jobs import ControllerJob, Service, Services, Task, running
+from controller.leases import Elector
 from controller.meta import Key, Object
 from controller.metrics import Metrics
 from controller.mutations import MutationDetector
 from controller.options import ManagerOptions
-from controller.probes import informer_check, leader_check
 from controller.resource import Resource
 from controller.runner import Controller, Reconcile
-from controller.services import Job, Services
 from controller.serving import Serving
 from controller.transport import HttpTransport, Transport
-from controller.triggers import Trigger, Watch
+from controller.triggers import Trigger
 from controller.webhooks.webhook import Webhook
 from controller.workqueue import WorkQueue
-
-__all__ = ["LeaderLost", "Manager", "ManagerOptions", "Watch"]
 
 T = TypeVar("T", bound=Object)
 
@@ -57,8 +56,8 @@ class Manager:
 
     Args:
         transport: the API server.
-        clock: for everything that waits.
-        options: the election, the ports, the grace.
+        clock: for all delays and deadlines.
+        options: the election, the addresses, the grace period.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Manager:
     ) -> None:
         self.options = options or ManagerOptions()
         self.metrics = Metrics()
-        """The series of this manager, on a registry of its own."""
+        """The metrics of this manager, in a registry of its own."""
         if isinstance(transport, HttpTransport):
             transport.observe = self.metrics.requests(transport.server)
         self._clock = clock or SystemClock()
@@ -81,17 +80,19 @@ class Manager:
             metrics=self.metrics.informer,
         )
         self.client = Client(
-            transport, on_answer=self._informers.answered, on_gone=self._informers.gone
+            transport,
+            on_object=self._informers.apply_own_write,
+            on_deleted=self._informers.mark_deleted,
         )
-        """Live requests; objects in the answers enter the caches of this manager."""
-        self._http = Serving(self.options, self.metrics, self._clock, transport)
+        """A client for the API server; objects in its responses enter the manager's caches."""
+        self._serving = Serving(self.options, self.metrics, self._clock, transport)
         self._jobs: dict[str, ControllerJob] = {}
         self._services = Services(self._clock, self.metrics.service_restarts)
         self.lost = anyio.Event()
-        """Set in the moment in which the lease is lost: what runs is being cancelled."""
+        """Set as soon as the lease is lost and the running work is cancelled."""
         self._stopping = anyio.Event()
         self._started = False
-        self._serving = anyio.Event()
+        self._listening = anyio.Event()
 
     def informer(
         self,
@@ -100,19 +101,19 @@ class Manager:
         namespace: str = "",
         indexes: Mapping[str, IndexFunction[T]] | None = None,
     ) -> Informer[T]:
-        """Return the informer of a kind; there is one per kind, made when first asked for.
+        """Return the informer of a kind; there is one per kind, made at the first call.
 
         Args:
             resource: the kind.
             namespace: empty for all.
-            indexes: by name, a pure function from an object to its values there.
+            indexes: by index name, a pure function from an object to its values.
 
         Raises:
             ValueError: it was asked for before with another namespace or other indexes.
             RuntimeError: the manager runs already.
         """
-        self._only_before_start()
-        return self._informers.of(resource, namespace, indexes)
+        self._check_not_started()
+        return self._informers.get_or_create(resource, namespace, indexes)
 
     def controller(
         self,
@@ -124,23 +125,23 @@ class Manager:
         group: Callable[[Key], Hashable] | None = None,
         timeout_seconds: float | None = None,
     ) -> Controller:
-        """Add a controller; the kind of its first watch is the one its log lines name.
+        """Add a controller. Its log lines have the kind of its first watch.
 
         Args:
             name: unique in the process; the label of metrics and the `controller` of log lines.
-            reconcile: brings the world of one key to what it should be.
+            reconcile: reconciles one key.
             watches: what puts keys into its queue.
-            concurrency: how many keys are worked on at once.
-            timeout_seconds: how long one reconciliation may take; None for as long as it likes.
-            group: from a key to those it shares its turns with: a thousand keys of one namespace,
-                say, then delay another's first by no more than one. It may read caches and must
-                not raise. None for first in, first out.
+            concurrency: how many keys are reconciled at once.
+            timeout_seconds: how long one reconciliation may take; None for no limit.
+            group: from a key to its group; groups take turns, so that a thousand keys of one
+                namespace, for example, delay the first key of another by at most one key. It may
+                read caches and must not raise. None for first in, first out.
 
         Raises:
-            ValueError: the name is taken, or there is nothing to watch.
+            ValueError: there is a controller of that name, or `watches` is empty.
             RuntimeError: the manager runs already.
         """
-        self._only_before_start()
+        self._check_not_started()
         if name in self._jobs:
             raise ValueError(f"there is a controller called {name} already")
         if not watches:
@@ -159,96 +160,55 @@ class Manager:
         self._jobs[name] = ControllerJob(controller, watches)
         return controller
 
-    def add_service(self, name: str, run: Job, *, leader_only: bool = True) -> None:
-        """Add something that runs beside the controllers, a periodic job say.
+    def add_service(self, name: str, run: Service, *, leader_only: bool = True) -> None:
+        """Add a coroutine function that runs beside the controllers, a periodic job for example.
 
-        If it fails it is logged and started again; it ends by returning, or when cancelled.
+        If it raises, that is logged and it is started again. It ends by returning or when it is
+        cancelled.
 
         Args:
             name: for logs and metrics.
-            run: the job.
-            leader_only: run only while holding the lease, else in every replica.
+            run: the service.
+            leader_only: run it only while holding the lease, else in every replica.
 
         Raises:
-            ValueError: the name is taken.
+            ValueError: there is a service of that name.
             RuntimeError: the manager runs already.
         """
-        self._only_before_start()
+        self._check_not_started()
         self._services.add(name, run, leader_only=leader_only)
 
-    def add_check(self, check: Check) -> None:
-        """Add a condition of readiness: one more line of /readyz.
-
-        Args:
-            check: asked at each probe, so it must answer at once.
-
-        Raises:
-            ValueError: there is one of that name already.
-            RuntimeError: the manager runs already.
-        """
-        self._only_before_start()
-        if any(check.name == known.name for known in (PING, *self._http.checks)):
-            raise ValueError(f"there is a check called {check.name} already")
-        self._http.checks.append(check)
-
     def add_webhook(self, webhook: Webhook[Any]) -> None:
-        """Serve a webhook, in every replica, if the options say where.
-
-        Args:
-            webhook: where, and what judges.
+        """Serve `webhook` in every replica, if the options have an address for webhooks.
 
         Raises:
-            ValueError: there is one at its path already.
+            ValueError: there is a webhook at its path.
             RuntimeError: the manager runs already.
         """
-        self._only_before_start()
-        self._http.add(webhook)
+        self._check_not_started()
+        self._serving.add(webhook)
 
     @property
     def metrics_port(self) -> int | None:
-        """Where /metrics listens while running; None if it does not."""
-        return self._http.ports.metrics
+        """The port of /metrics while running; None if it is not served."""
+        return self._serving.ports.metrics
 
     @property
     def health_port(self) -> int | None:
-        """Where the probes listen while running; None if they do not."""
-        return self._http.ports.health
+        """The port of /healthz and /readyz while running; None if they are not served."""
+        return self._serving.ports.health
 
     @property
     def webhook_port(self) -> int | None:
-        """Where webhooks listen while running; None if they do not."""
-        return self._http.ports.webhooks
-
-    def clusters(
-        self,
-        open_cluster: OpenCluster,
-        settings: ClusterSettings | None = None,
-        *,
-        name: str = "clusters",
-        leader_only: bool = True,
-    ) -> Clusters:
-        """Return caches of other clusters, kept by this manager as long as it runs.
-
-        Args:
-            open_cluster: opens a way into one.
-            settings: how many, and for how long.
-            name: of the service that keeps them, for logs and metrics.
-            leader_only: close them all while not leading; those who wait need not watch.
-
-        Raises:
-            ValueError: the name is taken.
-            RuntimeError: the manager runs already.
-        """
-        clusters = Clusters(open_cluster, self._clock, settings)
-        self.add_service(name, clusters.run, leader_only=leader_only)
-        return clusters
+        """The port of the webhooks while running; None if they are not served."""
+        return self._serving.ports.webhooks
 
     async def wait_serving(self) -> None:
-        """Return once `run` listens on its ports and its informers have begun."""
-        await self._serving.wait()
+        """Return once `run` listens on its ports and its informers are started."""
+        await self._listening.wait()
 
     def stop(self) -> None:
-        """Ask `run` to end: no new work, what runs may finish within the grace period."""
+        """Make `run` end: start no new work, let running work end within the grace period."""
         self._stopping.set()
 
     async def run(self) -> None:
@@ -256,34 +216,34 @@ class Manager:
 
         Raises:
             LeaderLost: the lease was lost; the process must exit.
-            ConfigurationError: a port cannot be listened on, a certificate is missing, or the
+            ConfigurationError: an address cannot be listened on, a certificate is missing, or the
                 lease is not configured.
-            ObjectMutated: an object of a cache was changed in place, if the options ask for that.
+            ObjectMutated: a cached object was changed in place, if `detect_mutations` is set.
         """
-        self._only_before_start()
+        self._check_not_started()
         self._started = True
-        with one_failure():
+        with unwrapped_failure():
             await self._run()
 
     async def _run(self) -> None:
-        everybody: list[Task] = [informer.run for informer in self._informers]
+        tasks: list[Task] = [informer.run for informer in self._informers]
         if self.options.detect_mutations:
-            everybody += [MutationDetector(one, self._clock).run for one in self._informers]
-        everybody += self._services.tasks(leader_only=False)
+            tasks += [MutationDetector(one, self._clock).run for one in self._informers]
+        tasks += self._services.tasks(leader_only=False)
         async with (
-            self._election() as won,
-            self._http.pages(self._readiness),
-            self._http.webhooks(),
-            running(everybody),
+            self._election() as wait_to_lead,
+            self._serving.pages(self._readiness),
+            self._serving.webhooks(),
+            running(tasks),
         ):
-            self._serving.set()
-            if await won(self._stopping):
-                await self._work()
+            self._listening.set()
+            if await wait_to_lead(self._stopping):
+                await self._lead()
 
-    async def _work(self) -> None:
+    async def _lead(self) -> None:
         jobs = self._jobs.values()
         async with (
-            running([*self._services.tasks(leader_only=True), *self._http.leader_tasks()]),
+            running([*self._services.tasks(leader_only=True), *self._serving.leader_tasks()]),
             running([job.run for job in jobs]),
         ):
             await self._stopping.wait()
@@ -293,18 +253,18 @@ class Manager:
                 for job in jobs:
                     await job.ended.wait()
 
-    def _election(self) -> AbstractAsyncContextManager[Won]:
+    def _election(self) -> AbstractAsyncContextManager[WaitToLead]:
         if not self.options.leader_elect:
-            return unopposed()
+            return without_election()
         elector = Elector(self.client, self._clock, self.options.lease_settings())
-        self._http.vitals.append(leader_check(elector))
+        self._serving.liveness.append(elector.check())
         status = self.metrics.leader_status.labels(self.options.lease_name)
-        return contested(elector, status.set, self.lost)
+        return with_election(elector, status.set, self.lost)
 
     def _readiness(self) -> list[Check]:
-        informers = map(informer_check, self._informers)
-        return [PING, *self._http.checks, *informers]
+        informers = [informer.check() for informer in self._informers]
+        return [PING, *self._serving.readiness, *informers]
 
-    def _only_before_start(self) -> None:
+    def _check_not_started(self) -> None:
         if self._started:
             raise RuntimeError("the manager runs already: add everything first, and run it once")

@@ -1,8 +1,8 @@
-"""What every Kubernetes object has: metadata, identity, owner references, conditions.
+"""Metadata, identity and versions of Kubernetes objects.
 
-Objects are frozen dataclasses with slots whose fields carry the API's own camelCase names, so
-that a decoder can fill them from bytes without a mapping in between and a reader sees the names
-that `kubectl -o yaml` shows. They are decoded once, shared by everybody and never changed.
+Objects are frozen dataclasses with slots. Their fields have the API's camelCase names, so that a
+decoder can fill them from bytes without a mapping, and code has the names that `kubectl -o yaml`
+prints. They are decoded once, shared and never changed.
 """
 
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from typing import NamedTuple, Protocol, Self
 
 from typing_extensions import override
 
-_NOTHING: Mapping[str, str] = MappingProxyType({})
+_EMPTY: Mapping[str, str] = MappingProxyType({})
 _set = object.__setattr__
 
 
 class Key(NamedTuple):
-    """Which object: namespace and name. A cluster-scoped object has the empty namespace."""
+    """Namespace and name of an object; the namespace of a cluster-scoped object is empty."""
 
     namespace: str
     name: str
@@ -34,11 +34,11 @@ class OwnerReference:
     """One entry of `metadata.ownerReferences`.
 
     Args:
-        apiVersion: of the owner's kind.
-        kind: the owner's.
-        name: the owner's.
-        uid: the owner's; another one is another owner.
-        controller: whether it is the one that manages the object.
+        apiVersion: group and version of the owner's kind.
+        kind: the owner's kind.
+        name: the owner's name.
+        uid: the owner's uid; an owner created again has another one.
+        controller: whether it is the controlling owner.
         blockOwnerDeletion: whether foreground deletion of the owner waits for the object.
     """
 
@@ -52,22 +52,22 @@ class OwnerReference:
 
 @dataclass(frozen=True, slots=True)
 class ObjectMeta:
-    """The part of `metadata` that controllers read.
+    """The fields of `metadata` that controllers read.
 
-    managedFields is never built: it is most of an object's bytes.
+    managedFields is not decoded: it is most of an object's bytes.
 
     Args:
-        name: unique in its namespace, for the kind.
+        name: unique within the namespace and kind.
         namespace: empty for cluster-scoped objects.
-        uid: of this one object; a re-creation has another.
-        resourceVersion: of its last change; ordered within one kind.
-        generation: counts the changes of spec.
-        creationTimestamp: when it was created.
-        deletionTimestamp: when its deletion was asked for; None if it was not.
-        labels: what selectors select by.
-        annotations: what they do not.
-        finalizers: what has to be done before it goes.
-        ownerReferences: what it goes with.
+        uid: unique; an object created again has another one.
+        resourceVersion: of the last change; ordered within one kind.
+        generation: incremented when the spec changes.
+        creationTimestamp: when the object was created.
+        deletionTimestamp: when its deletion was requested; None if it was not.
+        labels: can be selected by.
+        annotations: cannot be selected by.
+        finalizers: the object is deleted when this is empty.
+        ownerReferences: the object is deleted with these.
     """
 
     name: str = ""
@@ -77,13 +77,13 @@ class ObjectMeta:
     generation: int = 0
     creationTimestamp: datetime | None = None
     deletionTimestamp: datetime | None = None
-    labels: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
-    annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    labels: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
+    annotations: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     finalizers: tuple[str, ...] = ()
     ownerReferences: tuple[OwnerReference, ...] = ()
 
     def __post_init__(self) -> None:
-        # Objects of a cache are shared: who tries to change their labels is to be told at once.
+        # Cached objects are shared: an attempt to change their labels must raise.
         if type(self.labels) is dict:
             _set(self, "labels", MappingProxyType(self.labels))
         if type(self.annotations) is dict:
@@ -107,12 +107,12 @@ class ObjectMeta:
 
     @property
     def terminating(self) -> bool:
-        """Whether deletion has begun."""
+        """Whether the object is being deleted."""
         return self.deletionTimestamp is not None
 
 
 class Object(Protocol):
-    """Anything with metadata: what the framework needs to know of a kind."""
+    """Anything with metadata; all that the framework requires of a kind's type."""
 
     @property
     def metadata(self) -> ObjectMeta:
@@ -122,13 +122,13 @@ class Object(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One object at one resourceVersion: the precondition that our writes carry.
+    """One object at one resourceVersion: the precondition of a write.
 
     Args:
         namespace: empty for cluster-scoped objects.
-        name: of the object.
-        uid: of the object.
-        resourceVersion: that it was read at.
+        name: the object's name.
+        uid: the object's uid.
+        resourceVersion: the version that the object was read at.
     """
 
     namespace: str
@@ -138,7 +138,7 @@ class Version:
 
     @classmethod
     def of(cls, obj: Object) -> Self:
-        """Return the version that `obj` was read at."""
+        """Return the version of `obj`."""
         meta = obj.metadata
         return cls(meta.namespace, meta.name, meta.uid, meta.resourceVersion)
 

@@ -1,11 +1,15 @@
-"""What a controller tells Prometheus, under the names that controller-runtime uses.
+"""Prometheus metrics of a manager: reconciliations, requests, informers, election, events.
 
-The names, labels and buckets are controller-runtime's, so its dashboards and alerts work
-unchanged. Each manager has a registry of its own: a global one would mix managers in a process,
-and tests. Series exist from the start at 0, so that a first failure is seen as a rise.
+Names, labels and buckets are controller-runtime's and client-go's, so their dashboards and alerts
+work unchanged. Names that begin with `controller_` without `runtime` are our own. The metrics of
+work queues are in queuemetrics.py; those of webhooks and certificates are with their code.
+
+Each manager has a registry of its own: a global registry would mix the managers of one process.
+All series exist from the start with the value 0, so that the first failure is an increase.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
 
 from prometheus_client import (
     CollectorRegistry,
@@ -22,77 +26,118 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from controller.endpoint import RequestObserver
-from controller.informermetrics import InformerMetrics, InformerSeries
-from controller.queuemetrics import QueueMetrics, QueueSeries
-from controller.requestmetrics import RequestSeries
-from controller.servingmetrics import CertificateSeries, WebhookSeries
+from controller.queuemetrics import QueueFamilies, QueueMetrics
+from controller.watch import REASONS, WatchObserver
 
 RECONCILE_SECONDS = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8),
     *(0.9, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30),
     *(40, 50, 60),
 )
+REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 RESULTS = ("success", "error", "requeue", "requeue_after")
 
 
 class ReconcileMetrics:
-    """The series of one controller.
+    """The metrics of one controller.
 
     Args:
-        family: where the series belong.
-        name: the controller's name, the label `controller`.
-        concurrency: how many keys it works on at once at most.
+        families: the metrics of the manager.
+        name: the controller's name, for the label `controller`.
+        concurrency: how many keys it processes at once at most.
     """
 
-    def __init__(self, family: "Metrics", name: str, concurrency: int) -> None:
-        self._results = {r: family.reconcile_total.labels(name, r) for r in RESULTS}
-        self.errors = family.reconcile_errors.labels(name)
-        self.terminal_errors = family.terminal_errors.labels(name)
-        self.panics = family.reconcile_panics.labels(name)
-        self.seconds = family.reconcile_seconds.labels(name)
-        self.active = family.active_workers.labels(name)
-        self.timeouts = family.reconcile_timeouts.labels(name)
-        family.max_concurrent.labels(name).set(concurrency)
+    def __init__(self, families: "Metrics", name: str, concurrency: int) -> None:
+        self._results = {r: families.reconcile_total.labels(name, r) for r in RESULTS}
+        self.errors = families.reconcile_errors.labels(name)
+        self.terminal_errors = families.terminal_errors.labels(name)
+        self.panics = families.reconcile_panics.labels(name)
+        self.seconds = families.reconcile_seconds.labels(name)
+        self.active = families.active_workers.labels(name)
+        self.timeouts = families.reconcile_timeouts.labels(name)
+        families.max_concurrent.labels(name).set(concurrency)
 
     def ended(self, result: str, seconds: float) -> None:
-        """Count one reconciliation: its result (one of RESULTS) and how long it took."""
+        """Count a reconciliation with its result, one of RESULTS, and its duration."""
         self._results[result].inc()
         self.seconds.observe(seconds)
         if result == "error":
             self.errors.inc()
 
 
-class Metrics:
-    """All series of one manager.
+class InformerMetrics(WatchObserver):
+    """The metrics of one informer, or of the informers of one kind in many clusters.
 
     Args:
-        registry: where they are registered; a new one by default.
+        families: the metrics of the manager.
+        name: the kind's full name, for the label `resource`.
+    """
+
+    def __init__(self, families: "Metrics", name: str) -> None:
+        self._families = families
+        self._name = name
+        self._restarts = {r: families.watch_restarts.labels(name, r) for r in REASONS}
+        self._lists = families.lists.labels(name)
+
+    @override
+    def restarted(self, reason: str) -> None:
+        self._restarts[reason].inc()
+
+    @override
+    def listed(self) -> None:
+        self._lists.inc()
+
+    def watch(
+        self,
+        silent_seconds: Callable[[], float],
+        lag_seconds: Callable[[], float],
+        objects: Callable[[], int],
+    ) -> None:
+        """Read the gauges from these functions at each scrape."""
+        self._families.watch_silence.labels(self._name).set_function(silent_seconds)
+        self._families.cache_lag.labels(self._name).set_function(lag_seconds)
+        self._families.cache_objects.labels(self._name).set_function(lambda: float(objects()))
+
+
+class Metrics:
+    """All metrics of one manager.
+
+    Args:
+        registry: where they are registered; a new registry by default.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry: CollectorRegistry = registry or CollectorRegistry()
+        """Other metrics of the process can be registered here, too."""
         self._exposed = CollectorRegistry()
-        self._exposed.register(_WithoutBirths(self.registry))
-        self._queues = QueueSeries(self.registry)
-        self._requests = RequestSeries(self.registry)
-        self._informers = InformerSeries(self.registry)
-        self.webhooks = WebhookSeries(self.registry)
-        """The series of webhooks."""
-        self.certificates = CertificateSeries(self.registry)
-        """How reading serving certificates went."""
+        self._exposed.register(_WithoutCreated(self.registry))
+        self._queues = QueueFamilies(self.registry)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        self._reconciling()
-        self.leader_status = Gauge(
+        self._add_reconcile_families()
+        self._add_informer_families()
+        self._requests_total = Counter(
+            "rest_client_requests_total",
+            "Requests to the API server by HTTP status code; <error> if no response came.",
+            ["code", "method", "host"],
+            registry=self.registry,
+        )
+        self._request_seconds = Histogram(
+            "rest_client_request_duration_seconds",
+            "Seconds until the headers of the API server's response came.",
+            ["verb", "host"],
+            buckets=REQUEST_SECONDS,
+            registry=self.registry,
+        )
+        self.leader_status = self._gauge(
             "leader_election_master_status",
             "Whether this process holds the lease: 1 if it does, 0 if it is a standby.",
-            ["name"],
-            registry=self.registry,
+            "name",
         )
         self.events_dropped = Counter(
             "controller_events_dropped_total",
-            "Events that were not recorded, by why: queue full, limited by object, or refused.",
+            "Events that were not recorded, by reason: queue full, limited by object, or refused.",
             ["reason"],
             registry=self.registry,
         )
@@ -106,84 +151,117 @@ class Metrics:
         )
 
     def controller(self, name: str, concurrency: int) -> ReconcileMetrics:
-        """Return the series of the controller called `name`, all at 0.
+        """Return the metrics of the controller called `name`.
 
         Args:
             name: the label `controller`.
-            concurrency: how many keys it works on at once at most.
+            concurrency: how many keys it processes at once at most.
         """
         return ReconcileMetrics(self, name, concurrency)
 
     def queue(self, name: str) -> QueueMetrics:
-        """Return an observer for the queue of the controller called `name`."""
-        return self._queues.queue(name)
-
-    def requests(self, server: str) -> RequestObserver:
-        """Return what counts requests to an API server.
-
-        Args:
-            server: its URL; the host in it is the label `host`.
-        """
-        return self._requests.observer(server)
+        """Return the metrics of the work queue of the controller called `name`."""
+        return QueueMetrics(self._queues, name)
 
     def informer(self, name: str) -> InformerMetrics:
-        """Return an observer for the informer of the kind called `name`."""
-        return self._informers.informer(name)
+        """Return the metrics of the informer of the kind with the full name `name`."""
+        return InformerMetrics(self, name)
+
+    def requests(self, server: str) -> RequestObserver:
+        """Return an observer that counts requests to the API server with the URL `server`.
+
+        Only use it for the few servers that are known when the process starts: the label `host` is
+        the server's, and one value per tenant would be too many.
+        """
+        host = urlsplit(server).netloc
+
+        def observe(method: str, code: str, seconds: float) -> None:
+            self._requests_total.labels(code, method, host).inc()
+            self._request_seconds.labels(method, host).observe(seconds)
+
+        return observe
 
     def exposition(self) -> bytes:
-        """Return everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._exposed)
 
-    def _reconciling(self) -> None:
-        per_controller = ["controller"]
+    def _add_reconcile_families(self) -> None:
         self.reconcile_total = Counter(
             "controller_runtime_reconcile_total",
             "Reconciliations by result.",
             ["controller", "result"],
             registry=self.registry,
         )
-        self.reconcile_errors = self._counter("reconcile_errors", "that ended in an error")
-        self.terminal_errors = self._counter(
-            "terminal_reconcile_errors", "that ended in an error that is not retried"
+        self.reconcile_errors = self._reconcile_counter("reconcile_errors", "ended in an error")
+        self.terminal_errors = self._reconcile_counter(
+            "terminal_reconcile_errors", "ended in an error that is not retried"
         )
-        self.reconcile_panics = self._counter(
-            "reconcile_panics", "that raised what is no error of the API: a bug"
+        self.reconcile_panics = self._reconcile_counter(
+            "reconcile_panics", "raised what is no error of the API: a bug"
         )
-        self.reconcile_timeouts = self._counter("reconcile_timeouts", "that ran out of time")
+        self.reconcile_timeouts = self._reconcile_counter("reconcile_timeouts", "ran out of time")
         self.reconcile_seconds = Histogram(
             "controller_runtime_reconcile_time_seconds",
             "How long a reconciliation took.",
-            per_controller,
+            ["controller"],
             buckets=RECONCILE_SECONDS,
             registry=self.registry,
         )
-        self.max_concurrent = Gauge(
+        self.max_concurrent = self._gauge(
             "controller_runtime_max_concurrent_reconciles",
-            "How many keys the controller works on at once at most.",
-            per_controller,
-            registry=self.registry,
+            "How many keys the controller processes at once at most.",
+            "controller",
         )
-        self.active_workers = Gauge(
+        self.active_workers = self._gauge(
             "controller_runtime_active_workers",
-            "How many keys the controller is working on.",
-            per_controller,
-            registry=self.registry,
+            "How many keys the controller is processing.",
+            "controller",
         )
 
-    def _counter(self, name: str, which: str) -> Counter:
+    def _add_informer_families(self) -> None:
+        self.watch_restarts = Counter(
+            "controller_watch_restarts_total",
+            "Watches that ended, by reason; another one or a list followed.",
+            ["resource", "reason"],
+            registry=self.registry,
+        )
+        self.lists = Counter(
+            "controller_lists_total",
+            "How often all objects of a kind were read at once.",
+            ["resource"],
+            registry=self.registry,
+        )
+        self.watch_silence = self._gauge(
+            "controller_watch_last_event_age_seconds",
+            "Seconds since the last list, event or bookmark of a kind.",
+            "resource",
+        )
+        self.cache_lag = self._gauge(
+            "controller_cache_lag_seconds",
+            "Seconds since the oldest own write that the watch has not delivered; 0 if none.",
+            "resource",
+        )
+        self.cache_objects = self._gauge(
+            "controller_cache_objects", "Objects of a kind in the cache.", "resource"
+        )
+
+    def _reconcile_counter(self, name: str, ended: str) -> Counter:
         return Counter(
             f"controller_runtime_{name}_total",
-            f"Reconciliations {which}.",
+            f"Reconciliations that {ended}.",
             ["controller"],
             registry=self.registry,
         )
 
+    def _gauge(self, name: str, documentation: str, label: str) -> Gauge:
+        return Gauge(name, documentation, [label], registry=self.registry)
 
-class _WithoutBirths(Collector):
-    """What a registry collects, less the moments at which counters were made.
 
-    prometheus_client adds a `_created` series to each counter and histogram. Go's client has
-    none, nobody looks at them, and they are a fifth of all lines. Its switch for that is global.
+class _WithoutCreated(Collector):
+    """Collects another registry without the `_created` series.
+
+    prometheus_client adds one to each counter and histogram. Go's client has none, nobody reads
+    them, and they are a fifth of all lines. The switch against them is global.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:

@@ -1,10 +1,9 @@
-"""Finding out who changes an object of a cache in place.
+"""Detecting code that changes cached objects in place.
 
-Objects are shared by all who read a cache. Most are frozen through and through; what a type holds
-in plain dicts and lists is not, and who writes into one changes what everybody else reads, until
-the next event. This mode finds it out, as client-go's KUBE_CACHE_MUTATION_DETECTOR does: it
-remembers what each object looked like, and looks again every second. It costs the memory of
-every object twice, so it is for tests and for hunting.
+All readers of a cache share its objects. Objects are frozen, but dicts and lists in them are not:
+a change there is seen by all other readers until the next event. This detector, like client-go's
+KUBE_CACHE_MUTATION_DETECTOR, keeps the repr of each object and compares it every second. It needs
+the memory of every object twice, so it is for tests and debugging.
 """
 
 from typing import Any
@@ -15,19 +14,19 @@ from controller.informer import Informer
 from controller.meta import Key, Object
 
 CHECK_SECONDS = 1.0
-_SHOWN = 200
+_EXCERPT = 200
 
 
 class ObjectMutated(Exception):
-    """An object of a cache was changed in place; whoever did so has to build a new one."""
+    """A cached object was changed in place, instead of making a new object."""
 
 
 class MutationDetector:
-    """Remembers what the objects of one informer look like.
+    """Compares the cached objects of one informer with what they were.
 
     Args:
-        informer: what is looked after.
-        clock: for the pauses.
+        informer: the informer.
+        clock: for the delays.
     """
 
     def __init__(self, informer: Informer[Any], clock: Clock) -> None:
@@ -37,12 +36,12 @@ class MutationDetector:
         self._replaced: list[tuple[Key, Object, str]] = []
 
     async def run(self) -> None:
-        """Look every second, until cancelled.
+        """Compare all objects every second until cancelled.
 
         Raises:
-            ObjectMutated: an object does not look as it did when it came.
+            ObjectMutated: an object was changed in place.
         """
-        registration = self._informer.add_handler(self._note)
+        registration = self._informer.add_handler(self._record)
         try:
             while True:
                 await self._clock.sleep(CHECK_SECONDS)
@@ -51,10 +50,10 @@ class MutationDetector:
             registration.close()
 
     def check(self) -> None:
-        """Look at every object that is there, and once more at those that were replaced.
+        """Compare all objects in the cache, and those that were replaced since the last call.
 
         Raises:
-            ObjectMutated: an object does not look as it did when it came.
+            ObjectMutated: an object was changed in place.
         """
         replaced, self._replaced = self._replaced, []
         present = [(key, obj, before) for key, (obj, before) in self._seen.items()]
@@ -63,10 +62,10 @@ class MutationDetector:
             if now != before:
                 raise ObjectMutated(
                     f"{self._informer.resource.kind} {key} was changed in place, in the cache that"
-                    f" everybody reads: build a new object instead. {_difference(before, now)}"
+                    f" all readers share: make a new object instead. {_difference(before, now)}"
                 )
 
-    def _note(self, change: Change[Any]) -> None:
+    def _record(self, change: Change[Any]) -> None:
         if change.old is not None:
             key = change.old.metadata.key
             if (known := self._seen.pop(key, None)) is not None:
@@ -76,8 +75,8 @@ class MutationDetector:
 
 
 def _difference(before: str, after: str) -> str:
-    """Return where two descriptions part, and a little of how they go on."""
+    """Return excerpts of two texts from shortly before where they begin to differ."""
     pairs = enumerate(zip(before, after, strict=False))
     start = next((at for at, (old, new) in pairs if old != new), min(len(before), len(after)))
     begin = max(0, start - 40)
-    return f"Before: …{before[begin:][:_SHOWN]}… Now: …{after[begin:][:_SHOWN]}…"
+    return f"Before: …{before[begin:][:_EXCERPT]}… Now: …{after[begin:][:_EXCERPT]}…"

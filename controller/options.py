@@ -1,4 +1,4 @@
-"""How a manager runs: settings with controller-runtime's defaults."""
+"""The settings of a manager, with controller-runtime's defaults."""
 
 import socket
 import uuid
@@ -6,27 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from controller.errors import ConfigurationError
-from controller.leasekind import LeaseSettings
+from controller.leases import LeaseSettings
 from controller.meta import Key
 
 
 def identity() -> str:
-    """Return a name for this process that no other has: host and a random UUID."""
+    """Return a unique name for this process: the host's name and a random UUID."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 @dataclass(frozen=True, slots=True)
 class SelfSigned:
-    """A webhook certificate of our own making, for clusters without cert-manager.
+    """Settings of a self-signed webhook certificate, for clusters without cert-manager.
 
     Args:
-        namespace: of the Service and the Secret.
-        service: the Service in front of the webhook server; the certificate is for its names.
-        secret: where the replicas share the certificate and the authority behind it.
-        validating: names of the ValidatingWebhookConfigurations whose caBundle is kept right.
-        mutating: names of the MutatingWebhookConfigurations, likewise.
-        names: further DNS names and addresses of the certificate; webhooks that are configured
-            with a URL of one of these hosts get the caBundle too.
+        namespace: the namespace of the Service and the Secret.
+        service: the Service of the webhook server; the certificate has its DNS names.
+        secret: the Secret in which the replicas share the certificate and its authority.
+        validating: names of the ValidatingWebhookConfigurations whose caBundle is written.
+        mutating: names of the MutatingWebhookConfigurations whose caBundle is written.
+        names: further DNS names and addresses in the certificate; webhooks with a URL of one of
+            these hosts get the caBundle, too.
 
     Raises:
         ValueError: the namespace, the service or the secret has no name.
@@ -45,7 +45,7 @@ class SelfSigned:
 
     @property
     def all_names(self) -> tuple[str, ...]:
-        """What the certificate is for; the API server asks for the first."""
+        """The DNS names and addresses in the certificate; the API server uses the first."""
         within = f"{self.service}.{self.namespace}"
         return (f"{within}.svc", f"{within}.svc.cluster.local", within, self.service, *self.names)
 
@@ -55,26 +55,26 @@ class ManagerOptions:
     """The settings of a manager.
 
     Args:
-        leader_elect: work only while holding the lease.
-        lease_namespace: where the lease lives.
-        lease_name: what the lease is called.
-        identity: this process, as the lease names its holder.
-        lease_duration: seconds after which another may take a lease that was not renewed.
-        renew_deadline: seconds after which we stop if we could not renew.
+        leader_elect: reconcile only while holding the lease.
+        lease_namespace: the namespace of the lease.
+        lease_name: the name of the lease.
+        identity: the name of this process in the lease; unique.
+        lease_duration: seconds after which others may take a lease that was not renewed.
+        renew_deadline: seconds after which a leader that cannot renew stops leading.
         retry_period: seconds between attempts.
-        metrics_bind: where /metrics is served: `:8080`, `127.0.0.1:0`; empty or `0` for nowhere.
-        metrics_secure: serve them over HTTPS, to those whom the API server lets get /metrics.
-        metrics_cert_dir: the folder with tls.crt and tls.key for that; empty makes a certificate
-            that nobody can verify, as controller-runtime does.
-        health_bind: where /healthz and /readyz are served; likewise.
-        webhook_bind: where webhooks are served, over HTTPS; likewise.
-        webhook_cert_dir: the folder with tls.crt and tls.key for them, from cert-manager say.
-        webhook_self_signed: how to make a certificate where there is no such folder.
-        grace_seconds: how long running reconciliations may take to end when stopping.
-        stream_lists: ask for lists as beginnings of watches (the WatchList feature, which servers
-            have switched on since 1.34), and in parts only where a server cannot.
-        detect_mutations: end with ObjectMutated when somebody changes an object of a cache in
-            place; for tests, as it keeps a description of every object.
+        metrics_bind: the address of /metrics: `:8080`, `127.0.0.1:0`; empty or `0` for none.
+        metrics_secure: serve /metrics over HTTPS, only to clients that RBAC allows it.
+        metrics_cert_dir: the folder with tls.crt and tls.key for that; empty for a certificate
+            that no client can verify, as in controller-runtime.
+        health_bind: the address of /healthz and /readyz; empty or `0` for none.
+        webhook_bind: the address of the webhooks (HTTPS); empty or `0` for none.
+        webhook_cert_dir: the folder with their tls.crt and tls.key, from cert-manager for example.
+        webhook_self_signed: how to make a certificate if there is no such folder.
+        grace_seconds: how long running reconciliations may take to end when the manager stops.
+        stream_lists: read lists as initial events of watches (the WatchList feature, on by default
+            in servers since 1.34); in pages if the server cannot.
+        detect_mutations: end with ObjectMutated when a cached object is changed in place; for
+            tests, as it keeps a text of every object.
     """
 
     leader_elect: bool = False
@@ -99,7 +99,7 @@ class ManagerOptions:
         """Return the settings of the election.
 
         Raises:
-            ConfigurationError: the lease has no name, or its times leave no room for each other.
+            ConfigurationError: the lease has no name, or its times contradict each other.
         """
         if not self.lease_name or not self.lease_namespace:
             raise ConfigurationError("leader election needs a name and a namespace for the lease")

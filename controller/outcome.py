@@ -1,11 +1,11 @@
-"""What a reconciler may answer: a closed set, so that contradictory answers cannot be written.
+"""What a reconciler returns: a closed set, so that no combination contradicts itself.
 
     Settled                 nothing to do until something changes
-    Again(after)            look again after this many seconds, even if nothing changes
-    Blocked(reason, after)  cannot go on until somebody else acts; says why
+    Again(after)            reconcile again after so many seconds, even if nothing changes
+    Blocked(reason, after)  cannot continue until somebody else acts
 
-An exception is the fourth answer: the runner retries with back-off,
-unless it is a TerminalError (see errors.py).
+If a reconciler raises, the runner retries with back-off, unless it is a TerminalError
+(see errors.py).
 """
 
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Look again after `after` seconds."""
+    """Reconcile again after `after` seconds."""
 
     after: float
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Cannot go on until somebody else acts.
+    """The reconciler cannot continue until somebody else acts.
 
     Args:
-        reason: CamelCase word for logs and metrics, for example `PoolNotFound`.
-        after: seconds until the next look without a change; None waits for a change.
+        reason: one CamelCase word for logs, for example `PoolNotFound`.
+        after: seconds until the next reconciliation; None waits for a change.
     """
 
     reason: str

@@ -1,4 +1,4 @@
-"""Owner references in objects to be written."""
+"""Owner references, which make the garbage collector delete an object with its owner."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,25 +15,25 @@ def owned(
     controller: bool = True,
     block_deletion: bool = True,
 ) -> dict[str, Any]:
-    """Return `body`, an object to be written, with `owner` among its owners.
+    """Return a copy of `body`, an object to be created, with an owner reference to `owner`.
 
     Args:
-        body: with metadata; it stays as it is.
-        owner: the object that it goes with.
-        kind: of the owner.
-        controller: the owner is in charge of it.
-        block_deletion: a foreground deletion of the owner waits for it.
+        body: the object; its metadata has the name, and the namespace if it has one.
+        owner: the object that it is deleted with.
+        kind: the kind of `owner`.
+        controller: whether `owner` is the controlling owner; an object has at most one.
+        block_deletion: whether a foreground deletion of the owner waits for the object.
 
     Raises:
-        ValueError: another is in charge already, or the owner lives in another namespace, where
-            the garbage collector would not find it and delete `body` for that.
+        ValueError: the object has another controlling owner, or the owner is in another namespace:
+            the garbage collector would not find it there and would delete the object.
     """
     meta = dict(body.get("metadata") or {})
     name, space = meta.get("name") or meta.get("generateName"), meta.get("namespace", "")
     if kind.namespaced and owner.metadata.namespace != space:
         raise ValueError(
             f"{kind.kind} {owner.metadata.key} cannot own {name} in namespace {space or 'none'}:"
-            " an owner lives in the same namespace, or in none"
+            " an owner is in the same namespace, or in none"
         )
     others = [one for one in meta.get("ownerReferences") or () if one["uid"] != owner.metadata.uid]
     rival = next((one for one in others if controller and one.get("controller")), None)

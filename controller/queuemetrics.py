@@ -1,4 +1,4 @@
-"""The work queue's series, under the names that client-go and controller-runtime use."""
+"""Prometheus metrics of work queues, with the names of client-go and controller-runtime."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -6,15 +6,16 @@ from functools import partial
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from typing_extensions import override
 
-from controller.queueview import QueueObserver, QueueStatistics
+from controller.workqueue import QueueObserver, QueueStatistics
 
 BUCKETS = tuple(10.0**exponent for exponent in range(-8, 4))
 MAX_PRIORITIES = 25
-BEYOND = "exceeded_cardinality_limit"
+OTHER_PRIORITIES = "exceeded_cardinality_limit"
+"""The label `priority` of all priorities after the first MAX_PRIORITIES."""
 
 
-class QueueSeries:
-    """The families that all queues of a registry share."""
+class QueueFamilies:
+    """The metric families that all queues of a registry share."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         labels = ["name", "controller"]
@@ -28,7 +29,10 @@ class QueueSeries:
             "workqueue_adds_total", "Keys that became ready.", labels, registry=registry
         )
         self.retries = Counter(
-            "workqueue_retries_total", "Keys that were put off.", labels, registry=registry
+            "workqueue_retries_total",
+            "Keys added with a delay.",
+            labels,
+            registry=registry,
         )
         self.queued = Histogram(
             "workqueue_queue_duration_seconds",
@@ -39,68 +43,69 @@ class QueueSeries:
         )
         self.worked = Histogram(
             "workqueue_work_duration_seconds",
-            "How long the work on a key took.",
+            "How long a key was processed.",
             labels,
             buckets=BUCKETS,
             registry=registry,
         )
         self.unfinished = Gauge(
             "workqueue_unfinished_work_seconds",
-            "Time spent so far on the keys in work, added up; growth means stuck workers.",
+            "Seconds spent so far on keys in processing, added up; growth means stuck workers.",
             labels,
             registry=registry,
         )
         self.longest = Gauge(
             "workqueue_longest_running_processor_seconds",
-            "Time spent so far on the key that is longest in work.",
+            "Seconds spent so far on the key in processing for longest.",
             labels,
             registry=registry,
         )
 
-    def queue(self, name: str) -> "QueueMetrics":
-        """Return the series of the queue called `name`; a queue is named as its controller."""
-        return QueueMetrics(self, name)
-
 
 class QueueMetrics(QueueObserver):
-    """The series of one queue."""
+    """The metrics of one queue.
 
-    def __init__(self, family: QueueSeries, name: str) -> None:
-        self._family = family
+    Args:
+        families: where they are registered.
+        name: the labels `name` and `controller`; a queue has the name of its controller.
+    """
+
+    def __init__(self, families: QueueFamilies, name: str) -> None:
+        self._families = families
         self._name = name
-        self._adds = family.adds.labels(name, name)
-        self._retries = family.retries.labels(name, name)
-        self._queued = family.queued.labels(name, name)
-        self._worked = family.worked.labels(name, name)
-        # Plain numbers that are read at each scrape: a gauge takes a lock for each of its changes,
-        # and a key makes two.
+        self._adds = families.adds.labels(name, name)
+        self._retries = families.retries.labels(name, name)
+        self._queued = families.queued.labels(name, name)
+        self._worked = families.worked.labels(name, name)
+        # Plain numbers that are read at each scrape: a gauge takes a lock for each change, and
+        # each key makes two.
         self._depths: dict[str, int] = {}
         self._labels: dict[int, str] = {}
-        self._deepen(0, 0)
+        self._add_depth(0, 0)
 
     def watch(self, statistics: Callable[[], QueueStatistics]) -> None:
-        """Read from `statistics`, at each scrape, what only the present moment can tell."""
+        """Read the gauges of the keys in processing from `statistics` at each scrape."""
         labels = (self._name, self._name)
-        self._family.unfinished.labels(*labels).set_function(
+        self._families.unfinished.labels(*labels).set_function(
             lambda: statistics().unfinished_seconds
         )
-        self._family.longest.labels(*labels).set_function(
+        self._families.longest.labels(*labels).set_function(
             lambda: statistics().longest_running_seconds
         )
 
     @override
     def added(self, priority: int) -> None:
         self._adds.inc()
-        self._deepen(priority, 1)
+        self._add_depth(priority, 1)
 
     @override
-    def moved(self, before: int, after: int) -> None:
-        self._deepen(before, -1)
-        self._deepen(after, 1)
+    def priority_raised(self, before: int, after: int) -> None:
+        self._add_depth(before, -1)
+        self._add_depth(after, 1)
 
     @override
     def taken(self, priority: int, waited: float) -> None:
-        self._deepen(priority, -1)
+        self._add_depth(priority, -1)
         self._queued.observe(waited)
 
     @override
@@ -108,21 +113,21 @@ class QueueMetrics(QueueObserver):
         self._worked.observe(worked)
 
     @override
-    def retried(self) -> None:
+    def delayed(self) -> None:
         self._retries.inc()
 
     @override
     def dropped(self, depths: Mapping[int, int]) -> None:
         for priority, count in depths.items():
-            self._deepen(priority, -count)
+            self._add_depth(priority, -count)
 
-    def _deepen(self, priority: int, by: int) -> None:
+    def _add_depth(self, priority: int, count: int) -> None:
         label = self._labels.get(priority)
         if label is None:
-            label = str(priority) if len(self._labels) < MAX_PRIORITIES else BEYOND
-            self._labels[priority] = label
+            few = len(self._labels) < MAX_PRIORITIES
+            label = self._labels[priority] = str(priority) if few else OTHER_PRIORITIES
         if label not in self._depths:
             self._depths[label] = 0
-            gauge = self._family.depth.labels(self._name, self._name, label)
+            gauge = self._families.depth.labels(self._name, self._name, label)
             gauge.set_function(partial(self._depths.__getitem__, label))
-        self._depths[label] += by
+        self._depths[label] += count

@@ -1,8 +1,7 @@
-"""A transport that is opened again when its credentials or its address stop being the right ones.
+"""A transport that connects again when its credentials or its address are no longer valid.
 
-Whoever knows where credentials come from (a Secret, a cloud's API) gives a function that opens
-a transport; this module decides when it is asked again. So a rotation is met without asking for
-anything while all is well.
+The caller gives a function that opens a connection, from a Secret for example; this module decides
+when it is called. So rotated credentials are picked up without requests while all is well.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -20,68 +19,73 @@ from controller.transport import NO_QUERY, Transport
 R = TypeVar("R")
 
 RENEWAL_SECONDS = 5.0
-"""Credentials that were refused are not asked for again more often than this."""
+"""A connection whose credentials are refused is replaced only when it is at least this old."""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """A transport, and where it leads.
+class Connection:
+    """A transport and the identity of the cluster behind it.
 
     Args:
-        transport: the server; closed by whoever was given the way.
-        identity: the same as long as the same cluster is behind it, so that resourceVersions of
-            before still mean something: its URL and authority, say, or the uid of its owner.
+        transport: the server; closed by whoever was given the connection.
+        identity: equal for connections to the same cluster, so that resourceVersions of one are
+            valid in the other: its URL and authority, for example, or the uid of its owner.
     """
 
     transport: Transport
     identity: str = ""
 
 
-OpenWay = Callable[[], Awaitable[Way]]
+OpenConnection = Callable[[], Awaitable[Connection]]
 
 
 @dataclass(eq=False, slots=True)
-class _Held:
-    """A way in use: since when, by how many requests, and whether new ones may take it."""
+class _Current:
+    """A connection in use: since when, by how many requests, and whether it takes new ones."""
 
-    way: Way
+    connection: Connection
     since: float
     requests: int = 0
     retired: bool = False
 
 
 class RenewableTransport(Transport):
-    """A transport over whichever way is the right one now.
+    """A transport over the connection that is valid now.
 
-    It is opened at its first use; and anew after `renew`, after a 401, and after a request or a
-    watch that got no sensible answer (the address may be another one by now). A way that is left
-    lets its requests end; its watches are cut, and their readers come back over the new way. If
-    that leads to another cluster, a watch asked for at the position in the old one is Expired.
+    The connection is opened at the first use. It is replaced after `renew`, after a 401, and after
+    a request or watch without a valid response, because the address may have changed. A replaced
+    connection lets its requests finish; its watches are closed, and continue on the new one. If
+    the new connection leads to another cluster, a watch that continues raises Expired, because its
+    position is from the old one.
 
     Args:
-        open_way: opens a way; raises a ControllerError if there is none.
-        clock: paces the renewals.
-        moved: told when the way leads to another cluster than before.
+        open_connection: opens a connection; raises a ControllerError if that is not possible.
+        clock: measures the age of connections.
+        cluster_changed: called when the connection leads to another cluster than before.
     """
 
     def __init__(
-        self, open_way: OpenWay, clock: Clock, *, moved: Callable[[], None] = lambda: None
+        self,
+        open_connection: OpenConnection,
+        clock: Clock,
+        *,
+        cluster_changed: Callable[[], None] = lambda: None,
     ) -> None:
-        self._open_way = open_way
+        self._open_connection = open_connection
         self._clock = clock
-        self._moved = moved
+        self._cluster_changed = cluster_changed
         self._opening = anyio.Lock()
-        self._held: _Held | None = None
+        self._current: _Current | None = None
         self._identity: str | None = None
-        self._moves = 0
+        self._cluster_changes = 0
         self._renewals = 0
         self._closed = False
 
     async def renew(self) -> None:
-        """Take another way from the next request or watch on."""
+        """Open another connection for the next request or watch."""
         self._renewals += 1
-        if self._held is not None:
-            await self._leave(self._held)
+        if self._current is not None:
+            await self._retire(self._current)
 
     @override
     async def request(
@@ -95,7 +99,7 @@ class RenewableTransport(Transport):
         accept: str = "application/json",
         timeout: float | None = 30.0,
     ) -> bytes:
-        async def ask(transport: Transport) -> bytes:
+        async def send(transport: Transport) -> bytes:
             return await transport.request(
                 method,
                 path,
@@ -106,86 +110,87 @@ class RenewableTransport(Transport):
                 timeout=timeout,
             )
 
-        return await self._use(ask)
+        return await self._run(send)
 
     @override
     @asynccontextmanager
     async def stream(
         self, path: str, *, query: Mapping[str, str] = NO_QUERY
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        moves = self._moves
+        changes = self._cluster_changes
         async with AsyncExitStack() as opened:
 
             async def watch(transport: Transport) -> AsyncIterator[bytes]:
-                if self._moves != moves:
-                    raise Expired(410, "", "the way leads to another cluster than before")
+                if self._cluster_changes != changes:
+                    raise Expired(410, "", "the connection leads to another cluster than before")
                 return await opened.enter_async_context(transport.stream(path, query=query))
 
-            yield await self._use(watch)
+            yield await self._run(watch)
 
     @override
     async def aclose(self) -> None:
-        """Close what is open, requests in flight included; nothing is opened any more."""
+        """Close the connection, with its requests in flight; none is opened any more."""
         self._closed = True
-        held, self._held = self._held, None
-        if held is not None:
-            held.retired = True
-            await held.way.transport.aclose()
+        current, self._current = self._current, None
+        if current is not None:
+            current.retired = True
+            await current.connection.transport.aclose()
 
-    async def _use(self, ask: Callable[[Transport], Awaitable[R]]) -> R:
-        held = await self._current()
+    async def _run(self, send: Callable[[Transport], Awaitable[R]]) -> R:
+        current = await self._connect()
         try:
-            return await self._attempt(held, ask)
+            return await self._attempt(current, send)
         except Unauthorized:
-            # Not a retry of something that may have run: a 401 is given before anything runs.
-            if not held.retired:
+            # Safe to send again: the server answers 401 before it executes anything.
+            if not current.retired:
                 raise
-        return await self._attempt(await self._current(), ask)
+        return await self._attempt(await self._connect(), send)
 
-    async def _attempt(self, held: _Held, ask: Callable[[Transport], Awaitable[R]]) -> R:
-        held.requests += 1
+    async def _attempt(self, current: _Current, send: Callable[[Transport], Awaitable[R]]) -> R:
+        current.requests += 1
         try:
-            return await ask(held.way.transport)
+            return await send(current.connection.transport)
         except (NoAnswer, MalformedAnswer):
-            held.retired = True
+            current.retired = True
             raise
         except Unauthorized:
-            held.retired = self._clock.monotonic() - held.since >= RENEWAL_SECONDS
+            current.retired = self._clock.monotonic() - current.since >= RENEWAL_SECONDS
             raise
         finally:
-            held.requests -= 1
-            if held.retired:
-                await self._leave(held)
+            current.requests -= 1
+            if current.retired:
+                await self._retire(current)
 
-    async def _current(self) -> _Held:
+    async def _connect(self) -> _Current:
+        """Return the connection in use; open one if there is none."""
         async with self._opening:
-            while self._held is None or self._held.retired:
+            while self._current is None or self._current.retired:
                 if self._closed:
                     raise NoAnswer("this connection was closed for good")
                 renewals = self._renewals
-                way = await self._open_way()
-                if self._outdated(renewals):
-                    await way.transport.aclose()  # what it was made of is outdated already
+                connection = await self._open_connection()
+                if self._is_outdated(renewals):
+                    await connection.transport.aclose()
                     continue
-                self._held = _Held(way, self._clock.monotonic())
-                self._note(way.identity)
-            return self._held
+                self._current = _Current(connection, self._clock.monotonic())
+                self._compare_identity(connection.identity)
+            return self._current
 
-    def _outdated(self, renewals: int) -> bool:
-        """Whether we were closed or told to renew since there were so many renewals."""
+    def _is_outdated(self, renewals: int) -> bool:
+        """Whether `aclose`, or `renew` since the count was `renewals`, was called meanwhile."""
         return self._closed or renewals != self._renewals
 
-    def _note(self, identity: str) -> None:
+    def _compare_identity(self, identity: str) -> None:
         before, self._identity = self._identity, identity
         if before is not None and before != identity:
-            self._moves += 1
-            self._moved()
+            self._cluster_changes += 1
+            self._cluster_changed()
 
-    async def _leave(self, held: _Held) -> None:
-        """Let nobody take this way any more, and close it when its requests have ended."""
-        held.retired = True
-        if self._held is held:
-            self._held = None
-        if held.requests == 0:
+    async def _retire(self, current: _Current) -> None:
+        """Take no new requests over this connection; close it when the last one has ended."""
+        current.retired = True
+        if self._current is current:
+            self._current = None
+        if current.requests == 0:
             with anyio.CancelScope(shield=True):
-                await held.way.transport.aclose()
+                await current.connection.transport.aclose()

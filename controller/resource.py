@@ -1,4 +1,4 @@
-"""Which kind: its place in the API and the type its objects are decoded to."""
+"""A kind: its place in the API, the type of its objects, and which of them to list and watch."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -20,10 +20,10 @@ class Resource(Generic[T]):
         kind: for example `NetworkPool`.
         plural: the name in paths, for example `networkpools`.
         type: what objects are decoded to: a frozen dataclass or msgspec.Struct whose fields
-            carry the API's names.
-        namespaced: whether its objects live in namespaces.
-        outline: a type with fewer fields, for objects that do not fit `type`: what they concern
-            may still be told. None if it would be of no use.
+            have the API's names.
+        namespaced: whether its objects have a namespace.
+        outline: a type with fewer fields, decoded from objects that do not fit `type`, so that
+            code can still say what they refer to. None if that is not needed.
     """
 
     group: str
@@ -41,11 +41,11 @@ class Resource(Generic[T]):
 
     @property
     def full_name(self) -> str:
-        """`plural.group`, as `kubectl api-resources` names it; used in logs and metrics."""
+        """`plural.group`, as `kubectl api-resources` prints it; used in logs and metrics."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def collection(self, namespace: str = "") -> str:
-        """Return the path of the collection in `namespace`, or of all namespaces if empty."""
+        """Return the URL path of the objects in `namespace`, or in all namespaces if empty."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         within = (
             f"/namespaces/{quote(namespace, safe='')}" if self.namespaced and namespace else ""
@@ -53,7 +53,7 @@ class Resource(Generic[T]):
         return f"{root}{within}/{self.plural}"
 
     def path(self, key: Key, subresource: str = "") -> str:
-        """Return the path of one object, or of one of its subresources.
+        """Return the URL path of one object, or of one of its subresources.
 
         Args:
             key: namespace and name.
@@ -61,3 +61,24 @@ class Resource(Generic[T]):
         """
         tail = f"/{subresource}" if subresource else ""
         return f"{self.collection(key.namespace)}/{quote(key.name, safe='')}{tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which objects of a kind to list and watch.
+
+    Args:
+        namespace: empty for all.
+        labels: a label selector; empty for none.
+        fields: a field selector; empty for none.
+    """
+
+    namespace: str = ""
+    labels: str = ""
+    fields: str = ""
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The selectors as query parameters."""
+        pairs = {"labelSelector": self.labels, "fieldSelector": self.fields}
+        return {name: value for name, value in pairs.items() if value}

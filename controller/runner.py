@@ -1,22 +1,21 @@
-"""From a key to a verdict: the one place that decides retry, delay, back-off, metrics and logs.
+"""Runs a reconciler for the keys of a queue, and decides on retries, metrics and log lines.
 
-    WorkQueue.get → reconcile(key) → outcome or exception → judge → WorkQueue.done
+    WorkQueue.get → reconcile(key) → outcome or exception → WorkQueue.done
 
-| answer of the reconciler      | the key                          | result        | log     |
+| outcome or exception          | the key is queued again          | result        | log     |
 |-------------------------------|----------------------------------|---------------|---------|
-| Settled                       | rests until something changes    | success       | debug   |
+| Settled                       | when something changes           | success       | debug   |
 | Again(after)                  | after that many seconds          | requeue_after | debug   |
-| Blocked(reason)               | rests until something changes    | success       | info    |
+| Blocked(reason)               | when something changes           | success       | info    |
 | Blocked(reason, after)        | after that many seconds          | requeue_after | info    |
 | Conflict (AlreadyExists too)  | with back-off                    | requeue       | info    |
-| TooManyRequests(retry_after)  | when the server said             | requeue_after | warning |
-| TerminalError                 | rests until something changes    | error         | error   |
+| TooManyRequests(retry_after)  | after that many seconds          | requeue_after | warning |
+| TerminalError                 | when something changes           | error         | error   |
 | any other ControllerError     | with back-off                    | error         | error   |
-| any other Exception: a bug    | with back-off, a "panic"         | error         | error   |
+| any other Exception: a bug    | with back-off; counts as panic   | error         | error   |
 
-The first four end a series of failures; a TerminalError does not (controller-runtime's rule: if
-it turns into another error, the back-off goes on from where it was). Bugs are logged with their
-traceback.
+The first four reset the key's failures. A TerminalError does not (controller-runtime's rule): if
+another error follows, the back-off continues. Bugs are logged with their traceback.
 """
 
 import uuid
@@ -39,17 +38,17 @@ Log = structlog.typing.FilteringBoundLogger
 
 
 class Controller:
-    """Takes keys from a queue and has them reconciled, never one key twice at once.
+    """Reconciles the keys of a queue, never one key twice at the same time.
 
     Args:
         name: unique in a process; the label of metrics and the `controller` of log lines.
-        reconcile: brings the world of one key to what it should be.
-        queue: where the keys come from; its clock measures.
-        concurrency: how many keys are worked on at once.
-        metrics: the series of this controller; own ones by default.
-        kind: what the keys are names of, for log lines.
-        timeout_seconds: how long a reconciliation may take; None for as long as it likes. One
-            that takes longer is cancelled where it waits, and tried again with back-off.
+        reconcile: reconciles one key.
+        queue: has the keys; its clock is used for durations.
+        concurrency: how many keys are reconciled at once.
+        metrics: the metrics of this controller; by default new ones.
+        kind: the kind of the keys' objects, for log lines.
+        timeout_seconds: how long a reconciliation may take; None for no limit. One that takes
+            longer is cancelled, and retried with back-off.
     """
 
     def __init__(  # noqa: PLR0913 - what a controller is made of
@@ -71,21 +70,21 @@ class Controller:
         self._reconcile = reconcile
         self._timeout = timeout_seconds
         self._metrics = metrics or Metrics().controller(name, concurrency)
-        self._about = {"controller": name} | (
+        self._log_context = {"controller": name} | (
             {"controllerGroup": kind.group, "controllerKind": kind.kind} if kind else {}
         )
         self._log: Log = structlog.get_logger(__name__)
 
     async def run(self) -> None:
-        """Work until `stop`, then until what is running has ended; or until cancelled."""
+        """Reconcile keys until `stop` was called and running reconciliations have ended."""
         async with anyio.create_task_group() as workers:
             for _ in range(self.concurrency):
                 workers.start_soon(self._work)
 
     def stop(self) -> None:
-        """Begin no more work: queued keys are dropped, and `run` returns when workers end.
+        """Start no more reconciliations: drop the queued keys, and let `run` end.
 
-        How long that may take is the caller's to bound, by cancelling `run`.
+        The caller limits how long that may take by cancelling `run`.
         """
         self.queue.shut_down(drain=False)
 
@@ -103,62 +102,59 @@ class Controller:
         metrics.active.inc()
         try:
             with bound_contextvars(
-                **self._about,
+                **self._log_context,
                 namespace=key.namespace,
                 name=key.name,
                 reconcileID=str(uuid.uuid4()),
             ):
-                answer = await self._attempt(key)
-                metrics.ended(self._judge(key, answer), clock.monotonic() - begun)
+                outcome = await self._attempt(key)
+                metrics.ended(self._requeue(key, outcome), clock.monotonic() - begun)
         finally:
             metrics.active.dec()
             self.queue.done(key)
 
     async def _attempt(self, key: Key) -> Outcome | Exception:
         try:
-            return self._checked(await self._bounded(key))
-        except Exception as error:  # noqa: BLE001 - becomes a value that _judge logs and retries
+            return await self._call_reconciler(key)
+        except Exception as error:  # noqa: BLE001 - returned, then logged and retried by _requeue
             return error
 
-    async def _bounded(self, key: Key) -> Outcome:
+    async def _call_reconciler(self, key: Key) -> Outcome:
         if self._timeout is None:
-            return await self._reconcile(key)
-        with self.queue.clock.move_on_after(self._timeout) as scope:
             outcome = await self._reconcile(key)
-        if scope.cancelled_caught:
-            self._metrics.timeouts.inc()
-            raise ControllerError(f"not reconciled within {self._timeout:g} s, and cancelled")
-        return outcome
-
-    def _checked(self, outcome: Outcome) -> Outcome:
-        """Refuse what the type checker would have refused, a forgotten return above all."""
-        if not isinstance(outcome, Outcome):
+        else:
+            with self.queue.clock.move_on_after(self._timeout) as scope:
+                outcome = await self._reconcile(key)
+            if scope.cancelled_caught:
+                self._metrics.timeouts.inc()
+                raise ControllerError(f"not reconciled within {self._timeout:g} s, and cancelled")
+        if not isinstance(outcome, Outcome):  # a forgotten return, for example
             raise TypeError(f"reconciler {self.name} returned {outcome!r}, which is no Outcome")
         return outcome
 
-    def _judge(self, key: Key, answer: Outcome | Exception) -> str:
-        """Decide what becomes of `key`; returns the result as metrics name it."""
-        match gravest(answer) if isinstance(answer, ExceptionGroup) else answer:
+    def _requeue(self, key: Key, outcome: Outcome | Exception) -> str:
+        """Queue `key` again if need be; return the result for metrics."""
+        match most_severe(outcome) if isinstance(outcome, ExceptionGroup) else outcome:
             case Settled():
                 self.queue.forget(key)
                 self._log.debug("Reconciled")
                 return "success"
             case Again(after=seconds):
-                self._log.debug("Reconciled, looking again later", after=seconds)
-                return self._later(key, seconds)
+                self._log.debug("Reconciled, requeued", after=seconds)
+                return self._requeue_after(key, seconds)
             case Blocked(reason=reason, after=seconds):
                 self._log.info("Blocked", reason=reason, after=seconds)
-                return self._later(key, seconds)
+                return self._requeue_after(key, seconds)
             case Exception() as error:
-                return self._judge_error(key, error)
+                return self._requeue_error(key, error)
             case unreachable:
                 assert_never(unreachable)
 
-    def _judge_error(self, key: Key, error: Exception) -> str:
+    def _requeue_error(self, key: Key, error: Exception) -> str:
         match error:
             case Conflict():
                 self._log.info("Conflict, starting over", reason=error.reason, error=str(error))
-                return self._back_off(key, "requeue")
+                return self._requeue_rate_limited(key, "requeue")
             case TooManyRequests(retry_after=float() | int() as seconds) if seconds > 0:
                 self._log.warning("Throttled by the API server", after=seconds)
                 self.queue.add_after(key, seconds, priority=self.queue.priority(key))
@@ -169,47 +165,47 @@ class Controller:
                 return "error"
             case ControllerError():
                 self._log.error("Reconciler error", error=str(error), kind=type(error).__name__)
-                return self._back_off(key, "error")
+                return self._requeue_rate_limited(key, "error")
             case _:
                 self._log.error("Reconciler panic", error=repr(error), exc_info=error)
                 self._metrics.panics.inc()
-                return self._back_off(key, "error")
+                return self._requeue_rate_limited(key, "error")
 
-    def _later(self, key: Key, seconds: float | None) -> str:
+    def _requeue_after(self, key: Key, seconds: float | None) -> str:
         self.queue.forget(key)
         if seconds is None:
             return "success"
         self.queue.add_after(key, seconds, priority=self.queue.priority(key))
         return "requeue_after"
 
-    def _back_off(self, key: Key, result: str) -> str:
+    def _requeue_rate_limited(self, key: Key, result: str) -> str:
         self.queue.add_rate_limited(key, priority=self.queue.priority(key))
         return result
 
 
-def gravest(group: ExceptionGroup[Exception]) -> Exception:
-    """Return what a group of failures comes down to; task groups of reconcilers raise them.
+def most_severe(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the exception that decides for a group, as task groups of reconcilers raise them.
 
-    One bug makes the whole group a bug, and it is returned whole, for its traceback. Otherwise
-    an error outweighs a TerminalError (something can still be retried), that outweighs being
-    throttled, and a conflict counts only if nothing but conflicts happened.
+    If one is a bug, the group itself is returned, for its traceback. Otherwise errors come before
+    TerminalErrors (there is something to retry), then TooManyRequests, then conflicts.
     """
-    leaves = list(_leaves(group))
-    if not all(isinstance(leaf, ControllerError) for leaf in leaves):
+    errors = list(_flatten(group))
+    if not all(isinstance(error, ControllerError) for error in errors):
         return group
-    return min(leaves, key=_lightness)
+    return min(errors, key=_severity)
 
 
-def _leaves(error: Exception) -> Iterator[Exception]:
+def _flatten(error: Exception) -> Iterator[Exception]:
     if isinstance(error, ExceptionGroup):
         for inner in error.exceptions:
-            yield from _leaves(inner)
+            yield from _flatten(inner)
     else:
         yield error
 
 
-def _lightness(error: Exception) -> int:
-    for weight, kind in enumerate((TerminalError, TooManyRequests, Conflict), start=1):
+def _severity(error: Exception) -> int:
+    """Return the rank of an error; the most severe has rank 0."""
+    for rank, kind in enumerate((TerminalError, TooManyRequests, Conflict), start=1):
         if isinstance(error, kind):
-            return weight
+            return rank
     return 0

@@ -1,6 +1,5 @@
-"""What a manager listens on: the pages for probes and metrics first, webhooks after them."""
+"""The servers of a manager: first the pages for probes and metrics, then the webhooks."""
 
-import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -9,36 +8,30 @@ from pathlib import Path
 from typing import Any
 
 from controller.accessreviews import AccessReviewer
-from controller.certificates import CertificateFiles, Holder
+from controller.certificates import CertificateFiles, CertificateMetrics, ServingCertificate
 from controller.clock import Clock
 from controller.errors import ConfigurationError
-from controller.health import PING, Check
-from controller.jobs import Task, keep_up, running
+from controller.health import PING, Check, report
+from controller.httpserver import Bind, Page, Query, Response, parse_bind, serve
+from controller.jobs import Task, run_restarting, running
 from controller.metrics import Metrics
 from controller.options import ManagerOptions
-from controller.probes import health_page, metrics_page, scrapers_only
-from controller.server import Guard, parse_bind, serve
 from controller.transport import Transport
-from controller.webhooks.injection import Injector
-from controller.webhooks.selfsigned import OwnCertificate, SharedCertificate
-from controller.webhooks.server import WebhookServer
+from controller.webhooks.selfsigned import (
+    CABundleInjector,
+    SelfSignedCertificate,
+    SharedCertificate,
+)
+from controller.webhooks.server import WebhookFamilies, WebhookServer
 from controller.webhooks.webhook import Webhook
 
 METRICS_NAMES = ("localhost", "127.0.0.1")
-"""What a certificate is for that nobody can verify anyway."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Security:
-    """How pages are protected; by nothing, unless told."""
-
-    tls: ssl.SSLContext | None = None
-    guard: Guard | None = None
+"""The names of the certificate for /metrics if none is configured; no client can verify it."""
 
 
 @dataclass(slots=True)
 class Ports:
-    """Where a running manager listens; None where it does not."""
+    """The ports that a running manager listens on; None if it does not."""
 
     metrics: int | None = None
     health: int | None = None
@@ -49,10 +42,10 @@ class Serving:
     """The servers of one manager.
 
     Args:
-        options: where to listen.
-        metrics: what is told, and where it is counted.
-        clock: for deadlines and pauses.
-        transport: the API server, where certificates of our own are shared.
+        options: the addresses and certificates.
+        metrics: the metrics that are served.
+        clock: for deadlines and delays.
+        transport: the API server.
     """
 
     def __init__(
@@ -60,22 +53,24 @@ class Serving:
     ) -> None:
         self.ports = Ports()
         """Filled while running."""
-        self.checks: list[Check] = []
-        """What has to hold for webhooks to be served."""
-        self.vitals: list[Check] = [PING]
-        """What has to hold for this process to be worth keeping."""
+        self.liveness: list[Check] = [PING]
+        """The checks behind /healthz."""
+        self.readiness: list[Check] = []
+        """The checks of webhooks behind /readyz."""
         self._options = options
         self._metrics = metrics
+        self._certificate_metrics = CertificateMetrics(metrics.registry)
+        self._webhook_families = WebhookFamilies(metrics.registry)
         self._clock = clock
         self._transport = transport
         self._webhooks: list[Webhook[Any]] = []
-        self._injector: Injector | None = None
+        self._injector: CABundleInjector | None = None
 
     def add(self, webhook: Webhook[Any]) -> None:
-        """Serve one more webhook.
+        """Serve a webhook.
 
         Raises:
-            ValueError: there is one at its path already.
+            ValueError: there is one at its path.
         """
         if any(webhook.path == known.path for known in self._webhooks):
             raise ValueError(f"there is a webhook at {webhook.path} already")
@@ -86,48 +81,56 @@ class Serving:
         """Serve /metrics, /healthz and /readyz inside the context.
 
         Args:
-            readiness: the checks behind /readyz, looked up at each request.
+            readiness: returns the checks behind /readyz, called at each request.
 
         Raises:
-            ConfigurationError: an address is none, or cannot be listened on.
+            ConfigurationError: an address is wrong, or cannot be listened on.
         """
         metrics = parse_bind(self._options.metrics_bind, "metrics bind address")
         health = parse_bind(self._options.health_bind, "health probe bind address")
         async with AsyncExitStack() as stack:
             if metrics:
-                pages = {"/metrics": metrics_page(self._metrics)}
-                how = await stack.enter_async_context(self._security())
-                served = serve(metrics, pages, "metrics", tls=how.tls, guard=how.guard)
+                served = self._serve_metrics(metrics)
                 self.ports.metrics = await stack.enter_async_context(served)
             if health:
                 pages = {
-                    "/healthz": health_page("healthz", lambda: self.vitals),
+                    "/healthz": health_page("healthz", lambda: self.liveness),
                     "/readyz": health_page("readyz", readiness),
                 }
-                served = serve(health, pages, "probes")
-                self.ports.health = await stack.enter_async_context(served)
+                self.ports.health = await stack.enter_async_context(serve(health, pages, "probes"))
             yield
 
     @asynccontextmanager
-    async def _security(self) -> AsyncIterator["_Security"]:
-        """Give how /metrics is protected, its certificate kept right inside the context."""
+    async def _serve_metrics(self, bind: Bind) -> AsyncIterator[int]:
+        """Serve /metrics, over HTTPS to authorised clients only if the options say so."""
+
+        def page(_tail: str, _query: Query) -> Response:
+            content_type = "text/plain; version=0.0.4; charset=utf-8"
+            return Response(self._metrics.exposition(), content_type=content_type)
+
+        pages = {"/metrics": page}
         if not self._options.metrics_secure:
-            yield _Security()
+            async with serve(bind, pages, "metrics") as port:
+                yield port
             return
-        holder = Holder("metrics", self._metrics.certificates)
+        serving = ServingCertificate("metrics", self._certificate_metrics)
         if self._options.metrics_cert_dir:
-            files = CertificateFiles(Path(self._options.metrics_cert_dir), holder, self._clock)
+            files = CertificateFiles(Path(self._options.metrics_cert_dir), serving, self._clock)
             files.start()
-            upkeep = files.run
+            update = files.run
         else:
-            upkeep = OwnCertificate(holder, self._clock, METRICS_NAMES).run
+            update = SelfSignedCertificate(serving, self._clock, METRICS_NAMES).run
         reviewer = AccessReviewer(self._transport, self._clock)
-        async with running([upkeep]):
-            yield _Security(holder.listening, scrapers_only(reviewer))
+        tls = serving.listening_context
+        async with (
+            running([update]),
+            serve(bind, pages, "metrics", tls=tls, guard=reviewer.guard) as port,
+        ):
+            yield port
 
     @asynccontextmanager
     async def webhooks(self) -> AsyncIterator[None]:
-        """Serve the webhooks inside the context, if there are any and a port for them.
+        """Serve the webhooks inside the context, if there are any and an address for them.
 
         Raises:
             ConfigurationError: the address cannot be listened on, or there is no certificate.
@@ -136,28 +139,30 @@ class Serving:
         if bind is None or not self._webhooks:
             yield
             return
-        holder = Holder("webhook", self._metrics.certificates)
-        upkeep = self._certificate(holder)
-        self.checks.append(holder.check())
+        serving = ServingCertificate("webhook", self._certificate_metrics)
+        update = self._webhook_certificate(serving)
+        self.readiness.append(serving.check())
         if self._injector is not None:
-            self.checks.append(self._injector.check())
-        server = WebhookServer(bind, holder, self._clock, self._metrics.webhooks)
-        async with server.serving(self._webhooks) as port, running([upkeep]):
+            self.readiness.append(self._injector.check())
+        server = WebhookServer(bind, serving, self._clock, self._webhook_families)
+        async with server.serving(self._webhooks) as port, running([update]):
             self.ports.webhooks = port
             yield
 
     def leader_tasks(self) -> list[Task]:
-        """Return what only the leader does for webhooks."""
-        return [] if self._injector is None else [self._kept_up("webhook-ca", self._injector.run)]
+        """Return the tasks for webhooks that only the leader runs."""
+        if self._injector is None:
+            return []
+        return [self._restarting("webhook-ca", self._injector.run)]
 
-    def _certificate(self, holder: Holder) -> Task:
-        """Return what keeps the certificate of webhooks right.
+    def _webhook_certificate(self, serving: ServingCertificate) -> Task:
+        """Return the task that updates the certificate of webhooks.
 
         Raises:
-            ConfigurationError: there is none, and none can be made.
+            ConfigurationError: no certificate is configured, or it cannot be used.
         """
         if self._options.webhook_cert_dir:
-            files = CertificateFiles(Path(self._options.webhook_cert_dir), holder, self._clock)
+            files = CertificateFiles(Path(self._options.webhook_cert_dir), serving, self._clock)
             files.start()
             return files.run
         settings = self._options.webhook_self_signed
@@ -166,9 +171,28 @@ class Serving:
                 "webhooks need a certificate: name a folder with tls.crt and tls.key, or the"
                 " Service for which to make one"
             )
-        shared = SharedCertificate(self._transport, self._clock, settings, holder)
-        self._injector = Injector(self._transport, self._clock, settings, shared)
-        return self._kept_up("webhook-certificate", shared.run)
+        shared = SharedCertificate(self._transport, self._clock, settings, serving)
+        self._injector = CABundleInjector(self._transport, self._clock, settings, shared)
+        return self._restarting("webhook-certificate", shared.run)
 
-    def _kept_up(self, name: str, run: Task) -> Task:
-        return partial(keep_up, name, run, self._clock, self._metrics.service_restarts)
+    def _restarting(self, name: str, run: Task) -> Task:
+        return partial(run_restarting, name, run, self._clock, self._metrics.service_restarts)
+
+
+def health_page(name: str, checks: Callable[[], Iterable[Check]]) -> Page:
+    """Return the page of a probe; `/NAME/CHECK` runs one check alone.
+
+    Args:
+        name: `healthz` or `readyz`.
+        checks: returns the checks, called at each request.
+    """
+
+    def page(tail: str, query: Query) -> Response:
+        chosen = [check for check in checks() if tail in ("", check.name)]
+        if not chosen:
+            return Response(f"there is no check {tail}\n".encode(), status=404)
+        exclude = query.get("exclude", ())
+        result = report(name, chosen, verbose="verbose" in query, exclude=exclude)
+        return Response(result.text.encode(), status=200 if result.healthy else 503)
+
+    return page

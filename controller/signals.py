@@ -1,45 +1,53 @@
-"""SIGTERM and SIGINT: the first ends a manager in good order, the second ends the process.
+"""Running a manager until SIGTERM or SIGINT, and dumping all stacks on SIGUSR1.
 
-SIGUSR1 ends nothing: it tells what every task and thread is doing.
+The first SIGTERM or SIGINT stops the manager; a second one exits the process. A lost lease exits
+the process, too: the work is cancelled at once, and what does not end by that (a shielded task, a
+thread) ends with the process, before another process can lead.
 
-A lost lease ends the process, too. Work is cancelled in that moment; what does not end by that
-(a shielded task, a thread) ends with the process, before anybody else can lead.
+SIGUSR1 writes the stacks of all threads and tasks to standard error, as plain text like a
+traceback, and stops nothing. Threads are written by faulthandler directly from the signal, so they
+are written even if the event loop hangs; tasks are written by the event loop.
 """
 
+import asyncio
+import faulthandler
 import os
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any, TextIO
 
 import anyio
 import structlog
 
 from controller.clock import Clock, SystemClock
-from controller.diagnostics import dump_on_signal
 from controller.manager import Manager
 
 log = structlog.get_logger(__name__)
 
 
 async def run_until_signal(manager: Manager, clock: Clock | None = None) -> None:
-    """Run `manager` until it ends, or until a signal asks it to.
+    """Run `manager` until it ends or is stopped by a signal.
 
-    After the first SIGTERM or SIGINT running work may finish within the manager's grace period.
-    A second one exits the process at once, with status 1. SIGUSR1 writes all tasks and threads
-    to standard error. When the lease is lost and the work has not ended shortly before somebody
-    else can lead, the process exits at once, with status 1.
+    After the first SIGTERM or SIGINT, running reconciliations may take the manager's grace period
+    to end. A second signal exits the process at once with status 1. So does a lost lease, if the
+    work has not ended shortly before another process can lead. SIGUSR1 dumps all stacks.
 
     Args:
-        manager: what is run.
-        clock: for that last moment.
+        manager: the manager.
+        clock: measures the time after the loss of the lease; the system's by default.
 
     Raises:
         LeaderLost, ConfigurationError: as Manager.run does.
     """
     failures: list[Exception] = []
     async with anyio.create_task_group() as group:
-        group.start_soon(_listen, manager)
+        group.start_soon(_stop_on_signal, manager)
         group.start_soon(dump_on_signal)
         if manager.options.leader_elect:
-            group.start_soon(_end_in_time, manager, clock or SystemClock())
+            group.start_soon(_exit_after_lost_lease, manager, clock or SystemClock())
         try:
             await manager.run()
         except Exception as error:  # noqa: BLE001 - raised below, outside of the group's wrapping
@@ -49,21 +57,89 @@ async def run_until_signal(manager: Manager, clock: Clock | None = None) -> None
         raise failures[0]
 
 
-async def _end_in_time(manager: Manager, clock: Clock) -> None:
+async def dump_on_signal(stream: TextIO | None = None) -> None:
+    """Write the stacks of tasks and threads at each SIGUSR1, until cancelled.
+
+    Returns at once on systems without that signal.
+
+    Args:
+        stream: where to write; standard error by default.
+    """
+    if not hasattr(signal, "SIGUSR1"):
+        return
+    target = stream or sys.stderr
+    with anyio.open_signal_receiver(signal.SIGUSR1) as signals, _dump_threads_on_signal(target):
+        async for _ in signals:
+            tasks = describe_tasks()
+            target.write(tasks)
+            target.flush()
+            log.info("Dumped tasks and threads", tasks=tasks.count("\nTask ") + 1)
+
+
+def describe_tasks() -> str:
+    """Return the stacks of all tasks of the running event loop as text."""
+    tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
+    return "".join(
+        f"Task {task.get_name()}:\n" + "".join(_stack_lines(task.get_coro())) for task in tasks
+    )
+
+
+async def _exit_after_lost_lease(manager: Manager, clock: Clock) -> None:
     await manager.lost.wait()
     await clock.sleep(manager.options.lease_settings().ending_seconds)
     log.error("The lease is lost and the work does not end, exiting at once")
     os._exit(1)
 
 
-async def _listen(manager: Manager) -> None:
+async def _stop_on_signal(manager: Manager) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        asked = False
+        stopping = False
         async for number in signals:
-            if asked:
+            if stopping:
                 log.warning("Second signal, exiting at once", signal=number.name)
-                # Not sys.exit: that would wait for the very tasks that do not end.
+                # Not sys.exit: that would wait for the tasks that do not end.
                 os._exit(1)
             log.info("Stopping", signal=number.name)
-            asked = True
+            stopping = True
             manager.stop()
+
+
+@contextmanager
+def _dump_threads_on_signal(target: TextIO) -> Iterator[None]:
+    """Write the stacks of threads at each SIGUSR1 inside the context."""
+    try:
+        faulthandler.register(signal.SIGUSR1, file=target, all_threads=True, chain=True)
+    except (AttributeError, OSError, ValueError, RuntimeError) as error:
+        # Standard error may be no real file, when it is captured.
+        log.debug("Threads cannot be dumped on SIGUSR1", error=str(error))
+        yield
+        return
+    try:
+        yield
+    finally:
+        faulthandler.unregister(signal.SIGUSR1)
+
+
+def _stack_lines(awaitable: Any) -> Iterator[str]:
+    """Yield a line for each frame, from the task's own function to where it waits."""
+    while awaitable is not None:
+        frame, inner = _frame_and_inner(awaitable)
+        if frame is None:
+            if inner is None:
+                yield f"  waiting for {awaitable!r:.200}\n"
+        else:
+            code: CodeType = frame.f_code
+            yield f'  File "{code.co_filename}", line {frame.f_lineno}, in {code.co_qualname}\n'
+        awaitable = inner
+
+
+def _frame_and_inner(awaitable: Any) -> tuple[FrameType | None, Any]:
+    """Return the frame of a coroutine or generator, and what it awaits."""
+    for frame, inner in (
+        ("cr_frame", "cr_await"),
+        ("gi_frame", "gi_yieldfrom"),
+        ("ag_frame", "ag_await"),
+    ):
+        if hasattr(awaitable, frame):
+            return getattr(awaitable, frame), getattr(awaitable, inner)
+    return None, None

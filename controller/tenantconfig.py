@@ -1,9 +1,9 @@
-"""Kubeconfigs that others wrote: read strictly, run nothing, open nothing, trust nothing.
+"""Untrusted kubeconfigs: parsed strictly, without running programs, reading files or proxies.
 
-A kubeconfig can name programs to run, files to send and proxies to pass. One that comes out
-of a Secret was written by whoever may write that Secret. So only what describes a server and an
-identity is taken, inline; everything else is refused with a sentence that names it, and never
-skipped in silence: a kubeconfig without the part that we left out would mean something else.
+A kubeconfig can name programs to run, files to send and proxies to use, and a kubeconfig in a
+Secret was written by whoever may write that Secret. So only inline fields that describe a server
+and an identity are accepted. Every other field is refused with a message that names it. None is
+ignored: the kubeconfig would mean something else without it.
 """
 
 import base64
@@ -16,16 +16,22 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from controller.endpoint import Endpoint, StaticToken, tls_context
+import yaml
+
+from controller.endpoint import Endpoint, StaticToken, checked_proxy, tls_context
 from controller.errors import ConfigurationError
-from controller.proxies import checked_proxy
-from controller.strictyaml import load_strictly
 from controller.transport import HttpTransport, Transport
 
-# What stands for nothing, where every scalar is read as text.
+# Absent values, where every scalar is parsed as text.
 _ABSENT = (None, "", "null", "~")
+MAX_BYTES = 256 * 1024
+MAX_DEPTH = 16
+MAX_NODES = 10_000
 
-_NOT_TAKEN: Mapping[str, str] = {
+# libyaml if it is available: the pure Python parser needs a second for MAX_BYTES.
+_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+_REFUSED: Mapping[str, str] = {
     "certificate-authority": "it names a file; use certificate-authority-data",
     "client-certificate": "it names a file; use client-certificate-data",
     "client-key": "it names a file; use client-key-data",
@@ -39,17 +45,17 @@ _NOT_TAKEN: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class TenantCredentials:
-    """A server and an identity, with nothing left to look up.
+    """A server and an identity, complete: it refers to no files or programs.
 
     Args:
         server: the URL.
-        authority: PEM of the certificates to trust; empty for the machine's own.
+        authority: PEM of the certificates to trust; empty for the system's.
         certificate: PEM of the client certificate; empty for none.
-        key: PEM of its key.
+        key: PEM of the client certificate's key.
         token: bearer token; empty for none.
-        server_name: the name in the server's certificate, where it is not the URL's host.
+        server_name: the name in the server's certificate, if it is not the URL's host.
         proxy: URL of a proxy; empty for none.
-        insecure: whether the server's certificate goes unchecked.
+        insecure: whether the server's certificate is not verified.
     """
 
     server: str
@@ -65,18 +71,18 @@ class TenantCredentials:
 def parse_kubeconfig(
     data: bytes, *, allow_proxy: bool = False, allow_insecure: bool = False
 ) -> TenantCredentials:
-    """Return what the current context of an untrusted kubeconfig says.
+    """Return the server and identity of the current context of an untrusted kubeconfig.
 
     Args:
         data: the kubeconfig.
-        allow_proxy: whether it may send us through a proxy.
-        allow_insecure: whether it may switch TLS or its checks off.
+        allow_proxy: whether it may name a proxy.
+        allow_insecure: whether it may switch off TLS or the verification of certificates.
 
     Raises:
-        ConfigurationError: it is none, incomplete, or wants what is not allowed.
+        ConfigurationError: it is no kubeconfig, is incomplete, or has a field that is refused.
     """
-    document = load_strictly(data)
-    context = _current(document)
+    document = _load_yaml(data)
+    context = _current_context(document)
     cluster = _named(document, "clusters", "cluster", context.get("cluster"))
     user = _named(document, "users", "user", context.get("user"))
     allowed = {"server", "certificate-authority-data", "tls-server-name", "disable-compression"}
@@ -120,10 +126,10 @@ def tenant_transport(
     """Return a transport to an untrusted server.
 
     Args:
-        credentials: where to and as whom.
-        max_bytes: of the largest answer that is read.
-        timeout: seconds that one request may take, whatever its caller would wait.
-        user_agent: how we introduce ourselves.
+        credentials: the server and how to authenticate.
+        max_bytes: size of the largest response that is read.
+        timeout: upper limit in seconds for every request.
+        user_agent: the User-Agent header of all requests.
 
     Raises:
         ConfigurationError: the certificates or the key are unusable.
@@ -139,7 +145,41 @@ def tenant_transport(
     return HttpTransport(endpoint, max_bytes=max_bytes, max_seconds=timeout)
 
 
-def _current(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def _load_yaml(data: bytes) -> Mapping[str, Any]:
+    """Return the mapping in `data`; all its scalars are text.
+
+    Raises:
+        ConfigurationError: it is no mapping, has aliases, or is too large or too deep.
+    """
+    if len(data) > MAX_BYTES:
+        raise ConfigurationError(f"the kubeconfig is larger than {MAX_BYTES} bytes")
+    try:
+        _check_size(data)
+        document = yaml.load(data, Loader=_LOADER)  # noqa: S506 - makes text, lists and mappings only
+    except (yaml.YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" (line {mark.line + 1})" if mark is not None else ""
+        raise ConfigurationError(f"the kubeconfig is no YAML{line}") from error
+    if not isinstance(document, dict):
+        raise ConfigurationError("the kubeconfig is no YAML mapping")
+    return document
+
+
+def _check_size(data: bytes) -> None:
+    """Raise if loading could take much memory: because of aliases, nesting or many entries."""
+    depth = 0
+    for number, event in enumerate(yaml.parse(data, Loader=_LOADER)):
+        if isinstance(event, yaml.AliasEvent):
+            raise ConfigurationError("the kubeconfig uses YAML aliases, which are not accepted")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MAX_DEPTH or number > MAX_NODES:
+            raise ConfigurationError("the kubeconfig is nested too deeply or has too many entries")
+
+
+def _current_context(document: Mapping[str, Any]) -> Mapping[str, Any]:
     name = document.get("current-context")
     contexts = document.get("contexts")
     if name in _ABSENT and isinstance(contexts, list) and len(contexts) == 1:
@@ -166,7 +206,7 @@ def _named(document: Mapping[str, Any], plural: str, single: str, name: object) 
 def _refuse_others(entry: Mapping[str, Any], where: str, allowed: set[str]) -> None:
     for name in entry:
         if name not in allowed and name != "extensions":
-            raise _refused(where, name, _NOT_TAKEN.get(name, "it is not known here"))
+            raise _refused(where, name, _REFUSED.get(name, "it is not known here"))
 
 
 def _refused(where: str, name: str, why: str) -> ConfigurationError:
@@ -226,7 +266,7 @@ def _server(cluster: Mapping[str, Any], *, allow_insecure: bool) -> str:
 
 
 def _short(value: object) -> str:
-    """Return a name out of the kubeconfig in a form that fits into a condition."""
+    """Return the value's repr, cut to a length that fits into a condition's message."""
     return repr(value if value is not None else "")[:80]
 
 
@@ -247,12 +287,12 @@ def _tls(credentials: TenantCredentials) -> ssl.SSLContext:
 
 
 def _load_pair(context: ssl.SSLContext, credentials: TenantCredentials) -> None:
-    """Load the client certificate; ssl takes it from a file only, which is gone at once."""
+    """Load the client certificate from a temporary file, the only source that ssl accepts."""
     handle, path = tempfile.mkstemp(prefix="tenant-")  # readable by its owner alone
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
             file.write(f"{credentials.certificate}\n{credentials.key}")
-        # With a password given, an encrypted key is an error and no question on the terminal.
+        # Without a password ssl would ask for one on the terminal.
         context.load_cert_chain(path, password="")
     finally:
         os.unlink(path)

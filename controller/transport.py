@@ -1,15 +1,15 @@
-"""Bytes to an API server and back: one authenticated HTTP/1.1 connection pool, or rather two.
+"""Authenticated HTTP/1.1 requests and watches to one API server, as raw bytes.
 
-Whatever loaded the configuration hands over an Endpoint; this module makes its own aiohttp
-sessions from it. kubernetes_asyncio's session was rejected: it sets neither timeouts nor TCP
-keep-alive, raises nothing on failures when asked for raw bytes, copies and serialises bodies once
-more, shares 100 connections between watches and requests (so 100 watches stop everything), and
-reads ~/.netrc. Watches here have a pool of their own, without a limit.
+Requests share a pool of 100 connections; watches have a pool of their own, without a limit.
+kubernetes_asyncio's session was rejected: it sets neither timeouts nor TCP keep-alive, raises
+nothing on failures when asked for raw bytes, copies and serialises bodies once more, shares 100
+connections between watches and requests (so 100 watches block all requests), and reads ~/.netrc.
 """
 
+import re
 import socket
 from asyncio.sslproto import SSLProtocol
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from time import perf_counter
 from types import MappingProxyType
@@ -22,25 +22,31 @@ from typing_extensions import override
 from yarl import URL
 
 from controller.endpoint import Endpoint, RequestObserver
-from controller.errors import ControllerError, MalformedAnswer, NoAnswer, Unauthorized
-from controller.statuses import refusal
-from controller.warningheaders import warning_texts
+from controller.errors import (
+    ControllerError,
+    MalformedAnswer,
+    NoAnswer,
+    Unauthorized,
+    error_from_response,
+)
 
 NO_QUERY: Mapping[str, str] = MappingProxyType({})
+_WARNING = re.compile(r'299 [^\s"]+ "((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
 CONNECT_SECONDS = 10.0
 HEADERS_SECONDS = 30.0
-"""How long a watch may take to begin; a server sends its headers at once."""
+"""Seconds until a watch's response headers must have come; servers send them at once."""
 MAX_BYTES = 512 * 1024 * 1024
-"""Bytes of the longest answer from a server that is trusted to be sane."""
+"""Bytes of the largest response that is read, unless the caller sets a lower limit."""
 
 
-# asyncio reserves this many bytes for each TLS connection, a record's length being 16 KiB. Its own
-# default of 256 KiB is most of what an idle watch costs, and there may be a thousand of them.
+# asyncio reserves this many bytes for each TLS connection, while a TLS record has at most 16 KiB.
+# Its default of 256 KiB is most of the memory of an idle watch, and there may be a thousand.
 SSLProtocol.max_size = 64 * 1024
 
 
 class Transport(Protocol):
-    """What clients and watches need of an API server."""
+    """A connection to an API server, as clients and informers use it."""
 
     async def request(  # noqa: PLR0913 - the parts of an HTTP request
         self,
@@ -53,35 +59,35 @@ class Transport(Protocol):
         accept: str = "application/json",
         timeout: float | None = 30.0,
     ) -> bytes:
-        """Send a request and return the body of the successful answer.
+        """Send a request and return the body of the 2xx response.
 
         Args:
             method: for example `GET`.
             path: from the server's root, percent-encoded.
-            query: parameters, not yet encoded.
-            body: what to send.
-            content_type: of `body`.
-            accept: which form of answer is wanted.
-            timeout: seconds for all of it; None waits for ever.
+            query: parameters, not encoded.
+            body: the request's body; None for none.
+            content_type: the media type of `body`.
+            accept: the media type of the response.
+            timeout: seconds for the whole exchange; None for no limit.
 
         Raises:
-            ApiError: the server refused; the subclass tells how.
-            NoAnswer: the connection failed, or the time was up.
-            MalformedAnswer: what came is no Kubernetes answer, or larger than allowed.
+            ApiError: the server answered with a failure; the subclass says which.
+            NoAnswer: the connection failed, or the timeout passed.
+            MalformedAnswer: the response is not from Kubernetes, or larger than allowed.
         """
         ...
 
     def stream(
         self, path: str, *, query: Mapping[str, str] = NO_QUERY
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Open a watch; entering the context gives its chunks, as they arrive.
+        """Open a watch; entering the context returns an iterator over the chunks of its body.
 
         Args:
             path: from the server's root, percent-encoded.
-            query: parameters, not yet encoded.
+            query: parameters, not encoded.
 
         Raises:
-            ApiError, NoAnswer, MalformedAnswer: on entering as for `request`; while reading,
+            ApiError, NoAnswer, MalformedAnswer: on entering, as for `request`; while reading,
                 NoAnswer if the connection breaks.
         """
         ...
@@ -95,9 +101,9 @@ class HttpTransport(Transport):
     """A Transport over aiohttp.
 
     Args:
-        endpoint: where to and as whom.
-        max_bytes: of the largest answer that is read; a larger one is malformed.
-        max_seconds: that any request may take, whatever its caller would wait.
+        endpoint: the server and how to reach it.
+        max_bytes: size of the largest response that is read; a larger one is malformed.
+        max_seconds: upper limit for the timeout of every request.
     """
 
     def __init__(
@@ -108,9 +114,9 @@ class HttpTransport(Transport):
         max_seconds: float | None = None,
     ) -> None:
         self.observe: RequestObserver | None = None
-        """Told of each request; a manager counts them."""
-        self.warned: Callable[[str], None] | None = None
-        """Told of each warning beside a successful answer; the command line shows them."""
+        """Called once per request, for metrics."""
+        self.on_warning: Callable[[str], None] | None = None
+        """Called with each warning in the headers of a 2xx response."""
         self._endpoint = endpoint
         self._max_bytes = max_bytes
         self._max_seconds = max_seconds
@@ -150,7 +156,7 @@ class HttpTransport(Transport):
         try:
             return await self._exchange(self._requests, method, url, arguments)
         except Unauthorized:
-            # Not a retry of something that may have run: a 401 is given before anything runs.
+            # Safe to send again: the server answers 401 before it executes anything.
             if not await self._endpoint.credentials.renew():
                 raise
         return await self._exchange(self._requests, method, url, arguments)
@@ -193,18 +199,18 @@ class HttpTransport(Transport):
             async with response:
                 data = await self._read(response)
         except (aiohttp.ClientError, OSError) as error:
-            raise _unanswered(f"{method} {url}", error) from error
+            raise _connection_error(f"{method} {url}", error) from error
         if not 200 <= response.status <= 299:
-            raise _refusal(response, data)
-        if self.warned is not None:
+            raise _response_error(response, data)
+        if self.on_warning is not None:
             for text in warning_texts(response.headers.getall("Warning", ())):
-                self.warned(text)
+                self.on_warning(text)
         return data
 
     async def _open_watch(
         self, session: aiohttp.ClientSession, url: URL
     ) -> aiohttp.ClientResponse:
-        """Return the answer whose status is a success and whose body has not been read."""
+        """Return the 200 response of a watch, its body not yet read."""
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS)
         headers = {"Accept": "application/json"}
         try:
@@ -217,8 +223,8 @@ class HttpTransport(Transport):
                 with anyio.fail_after(HEADERS_SECONDS):
                     data = await self._read(response)
         except (aiohttp.ClientError, OSError) as error:
-            raise _unanswered(f"watch {url}", error) from error
-        raise _refusal(response, data)
+            raise _connection_error(f"watch {url}", error) from error
+        raise _response_error(response, data)
 
     async def _send(
         self, session: aiohttp.ClientSession, method: str, url: URL, arguments: Mapping[str, Any]
@@ -227,14 +233,14 @@ class HttpTransport(Transport):
         headers = dict(arguments["headers"])
         if authorization := await endpoint.credentials.authorization():
             headers["Authorization"] = authorization
-        # Other settings mean other connections; those that are open end with what they carry.
+        # aiohttp opens new connections for another context; requests in flight keep theirs.
         tls = endpoint.current_tls() if endpoint.current_tls is not None else endpoint.tls
         code, begun = "<error>", perf_counter()
         try:
             response = await session.request(
                 method,
                 url,
-                allow_redirects=False,  # an API server never does; a token must not follow one
+                allow_redirects=False,  # no API server redirects; the token must not leave it
                 proxy=endpoint.proxy or None,
                 server_hostname=endpoint.server_name or None,
                 ssl=tls if tls is not None else True,
@@ -254,7 +260,7 @@ class HttpTransport(Transport):
             if size > self._max_bytes:
                 response.close()
                 raise MalformedAnswer(
-                    f"{response.method} {response.url}: the answer is larger than"
+                    f"{response.method} {response.url}: the response is larger than"
                     f" {self._max_bytes} bytes"
                 )
             parts.append(part)
@@ -262,7 +268,7 @@ class HttpTransport(Transport):
 
 
 class _Chunks(AsyncIterator[bytes]):
-    """The body of a watch; a broken connection is a NoAnswer."""
+    """Iterates over the chunks of a watch's body; raises NoAnswer if the connection breaks."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
@@ -272,7 +278,7 @@ class _Chunks(AsyncIterator[bytes]):
         try:
             chunk = await self._response.content.readany()
         except (aiohttp.ClientError, OSError) as error:
-            raise _unanswered(f"watch {self._response.url}", error) from error
+            raise _connection_error(f"watch {self._response.url}", error) from error
         if not chunk:
             raise StopAsyncIteration
         return chunk
@@ -282,12 +288,12 @@ def _session(endpoint: Endpoint, *, limit: int) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(
         limit=limit,
         ssl=endpoint.tls if endpoint.tls is not None else True,
-        socket_factory=_kept_alive,
+        socket_factory=_keepalive_socket,
     )
     return aiohttp.ClientSession(
         connector=connector,
         # Compression costs more time than it saves between a controller and its API server, and
-        # without it the bound on an answer's size is the bound on what it becomes in memory.
+        # without it max_bytes limits the memory of a response as well.
         headers={"User-Agent": endpoint.user_agent, "Accept-Encoding": "identity"},
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=256 * 1024,
@@ -295,8 +301,8 @@ def _session(endpoint: Endpoint, *, limit: int) -> aiohttp.ClientSession:
     )
 
 
-def _kept_alive(address: aiohttp.AddrInfoType) -> socket.socket:
-    """Return a socket that notices a dead peer in about a minute, also while it only listens."""
+def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Return a socket that finds out about a dead peer within a minute, by TCP keep-alive."""
     family, kind, protocol, _, _ = address
     sock = socket.socket(family, kind, protocol)
     sock.setblocking(False)
@@ -307,12 +313,27 @@ def _kept_alive(address: aiohttp.AddrInfoType) -> socket.socket:
     return sock
 
 
-def _unanswered(what: str, error: Exception) -> ControllerError:
+def _connection_error(what: str, error: Exception) -> ControllerError:
     if isinstance(error, aiohttp.ClientResponseError):
-        return MalformedAnswer(f"{what}: what answers is no HTTP server: {error.message}")
+        return MalformedAnswer(f"{what}: the response is not HTTP: {error.message}")
     return NoAnswer(f"{what}: {str(error) or type(error).__name__}")
 
 
-def _refusal(response: aiohttp.ClientResponse, data: bytes) -> ControllerError:
-    where = f"{response.method} {response.url}"
-    return refusal(response.status, response.content_type, response.headers, data, where)
+def _response_error(response: aiohttp.ClientResponse, data: bytes) -> ControllerError:
+    return error_from_response(
+        response.status,
+        response.content_type,
+        response.headers,
+        data,
+        f"{response.method} {response.url}",
+    )
+
+
+def warning_texts(headers: Iterable[str]) -> list[str]:
+    """Return the texts of `Warning` headers (RFC 7234, `299 - "text"`), in order, each once.
+
+    API servers send them for deprecated kinds and for warnings of webhooks. Other codes than 299
+    are for caches and proxies and are left out.
+    """
+    found = (text for value in headers for text in _WARNING.findall(value))
+    return list(dict.fromkeys(_ESCAPED.sub(r"\1", text) for text in found))

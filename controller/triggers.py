@@ -1,49 +1,86 @@
-"""What makes a controller look: changes of a kind, filtered and mapped to keys."""
+"""Which changes of which kind put which keys into a controller's queue.
+
+A `Watch` names three things: an informer that delivers changes, a predicate that drops changes,
+and a mapping from a changed object to the keys to enqueue.
+
+A predicate saves queue entries, not memory, and nothing may depend on it for correctness:
+reconcilers are level-based, so an extra reconciliation changes nothing. A mapping is called with
+the old and with the new state of a changed object, because the owner or the reference that was
+removed needs a reconciliation as much as the one that was added.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
-
-from typing_extensions import override
+from typing import Any, Generic, TypeVar
 
 from controller.cache import Change
-from controller.clusterkinds import ClusterKind
+from controller.clusters import ClusterKind
 from controller.informer import Informer, Registration
-from controller.mapping import Mapping, keys_of
 from controller.meta import Key, Object
-from controller.predicates import Predicate
 from controller.resource import Resource
 from controller.workqueue import LOW_PRIORITY, WorkQueue
 
 T = TypeVar("T", bound=Object)
+Mapping = Callable[[T], Iterable[Key]]
+Predicate = Callable[[Change[Any]], bool]
 
 
-class Trigger(Protocol):
-    """What can feed a controller's queue."""
+def to_self(obj: Object) -> Iterable[Key]:
+    """Map an object to its own key.
 
-    @property
-    def resource(self) -> Resource[Any] | None:
-        """The kind whose objects the keys are of, as far as this trigger can tell."""
-        ...
+    Args:
+        obj: the object that changed.
+    """
+    return (obj.metadata.key,)
 
-    async def wait_ready(self) -> None:
-        """Return once what a reconciler would read because of this trigger can be read."""
-        ...
 
-    def connect(self, queue: WorkQueue[Key]) -> Registration:
-        """Feed `queue` from now on, until the registration is closed."""
-        ...
+def to_owner(kind: str, group: str, *, namespaced: bool = True) -> Mapping[Any]:
+    """Return a mapping from an object to its controlling owner, if that is of the given kind.
+
+    The version in the owner reference is ignored: an object keeps its owner when the owner's API
+    gets a new version.
+
+    Args:
+        kind: the owner's kind.
+        group: the owner's API group; empty for the core group.
+        namespaced: whether the owner is namespaced; its namespace is then the object's own.
+    """
+
+    def owners(obj: Object) -> Iterable[Key]:
+        meta = obj.metadata
+        for owner in meta.ownerReferences:
+            owner_group = owner.apiVersion.rpartition("/")[0]
+            if owner.controller and owner.kind == kind and owner_group == group:
+                yield Key(meta.namespace if namespaced else "", owner.name)
+
+    return owners
+
+
+def generation_changed(change: Change[Any]) -> bool:
+    """Pass updates that changed the spec: those of status and metadata leave the generation.
+
+    Additions, deletions and re-creations (another uid) always pass, and so does the update that
+    sets the deletionTimestamp, because the server increments the generation with it. Kinds
+    without a generation (core's Service before 1.36, for example) never pass.
+
+    Args:
+        change: what happened to one object.
+    """
+    old, new = change.old, change.new
+    if old is None or new is None or old.metadata.uid != new.metadata.uid:
+        return True
+    return bool(old.metadata.generation != new.metadata.generation)
 
 
 @dataclass(frozen=True, slots=True)
-class Watch(Trigger, Generic[T]):
-    """Changes of one kind that put keys into a controller's queue.
+class Watch(Generic[T]):
+    """Enqueues keys when objects of one kind change.
 
     Args:
         informer: delivers the changes.
-        mapping: from the changed object to the keys to look at.
-        predicate: which changes count; all if None.
+        mapping: from a changed object to the keys to enqueue.
+        predicate: whether a change counts; None if all do.
     """
 
     informer: Informer[T]
@@ -51,34 +88,41 @@ class Watch(Trigger, Generic[T]):
     predicate: Predicate | None = None
 
     @property
-    @override
     def resource(self) -> Resource[T]:
+        """The kind that is watched."""
         return self.informer.resource
 
-    @override
     async def wait_ready(self) -> None:
+        """Return once the informer's first list has been delivered."""
         await self.informer.wait_synced()
 
-    @override
     def connect(self, queue: WorkQueue[Key]) -> Registration:
-        """Feed `queue` from now on, with every object that is there as a start.
+        """Enqueue keys from now on, first those of all objects in the cache.
 
-        What is there already is queued with low priority, so that live changes go first.
+        The objects in the cache are enqueued with low priority, so that live changes go first.
+
+        Args:
+            queue: gets the keys.
+
+        Returns:
+            The registration; closing it stops the enqueuing.
         """
-        feed = partial(_feed, queue, self.mapping, self.predicate)
-        return self.informer.add_handler(feed)
+        return self.informer.add_handler(
+            partial(_enqueue, queue, self.mapping, self.predicate),
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterWatch(Trigger, Generic[T]):
-    """Changes of one kind in other clusters that put keys into the queue of a controller here.
+class ClusterWatch(Generic[T]):
+    """Enqueues keys here when objects of one kind change in other clusters.
 
-    Nothing waits for them: a cluster that cannot be reached keeps no controller from working.
+    A controller does not wait for these caches at its start: a cluster that cannot be reached
+    keeps no controller from working.
 
     Args:
         kind: delivers the changes of all clusters that are open.
-        mapping: from the cluster and the changed object in it to the keys to look at.
-        predicate: which changes count; all if None.
+        mapping: from the cluster's key and a changed object in it to the keys to enqueue.
+        predicate: whether a change counts; None if all do.
     """
 
     kind: ClusterKind[T]
@@ -86,23 +130,40 @@ class ClusterWatch(Trigger, Generic[T]):
     predicate: Predicate | None = None
 
     @property
-    @override
     def resource(self) -> None:
+        """None: the keys are not of the kind that is watched."""
         return None
 
-    @override
     async def wait_ready(self) -> None:
         """Return at once."""
 
-    @override
     def connect(self, queue: WorkQueue[Key]) -> Registration:
-        def feed(cluster: Key, change: Change[T]) -> None:
-            _feed(queue, partial(self.mapping, cluster), self.predicate, change)
+        """Enqueue keys from now on, first those of all objects in the open clusters' caches.
 
-        return self.kind.add_handler(feed)
+        Args:
+            queue: gets the keys.
+
+        Returns:
+            The registration; closing it stops the enqueuing.
+        """
+
+        def handle(cluster: Key, change: Change[T]) -> None:
+            _enqueue(queue, partial(self.mapping, cluster), self.predicate, change)
+
+        return self.kind.add_handler(handle)
 
 
-def _feed(
+Trigger = Watch[Any] | ClusterWatch[Any]
+"""What a controller can be given to feed its queue."""
+
+
+def keys_of(change: Change[T], mapping: Mapping[T]) -> tuple[Key, ...]:
+    """Return the keys that a change maps to, each once, those of the old state first."""
+    states = (state for state in (change.old, change.new) if state is not None)
+    return tuple(dict.fromkeys(key for state in states for key in mapping(state)))
+
+
+def _enqueue(
     queue: WorkQueue[Key], mapping: Mapping[T], predicate: Predicate | None, change: Change[T]
 ) -> None:
     if predicate is not None and not predicate(change):

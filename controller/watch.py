@@ -1,19 +1,71 @@
-"""A watch as it comes over the wire: chunks, cut into lines, under a deadline for each read."""
+"""One watch: its chunks cut into lines under a deadline for silence, and why it ended."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 from controller.clock import Clock
-from controller.errors import MalformedAnswer
-from controller.watchview import SilentWatch
+from controller.errors import (
+    ControllerError,
+    MalformedAnswer,
+    NoAnswer,
+    SilentWatch,
+    TooManyRequests,
+)
 
 MAX_LINE = 32 * 1024 * 1024
 """Bytes of the longest event that is accepted; etcd refuses objects above 1.5 MiB."""
+
+IDLE = "idle"
+"""Nothing came for too long, not even a bookmark: the connection was dead."""
+ENDED = "ended"
+"""The server ended it normally, as it does every few minutes."""
+SHORT = "short"
+"""The server ended it within a second without sending anything."""
+EXPIRED = "expired"
+"""The server has no events for our position."""
+THROTTLED = "throttled"
+"""The server answered 429."""
+BROKEN = "broken"
+"""The connection failed."""
+FAILED = "failed"
+"""The server refused it, or sent something else than a watch."""
+REASONS = (IDLE, ENDED, SHORT, EXPIRED, THROTTLED, BROKEN, FAILED)
+"""The values of the metric label `reason`."""
+
+
+class WatchObserver:
+    """Called when lists and watches end; this one ignores it, InformerMetrics counts."""
+
+    def restarted(self, reason: str) -> None:
+        """A watch ended, for one of `REASONS`; another watch or a list follows."""
+
+    def listed(self) -> None:
+        """All objects were read, in pages or as initial events."""
+
+
+def end_reason(error: ControllerError, *, expired: bool) -> str:
+    """Return the one of `REASONS` for which a watch failed.
+
+    Args:
+        error: what it failed with.
+        expired: whether the error says that our position is not in the server's history.
+    """
+    if expired:
+        return EXPIRED
+    match error:
+        case SilentWatch():
+            return IDLE
+        case TooManyRequests():
+            return THROTTLED
+        case NoAnswer():
+            return BROKEN
+        case _:
+            return FAILED
 
 
 class LineSplitter:
     """Cuts a stream of chunks into lines.
 
-    Own, and not the reader's readline: that is slower, and has a limit that large objects exceed.
+    The reader's readline was rejected: it is slower and has a limit that large objects exceed.
 
     Args:
         max_line: bytes of the longest line.
@@ -25,7 +77,7 @@ class LineSplitter:
         self._pending = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that `chunk` completes, without their ends; empty ones are left out.
+        """Return the lines that `chunk` completes, without line ends and empty lines.
 
         Raises:
             MalformedAnswer: a line is longer than allowed.
@@ -44,28 +96,28 @@ class LineSplitter:
 
 
 async def read_lines(
-    chunks: AsyncIterator[bytes], clock: Clock, patience: Callable[[], float]
+    chunks: AsyncIterator[bytes], clock: Clock, max_silence: Callable[[], float]
 ) -> AsyncGenerator[list[bytes], None]:
-    """Yield the lines of a watch, as many at a time as arrived together.
+    """Yield the lines of a watch, those that arrived together in one list.
 
-    A line that the end of the stream cut off is dropped: what it said will be told
-    again, since no position has passed it.
+    An incomplete last line is dropped: the next watch sends that event again, because the
+    position is still before it.
 
     Args:
-        chunks: the body of the answer.
+        chunks: the body of the response.
         clock: measures the silence.
-        patience: for how many seconds from now nothing may arrive. HTTP/1.1 has no ping, so a
-            connection that died without a word shows only by the bookmarks that are missing.
+        max_silence: returns the seconds within which the next chunk must arrive. HTTP/1.1 has no
+            ping, so a dead connection shows only by the bookmarks that do not come.
 
     Raises:
-        SilentWatch: the silence was too long.
+        SilentWatch: no chunk arrived in time.
         NoAnswer: the connection broke.
         MalformedAnswer: a line is longer than allowed.
     """
     splitter = LineSplitter()
     while True:
         chunk: bytes | None = None
-        seconds = patience()
+        seconds = max_silence()
         with clock.move_on_after(seconds) as silence:
             chunk = await anext(chunks, None)
         if silence.cancelled_caught:

@@ -1,23 +1,25 @@
-"""Keys that need a look: each at most once, never two looks at one key at a time.
+"""The keys that a controller has to reconcile: each at most once, none twice at the same time.
 
     add ──────────────┐
-    add_after ─ Delays ┴─→ ReadyLevels ─ get ─→ in work ─ done ─→ gone
-                               ↑                  │ added meanwhile
-                               └──────────────────┘
+    add_after ─ Delays ┴─→ ReadyLevels ─ get ─→ processing ─ done ─→ removed
+                               ↑                    │ added meanwhile
+                               └────────────────────┘
 
-The rules are those of client-go's work queue with the priorities of controller-runtime's:
+The rules are those of client-go's work queue, with the priorities of controller-runtime's:
 
-- A key that is queued already is not queued again; of two delays the earlier counts, of two
-  priorities the higher.
-- Of the keys that are ready those of different groups take turns, if there are groups.
-- A key that is added while it is in work is queued when that work is done, so no change is lost.
-- One event loop, no locks, no task of its own: whoever waits in `get` keeps the time. A pump
-  task was rejected because it needs an owner, and a queue nobody pumps loses delayed keys.
+- A key that is queued already is not queued again. It keeps the earlier of two delays and the
+  higher of two priorities.
+- Ready keys of different groups take turns, if there are groups (queueorder.py).
+- A key that is added while it is processed is queued again when the processing is done, so no
+  change is lost.
+- There is one event loop, and there are no locks and no tasks: a waiting `get` wakes itself when
+  the first delayed key is due. Rejected: a task that moves delayed keys. It needs an owner, and
+  without it delayed keys are lost.
 """
 
 import math
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -26,31 +28,76 @@ from anyio.lowlevel import checkpoint
 
 from controller.backoff import KeyBackoff
 from controller.clock import Clock
-from controller.delays import Delays
-from controller.priorities import AGEING_SECONDS, Group, ReadyLevels
-from controller.queueview import QueueObserver, QueueStatistics
+from controller.queueorder import AGEING_SECONDS, Delays, Group, ReadyLevels
 
 K = TypeVar("K", bound=Hashable)
 
 LOW_PRIORITY = -100
-"""For what an initial list brings: it waits behind live changes (controller-runtime's number)."""
+"""For the objects of an initial list: they wait behind live changes (as in controller-runtime)."""
 
 
 class QueueShutDown(Exception):
-    """Raised by `get`: the queue was shut down and everything it still had is handed out."""
+    """Raised by `get`: the queue was shut down and is empty."""
+
+
+class QueueObserver:
+    """Called when something happens to keys; this one ignores it, QueueMetrics counts."""
+
+    def added(self, priority: int) -> None:
+        """A key became ready."""
+
+    def priority_raised(self, before: int, after: int) -> None:
+        """A ready key was moved from one priority to a higher one."""
+
+    def taken(self, priority: int, waited: float) -> None:
+        """A key was returned by `get`, `waited` seconds after it became ready."""
+
+    def done(self, worked: float) -> None:
+        """A key was processed for `worked` seconds."""
+
+    def delayed(self) -> None:
+        """A key was added with a delay."""
+
+    def dropped(self, depths: Mapping[int, int]) -> None:
+        """A shut-down removed ready keys; `depths` is their number by priority."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """A snapshot of a queue.
+
+    Args:
+        ready: number of ready keys by priority.
+        delayed: number of keys that are not due yet.
+        processing: number of keys returned by `get` and not done.
+        failing: number of keys with failures.
+        workers_waiting: number of tasks waiting in `get`.
+        oldest_ready_seconds: how long the oldest ready key has been ready.
+        unfinished_seconds: seconds spent so far on the keys in processing, added up.
+        longest_running_seconds: seconds spent so far on the key that is in processing longest.
+    """
+
+    ready: Mapping[int, int]
+    delayed: int
+    processing: int
+    failing: int
+    workers_waiting: int
+    oldest_ready_seconds: float
+    unfinished_seconds: float
+    longest_running_seconds: float
 
 
 @dataclass(eq=False, slots=True)
 class _Waiter:
-    """A task in `get`: woken by its event, or by itself at `until`."""
+    """A task in `get`; it is woken by its event, or wakes itself at monotonic second `until`."""
 
     until: float
     event: anyio.Event = field(default_factory=anyio.Event)
 
 
 @dataclass(slots=True)
-class _Work:
-    """What is known of a key in work; `again` is the priority to queue it with when done."""
+class _Processing:
+    """A key in processing; `again` is the priority to queue it with when done, if it was added."""
 
     priority: int
     begun: float
@@ -61,12 +108,12 @@ class WorkQueue(Generic[K]):
     """A queue of keys for one controller.
 
     Args:
-        clock: drives the delays.
-        backoff: how long a failing key waits; 5 ms doubling up to 1000 s by default.
-        observer: told what happens, for metrics.
-        ageing: seconds after which a ready key gets its share ahead of higher priorities.
-        group: from a key to the group (a tenant, say) that it shares its turns with; groups take
-            turns within a priority. None for no turns.
+        clock: for delays and durations.
+        backoff: how long a failing key waits; by default 5 ms, doubling up to 1000 s.
+        observer: called when something happens to keys, for metrics.
+        ageing: seconds after which a ready key is old and may go before higher priorities.
+        group: from a key to its group (a tenant, for example); groups take turns within a
+            priority. None for no groups.
     """
 
     def __init__(
@@ -80,33 +127,33 @@ class WorkQueue(Generic[K]):
     ) -> None:
         self.clock = clock
         self._backoff = backoff or KeyBackoff[K]()
-        self._observer = observer
+        self._observer = observer or QueueObserver()
         self._ready = ReadyLevels[K](ageing, group)
         self._delays = Delays[K]()
-        self._in_work: dict[K, _Work] = {}
+        self._processing: dict[K, _Processing] = {}
         self._waiters: deque[_Waiter] = deque()
         self._reached = -math.inf
         self._closed = False
 
     def add(self, key: K, *, priority: int = 0) -> None:
-        """Queue `key` for a look as soon as a worker is free.
+        """Queue `key` for the next free worker.
 
         Args:
-            key: what is to be looked at.
-            priority: higher ones first; of several for one key the highest counts.
+            key: what is to be reconciled.
+            priority: higher ones go first; a key keeps the highest that it was added with.
         """
         if self._closed:
             return
-        now = self._promote()
+        now = self._queue_due_keys()
         waiting = self._delays.discard(key)
         self._enqueue(key, priority if waiting is None else max(priority, waiting), now)
         self._wake()
 
     def add_after(self, key: K, seconds: float, *, priority: int = 0) -> None:
-        """Queue `key` in `seconds`, or sooner if it is queued sooner already.
+        """Queue `key` in `seconds`, or earlier if it is queued earlier already.
 
         Args:
-            key: what is to be looked at.
+            key: what is to be reconciled.
             seconds: from now.
             priority: as for `add`.
         """
@@ -115,11 +162,10 @@ class WorkQueue(Generic[K]):
             return
         if self._closed:
             return
-        if self._observer is not None:
-            self._observer.retried()
-        now = self._promote()
-        work = self._in_work.get(key)
-        if key in self._ready or (work is not None and work.again is not None):
+        self._observer.delayed()
+        now = self._queue_due_keys()
+        current = self._processing.get(key)
+        if key in self._ready or (current is not None and current.again is not None):
             self._enqueue(key, priority, now)
         else:
             self._delays.put(key, now + seconds, priority)
@@ -129,42 +175,41 @@ class WorkQueue(Generic[K]):
         """Queue `key` after its back-off, which doubles with each call until `forget`.
 
         Args:
-            key: what is to be looked at.
+            key: what is to be reconciled.
             priority: as for `add`.
         """
         if not self._closed:
             self.add_after(key, self._backoff.failed(key), priority=priority)
 
     def forget(self, key: K) -> None:
-        """End the back-off of `key`: its next failure counts as its first."""
+        """Reset the back-off of `key`: its next failure counts as the first."""
         self._backoff.forget(key)
 
     def failures(self, key: K) -> int:
-        """Return how often `key` was rate limited since it was last forgotten."""
+        """Return how often `key` was added rate limited since it was last forgotten."""
         return self._backoff.failures(key)
 
     def priority(self, key: K) -> int:
-        """Return the priority that `key`, now in work, was handed out with; 0 if it is not."""
-        work = self._in_work.get(key)
-        return 0 if work is None else work.priority
+        """Return the priority that `key`, now in processing, was taken with; 0 if it is not."""
+        current = self._processing.get(key)
+        return 0 if current is None else current.priority
 
     async def get(self) -> K:
-        """Wait for the next key and take it into work; `done` must follow.
+        """Wait for the next key and start its processing; the caller must call `done` after it.
 
-        Cancelling loses no key.
+        No key is lost if this is cancelled.
 
         Raises:
-            QueueShutDown: the queue was shut down and has nothing left.
+            QueueShutDown: the queue was shut down and is empty.
         """
-        # Always a checkpoint, so that a worker that never waits cannot starve the others.
+        # Always a checkpoint, so that other tasks run, too, if there is always a key.
         await checkpoint()
         while True:
-            now = self._promote()
+            now = self._queue_due_keys()
             taken = self._ready.pop(now)
             if taken is not None:
-                self._in_work[taken.key] = _Work(taken.priority, now)
-                if self._observer is not None:
-                    self._observer.taken(taken.priority, now - taken.since)
+                self._processing[taken.key] = _Processing(taken.priority, now)
+                self._observer.taken(taken.priority, now - taken.since)
                 self._wake()
                 return taken.key
             if self._drained:
@@ -172,47 +217,44 @@ class WorkQueue(Generic[K]):
             await self._wait()
 
     def done(self, key: K) -> None:
-        """End the work on `key`; if it was added meanwhile it is queued again now.
+        """End the processing of `key`; queue it again if it was added meanwhile.
 
         Raises:
-            KeyError: `key` is not in work.
+            KeyError: `key` is not in processing.
         """
-        work = self._in_work.pop(key)
-        now = self._promote()
-        if self._observer is not None:
-            self._observer.done(now - work.begun)
-        if work.again is not None:
-            self._enqueue(key, work.again, now)
+        ended = self._processing.pop(key)
+        now = self._queue_due_keys()
+        self._observer.done(now - ended.begun)
+        if ended.again is not None:
+            self._enqueue(key, ended.again, now)
         self._wake()
 
     def shut_down(self, *, drain: bool = True) -> None:
-        """Accept no more keys; delayed ones are dropped.
+        """Accept no more keys, and remove the delayed ones.
 
         Args:
-            drain: hand out what is ready, and what was added again while in work; otherwise
-                these are dropped too and only the work that has begun remains.
+            drain: let `get` return the ready keys, and those added while in processing; otherwise
+                these are removed, too.
         """
-        self._promote()
+        self._queue_due_keys()
         self._closed = True
         self._delays.clear()
         if not drain:
-            dropped = self._ready.clear()
-            if self._observer is not None:
-                self._observer.dropped(dropped)
-            for work in self._in_work.values():
-                work.again = None
+            self._observer.dropped(self._ready.clear())
+            for current in self._processing.values():
+                current.again = None
         self._wake()
 
     def statistics(self) -> QueueStatistics:
-        """Return a snapshot of what is queued, delayed and in work."""
-        now = self._promote()
+        """Return a snapshot of the keys that are ready, delayed and in processing."""
+        now = self._queue_due_keys()
         self._wake()
         oldest = self._ready.oldest()
-        running = [now - work.begun for work in self._in_work.values()]
+        running = [now - current.begun for current in self._processing.values()]
         return QueueStatistics(
             ready=self._ready.depths(),
             delayed=len(self._delays),
-            in_work=len(self._in_work),
+            processing=len(self._processing),
             failing=len(self._backoff),
             workers_waiting=len(self._waiters),
             oldest_ready_seconds=0.0 if oldest is None else now - oldest,
@@ -225,25 +267,23 @@ class WorkQueue(Generic[K]):
         return (
             self._closed
             and not self._ready
-            and all(work.again is None for work in self._in_work.values())
+            and all(current.again is None for current in self._processing.values())
         )
 
     def _enqueue(self, key: K, priority: int, since: float) -> None:
-        work = self._in_work.get(key)
-        if work is not None:
-            work.again = priority if work.again is None else max(priority, work.again)
+        current = self._processing.get(key)
+        if current is not None:
+            current.again = max(priority, priority if current.again is None else current.again)
             return
         known = key in self._ready
-        left = self._ready.push(key, priority, since)
-        if self._observer is None:
-            return
-        if left is not None:
-            self._observer.moved(left, priority)
+        before = self._ready.push(key, priority, since)
+        if before is not None:
+            self._observer.priority_raised(before, priority)
         elif not known:
             self._observer.added(priority)
 
-    def _promote(self) -> float:
-        """Make the delayed keys that are due ready, and return the time now."""
+    def _queue_due_keys(self) -> float:
+        """Queue the delayed keys that are due; return the time now (monotonic seconds)."""
         now = max(self.clock.monotonic(), self._reached)
         while (due := self._delays.pop_due(now)) is not None:
             key, since, priority = due
@@ -251,9 +291,9 @@ class WorkQueue(Generic[K]):
         return now
 
     def _wake(self) -> None:
-        """Wake one waiter if there is a key for it, or if nobody keeps the time.
+        """Wake one waiter if a key is ready, or if no waiter wakes itself for the next due key.
 
-        One is enough: who takes a key calls this again, so the call is handed on.
+        One is enough: it calls this again when it has taken a key.
         """
         waiters = self._waiters
         if not waiters:
@@ -279,15 +319,15 @@ class WorkQueue(Generic[K]):
                 with self.clock.move_on_after(due - self.clock.monotonic()) as scope:
                     await waiter.event.wait()
                 if scope.cancelled_caught:
-                    # What was waited for has come, even where rounding says a hair is missing.
+                    # The key is due now, even if rounding makes the clock a little early.
                     self._reached = max(self._reached, due)
         except BaseException:
-            # Cancelled, perhaps after being woken or as the one who kept the time.
-            self._withdraw(waiter)
+            # Cancelled, perhaps after it was woken, or as the one that wakes itself.
+            self._remove(waiter)
             self._wake()
             raise
-        self._withdraw(waiter)
+        self._remove(waiter)
 
-    def _withdraw(self, waiter: _Waiter) -> None:
+    def _remove(self, waiter: _Waiter) -> None:
         if waiter in self._waiters:
             self._waiters.remove(waiter)

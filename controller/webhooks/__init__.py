@@ -1,7 +1,7 @@
 """Admission webhooks: judging and amending writes before the API server stores them."""
 
 from controller.webhooks.answers import Allowed, Answer, Denied, Patched, PatchOperation
-from controller.webhooks.request import (
+from controller.webhooks.review import (
     AdmissionRequest,
     GroupVersionKind,
     GroupVersionResource,

@@ -1,11 +1,10 @@
-"""What a webhook may answer: a closed set, so that no answer contradicts itself."""
+"""What the handler of a webhook returns: a closed set, so that no answer contradicts itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from controller.errors import Cause
-from controller.webhooks.diff import difference
 
 PatchOperation = Mapping[str, Any]
 """One operation of a JSON patch (RFC 6902): `op`, `path`, and `value` or `from`."""
@@ -15,11 +14,11 @@ _OPERATIONS = frozenset({"add", "remove", "replace", "move", "copy", "test"})
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The write may go on.
+    """The write is allowed.
 
     Args:
-        warnings: sentences that kubectl shows to whoever wrote. The API server cuts each at 256
-            characters and all together at 4096, and so does the webhook server before it.
+        warnings: sentences that kubectl prints. The API server cuts each at 256 characters and all
+            together at 4096, and the webhook server cuts them likewise.
     """
 
     warnings: Sequence[str] = ()
@@ -30,14 +29,14 @@ class Denied:
     """The write is refused.
 
     Args:
-        message: what is wrong, where, and how to mend it, for the person who wrote.
+        message: what is wrong, where, and how to fix it, for the person who wrote.
         reason: one CamelCase word for programs, as in metav1.Status: `Forbidden`, `Invalid`.
-        code: the HTTP status that the writer gets, from 400 to 599.
-        causes: the fields at fault, one entry each; in the Status' `details.causes`.
+        code: the HTTP status code of the response to the writer, from 400 to 599.
+        causes: the rejected fields, for the Status' `details.causes`.
         warnings: as for Allowed.
 
     Raises:
-        ValueError: the code is none of an error; the API server would make it 400.
+        ValueError: the code is not from 400 to 599; the API server would replace it by 400.
     """
 
     message: str
@@ -52,11 +51,11 @@ class Denied:
 
     @classmethod
     def invalid(cls, message: str, *causes: Cause, warnings: Sequence[str] = ()) -> Self:
-        """Return the refusal of content that breaks a rule: 422, Invalid, with its causes.
+        """Return the refusal of invalid content: code 422, reason Invalid.
 
         Args:
             message: what is wrong, for the person who wrote.
-            *causes: the fields at fault.
+            *causes: the rejected fields.
             warnings: as for Allowed.
         """
         return cls(message, "Invalid", 422, causes, warnings)
@@ -64,10 +63,10 @@ class Denied:
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """The write may go on with changes; for mutating webhooks only.
+    """The write is allowed with changes; for mutating webhooks only.
 
     Args:
-        patch: what is changed; with nothing in it the answer is the same as Allowed.
+        patch: the changes; if empty the answer is the same as Allowed.
         warnings: as for Allowed.
 
     Raises:
@@ -86,12 +85,12 @@ class Patched:
 
     @classmethod
     def between(cls, before: Any, after: Any, *, warnings: Sequence[str] = ()) -> Self:
-        """Return the answer whose patch turns `before` into `after`.
+        """Return the answer whose patch changes `before` to `after`.
 
         Args:
-            before: decoded JSON; take it from the request's `objectBytes`, as a patch made from
-                a typed object would remove every field that the type does not name.
-            after: what it shall become.
+            before: decoded JSON, from the request's `objectBytes`: a patch computed from the typed
+                object would remove every field that the type does not name.
+            after: decoded JSON, the wanted result.
             warnings: as for Allowed.
         """
         return cls(tuple(difference(before, after)), warnings)
@@ -99,3 +98,40 @@ class Patched:
 
 Answer = Allowed | Denied | Patched
 """What a handler returns."""
+
+
+def difference(before: Any, after: Any, path: str = "") -> Iterator[dict[str, Any]]:
+    """Yield the operations of a JSON patch (RFC 6902) that changes `before` to `after`.
+
+    Objects are compared by field, and lists of equal length by entry; another list is replaced as
+    a whole. Rejected: a minimal patch of lists, which takes quadratic time.
+
+    Args:
+        before: decoded JSON.
+        after: decoded JSON.
+        path: the JSON pointer (RFC 6901) of both.
+    """
+    if isinstance(before, dict) and isinstance(after, dict):
+        yield from _field_differences(before, after, path)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from difference(old, new, f"{path}/{index}")
+    elif type(before) is not type(after) or before != after:  # True is 1 in Python, not in JSON
+        yield {"op": "replace", "path": path, "value": after}
+
+
+def _field_differences(
+    before: dict[str, Any], after: dict[str, Any], path: str
+) -> Iterator[dict[str, Any]]:
+    pointers = {
+        name: f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
+        for name in {**before, **after}
+    }
+    for name in before:
+        if name not in after:
+            yield {"op": "remove", "path": pointers[name]}
+    for name, new in after.items():
+        if name in before:
+            yield from difference(before[name], new, pointers[name])
+        else:
+            yield {"op": "add", "path": pointers[name], "value": new}

@@ -1,4 +1,4 @@
-"""The kinds that a webhook server itself needs: its Secret, the configurations that call it."""
+"""The kinds that the webhook server itself uses: its Secret, and webhook configurations."""
 
 import binascii
 from base64 import b64decode, b64encode
@@ -9,37 +9,56 @@ from typing import Any
 
 from controller.meta import ObjectMeta
 from controller.resource import Resource
-from controller.webhooks.material import Material
 
-_NOTHING: Mapping[str, str] = MappingProxyType({})
+_EMPTY: Mapping[str, str] = MappingProxyType({})
+_GROUP = "admissionregistration.k8s.io"
+TLS_TYPE = "kubernetes.io/tls"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyMaterial:
+    """The certificates and keys that replicas share, all PEM.
+
+    Args:
+        bundle: the trusted authorities, the newest first.
+        authority_key: the key of the newest authority.
+        certificate: the serving certificate.
+        key: the key of the serving certificate.
+    """
+
+    bundle: bytes
+    authority_key: bytes = field(repr=False)
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+
 _FIELDS = {
     "ca.crt": "bundle",
     "ca.key": "authority_key",
     "tls.crt": "certificate",
     "tls.key": "key",
 }
-TLS_TYPE = "kubernetes.io/tls"
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A Secret; its data is base64, as the API has it."""
+    """A Secret; its data is base64, as in the API."""
 
     metadata: ObjectMeta
-    data: Mapping[str, str] = field(default_factory=lambda: _NOTHING, repr=False)
+    data: Mapping[str, str] = field(default_factory=lambda: _EMPTY, repr=False)
 
-    def material(self) -> Material | None:
-        """Return what the Secret holds; None if something is missing or no base64."""
+    def key_material(self) -> KeyMaterial | None:
+        """Return the certificates and keys in the Secret; None if one is missing or no base64."""
         try:
             parts = {
                 name: b64decode(self.data[key], validate=True) for key, name in _FIELDS.items()
             }
         except (KeyError, binascii.Error):
             return None
-        return Material(**parts)
+        return KeyMaterial(**parts)
 
 
-def secret_data(material: Material) -> dict[str, str]:
+def secret_data(material: KeyMaterial) -> dict[str, str]:
     """Return the data of the Secret that holds `material`."""
     return {
         key: b64encode(getattr(material, name)).decode("ascii") for key, name in _FIELDS.items()
@@ -48,16 +67,14 @@ def secret_data(material: Material) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class WebhookConfiguration:
-    """A ValidatingWebhookConfiguration or MutatingWebhookConfiguration; webhooks as plain JSON.
+    """A ValidatingWebhookConfiguration or MutatingWebhookConfiguration.
 
-    They are written back, so nothing in them may be lost for not being named here.
+    The webhooks are plain JSON: they are written back, and no field may be lost.
     """
 
     metadata: ObjectMeta
     webhooks: Sequence[Mapping[str, Any]] = ()
 
-
-_GROUP = "admissionregistration.k8s.io"
 
 SECRETS = Resource("", "v1", "Secret", "secrets", Secret)
 VALIDATING = Resource(

@@ -1,46 +1,144 @@
-"""AdmissionReview: from the bytes of a question to a typed request, and from an answer to bytes.
+"""AdmissionReview (admission.k8s.io): decoding requests, encoding answers.
 
-v1beta1 has the same fields as v1, so it is read the same way and answered in its own version, as
-controller-runtime does (pkg/webhook/admission/http.go).
+v1beta1 has the same fields as v1: it is decoded in the same way and answered in its own version,
+as in controller-runtime (pkg/webhook/admission/http.go). The fields of AdmissionRequest have the
+API's names. Its objects are decoded to the type that the webhook was registered with; their bytes
+are there, too, for a patch that keeps fields which the type does not name.
 """
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
 from controller.codec import encode
+from controller.meta import Key
 from controller.webhooks.answers import Allowed, Answer, Denied, Patched
-from controller.webhooks.request import (
-    AdmissionRequest,
-    GroupVersionKind,
-    GroupVersionResource,
-    Operation,
-    UserInfo,
-)
 
 T = TypeVar("T")
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 KIND = "AdmissionReview"
 V1 = "admission.k8s.io/v1"
 VERSIONS = (V1, "admission.k8s.io/v1beta1")
 WARNING_CHARACTERS = 256
-"""The API server cuts longer warnings where all together are too long."""
+"""The API server cuts longer warnings if all together are too long."""
 WARNINGS_CHARACTERS = 4096
-"""The API server drops what goes beyond, for all warnings of one response."""
+"""The API server drops further warnings of one response."""
 
-_UNFIT = (ValueError, RecursionError)
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+_DECODE_ERRORS = (ValueError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupVersionKind:
+    """A kind by group and version.
+
+    Args:
+        group: empty for the core group.
+        version: for example `v1`.
+        kind: for example `Pod`.
+    """
+
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupVersionResource:
+    """A resource by group and version.
+
+    Args:
+        group: empty for the core group.
+        version: for example `v1`.
+        resource: the plural name, for example `pods`.
+    """
+
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserInfo:
+    """The user who sent the write, as authenticated by the API server.
+
+    Args:
+        username: for example `system:serviceaccount:NAMESPACE:NAME`.
+        uid: the user's uid, if the authenticator has one.
+        groups: the user's groups.
+        extra: further fields of the authenticator.
+    """
+
+    username: str = ""
+    uid: str = ""
+    groups: Sequence[str] = ()
+    extra: Mapping[str, Sequence[str]] = field(default_factory=lambda: _EMPTY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionRequest(Generic[T]):
+    """A write that waits for an answer.
+
+    Args:
+        uid: the uid of this request; the answer repeats it.
+        kind: the object's kind, in a version that the webhook's rules name.
+        resource: the resource that is written to, in that version.
+        subResource: for example `status` or `scale`; empty for the object itself.
+        requestKind: the kind in the version of the client's request.
+        requestResource: the resource in the version of the client's request.
+        requestSubResource: the subresource of the client's request.
+        name: the object's name; empty for a create with generateName, and if a collection is
+            deleted.
+        namespace: the object's namespace; empty if it is cluster-scoped.
+        operation: the kind of write.
+        userInfo: the user who sent the write.
+        object: the object to be stored; None for DELETE.
+        oldObject: the stored object; None for CREATE and CONNECT, and if it cannot be decoded.
+        objectBytes: the JSON of `object`; empty if there is none.
+        oldObjectBytes: the JSON of `oldObject`; empty if there is none.
+        oldObjectError: why the stored object cannot be decoded; empty if it can. The write is not
+            refused for that, so that a broken object can be repaired and deleted.
+        dryRun: nothing will be stored, so the webhook must have no side effects.
+        options: the CreateOptions, UpdateOptions or DeleteOptions of the request.
+    """
+
+    uid: str
+    kind: GroupVersionKind
+    resource: GroupVersionResource
+    operation: Operation
+    subResource: str = ""
+    requestKind: GroupVersionKind | None = None
+    requestResource: GroupVersionResource | None = None
+    requestSubResource: str = ""
+    name: str = ""
+    namespace: str = ""
+    userInfo: UserInfo = field(default_factory=UserInfo)
+    object: T | None = None
+    oldObject: T | None = None
+    objectBytes: bytes = b""
+    oldObjectBytes: bytes = b""
+    oldObjectError: str = ""
+    dryRun: bool = False
+    options: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+
+    @property
+    def key(self) -> Key:
+        """The namespace and name."""
+        return Key(self.namespace, self.name)
 
 
 class BadReview(Exception):
-    """What came is no question that can be answered.
+    """The body is no AdmissionReview that can be answered.
 
     Args:
         message: what is wrong with it.
-        uid: of the request, where it could be made out.
-        api_version: of the review, where it is one of those that are answered.
+        uid: the request's uid, if it could be decoded.
+        api_version: the review's version, if it is one of VERSIONS.
     """
 
     def __init__(self, message: str, *, uid: str = "", api_version: str = V1) -> None:
@@ -79,11 +177,11 @@ class _Request(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A question whose objects are still bytes.
+    """An AdmissionReview whose objects are not decoded yet.
 
     Args:
-        api_version: in which it was asked, and has to be answered.
-        fields: all of the request but the objects, by the names of AdmissionRequest.
+        api_version: the version of the review, and of its answer.
+        fields: all fields of the request but the objects, with the names of AdmissionRequest.
         object: the JSON of the new object; empty if there is none.
         old_object: the JSON of the stored object; empty if there is none.
     """
@@ -95,38 +193,38 @@ class Review:
 
     @property
     def uid(self) -> str:
-        """The request's."""
+        """The uid of the request."""
         return str(self.fields["uid"])
 
     def request(self, of: type[T]) -> AdmissionRequest[T]:
-        """Return the request with its objects decoded to `of`, or as they came if `of` is bytes.
+        """Return the request with its objects decoded to the type `of`; bytes stay as they are.
 
         Raises:
-            BadReview: the new object is none of these.
+            BadReview: the new object cannot be decoded.
         """
-        new, fault = _decoded(of, self.object)
-        if fault:
-            raise BadReview(fault, uid=self.uid, api_version=self.api_version)
-        old, old_fault = _decoded(of, self.old_object)
+        new, error = _decode(of, self.object)
+        if error:
+            raise BadReview(error, uid=self.uid, api_version=self.api_version)
+        old, old_error = _decode(of, self.old_object)
         return AdmissionRequest(
             **self.fields,
             object=new,
             oldObject=old,
             objectBytes=self.object,
             oldObjectBytes=self.old_object,
-            oldObjectError=old_fault,
+            oldObjectError=old_error,
         )
 
 
-def read_review(data: bytes) -> Review:
-    """Return the question that a body holds.
+def decode_review(data: bytes) -> Review:
+    """Return the AdmissionReview in the body of a request.
 
     Raises:
-        BadReview: it holds none.
+        BadReview: there is none.
     """
     try:
         envelope = msgspec.json.decode(data, type=_Envelope)
-    except _UNFIT as error:
+    except _DECODE_ERRORS as error:
         raise BadReview(f"the body is no {KIND}: {error}") from error
     if envelope.kind != KIND or envelope.apiVersion not in VERSIONS:
         raise BadReview(
@@ -134,27 +232,27 @@ def read_review(data: bytes) -> Review:
             f" expected {KIND} of {' or '.join(VERSIONS)}"
         )
     version = envelope.apiVersion
-    if not _bytes(envelope.request):
+    if not _copy(envelope.request):
         raise BadReview(f"the {KIND} has no request", api_version=version)
     try:
         request = msgspec.json.decode(envelope.request, type=_Request)
-    except _UNFIT as error:
+    except _DECODE_ERRORS as error:
         message = f"the request of the {KIND} cannot be read: {error}"
         raise BadReview(message, uid=_uid(envelope.request), api_version=version) from error
     fields = {name: getattr(request, name) for name in _Request.__struct_fields__}
-    new, old = _bytes(fields.pop("object")), _bytes(fields.pop("oldObject"))
+    new, old = _copy(fields.pop("object")), _copy(fields.pop("oldObject"))
     fields |= {"dryRun": bool(request.dryRun), "options": request.options or {}}
     return Review(version, fields, new, old)
 
 
-def write_review(answer: Answer, uid: str, about: Review | None, api_version: str = V1) -> bytes:
-    """Return the body that says `answer`.
+def encode_review(answer: Answer, uid: str, about: Review | None, api_version: str = V1) -> bytes:
+    """Return the AdmissionReview with `answer` as JSON.
 
     Args:
-        answer: what the webhook says.
-        uid: of the request.
-        about: the question; names the object in a refusal's details.
-        api_version: of the review.
+        answer: the webhook's answer.
+        uid: the uid of the request.
+        about: the review that is answered; names the object in a refusal's details.
+        api_version: the version of the review.
     """
     response: dict[str, Any] = {"uid": uid, "allowed": not isinstance(answer, Denied)}
     match answer:
@@ -173,9 +271,9 @@ def write_review(answer: Answer, uid: str, about: Review | None, api_version: st
 
 
 def bounded_warnings(warnings: Iterable[str]) -> list[str]:
-    """Return the warnings that the API server would pass on, in one line each.
+    """Return the warnings as the API server passes them on: cut, and in one line each.
 
-    Control characters would make it drop a warning: the text becomes a header (RFC 7234, 5.5).
+    It sends them in a header (RFC 7234, 5.5), and drops those with control characters.
     """
     kept: list[str] = []
     room = WARNINGS_CHARACTERS
@@ -209,8 +307,8 @@ def _status(answer: Denied, about: Review | None) -> dict[str, Any]:
     }
 
 
-def _bytes(raw: msgspec.Raw) -> bytes:
-    """Return a copy of a part of the body, so that the rest of it can go; null is nothing."""
+def _copy(raw: msgspec.Raw) -> bytes:
+    """Return a copy, so that the rest of the body can be freed; empty for null."""
     data = bytes(raw)
     return b"" if data == b"null" else data
 
@@ -218,17 +316,17 @@ def _bytes(raw: msgspec.Raw) -> bytes:
 def _uid(raw: msgspec.Raw) -> str:
     try:
         return msgspec.json.decode(raw, type=_Uid).uid
-    except _UNFIT:
+    except _DECODE_ERRORS:
         return ""
 
 
-def _decoded(of: type[T], data: bytes) -> tuple[T | None, str]:
-    """Return the object, or why there is none."""
+def _decode(of: type[T], data: bytes) -> tuple[T | None, str]:
+    """Return the object and an empty text, or None and the error."""
     if not data:
         return None, ""
     if of is bytes:
         return data, ""  # type: ignore[return-value] # T is bytes here
     try:
         return msgspec.json.decode(data, type=of), ""
-    except _UNFIT as error:
+    except _DECODE_ERRORS as error:
         return None, f"the object cannot be read: {error}"

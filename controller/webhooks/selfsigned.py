@@ -1,84 +1,105 @@
-"""A serving certificate of our own making, shared by the replicas through a Secret.
+"""Self-signed webhook certificates, for clusters without cert-manager.
 
-The Secret is the source of truth. Whoever finds it missing, unreadable or due for renewal
-writes a new one: created only if there is none, replaced only at the version that was read, so
-that of several replicas one succeeds and the others take what it wrote. Every replica watches it
-(one watch, no polling) and shows what it holds to new connections.
+The replicas share a certificate through a Secret (`SharedCertificate`). A replica that finds the
+Secret missing, unreadable or due for renewal writes a new one: it is created only if there is
+none, and replaced only at the version that was read. So one of several replicas succeeds, and the
+others use what it wrote. Each replica watches the Secret and presents its certificate.
+
+The API servers trust it by the caBundle in webhook configurations (`CABundleInjector`). Only the
+leader writes that, so that replicas that see a rotation at different times do not write against
+each other. A configuration is written only if it differs, at the version that was read. It is
+watched, so a caBundle that somebody removes, by applying the manifest again for example, is
+written again.
+
+`SelfSignedCertificate` is for one process alone.
 """
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import structlog
 
-from controller.certificates import Holder
+from controller.certificates import ServingCertificate
 from controller.client import Client
 from controller.clock import Clock
-from controller.errors import Conflict, ControllerError
+from controller.errors import Conflict, ControllerError, NotFound
+from controller.health import Check, Failing
 from controller.informer import Informer
+from controller.jobs import running
 from controller.meta import Key, Version
 from controller.options import SelfSigned
+from controller.resource import Resource
 from controller.transport import Transport
-from controller.webhooks.kinds import SECRETS, TLS_TYPE, Secret, secret_data
-from controller.webhooks.material import Material
+from controller.webhooks.kinds import (
+    MUTATING,
+    SECRETS,
+    TLS_TYPE,
+    VALIDATING,
+    KeyMaterial,
+    Secret,
+    WebhookConfiguration,
+    secret_data,
+)
 
 RETRY_SECONDS = 5.0
 
 log = structlog.get_logger(__name__)
 
 
-def _looked_at(
-    material: Material | None, names: Sequence[str], now: datetime
-) -> tuple[Material, float]:
-    """Return what should be served by now, and the seconds until that may change."""
-    # Loaded here: cryptography takes 8 MiB that whoever brings a certificate need not pay.
-    from controller.webhooks.authority import next_look, renewed  # noqa: PLC0415
+def _renew(
+    material: KeyMaterial | None, names: Sequence[str], now: datetime
+) -> tuple[KeyMaterial, float]:
+    """Return what has to be served now, and the seconds after which that may change."""
+    # Imported here: cryptography takes 8 MiB, which a configured certificate does not need.
+    from controller.webhooks.authority import renew_if_due, seconds_until_due  # noqa: PLC0415
 
-    wanted = renewed(material, names, now)
-    return wanted, next_look(wanted, now)
+    wanted = renew_if_due(material, names, now)
+    return wanted, seconds_until_due(wanted, now)
 
 
-class OwnCertificate:
-    """A certificate that one process makes for itself and shares with nobody.
+class SelfSignedCertificate:
+    """Makes a certificate for one process, which no other shares.
 
     Args:
-        holder: shows it.
-        clock: for the pauses, and the times in certificates.
-        names: what it is for.
+        serving: presents it.
+        clock: for delays, and the times in certificates.
+        names: the DNS names and addresses in the certificate.
     """
 
-    def __init__(self, holder: Holder, clock: Clock, names: Sequence[str]) -> None:
-        self._holder = holder
+    def __init__(self, serving: ServingCertificate, clock: Clock, names: Sequence[str]) -> None:
+        self._serving = serving
         self._clock = clock
         self._names = names
 
     async def run(self) -> None:
-        """Make it, and again before it ends, until cancelled."""
+        """Make the certificate, and a new one before it expires, until cancelled."""
         material = None
         while True:
-            material, pause = _looked_at(material, self._names, self._clock.now())
-            self._holder.show(material.certificate, material.key)
-            await self._clock.sleep(pause)
+            material, seconds = _renew(material, self._names, self._clock.now())
+            self._serving.replace(material.certificate, material.key)
+            await self._clock.sleep(seconds)
 
 
 class SharedCertificate:
-    """Keeps the Secret right, and shows what it holds.
+    """Keeps the Secret up to date, and presents its certificate.
 
     Args:
         transport: the API server.
-        clock: for the pauses, and the times in certificates.
-        settings: which Secret, for which names.
-        holder: shows the certificate.
+        clock: for delays, and the times in certificates.
+        settings: the Secret and the names in the certificate.
+        serving: presents the certificate.
     """
 
     def __init__(
-        self, transport: Transport, clock: Clock, settings: SelfSigned, holder: Holder
+        self, transport: Transport, clock: Clock, settings: SelfSigned, serving: ServingCertificate
     ) -> None:
         self._clock = clock
         self._settings = settings
-        self._holder = holder
+        self._serving = serving
         self._informer: Informer[Secret] = Informer(
             SECRETS,
             transport,
@@ -86,60 +107,57 @@ class SharedCertificate:
             namespace=settings.namespace,
             fields=f"metadata.name={settings.secret}",
         )
-        self._client = Client(transport, on_answer=self._answered)
+        self._client = Client(transport, on_object=self._apply_own_write)
         self._changed = anyio.Event()
-        self._waiting: set[anyio.Event] = set()
+        self._bundle_waiters: set[anyio.Event] = set()
         self.bundle = b""
-        """The authorities to be trusted, PEM; empty as long as there are none."""
+        """The trusted authorities, PEM; empty as long as there are none."""
 
     async def run(self) -> None:
-        """Keep the Secret right until cancelled."""
+        """Keep the Secret up to date until cancelled."""
         registration = self._informer.add_handler(lambda _: self._changed.set())
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._informer.run)
-                await self._synced()
+                await self._wait_synced()
                 while True:
                     await self._step()
         finally:
             registration.close()
 
     async def wait_changed(self, bundle: bytes) -> None:
-        """Return once `bundle` is no longer what is to be trusted."""
+        """Return once the trusted authorities are no longer `bundle`."""
         while self.bundle == bundle:
-            told = anyio.Event()
-            self._waiting.add(told)
+            changed = anyio.Event()
+            self._bundle_waiters.add(changed)
             try:
-                await told.wait()
+                await changed.wait()
             finally:
-                self._waiting.discard(told)
+                self._bundle_waiters.discard(changed)
 
-    async def _synced(self) -> None:
-        """Wait until the Secret was looked for, and say meanwhile why it cannot be."""
+    async def _wait_synced(self) -> None:
+        """Wait until the Secret was listed; report failures of that meanwhile."""
         while not self._informer.cache.synced:
             with self._clock.move_on_after(RETRY_SECONDS):
                 await self._informer.wait_synced()
             error = self._informer.last_error
             if error is not None and not self._informer.cache.synced:
-                self._holder.failed(str(error))
+                self._serving.report_failure(str(error))
 
     async def _step(self) -> None:
         self._changed = anyio.Event()
         secret = self._informer.cache.get(Key(self._settings.namespace, self._settings.secret))
-        stored = secret.material() if secret is not None else None
-        wanted, pause = _looked_at(stored, self._settings.all_names, self._clock.now())
+        stored = secret.key_material() if secret is not None else None
+        wanted, seconds = _renew(stored, self._settings.all_names, self._clock.now())
         if wanted == stored:
-            self._show(wanted)
+            self._present(wanted)
         else:
-            pause = await self._written(secret, wanted)
-        with self._clock.move_on_after(pause):
+            await self._write(secret, wanted)
+            seconds = RETRY_SECONDS  # the watch delivers the result earlier
+        with self._clock.move_on_after(seconds):
             await self._changed.wait()
 
-    async def _written(self, secret: Secret | None, wanted: Material) -> float:
-        """Write the Secret; returns the seconds after which to look again in any case.
-
-        Sooner than that the watch tells what became of it.
-        """
+    async def _write(self, secret: Secret | None, wanted: KeyMaterial) -> None:
         key = Key(self._settings.namespace, self._settings.secret)
         body: Mapping[str, Any] = {
             "metadata": {"name": key.name},
@@ -156,17 +174,136 @@ class SharedCertificate:
             log.info("Another replica wrote the webhook certificate", secret=str(key))
         except ControllerError as error:
             log.warning("Cannot write the webhook certificate", secret=str(key), error=str(error))
-            self._holder.failed(f"secret {key}: {error}")
+            self._serving.report_failure(f"secret {key}: {error}")
         else:
             log.info("Wrote a new webhook certificate", secret=str(key))
-        return RETRY_SECONDS
 
-    def _show(self, material: Material) -> None:
-        self._holder.show(material.certificate, material.key)
+    def _present(self, material: KeyMaterial) -> None:
+        self._serving.replace(material.certificate, material.key)
         if material.bundle != self.bundle:
             self.bundle = material.bundle
-            for told in self._waiting:
-                told.set()
+            for changed in self._bundle_waiters:
+                changed.set()
 
-    def _answered(self, _: object, obj: Any) -> None:
-        self._informer.cache.own(obj)
+    def _apply_own_write(self, _: object, obj: Any) -> None:
+        self._informer.cache.apply_own_write(obj)
+
+
+class CABundleInjector:
+    """Keeps the caBundle of webhook configurations up to date.
+
+    Args:
+        transport: the API server.
+        clock: for delays.
+        settings: the configurations, and which of their webhooks are ours.
+        shared: has the trusted authorities.
+    """
+
+    def __init__(
+        self, transport: Transport, clock: Clock, settings: SelfSigned, shared: SharedCertificate
+    ) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._shared = shared
+        named = [(VALIDATING, settings.validating), (MUTATING, settings.mutating)]
+        self._informers = {
+            (kind, name): Informer(kind, transport, clock, fields=f"metadata.name={name}")
+            for kind, names in named
+            for name in names
+        }
+        self._client = Client(transport, on_object=self._apply_own_write)
+        self._changed = anyio.Event()
+        self._failures: dict[str, str] = {}
+
+    def check(self) -> Check:
+        """Return a readiness check that fails while a configuration cannot be read or written.
+
+        Its webhooks are then not called or not trusted, and with the failure policy `Fail` nobody
+        can write the kinds in its rules. In replicas that do not lead the check passes.
+        """
+
+        def run() -> Failing | None:
+            failures = dict(self._failures)
+            for (kind, name), informer in self._informers.items():
+                if informer.last_error is not None:
+                    failures[f"watch {kind.plural} {name}"] = str(informer.last_error)
+            if not failures:
+                return None
+            return Failing(f"cannot {', '.join(failures)}", "; ".join(failures.values()))
+
+        return Check("webhook-ca-bundle", run)
+
+    async def run(self) -> None:
+        """Keep the configurations up to date until cancelled."""
+        informers = self._informers.values()
+        registrations = [
+            informer.add_handler(lambda _: self._changed.set()) for informer in informers
+        ]
+        tasks = [informer.run for informer in informers]
+        try:
+            async with running([*tasks, self._watch_bundle]):
+                while True:
+                    self._changed = anyio.Event()
+                    done = [await self._inject(kind, name) for kind, name in self._informers]
+                    if all(done):
+                        await self._changed.wait()
+                    else:
+                        with self._clock.move_on_after(RETRY_SECONDS):
+                            await self._changed.wait()
+        finally:
+            self._failures.clear()
+            for registration in registrations:
+                registration.close()
+
+    async def _watch_bundle(self) -> None:
+        while True:
+            await self._shared.wait_changed(self._shared.bundle)
+            self._changed.set()
+
+    async def _inject(self, kind: Resource[WebhookConfiguration], name: str) -> bool:
+        """Write one configuration if it differs; return False if that has to be tried again."""
+        found = self._informers[kind, name].cache.get(Key("", name))
+        if found is None or not self._shared.bundle:
+            return True
+        webhooks = with_bundle(found.webhooks, self._shared.bundle, self._settings)
+        what = f"patch {kind.plural} {name}"
+        if webhooks == list(found.webhooks):
+            self._failures.pop(what, None)
+            return True
+        try:
+            await self._client.patch(kind, Version.of(found), {"webhooks": webhooks})
+        except (Conflict, NotFound):
+            return False  # changed meanwhile: the watch delivers it
+        except ControllerError as error:
+            log.warning("Cannot write the CA bundle", configuration=name, error=str(error))
+            self._failures[what] = str(error)
+            return False
+        self._failures.pop(what, None)
+        log.info("Wrote the CA bundle", configuration=name, kind=kind.kind)
+        return True
+
+    def _apply_own_write(self, resource: Resource[Any], obj: Any) -> None:
+        self._informers[resource, obj.metadata.name].cache.apply_own_write(obj)
+
+
+def with_bundle(
+    webhooks: Sequence[Mapping[str, Any]], bundle: bytes, settings: SelfSigned
+) -> list[Mapping[str, Any]]:
+    """Return the webhooks with `bundle` in those that call this server; others are unchanged."""
+    encoded = b64encode(bundle).decode("ascii")
+    return [
+        {**webhook, "clientConfig": {**webhook["clientConfig"], "caBundle": encoded}}
+        if _calls_this_server(webhook.get("clientConfig") or {}, settings)
+        else webhook
+        for webhook in webhooks
+    ]
+
+
+def _calls_this_server(client: Mapping[str, Any], settings: SelfSigned) -> bool:
+    service = client.get("service") or {}
+    if service:
+        return (service.get("namespace"), service.get("name")) == (
+            settings.namespace,
+            settings.service,
+        )
+    return urlsplit(str(client.get("url") or "")).hostname in settings.names

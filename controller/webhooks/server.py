@@ -1,71 +1,135 @@
-"""The HTTPS server behind all webhooks of a process.
+"""The HTTPS server of all webhooks of a process.
 
-It runs in every replica, not only in the leader, and listens before anything else begins. Like
-controller-runtime's it answers what it cannot read with a review that refuses (HTTP 200, the code
-inside), so that whoever wrote is told why.
+It runs in every replica, not only in the leader, and listens before everything else is started.
+Like controller-runtime's it answers requests that it cannot decode with a refusal (HTTP 200, the
+code inside), so that the writer gets the reason.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from time import perf_counter
 from typing import Any
 
 from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from controller.certificates import Holder
+from controller.certificates import ServingCertificate
 from controller.clock import Clock
-from controller.server import Bind, listening
-from controller.servingmetrics import WebhookMetrics, WebhookSeries
-from controller.webhooks.webhook import OutOfTime, Webhook, refused, seconds_allowed
+from controller.httpserver import Bind, listening
+from controller.queuemetrics import BUCKETS
+from controller.webhooks.webhook import DeadlineExceeded, Webhook, handler_timeout, refusal
 
 MAX_BYTES = 7 * 1024 * 1024
-"""Of the largest question: two objects of 3 MiB, the most that the API server takes in one
+"""Bytes of the largest request: two objects of 3 MiB, the most that the API server accepts in one
 request, and 1 MiB around them (controller-runtime's limit)."""
 DEFAULT_SECONDS = 10.0
-"""The API server's, where its query does not say."""
-
+"""The API server's default timeout, used if the request has none."""
 DRAIN_SECONDS = 30.0
-"""How long requests in work may take to end; no API server waits longer for an answer."""
+"""How long running requests may take at the end; no API server waits longer."""
+CODES = ("200", "500")
+"""HTTP status codes whose series exist from the start."""
 
 Handle = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class WebhookFamilies:
+    """The metric families that all webhooks share, with controller-runtime's names."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.latency = Histogram(
+            "controller_runtime_webhook_latency_seconds",
+            "How long the answer to an admission request took.",
+            ["webhook"],
+            buckets=BUCKETS,
+            registry=registry,
+        )
+        self.requests = Counter(
+            "controller_runtime_webhook_requests_total",
+            "Admission requests by HTTP status code.",
+            ["webhook", "code"],
+            registry=registry,
+        )
+        self.in_flight = Gauge(
+            "controller_runtime_webhook_requests_in_flight",
+            "Admission requests that are being answered.",
+            ["webhook"],
+            registry=registry,
+        )
+        self.panics = Counter(
+            "controller_runtime_webhook_panics_total",
+            "Admission requests on which a handler raised.",
+            registry=registry,
+        )
+
+
+class WebhookMetrics:
+    """The metrics of one webhook.
+
+    Args:
+        families: where they are registered.
+        path: the webhook's path, for the label `webhook`.
+    """
+
+    def __init__(self, families: WebhookFamilies, path: str) -> None:
+        self._requests, self._path = families.requests, path
+        self._latency = families.latency.labels(path)
+        self._in_flight = families.in_flight.labels(path)
+        self._panics = families.panics
+        for code in CODES:
+            families.requests.labels(path, code)
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Count a request as in flight inside the context, and measure its duration."""
+        begun = perf_counter()
+        self._in_flight.inc()
+        try:
+            yield
+        finally:
+            self._in_flight.dec()
+            self._latency.observe(perf_counter() - begun)
+
+    def answered(self, code: int, *, failed: bool) -> None:
+        """Count an answer by its HTTP status code, and whether the handler raised."""
+        self._requests.labels(self._path, str(code)).inc()
+        if failed:
+            self._panics.inc()
 
 
 class WebhookServer:
     """Serves webhooks.
 
     Args:
-        bind: where to listen.
-        holder: the certificate.
-        clock: for the deadlines.
-        series: counts and measures.
+        bind: the address.
+        serving: the certificate.
+        clock: for deadlines.
+        families: the metrics.
     """
 
-    def __init__(self, bind: Bind, holder: Holder, clock: Clock, series: WebhookSeries) -> None:
+    def __init__(
+        self, bind: Bind, serving: ServingCertificate, clock: Clock, families: WebhookFamilies
+    ) -> None:
         self._bind = bind
-        self._holder = holder
+        self._serving = serving
         self._clock = clock
-        self._series = series
+        self._families = families
 
     @asynccontextmanager
     async def serving(self, webhooks: Iterable[Webhook[Any]]) -> AsyncIterator[int]:
-        """Serve inside the context, which gives the port; requests in work may end after it.
+        """Serve inside the context, which returns the port; at its end running requests finish.
 
         Raises:
             ConfigurationError: the address cannot be listened on.
-            ValueError: two webhooks have one path.
         """
         app = web.Application(client_max_size=MAX_BYTES)
-        paths: set[str] = set()
         for webhook in webhooks:
-            if webhook.path in paths:
-                raise ValueError(f"there are two webhooks at {webhook.path}")
-            paths.add(webhook.path)
-            handle = self._handler(webhook, self._series.webhook(webhook.path))
+            handle = self._handler(webhook, WebhookMetrics(self._families, webhook.path))
             app.router.add_route("*", webhook.path, handle)
         async with listening(
             app,
             self._bind,
             "webhooks",
-            tls=self._holder.listening,
+            tls=self._serving.listening_context,
             drain_seconds=DRAIN_SECONDS,
         ) as port:
             yield port
@@ -76,7 +140,7 @@ class WebhookServer:
                 try:
                     body, failed = await self._answer(webhook, request)
                     response = web.Response(body=body, content_type="application/json")
-                except OutOfTime as error:
+                except DeadlineExceeded as error:
                     failed = False
                     response = web.Response(text=str(error), status=504)
             metrics.answered(response.status, failed=failed)
@@ -85,20 +149,20 @@ class WebhookServer:
         return handle
 
     async def _answer(self, webhook: Webhook[Any], request: web.Request) -> tuple[bytes, bool]:
-        seconds = seconds_allowed(request.query.get("timeout", ""), DEFAULT_SECONDS)
+        seconds = handler_timeout(request.query.get("timeout", ""), DEFAULT_SECONDS)
         begun = self._clock.monotonic()
         try:
             with self._clock.move_on_after(seconds) as reading:
                 body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             message = f"request entity is too large; limit is {MAX_BYTES} bytes"
-            return refused(message, 413), False
+            return refusal(message, 413), False
         if reading.cancelled_caught:
-            raise OutOfTime(f"the request was not sent within {seconds:g} s")
+            raise DeadlineExceeded(f"the request was not sent within {seconds:g} s")
         if not body:
-            return refused("request body is empty", 400), False
+            return refusal("request body is empty", 400), False
         content_type = request.headers.get("Content-Type", "")
         if content_type != "application/json":
             message = f"contentType={content_type}, expected application/json"
-            return refused(message, 400), False
+            return refusal(message, 400), False
         return await webhook.answer(body, self._clock, seconds - (self._clock.monotonic() - begun))

@@ -1,18 +1,18 @@
-"""One webhook: where it is, what judges, and what becomes of everything that can go wrong.
+"""One webhook: its path, its handler, and what the API server gets when something fails.
 
     bytes → review → request → handler → answer → bytes
 
-| what happens                                  | what the API server is told                    |
+| what happens                                  | what the API server gets                       |
 |-----------------------------------------------|------------------------------------------------|
 | the handler answers                           | its answer                                     |
-| the new object is none of the webhook's type  | refused, 400                                   |
-| the handler raises                            | refused, 500; the reason is in our log only    |
-| a validating webhook answers with a patch     | refused, 500: that is a bug                    |
-| the time is up                                | HTTP 504, no review: the failurePolicy decides |
+| the new object cannot be decoded              | a refusal, 400                                 |
+| the handler raises                            | a refusal, 500; the reason is only in our log  |
+| a validating webhook answers with a patch     | a refusal, 500: that is a bug                  |
+| the handler takes too long                    | HTTP 504, no review: the failurePolicy decides |
 
-The first four are controller-runtime's rules. It lets the API server run into its own time limit;
-answering just before that frees both sides and says who was slow. It is no refusal, because a
-webhook with failurePolicy Ignore is one that must not stop writes by being slow.
+The first four are controller-runtime's rules. In the last case controller-runtime lets the API
+server run into its timeout; an answer just before that frees both sides and says what was slow. It
+is no refusal, because a webhook with failurePolicy Ignore must not stop writes by being slow.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,31 +23,37 @@ from structlog.contextvars import bound_contextvars
 
 from controller.clock import Clock
 from controller.webhooks.answers import Answer, Denied, Patched
-from controller.webhooks.request import AdmissionRequest
-from controller.webhooks.review import BadReview, Review, read_review, write_review
+from controller.webhooks.review import (
+    V1,
+    AdmissionRequest,
+    BadReview,
+    Review,
+    decode_review,
+    encode_review,
+)
 
 T = TypeVar("T")
 
 Handler = Callable[[AdmissionRequest[T]], Awaitable[Answer]]
-"""Judges one request."""
+"""Answers one request."""
 
 LONGEST_SECONDS = 30.0
-"""The longest timeout that a webhook configuration may ask for."""
+"""The longest timeout that a webhook configuration may have."""
 
 log = structlog.get_logger(__name__)
 
 
-class OutOfTime(Exception):
-    """The handler did not answer in time."""
+class DeadlineExceeded(Exception):
+    """The request was not answered in time."""
 
 
 class Webhook(Generic[T]):
-    """A path at which writes are judged.
+    """A path and its handler.
 
     Args:
         path: as in the configuration's clientConfig.service.path, for example
             `/validate-example-com-v1-widget`.
-        handler: judges; it may be called many times at once, and a second time about one write.
+        handler: answers requests; called concurrently, and perhaps twice about one write.
         type: what objects are decoded to: any type that msgspec decodes, `dict` for plain JSON,
             `bytes` for the JSON itself.
         mutating: whether it may answer with a patch.
@@ -72,51 +78,50 @@ class Webhook(Generic[T]):
         self._type = type
 
     async def answer(self, body: bytes, clock: Clock, seconds: float) -> tuple[bytes, bool]:
-        """Return the body of the answer to a body, and whether the handler failed.
+        """Return the body of the response to a request, and whether the handler failed.
 
         Args:
             body: an AdmissionReview.
             clock: measures the time.
-            seconds: that the handler may take.
+            seconds: how long the handler may take.
 
         Raises:
-            OutOfTime: it took longer.
+            DeadlineExceeded: it took longer.
         """
         try:
-            review = read_review(body)
+            review = decode_review(body)
             request = review.request(self._type)
         except BadReview as error:
             log.warning("Bad admission request", webhook=self.path, error=str(error))
-            return refused(str(error), 400, uid=error.uid, api_version=error.api_version), False
-        with bound_contextvars(**self._about(review)):
+            return refusal(str(error), 400, uid=error.uid, api_version=error.api_version), False
+        with bound_contextvars(**self._log_context(review)):
             with clock.move_on_after(seconds) as scope:
-                answer, failed = await self._judged(request)
+                answer, failed = await self._call_handler(request)
             if scope.cancelled_caught:
                 log.error("Admission request not answered in time", seconds=seconds)
-                raise OutOfTime(f"webhook {self.path} did not answer within {seconds:g} s")
+                raise DeadlineExceeded(f"webhook {self.path} did not answer within {seconds:g} s")
             log.debug("Admission request answered", answer=type(answer).__name__)
-        return write_review(answer, review.uid, review, review.api_version), failed
+        return encode_review(answer, review.uid, review, review.api_version), failed
 
-    async def _judged(self, request: AdmissionRequest[T]) -> tuple[Answer, bool]:
+    async def _call_handler(self, request: AdmissionRequest[T]) -> tuple[Answer, bool]:
         try:
             return self._checked(await self._handler(request)), False
         except Exception:
             log.exception("Webhook panic")
-            # Why is for those who read our log: errors may quote what others must not see.
+            # The reason is only in the log: it may quote what the writer must not read.
             message = (
                 f"webhook {self.path} failed on request {request.uid}; the reason is in its log"
             )
             return Denied(message, "InternalError", 500), True
 
     def _checked(self, answer: Answer) -> Answer:
-        """Refuse what the type checker would have refused, a forgotten return above all."""
-        if not isinstance(answer, Answer):
+        if not isinstance(answer, Answer):  # a forgotten return, for example
             raise TypeError(f"webhook {self.path} returned {answer!r}, which is no Answer")
         if isinstance(answer, Patched) and not self.mutating:
-            raise TypeError(f"webhook {self.path} is validating and must not answer with a patch")
+            raise TypeError(f"webhook {self.path} is validating: it must not return a patch")
         return answer
 
-    def _about(self, review: Review) -> dict[str, str]:
+    def _log_context(self, review: Review) -> dict[str, str]:
         resource = review.fields["resource"]
         return {
             "webhook": self.path,
@@ -129,22 +134,26 @@ class Webhook(Generic[T]):
         }
 
 
-def refused(message: str, code: int, *, uid: str = "", api_version: str = "") -> bytes:
-    """Return the body that refuses what could not be read; `uid` is empty where it is unknown."""
-    answer = Denied(message, "BadRequest" if code == 400 else "RequestEntityTooLarge", code)
-    return write_review(answer, uid, None, **({"api_version": api_version} if api_version else {}))
-
-
-def seconds_allowed(text: str, default: float) -> float:
-    """Return how long a handler may take, by the `timeout` of the API server's query.
-
-    A tenth of it is left for the way back.
+def refusal(message: str, code: int, *, uid: str = "", api_version: str = V1) -> bytes:
+    """Return a review that refuses a request which could not be decoded.
 
     Args:
-        text: a Go duration as the API server writes it, whole seconds: `10s`; anything else
-            gives the default.
-        default: seconds.
+        message: what is wrong with it.
+        code: 400 or 413.
+        uid: the request's uid, if known.
+        api_version: the version of the review.
+    """
+    reason = "BadRequest" if code == 400 else "RequestEntityTooLarge"
+    return encode_review(Denied(message, reason, code), uid, None, api_version)
+
+
+def handler_timeout(text: str, default: float) -> float:
+    """Return how many seconds a handler may take: nine tenths of the API server's timeout.
+
+    Args:
+        text: the `timeout` of the request's query, whole seconds in Go's format: `10s`.
+        default: the API server's timeout in seconds, if `text` is no such duration.
     """
     number = text.removesuffix("s")
-    asked = float(number) if number.isdecimal() and text != number else default
-    return 0.9 * min(max(asked, 1.0), LONGEST_SECONDS)
+    seconds = float(number) if number.isdecimal() and text != number else default
+    return 0.9 * min(max(seconds, 1.0), LONGEST_SECONDS)

@@ -89,7 +89,7 @@ async def _load(server: ApiServer, documents: Sequence[Manifest]) -> int:
         for document in documents:
             name = f"sample {document['kind']} {document['metadata']['name']}"
             if isinstance(transport, HttpTransport):
-                transport.warned = partial(_warn, name)
+                transport.on_warning = partial(_warn, name)
             try:
                 await apply(transport, samples.as_kubectl_applies(document))
             except (ControllerError, UnknownKind) as refused:

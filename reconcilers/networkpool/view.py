@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.codec import Misfit, Page
+from controller.codec import DecodeFailure, Page
 from controller.meta import Key
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -80,7 +80,7 @@ def hidden(unreadable: Mapping[Key, str], pool: Key) -> tuple[str, ...]:
 
 
 def _may_concern(key: Key, why: str, pool: Key) -> bool:
-    outline = why.outline if isinstance(why, Misfit) else None
+    outline = why.outline if isinstance(why, DecodeFailure) else None
     if isinstance(outline, AllocationOutline):
         return pool == (key.namespace, outline.spec.poolRef.name)
     return key.namespace in {"", pool.namespace}

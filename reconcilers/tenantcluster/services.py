@@ -9,11 +9,10 @@ from collections.abc import Sequence
 
 from controller.cache import Cache, Change
 from controller.clock import Clock
-from controller.clusterkinds import ClusterKind
-from controller.clusters import Clusters, ClusterSettings
+from controller.clusters import ClusterKind, Clusters, ClusterSettings
 from controller.errors import ControllerError, MalformedAnswer
 from controller.meta import Key
-from controller.renewable import Way
+from controller.renewable import Connection
 from reconcilers.api.resources import SERVICE, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.settings import TenantSettings
@@ -86,11 +85,11 @@ class TenantServices:
         """End the watch of a tenant that has gone, or that is elastic no more."""
         self.watches.close(key)
 
-    async def _open(self, key: Key) -> Way:
+    async def _open(self, key: Key) -> Connection:
         tenant = self._clusters.get(key)
         if tenant is None:
             raise ControllerError(f"TenantCluster {key} is gone")
-        return Way(await self._tenants.open(tenant), identity=tenant.metadata.uid)
+        return Connection(await self._tenants.open(tenant), identity=tenant.metadata.uid)
 
 
 def matters(change: Change[Service]) -> bool:

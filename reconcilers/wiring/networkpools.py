@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable
 
-from controller.manager import Watch
-from controller.mapping import to_self
 from controller.meta import Key
-from controller.predicates import generation_changed
+from controller.triggers import Watch, generation_changed, to_self
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.neighbours import neighbours
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable
 
-from controller.manager import Watch
-from controller.mapping import to_self
 from controller.meta import Key
+from controller.triggers import Watch, to_self
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler

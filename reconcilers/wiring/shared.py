@@ -71,7 +71,7 @@ class Shared:
     @classmethod
     def of(cls, manager: Manager, clock: Clock, settings: Settings) -> "Shared":
         """Make what is shared on a manager, and have the recorder run in every replica."""
-        client = manager.client.named(names.FIELD_MANAGER)
+        client = manager.client.with_field_manager(names.FIELD_MANAGER)
         recorder = Recorder(client, clock, names.COMPONENT, dropped=manager.metrics.events_dropped)
         manager.add_service("events", recorder.run, leader_only=False)
         return cls(

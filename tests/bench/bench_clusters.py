@@ -16,7 +16,7 @@ from controller.clock import SystemClock
 from controller.clusters import Clusters, ClusterSettings
 from controller.logs import configure as configure_logs
 from controller.meta import Key
-from controller.renewable import Way
+from controller.renewable import Connection
 from controller.tenantconfig import TenantCredentials, tenant_transport
 from reconcilers.api.resources import SERVICE
 from tests.bench.bench_envtest import Server
@@ -38,8 +38,8 @@ async def measure(server: Server) -> None:
     """Open the clusters, wait, and print what they cost."""
     credentials = TenantCredentials(server.url, authority=server.authority, token=server.token)
 
-    async def open_cluster(key: Key) -> Way:
-        return Way(tenant_transport(credentials, max_bytes=2**24, timeout=30.0), key.name)
+    async def open_cluster(key: Key) -> Connection:
+        return Connection(tenant_transport(credentials, max_bytes=2**24, timeout=30.0), key.name)
 
     clusters = Clusters(open_cluster, SystemClock(), ClusterSettings(limit=TENANTS))
     clusters.kind(SERVICE)

@@ -177,7 +177,7 @@ async def _meddle(site: Site) -> None:
         pool = await site.client.get(NETWORK_POOL, Key(HOME, "lab"))
         status = {"status": {"allocatedIPs": pool.status.allocatedIPs + 1}}
         try:
-            await site.client.named("manager").patch(
+            await site.client.with_field_manager("manager").patch(
                 NETWORK_POOL, Version.of(pool), status, subresource="status"
             )
         except Conflict:

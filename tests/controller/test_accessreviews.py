@@ -8,16 +8,17 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from controller.accessreviews import REMEMBERED, AccessReviewer, Refusal
+from controller.accessreviews import MAX_CACHED, AccessReviewer
 from controller.errors import NoAnswer
+from controller.httpserver import Response
 from controller.transport import NO_QUERY
 from tests.clock import VirtualClock
-from tests.controller.world_store import Connection, Store
+from tests.controller.world_store import Store, StoreTransport
 
 SCRAPER = {"username": "scraper", "uid": "1", "groups": ["g"], "extra": {"scopes": ["a", "b"]}}
 
 
-class Cluster(Connection):
+class Cluster(StoreTransport):
     """Knows tokens and their users, and which users may get which paths."""
 
     def __init__(self) -> None:
@@ -62,8 +63,8 @@ class World:
         self.cluster = Cluster()
         self.reviewer = AccessReviewer(self.cluster, self.clock)
 
-    async def refusal(self, authorization: str = "Bearer good") -> Refusal | None:
-        return await self.reviewer.refusal("GET", "/metrics", authorization)
+    async def refusal(self, authorization: str = "Bearer good") -> Response | None:
+        return await self.reviewer.guard("GET", "/metrics", authorization)
 
     async def code(self, authorization: str = "Bearer good") -> int:
         refusal = await self.refusal(authorization)
@@ -100,7 +101,7 @@ async def test_a_user_without_the_right_is_403_by_name() -> None:
     world = World()
     world.cluster.tokens["bob"] = {"username": "bob"}
     refusal = await world.refusal("bearer bob")
-    assert refusal == Refusal(403, "Authorization denied for user bob")
+    assert refusal == Response(b"Authorization denied for user bob", 403)
 
 
 async def test_answers_are_remembered_for_a_short_time() -> None:
@@ -139,12 +140,12 @@ async def test_an_api_server_that_does_not_answer_lets_nobody_in() -> None:
 
 async def test_how_much_is_remembered_is_bounded() -> None:
     world = World()
-    for number in range(REMEMBERED + 10):
+    for number in range(MAX_CACHED + 10):
         world.cluster.tokens[f"t{number}"] = SCRAPER
         await world.code(f"Bearer t{number}")
     asked = len(world.cluster.asked)
     await world.code("Bearer t0")
-    await world.code(f"Bearer t{REMEMBERED + 9}")
+    await world.code(f"Bearer t{MAX_CACHED + 9}")
     assert len(world.cluster.asked) == asked + 1
 
 

@@ -55,7 +55,7 @@ def test_an_event_at_or_below_the_position_changes_nothing() -> None:
 def test_an_own_answer_is_shown_at_once_and_its_echo_is_dropped() -> None:
     w = Watched().listed(5, widget("a", 1))
     mine = widget("a", 9, color="blue")
-    w.cache.own(mine)
+    w.cache.apply_own_write(mine)
     assert w.changes == [Change(widget("a", 1), mine)]
     assert w.cache.position == 5
     w.cache.apply(Modified(widget("a", 9, color="blue")))
@@ -65,7 +65,7 @@ def test_an_own_answer_is_shown_at_once_and_its_echo_is_dropped() -> None:
 
 def test_an_older_event_does_not_hide_an_own_answer() -> None:
     w = Watched().listed(5, widget("a", 1))
-    w.cache.own(widget("a", 9))
+    w.cache.apply_own_write(widget("a", 9))
     w.changes.clear()
     w.cache.apply(Modified(widget("a", 7)))
     assert w.cache.get(A) == widget("a", 9)
@@ -74,7 +74,7 @@ def test_an_older_event_does_not_hide_an_own_answer() -> None:
 
 def test_an_own_answer_at_or_below_the_position_is_no_news() -> None:
     w = Watched().listed(9)
-    w.cache.own(widget("a", 9))
+    w.cache.apply_own_write(widget("a", 9))
     assert len(w.cache) == 0
 
 
@@ -83,13 +83,13 @@ def test_the_answer_to_removing_the_last_finalizer_leaves_no_ghost_after_the_del
     last = widget("a", 8)
     w.cache.apply(Modified(last))
     w.cache.apply(Deleted(widget("a", 10)))
-    w.cache.own(last)
+    w.cache.apply_own_write(last)
     assert A not in w.cache
 
 
 def test_the_answer_to_removing_the_last_finalizer_goes_with_the_deletion_that_follows() -> None:
     w = Watched().listed(5, widget("a", 4))
-    w.cache.own(widget("a", 8))
+    w.cache.apply_own_write(widget("a", 8))
     w.changes.clear()
     w.cache.apply(Deleted(widget("a", 10)))
     assert A not in w.cache
@@ -98,7 +98,7 @@ def test_the_answer_to_removing_the_last_finalizer_goes_with_the_deletion_that_f
 
 def test_a_deletion_ends_an_own_answer_of_the_same_object_whatever_its_number() -> None:
     w = Watched().listed(5, widget("a", 4))
-    w.cache.own(widget("a", 12))
+    w.cache.apply_own_write(widget("a", 12))
     w.cache.apply(Deleted(widget("a", 10)))
     assert A not in w.cache
 
@@ -106,7 +106,7 @@ def test_a_deletion_ends_an_own_answer_of_the_same_object_whatever_its_number() 
 def test_the_deletion_of_its_predecessor_does_not_hide_a_recreated_object() -> None:
     w = Watched().listed(5, widget("a", 4, uid="first"))
     second = widget("a", 12, uid="second", color="blue")
-    w.cache.own(second)
+    w.cache.apply_own_write(second)
     assert w.changes == [Change(widget("a", 4, uid="first"), second)]
     w.cache.apply(Deleted(widget("a", 10, uid="first")))
     assert w.cache.get(A) == second
@@ -115,7 +115,7 @@ def test_the_deletion_of_its_predecessor_does_not_hide_a_recreated_object() -> N
 
 def test_a_list_above_an_own_answer_supersedes_it() -> None:
     w = Watched().listed(5)
-    w.cache.own(widget("a", 8))
+    w.cache.apply_own_write(widget("a", 8))
     w.changes.clear()
     w.cache.replace([], 9)
     assert A not in w.cache
@@ -124,7 +124,7 @@ def test_a_list_above_an_own_answer_supersedes_it() -> None:
 
 def test_a_list_below_an_own_answer_does_not_remove_it() -> None:
     w = Watched().listed(5)
-    w.cache.own(widget("a", 8))
+    w.cache.apply_own_write(widget("a", 8))
     w.changes.clear()
     w.cache.replace([], 7)
     assert w.cache.get(A) == widget("a", 8)
@@ -151,12 +151,12 @@ def test_an_object_recreated_in_a_gap_is_an_update_to_another_uid() -> None:
 
 def test_a_list_below_the_position_is_another_history_and_takes_own_answers_along() -> None:
     w = Watched().listed(50, widget("a", 40))
-    w.cache.own(widget("b", 60))
+    w.cache.apply_own_write(widget("b", 60))
     w.changes.clear()
     w.cache.replace([widget("c", 3)], 7)
     assert w.cache.position == 7
     assert [o.metadata.name for o in w.cache] == ["c"]
-    w.cache.own(widget("d", 8))
+    w.cache.apply_own_write(widget("d", 8))
     assert w.cache.get(Key("default", "d")) == widget("d", 8)
 
 
@@ -174,7 +174,7 @@ def test_the_older_version_of_an_unreadable_object_stays_and_the_reason_is_told(
 
 def test_an_unreadable_echo_keeps_the_own_answer() -> None:
     w = Watched().listed(5, widget("a", 1))
-    w.cache.own(widget("a", 8))
+    w.cache.apply_own_write(widget("a", 8))
     w.cache.apply(Unreadable(A, 8, "odd"))
     w.cache.bookmark(20)
     assert w.cache.get(A) == widget("a", 8)
@@ -198,7 +198,7 @@ def test_a_bookmark_moves_the_position_and_never_back() -> None:
 
 def test_an_own_answer_that_the_watch_cannot_see_ends_when_the_position_passes_it() -> None:
     w = Watched().listed(5)
-    w.cache.own(widget("a", 8))
+    w.cache.apply_own_write(widget("a", 8))
     w.changes.clear()
     w.cache.bookmark(8)
     assert A not in w.cache
@@ -207,8 +207,8 @@ def test_an_own_answer_that_the_watch_cannot_see_ends_when_the_position_passes_i
 
 def test_an_event_that_passes_a_hidden_own_answer_ends_it_and_shows_what_was_delivered() -> None:
     w = Watched().listed(5, widget("a", 4))
-    w.cache.own(widget("a", 9, color="blue"))
-    w.cache.own(widget("a", 10, color="green"))
+    w.cache.apply_own_write(widget("a", 9, color="blue"))
+    w.cache.apply_own_write(widget("a", 10, color="green"))
     w.cache.apply(Modified(widget("a", 7)))
     w.changes.clear()
     w.cache.apply(Added(widget("b", 11)))
@@ -233,14 +233,14 @@ def test_equal_numbers_in_another_history_are_not_equal_objects() -> None:
 
 def test_an_older_own_answer_that_comes_late_does_not_hide_a_newer_one() -> None:
     w = Watched().listed(5)
-    w.cache.own(widget("a", 9))
-    w.cache.own(widget("a", 8))
+    w.cache.apply_own_write(widget("a", 9))
+    w.cache.apply_own_write(widget("a", 8))
     assert w.cache.get(A) == widget("a", 9)
 
 
 def test_after_two_own_answers_what_was_delivered_is_still_known() -> None:
     w = Watched().listed(5, widget("a", 4))
-    w.cache.own(widget("a", 8))
-    w.cache.own(widget("a", 9))
+    w.cache.apply_own_write(widget("a", 8))
+    w.cache.apply_own_write(widget("a", 9))
     w.cache.bookmark(9)
     assert w.cache.get(A) == widget("a", 4)

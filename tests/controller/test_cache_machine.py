@@ -24,7 +24,7 @@ Event = Added[Widget] | Modified[Widget] | Deleted[Widget]
 
 @dataclass
 class World:
-    """What happened, in order, and the answers to writes and deletions still under way to us."""
+    """What happened, in order, and the responses to our writes and deletions not yet received."""
 
     revision: int = 10
     births: int = 0
@@ -123,7 +123,7 @@ class CacheMachine(RuleBasedStateMachine):
         name, revision = ended.metadata.name, ended.metadata.revision
         self.known_gone[name] = max(revision, self.known_gone.get(name, 0))
         self.ahead = {n: o for n, o in self.ahead.items() if not self.is_gone(o)}
-        self.cache.gone(Version.of(ended))
+        self.cache.mark_deleted(Version.of(ended))
 
     def is_gone(self, obj: Widget) -> bool:
         """Whether we were told that this, or what followed it under its name, was deleted."""
@@ -143,7 +143,7 @@ class CacheMachine(RuleBasedStateMachine):
             and (known is None or known.metadata.revision < revision)
         ):
             self.ahead[name] = answer
-        self.cache.own(answer)
+        self.cache.apply_own_write(answer)
 
     def passed(self, position: int) -> None:
         """Forget the answers that the position has reached."""
@@ -229,12 +229,12 @@ class CacheMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Once everything has been delivered, only the world is shown: no ghosts."""
         for answer in self.world.answers:
-            self.cache.own(answer)
+            self.cache.apply_own_write(answer)
         for ended in self.world.ends:
-            self.cache.gone(Version.of(ended))
+            self.cache.mark_deleted(Version.of(ended))
         self.cache.replace(self.world.live.values(), self.world.revision)
         assert {o.metadata.name: o for o in self.cache} == self.world.live
-        assert self.cache.burials == 0
+        assert self.cache.tombstones == 0
 
 
 CacheMachine.TestCase.settings = settings(

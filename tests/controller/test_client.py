@@ -178,7 +178,7 @@ async def test_a_deletion_says_whether_the_object_is_still_there(
 ) -> None:
     seen: list[Object] = []
     server = Recording([encoded(answer)])
-    client = Client(server, on_answer=lambda _, obj: seen.append(obj))
+    client = Client(server, on_object=lambda _, obj: seen.append(obj))
     result = await client.delete(WIDGETS, AT, propagation="Background")
     assert (result is not None, len(seen)) == (there, int(there))
     assert server.sent[0][3] == {
@@ -213,7 +213,7 @@ async def test_every_object_answered_with_is_passed_on_and_no_refusal() -> None:
     server = Recording(
         [encoded(widget("a", 7)), Conflict(409, "Conflict", "no"), encoded(widget("a", 8))]
     )
-    client = Client(server, on_answer=lambda resource, obj: seen.append((resource.kind, obj)))
+    client = Client(server, on_object=lambda resource, obj: seen.append((resource.kind, obj)))
     await client.get(WIDGETS, A)
     with pytest.raises(Conflict):
         await client.patch(WIDGETS, AT, {})

@@ -5,9 +5,8 @@ from itertools import pairwise
 import pytest
 
 from controller.cache import Change
-from controller.clusters import ClusterSettings
+from controller.clusters import Clusters, ClusterSettings
 from controller.errors import ConfigurationError, NoAnswer, Unauthorized
-from controller.manager import Manager
 from controller.meta import Key, Version
 from controller.outcome import SETTLED, Outcome
 from controller.triggers import ClusterWatch
@@ -358,7 +357,8 @@ async def test_a_controller_hears_from_clusters_that_a_manager_keeps_open() -> N
         seen.append(key.name)
         return SETTLED
 
-    clusters = here.manager.clusters(fleet.open)
+    clusters = Clusters(fleet.open, here.clock)
+    here.manager.add_service("clusters", clusters.run)
     widgets = clusters.kind(WIDGETS)
     watch = ClusterWatch(widgets, lambda cluster, _: (cluster,))
     here.manager.controller("tenant", look, watches=[watch])
@@ -370,11 +370,3 @@ async def test_a_controller_hears_from_clusters_that_a_manager_keeps_open() -> N
         await here.clock.advance(0)
         assert seen == ["up"]
     assert fleet.open_lines == 0
-
-
-def test_a_manager_keeps_one_set_of_clusters_per_name() -> None:
-    manager: Manager = World().manager
-    fleet = Fleet()
-    manager.clusters(fleet.open)
-    with pytest.raises(ValueError, match="a service called clusters"):
-        manager.clusters(fleet.open)

@@ -13,20 +13,19 @@ from hypothesis import strategies as st
 from controller.codec import (
     Added,
     Bookmark,
+    DecodeFailure,
     Deleted,
-    Failure,
-    Misfit,
+    ErrorEvent,
     Modified,
-    Unknown,
+    UnknownEvent,
     Unreadable,
     decode_event,
     decode_json,
     decode_page,
     encode,
 )
-from controller.errors import Expired, MalformedAnswer, ServerFailure
+from controller.errors import Expired, MalformedAnswer, ServerFailure, decode_status
 from controller.meta import Key, ObjectMeta
-from controller.statuses import decode_status
 from controller.watch import LineSplitter
 from tests.controller.world_objects import WIDGETS, bookmark, error, line, widget, wire
 
@@ -47,10 +46,10 @@ def test_a_bookmark_carries_its_position() -> None:
 
 def test_an_error_event_is_the_error_that_it_stands_for() -> None:
     event = decode_event(WIDGETS, error(410, "Expired"))
-    assert isinstance(event, Failure)
+    assert isinstance(event, ErrorEvent)
     assert isinstance(event.error, Expired)
     odd = decode_event(WIDGETS, line("ERROR", {"oops": 1}))
-    assert isinstance(odd, Failure)
+    assert isinstance(odd, ErrorEvent)
     assert isinstance(odd.error, ServerFailure)
 
 
@@ -75,7 +74,7 @@ def test_an_object_that_does_not_fit_is_told_with_its_key_and_place() -> None:
     ],
 )
 def test_an_event_that_says_nothing_usable_is_unknown(event: bytes) -> None:
-    assert isinstance(decode_event(WIDGETS, event), Unknown)
+    assert isinstance(decode_event(WIDGETS, event), UnknownEvent)
 
 
 @given(st.binary(max_size=100))
@@ -115,7 +114,7 @@ def _outlines(spec: object) -> list[_Outline | None]:
     page = decode_page(OUTLINED, data)
     assert isinstance(event, Unreadable)
     reasons = [event.reason, *page.unreadable.values()]
-    return [cast("_Outline | None", cast("Misfit", reason).outline) for reason in reasons]
+    return [cast("_Outline | None", cast("DecodeFailure", reason).outline) for reason in reasons]
 
 
 def test_what_does_not_fit_is_still_told_in_outline() -> None:

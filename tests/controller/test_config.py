@@ -17,10 +17,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from controller import config
-from controller.config import LoadedCredentials, connect
+from controller.config import connect, pod_configuration
+from controller.credentials import LoadedCredentials
+from controller.endpoint import checked_proxy, proxy_from_environment
 from controller.errors import ConfigurationError, Unauthorized
-from controller.incluster import pod_configuration
-from controller.proxies import checked_proxy, proxy_from_environment
 from tests.controller.world_certs import authority_and_pair
 
 

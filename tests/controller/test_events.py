@@ -11,13 +11,12 @@ from prometheus_client import CollectorRegistry
 from controller.client import Client
 from controller.errors import AlreadyExists, Forbidden, NoAnswer
 from controller.eventkind import shortened
-from controller.eventlimits import REMEMBERED, SpamFilter
-from controller.events import QUEUE_LENGTH, Recorder
+from controller.events import MAX_BUCKETS, QUEUE_LENGTH, Recorder, SpamFilter
 from controller.meta import ObjectMeta
 from controller.metrics import Metrics
 from tests.clock import VirtualClock
 from tests.controller.world_objects import WIDGETS, Widget, widget
-from tests.controller.world_store import Connection, Store
+from tests.controller.world_store import Store, StoreTransport
 
 
 class World:
@@ -26,10 +25,10 @@ class World:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.store = Store()
-        self.way = Connection(self.store)
+        self.transport = StoreTransport(self.store)
         self.registry = CollectorRegistry()
         self.recorder = Recorder(
-            Client(self.way),
+            Client(self.transport),
             self.clock,
             "test/widgets",
             dropped=Metrics(self.registry).events_dropped,
@@ -153,7 +152,7 @@ async def test_further_times_are_counted_in_silence_and_written_when_it_is_quiet
             world.record()
             await world.clock.advance(1)
         assert world.counts() == [2]
-        assert len(world.way.sent) == 2
+        assert len(world.transport.sent) == 2
         await world.clock.advance(360)
         assert world.counts() == [50]
         world.record()
@@ -168,7 +167,7 @@ async def test_a_series_that_never_ends_is_written_every_half_hour() -> None:
             world.record()
             await world.clock.advance(60)
         assert world.counts() == [31]
-        assert len(world.way.sent) == 3
+        assert len(world.transport.sent) == 3
 
 
 async def test_nothing_is_sent_while_nothing_happens() -> None:
@@ -176,36 +175,36 @@ async def test_nothing_is_sent_while_nothing_happens() -> None:
     async with running(world):
         world.record()
         await world.clock.advance(400)
-        sent = len(world.way.sent)
+        sent = len(world.transport.sent)
         await world.clock.advance(86400)
-        assert len(world.way.sent) == sent
+        assert len(world.transport.sent) == sent
         assert world.clock.waiting == 0
 
 
 async def test_an_outage_is_waited_for_and_the_order_is_kept() -> None:
     world = World()
-    world.way.refused["POST"] = NoAnswer("reset")
+    world.transport.refused["POST"] = NoAnswer("reset")
     async with running(world):
         world.record("a")
         world.record("b")
         await world.clock.advance(4.9)
-        assert len(world.way.sent) == 1
+        assert len(world.transport.sent) == 1
         await world.clock.advance(0.1)
-        assert len(world.way.sent) == 2
+        assert len(world.transport.sent) == 2
         await world.clock.advance(25)
         assert world.events == []
-        world.way.refused.clear()
+        world.transport.refused.clear()
         await world.clock.advance(15)
     assert [event["regarding"]["name"] for event in world.events] == ["a", "b"]
 
 
 async def test_what_is_refused_is_dropped_and_counted_and_the_next_is_written() -> None:
     world = World()
-    world.way.refused["POST"] = Forbidden(403)
+    world.transport.refused["POST"] = Forbidden(403)
     async with running(world):
         world.record("a")
         await world.clock.advance(0)
-        world.way.refused.clear()
+        world.transport.refused.clear()
         world.record("b")
         await world.clock.advance(0)
     assert [event["regarding"]["name"] for event in world.events] == ["b"]
@@ -214,7 +213,7 @@ async def test_what_is_refused_is_dropped_and_counted_and_the_next_is_written() 
 
 async def test_an_event_whose_creation_was_not_confirmed_is_not_counted_as_lost() -> None:
     world = World()
-    world.way.refused["POST"] = AlreadyExists(409)
+    world.transport.refused["POST"] = AlreadyExists(409)
     async with running(world):
         world.record("a")
         await world.clock.advance(0)
@@ -223,11 +222,11 @@ async def test_an_event_whose_creation_was_not_confirmed_is_not_counted_as_lost(
 
 async def test_an_outage_that_does_not_end_is_given_up_after_twelve_tries() -> None:
     world = World()
-    world.way.refused["POST"] = NoAnswer("reset")
+    world.transport.refused["POST"] = NoAnswer("reset")
     async with running(world):
         world.record("a")
         await world.clock.advance(3600)
-    assert len(world.way.sent) == 12
+    assert len(world.transport.sent) == 12
     assert world.dropped("refused") == 1
 
 
@@ -260,7 +259,7 @@ async def test_counts_that_nobody_else_would_write_are_written_at_the_end() -> N
 
 async def test_the_end_does_not_wait_for_a_server_that_hangs() -> None:
     world = World()
-    world.way.hangs = True
+    world.transport.hangs = True
     ended: list[float] = []
 
     async def run() -> None:
@@ -343,5 +342,5 @@ async def test_repetitions_do_not_count_against_the_limit() -> None:
 
 def test_objects_unheard_of_are_forgotten() -> None:
     limits: SpamFilter[int] = SpamFilter(VirtualClock())
-    assert all(limits.admits(number) for number in range(REMEMBERED + 100))
-    assert len(limits) == REMEMBERED
+    assert all(limits.allow(number) for number in range(MAX_BUCKETS + 100))
+    assert len(limits) == MAX_BUCKETS

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.meta import Key
-from controller.priorities import SHARE, ReadyLevels
+from controller.queueorder import SHARE, ReadyLevels
 from controller.workqueue import LOW_PRIORITY, WorkQueue
 from tests.clock import VirtualClock
 

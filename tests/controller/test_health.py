@@ -9,14 +9,15 @@ import pytest
 
 from controller.errors import ConfigurationError, Forbidden
 from controller.health import PING, Check, Failing, report
-from controller.manager import Manager, ManagerOptions, Watch
-from controller.mapping import to_self
+from controller.httpserver import Bind, parse_bind
+from controller.manager import Manager
 from controller.meta import Key
+from controller.options import ManagerOptions
 from controller.outcome import SETTLED, Outcome
-from controller.server import Bind, parse_bind
+from controller.triggers import Watch, to_self
 from tests.clock import VirtualClock
 from tests.controller.world_objects import WIDGETS
-from tests.controller.world_store import Connection, Store
+from tests.controller.world_store import Store, StoreTransport
 
 LOCAL = ManagerOptions(metrics_bind="127.0.0.1:0", health_bind="127.0.0.1:0")
 BROKEN = Check("broken", lambda: Failing("cannot list widgets", "403: token of system:x"))
@@ -27,10 +28,10 @@ async def look(key: Key) -> Outcome:
 
 
 @asynccontextmanager
-async def serving(way: Connection) -> AsyncIterator[Manager]:
+async def serving(transport: StoreTransport) -> AsyncIterator[Manager]:
     """Run a manager with one controller on free ports; its clock stands still."""
     clock = VirtualClock()
-    manager = Manager(way, clock=clock, options=LOCAL)
+    manager = Manager(transport, clock=clock, options=LOCAL)
     manager.controller("widget", look, watches=[Watch(manager.informer(WIDGETS), to_self)])
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
@@ -47,16 +48,16 @@ async def ask(port: int | None, path: str) -> httpx.Response:
 
 
 async def test_a_manager_that_sees_its_kinds_is_alive_and_ready() -> None:
-    async with serving(Connection(Store())) as manager:
+    async with serving(StoreTransport(Store())) as manager:
         for path in ("/healthz", "/readyz"):
             answer = await ask(manager.health_port, path)
             assert (answer.status_code, answer.text) == (200, "ok")
 
 
 async def test_readyz_names_the_verb_and_the_kind_that_are_missing_but_not_the_reason() -> None:
-    way = Connection(Store())
-    way.refused["LIST"] = Forbidden(403, "Forbidden", "User system:x cannot list widgets")
-    async with serving(way) as manager:
+    transport = StoreTransport(Store())
+    transport.refused["LIST"] = Forbidden(403, "Forbidden", "User system:x cannot list widgets")
+    async with serving(transport) as manager:
         answer = await ask(manager.health_port, "/readyz")
         assert answer.status_code == 503
         assert "cannot list widgets.example.com" in answer.text
@@ -67,9 +68,9 @@ async def test_readyz_names_the_verb_and_the_kind_that_are_missing_but_not_the_r
 
 
 async def test_one_check_can_be_asked_alone_or_left_out() -> None:
-    way = Connection(Store())
-    way.refused["LIST"] = Forbidden(403)
-    async with serving(way) as manager:
+    transport = StoreTransport(Store())
+    transport.refused["LIST"] = Forbidden(403)
+    async with serving(transport) as manager:
         port, name = manager.health_port, "informer/widgets.example.com"
         assert (await ask(port, f"/readyz/{name}")).status_code == 503
         assert (await ask(port, "/readyz/ping")).status_code == 200
@@ -78,7 +79,7 @@ async def test_one_check_can_be_asked_alone_or_left_out() -> None:
 
 
 async def test_metrics_are_served_in_prometheus_text_format() -> None:
-    async with serving(Connection(Store())) as manager:
+    async with serving(StoreTransport(Store())) as manager:
         answer = await ask(manager.metrics_port, "/metrics")
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     series = 'controller_runtime_reconcile_total{controller="widget",result="error"} 0.0'
@@ -89,17 +90,17 @@ async def test_metrics_are_served_in_prometheus_text_format() -> None:
 
 
 async def test_the_ports_are_closed_when_the_manager_ends() -> None:
-    async with serving(Connection(Store())) as manager:
+    async with serving(StoreTransport(Store())) as manager:
         port = manager.metrics_port
     with pytest.raises(httpx.ConnectError):
         await ask(port, "/metrics")
 
 
 async def test_a_port_that_is_taken_is_a_configuration_error() -> None:
-    async with serving(Connection(Store())) as manager:
+    async with serving(StoreTransport(Store())) as manager:
         options = ManagerOptions(metrics_bind=f"127.0.0.1:{manager.metrics_port}")
         with pytest.raises(ConfigurationError, match=r"cannot listen on 127\.0\.0\.1:\d+ for met"):
-            await Manager(Connection(Store()), options=options).run()
+            await Manager(StoreTransport(Store()), options=options).run()
 
 
 @pytest.mark.parametrize(
@@ -139,19 +140,3 @@ def test_a_verbose_report_tells_all() -> None:
 
 def test_what_is_excluded_is_not_asked() -> None:
     assert report("readyz", [PING, BROKEN], exclude=["broken"]).healthy
-
-
-async def test_a_check_of_ones_own_is_a_line_of_readyz() -> None:
-    manager = Manager(Connection(Store()), clock=VirtualClock(), options=LOCAL)
-    manager.add_check(BROKEN)
-    with pytest.raises(ValueError, match="called broken already"):
-        manager.add_check(BROKEN)
-    async with anyio.create_task_group() as group:
-        group.start_soon(manager.run)
-        with anyio.fail_after(5):
-            await manager.wait_serving()
-        answer = await ask(manager.health_port, "/readyz?verbose")
-        assert answer.status_code == 503
-        assert "[-]broken failed: cannot list widgets: 403: token of system:x" in answer.text
-        assert (await ask(manager.health_port, "/healthz")).status_code == 200
-        group.cancel_scope.cancel()

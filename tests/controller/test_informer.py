@@ -104,7 +104,7 @@ async def test_a_handler_that_fails_costs_no_other_and_is_served_again() -> None
     with capture_logs() as logs:
         async with running(informer, clock):
             assert (bad, good) == (["a", "b"], ["a", "b"])
-    assert [entry["event"] for entry in logs] == ["a handler failed", "a handler failed"]
+    assert [entry["event"] for entry in logs] == ["event handler raised", "event handler raised"]
 
 
 async def test_an_error_in_our_own_code_is_told_and_the_world_listed_anew() -> None:
@@ -127,7 +127,7 @@ async def test_an_error_in_our_own_code_is_told_and_the_world_listed_anew() -> N
             await clock.advance(6)
             assert informer.last_error is None
             assert [o.metadata.name for o in informer.cache.by_index("color", "odd")] == ["b"]
-    assert "the watch loop failed" in [entry["event"] for entry in logs]
+    assert "list/watch loop raised, restarting" in [entry["event"] for entry in logs]
 
 
 @pytest.mark.parametrize("selector", [{"namespace": "other"}, {"labels": "a=b"}])
@@ -135,7 +135,7 @@ async def test_own_answers_outside_the_scope_do_not_enter(selector: dict[str, st
     clock = VirtualClock()
     informer = Informer(WIDGETS, Scripted([listing(5)]), clock, **selector)  # type: ignore[arg-type]  # the same keywords
     async with running(informer, clock):
-        informer.cache.own(widget("a", 9))
+        informer.cache.apply_own_write(widget("a", 9))
         assert len(informer.cache) == 0
 
 
@@ -144,7 +144,7 @@ async def test_own_answers_about_selected_objects_enter() -> None:
     server = Scripted([listing(5, widget("a", 1))])
     informer = Informer(WIDGETS, server, clock, namespace="default", labels="a=b")
     async with running(informer, clock):
-        informer.cache.own(widget("a", 9))
+        informer.cache.apply_own_write(widget("a", 9))
         assert informer.cache.get(Key("default", "a")) == widget("a", 9)
 
 

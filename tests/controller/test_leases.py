@@ -10,11 +10,10 @@ from typing_extensions import override
 
 from controller.client import Client
 from controller.errors import NoAnswer, ServerFailure
-from controller.leasekind import LeaseSettings
-from controller.leases import Elector, LeaderLost
+from controller.leases import Elector, LeaderLost, LeaseSettings
 from controller.meta import Key
 from tests.clock import VirtualClock
-from tests.controller.world_store import Connection, Store
+from tests.controller.world_store import Store, StoreTransport
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
 KEY = Key("system", "leader")
@@ -25,9 +24,9 @@ class Candidate:
 
     def __init__(self, name: str, store: Store, clock: VirtualClock) -> None:
         self.clock = clock
-        self.way = Connection(store)
+        self.transport = StoreTransport(store)
         self.elector = Elector(
-            Client(self.way), clock, LeaseSettings(KEY, name), jitter=lambda: 0.5
+            Client(self.transport), clock, LeaseSettings(KEY, name), jitter=lambda: 0.5
         )
         self.led: list[tuple[float, float | None]] = []
         self.lost: LeaderLost | None = None
@@ -108,7 +107,7 @@ async def test_a_healthy_leader_renews_every_two_seconds_and_stays() -> None:
 async def test_a_leader_whose_requests_hang_stops_before_another_can_begin() -> None:
     async def play(world: World) -> None:
         await world.clock.advance(60.5)
-        world.a.way.hangs = True
+        world.a.transport.hangs = True
         await world.clock.advance_until(lambda: world.b.leads)
 
     world = await playing(play)
@@ -124,7 +123,7 @@ async def test_a_leader_whose_requests_hang_stops_before_another_can_begin() -> 
 async def test_a_leader_whose_answers_are_lost_stops_although_its_writes_arrive() -> None:
     async def play(world: World) -> None:
         await world.clock.advance(60.5)
-        world.a.way.loses_answers = True
+        world.a.transport.loses_answers = True
         await world.clock.advance_until(lambda: world.b.leads)
 
     world = await playing(play)
@@ -136,9 +135,9 @@ async def test_a_leader_whose_answers_are_lost_stops_although_its_writes_arrive(
 async def test_a_short_outage_costs_no_leadership() -> None:
     async def play(world: World) -> None:
         await world.clock.advance(60)
-        world.a.way.refused = {"PUT": NoAnswer("reset"), "GET": ServerFailure(500)}
+        world.a.transport.refused = {"PUT": NoAnswer("reset"), "GET": ServerFailure(500)}
         await world.clock.advance(7)
-        world.a.way.refused = {}
+        world.a.transport.refused = {}
         await world.clock.advance(600)
         assert world.a.leads
         assert world.b.led == []
@@ -149,9 +148,9 @@ async def test_a_short_outage_costs_no_leadership() -> None:
 async def test_one_request_that_hangs_does_not_use_up_the_deadline() -> None:
     async def play(world: World) -> None:
         await world.clock.advance(60)
-        world.a.way.hangs = True
+        world.a.transport.hangs = True
         await world.clock.advance(3)  # the renewal of 62 hangs until 67
-        world.a.way.hangs = False
+        world.a.transport.hangs = False
         await world.clock.advance(600)
         assert world.a.leads
 
@@ -165,7 +164,7 @@ async def test_somebody_elses_name_in_the_record_ends_the_leadership_at_once() -
         world.store.put(PATH, {**stolen, "spec": {**world.record, "holderIdentity": "thief"}})
         await world.clock.advance(2)
         assert not world.a.leads
-        assert "held by somebody else" in str(world.a.lost)
+        assert "held by another process" in str(world.a.lost)
 
     await playing(play)
 
@@ -223,7 +222,7 @@ async def test_those_who_wait_try_again_after_two_seconds_and_up_to_2_2_times_th
         lease = {"metadata": {"name": "leader", "namespace": "system"}, "spec": old_record()}
         store.put(PATH, lease)
         settings = LeaseSettings(KEY, "b")
-        elector = Elector(Client(Connection(store)), clock, settings, jitter=shares.pop)
+        elector = Elector(Client(StoreTransport(store)), clock, settings, jitter=shares.pop)
         async with anyio.create_task_group() as group:
             group.start_soon(elector.acquire)
             await clock.advance(0)
@@ -302,7 +301,7 @@ async def test_work_that_goes_on_after_the_lease_has_passed_is_told() -> None:
         elector = world.a.elector
         await world.clock.advance(60)
         assert elector.overdue_seconds == 0
-        world.a.way.hangs = True
+        world.a.transport.hangs = True
         await world.clock.advance(15)  # the last renewal was sent at 60
         assert not world.a.leads
         assert elector.overdue_seconds == 0
@@ -332,9 +331,9 @@ async def test_a_released_lease_is_taken_within_one_retry_period() -> None:
 
 async def test_a_lease_that_was_taken_over_is_not_released() -> None:
     async def play(world: World) -> None:
-        world.a.way.hangs = True
+        world.a.transport.hangs = True
         await world.clock.advance_until(lambda: world.b.leads)
-        world.a.way.hangs = False
+        world.a.transport.hangs = False
         await world.a.elector.release()
         assert world.record["holderIdentity"] == "b"
 
@@ -344,7 +343,7 @@ async def test_a_lease_that_was_taken_over_is_not_released() -> None:
 async def test_a_release_that_hangs_ends_after_the_time_of_one_request() -> None:
     async def play(world: World) -> None:
         world.a.scope.cancel()
-        world.a.way.hangs = True
+        world.a.transport.hangs = True
         ended: list[float] = []
 
         async def release() -> None:
@@ -362,12 +361,12 @@ async def test_a_release_that_hangs_ends_after_the_time_of_one_request() -> None
 async def test_a_claim_whose_answer_never_came_is_given_back() -> None:
     clock, store = VirtualClock(), Store()
     candidate = Candidate("a", store, clock)
-    candidate.way.loses_answers = True
+    candidate.transport.loses_answers = True
     store.put(PATH, {"metadata": {"name": "leader", "namespace": "system"}, "spec": {}})
     async with anyio.create_task_group() as group:
         group.start_soon(candidate.run)
         await clock.advance(0)
-        candidate.way.loses_answers = False
+        candidate.transport.loses_answers = False
         await clock.advance(5)
         group.cancel_scope.cancel()
     await candidate.elector.release()
@@ -383,7 +382,7 @@ async def test_a_claim_that_another_took_over_meanwhile_is_left_alone() -> None:
         lease = store.objects[PATH]
         store.put(PATH, {**lease, "spec": {**old_record(), "holderIdentity": "b"}})
 
-    candidate.way.before_answer = overtaken
+    candidate.transport.before_answer = overtaken
     async with anyio.create_task_group() as group:
         group.start_soon(candidate.run)
         await clock.advance(5)
@@ -396,9 +395,9 @@ async def test_a_claim_that_another_took_over_meanwhile_is_left_alone() -> None:
 async def test_the_deadline_counts_from_when_the_last_renewal_was_sent() -> None:
     async def play(world: World) -> None:
         await world.clock.advance(59)
-        world.a.way.before_answer = lambda: world.clock.sleep(4)
+        world.a.transport.before_answer = lambda: world.clock.sleep(4)
         await world.clock.advance(5)  # the renewal of 60 is answered at 64
-        world.a.way.hangs = True
+        world.a.transport.hangs = True
         await world.clock.advance(30)
 
     world = await playing(play)
@@ -409,11 +408,11 @@ async def test_the_first_deadline_counts_from_when_the_claim_was_sent() -> None:
     clock, store = VirtualClock(), Store()
     candidate = Candidate("a", store, clock)
     store.put(PATH, {"metadata": {"name": "leader", "namespace": "system"}, "spec": {}})
-    candidate.way.before_answer = lambda: clock.sleep(4)
+    candidate.transport.before_answer = lambda: clock.sleep(4)
     async with anyio.create_task_group() as group:
         group.start_soon(candidate.run)
         await clock.advance(8)  # read until 4, claimed from 4 to 8
-        candidate.way.hangs = True
+        candidate.transport.hangs = True
         await clock.advance(60)
     assert candidate.led == [(8, 14)]
 
@@ -431,7 +430,7 @@ async def test_a_lease_that_is_labelled_while_it_is_released_is_released_all_the
                     PATH, {**lease, "metadata": {**lease["metadata"], "labels": {"team": team}}}
                 )
 
-        world.a.way.before_answer = labelled
+        world.a.transport.before_answer = labelled
         await world.a.elector.release()
         assert world.record["holderIdentity"] == ""
         assert world.store.objects[PATH]["metadata"]["labels"] == {"team": "net"}

@@ -1,4 +1,4 @@
-"""Log lines: their keys, their order, and who else's come the same way."""
+"""Log lines: their keys, their order, and those of other libraries."""
 
 import io
 import logging

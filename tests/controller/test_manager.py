@@ -7,14 +7,16 @@ import anyio
 import pytest
 
 from controller.errors import ControllerError, Forbidden
-from controller.manager import LeaderLost, Manager, ManagerOptions, Watch
-from controller.mapping import to_self
+from controller.leases import LeaderLost
+from controller.manager import Manager
 from controller.meta import Key, Version
+from controller.options import ManagerOptions
 from controller.outcome import SETTLED, Outcome
 from controller.resource import Resource
+from controller.triggers import Watch, to_self
 from tests.clock import VirtualClock, settle
 from tests.controller.world_objects import WIDGETS, Widget
-from tests.controller.world_store import Connection, Store
+from tests.controller.world_store import Store, StoreTransport
 
 GADGETS = Resource("example.com", "v1", "Gadget", "gadgets", Widget)
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
@@ -33,8 +35,8 @@ class World:
     def __init__(self, options: ManagerOptions | None = None) -> None:
         self.clock = VirtualClock()
         self.store = Store()
-        self.way = Connection(self.store)
-        self.manager = Manager(self.way, clock=self.clock, options=options)
+        self.transport = StoreTransport(self.store)
+        self.manager = Manager(self.transport, clock=self.clock, options=options)
         self.widgets = self.manager.informer(WIDGETS)
         self.seen: list[str] = []
         self.failure: ControllerError | None = None
@@ -88,7 +90,7 @@ async def test_own_writes_are_in_the_cache_before_the_watch_tells_of_them() -> N
     world = World()
     world.widget("a")
     async with running(world):
-        world.way.deaf = True
+        world.transport.deaf = True
         seen = world.widgets.cache.get(Key("default", "a"))
         assert seen is not None
         patched = await world.manager.client.patch(
@@ -98,7 +100,7 @@ async def test_own_writes_are_in_the_cache_before_the_watch_tells_of_them() -> N
         assert patched.spec.color == "blue"
         await world.clock.advance(0)
         looks = len(world.seen)
-        world.way.deaf = False
+        world.transport.deaf = False
         world.widget("b")
         await world.clock.advance(0)
         assert world.widgets.cache.get(Key("default", "a")) == patched
@@ -115,21 +117,21 @@ async def test_a_kind_that_cannot_be_seen_stops_only_the_controllers_that_need_i
         return SETTLED
 
     world.manager.controller("gadget", look, watches=[Watch(gadgets, to_self)])
-    world.way.forbidden["gadgets"] = Forbidden(403, "Forbidden", "gadgets is forbidden")
+    world.transport.forbidden["gadgets"] = Forbidden(403, "Forbidden", "gadgets is forbidden")
     world.widget("a")
     world.widget("g", "gadgets")
     async with running(world):
         await world.clock.advance(60)
         assert world.seen == ["begin a", "end a"]
         assert looked == []
-        world.way.forbidden.clear()
+        world.transport.forbidden.clear()
         await world.clock.advance(61)
         assert looked == [Key("default", "g")]
 
 
 async def test_a_controller_that_still_waits_for_its_kind_does_not_delay_the_stop() -> None:
     world = World()
-    world.way.refused["LIST"] = Forbidden(403)
+    world.transport.refused["LIST"] = Forbidden(403)
     async with running(world):
         world.manager.stop()
         await world.clock.advance(0)
@@ -234,7 +236,7 @@ async def test_losing_the_lease_cancels_the_work_and_is_raised() -> None:
     world.pause = 1000
     world.widget("a")
     async with running(world):
-        world.way.hangs = True
+        world.transport.hangs = True
         await world.clock.advance(9.9)
         assert not world.ended()
         await world.clock.advance(0.1)

@@ -12,16 +12,18 @@ import httpx
 import pytest
 from typing_extensions import override
 
-from controller.manager import LeaderLost, Manager, ManagerOptions, Watch
-from controller.mapping import to_self
+from controller.leases import LeaderLost
+from controller.manager import Manager
 from controller.meta import Key
+from controller.options import ManagerOptions
 from controller.outcome import SETTLED, Outcome
+from controller.triggers import Watch, to_self
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
 from envtest.certs import Authority
 from tests.clock import VirtualClock, settle
 from tests.controller.webhooks.questions import review
 from tests.controller.world_objects import WIDGETS, Widget
-from tests.controller.world_store import Connection, Store
+from tests.controller.world_store import Store, StoreTransport
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
 WIDGET = "/apis/example.com/v1/namespaces/default/widgets/a"
@@ -38,7 +40,7 @@ class World:
         self.trust = ssl.create_default_context(cadata=authority.pair.certificate.decode("ascii"))
         self.store = Store()
         self.store.put(WIDGET, {"metadata": {"name": "a", "namespace": "default"}})
-        self.way = Connection(self.store)
+        self.transport = StoreTransport(self.store)
         self.clock = VirtualClock()
         options = ManagerOptions(
             leader_elect=True,
@@ -50,7 +52,7 @@ class World:
             webhook_bind="127.0.0.1:0",
             webhook_cert_dir=str(folder),
         )
-        self.manager = Manager(self.way, clock=self.clock, options=options)
+        self.manager = Manager(self.transport, clock=self.clock, options=options)
         widgets = self.manager.informer(WIDGETS)
         self.manager.controller("widget", self.look, watches=[Watch(widgets, to_self)])
         self.manager.add_webhook(Webhook("/judge", self.judge, Widget))
@@ -160,7 +162,7 @@ async def test_the_lease_goes_last_when_nothing_is_served_any_more(tmp_path: Pat
         await world.clock.advance(0)
         await world.begun.wait()
         world.go_on.set()
-        world.way.before_answer = look_around
+        world.transport.before_answer = look_around
         world.manager.stop()
         await world.ended.wait()
     assert served_at_release == [set()]
@@ -185,7 +187,7 @@ async def test_a_leader_whose_work_outlives_its_lease_is_not_alive(tmp_path: Pat
         await world.clock.advance(0)
         await world.begun.wait()
         alive = f"http://127.0.0.1:{world.ports['probes']}/healthz"
-        world.way.hangs = True
+        world.transport.hangs = True
         await world.clock.advance(9)
         assert not world.manager.lost.is_set()
         await world.clock.advance(1)

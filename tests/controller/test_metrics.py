@@ -6,8 +6,10 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 import controller
+from controller.certificates import CertificateMetrics
 from controller.metrics import RECONCILE_SECONDS, RESULTS, Metrics
-from controller.queuemetrics import BEYOND, BUCKETS, MAX_PRIORITIES
+from controller.queuemetrics import BUCKETS, MAX_PRIORITIES, OTHER_PRIORITIES
+from controller.webhooks.server import WebhookFamilies, WebhookMetrics
 from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock
 
@@ -72,7 +74,7 @@ async def test_the_number_of_priorities_with_a_series_is_bounded() -> None:
     world = World()
     for priority in range(1, MAX_PRIORITIES + 10):
         world.queue.add(str(priority), priority=priority)
-    assert world.value("depth", priority=BEYOND) == 10
+    assert world.value("depth", priority=OTHER_PRIORITIES) == 10
     assert world.value("depth", priority=str(MAX_PRIORITIES + 1)) is None
 
 
@@ -120,7 +122,8 @@ def everything() -> Metrics:
     metrics = Metrics()
     metrics.controller("pools", 1)
     metrics.queue("pools")
-    metrics.webhooks.webhook("/judge")
+    WebhookMetrics(WebhookFamilies(metrics.registry), "/judge")
+    CertificateMetrics(metrics.registry)
     metrics.requests("https://10.0.0.1")("GET", "200", 1)
     return metrics
 

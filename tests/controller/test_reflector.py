@@ -20,9 +20,8 @@ from controller.errors import (
     api_error,
 )
 from controller.meta import Key
-from controller.reflector import Reflector
-from controller.sources import Scope
-from controller.states import Watching
+from controller.reflector import Reflector, Watching
+from controller.resource import Scope
 from tests.clock import VirtualClock
 from tests.controller.world_objects import (
     WIDGETS,

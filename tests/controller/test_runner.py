@@ -17,7 +17,7 @@ from controller.errors import (
 from controller.meta import Key
 from controller.metrics import Metrics
 from controller.outcome import SETTLED, Again, Blocked, Outcome
-from controller.runner import Controller, gravest
+from controller.runner import Controller, most_severe
 from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock, settle
 
@@ -164,11 +164,11 @@ async def test_a_group_of_conflicts_is_a_conflict() -> None:
 def test_the_gravest_of_a_group_decides() -> None:
     conflict, throttled = Conflict(409), TooManyRequests(429, retry_after=1)
     final, lost = TerminalError("x"), NoAnswer("x")
-    assert gravest(ExceptionGroup("", [conflict, throttled])) is throttled
-    assert gravest(ExceptionGroup("", [conflict, final, throttled])) is final
-    assert gravest(ExceptionGroup("", [conflict, final, lost])) is lost
+    assert most_severe(ExceptionGroup("", [conflict, throttled])) is throttled
+    assert most_severe(ExceptionGroup("", [conflict, final, throttled])) is final
+    assert most_severe(ExceptionGroup("", [conflict, final, lost])) is lost
     bug = ExceptionGroup("", [lost, KeyError("x")])
-    assert gravest(bug) is bug
+    assert most_severe(bug) is bug
 
 
 def counting(
@@ -293,10 +293,10 @@ async def test_cancelling_reaches_the_reconciler_and_ends_the_run() -> None:
         group.start_soon(controller.run)
         world.queue.add(KEY)
         await settle()
-        assert world.queue.statistics().in_work == 1
+        assert world.queue.statistics().processing == 1
         group.cancel_scope.cancel()
     assert cancelled == [True]
-    assert world.queue.statistics().in_work == 0
+    assert world.queue.statistics().processing == 0
 
 
 def test_all_series_of_a_controller_exist_before_its_first_key() -> None:

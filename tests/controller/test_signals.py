@@ -11,12 +11,12 @@ import pytest
 
 PROGRAM = """
 import anyio
-from controller.manager import Manager, Watch
-from controller.mapping import to_self
+from controller.manager import Manager
+from controller.triggers import Watch, to_self
 from controller.outcome import SETTLED
 from controller.signals import run_until_signal
 from tests.controller.world_objects import WIDGETS
-from tests.controller.world_store import Connection, Store
+from tests.controller.world_store import StoreTransport, Store
 
 async def look(key):
     print("begun", flush=True)
@@ -28,7 +28,7 @@ async def main():
     store = Store()
     path = "/apis/example.com/v1/namespaces/default/widgets/a"
     store.put(path, {"metadata": {"name": "a", "namespace": "default"}})
-    manager = Manager(Connection(store))
+    manager = Manager(StoreTransport(store))
     manager.controller("widget", look, watches=[Watch(manager.informer(WIDGETS), to_self)])
     await run_until_signal(manager)
     print("left", flush=True)
@@ -101,17 +101,17 @@ STUBBORN = """
 import anyio
 from controller import Manager, ManagerOptions, Watch, run_until_signal, to_self
 from tests.controller.world_objects import WIDGETS
-from tests.controller.world_store import Connection, Store
+from tests.controller.world_store import StoreTransport, Store
 
 async def main():
     store = Store()
     path = "/apis/example.com/v1/namespaces/default/widgets/a"
     store.put(path, {"metadata": {"name": "a", "namespace": "default"}})
-    way = Connection(store)
+    transport = StoreTransport(store)
 
     async def look(key):
         print("begun", flush=True)
-        way.hangs = True
+        transport.hangs = True
         with anyio.CancelScope(shield=True):
             await anyio.sleep_forever()
 
@@ -119,7 +119,7 @@ async def main():
         leader_elect=True, lease_namespace="system", lease_name="leader",
         lease_duration=1.0, renew_deadline=0.5, retry_period=0.2,
     )
-    manager = Manager(way, options=options)
+    manager = Manager(transport, options=options)
     manager.controller("widget", look, watches=[Watch(manager.informer(WIDGETS), to_self)])
     await run_until_signal(manager)
 

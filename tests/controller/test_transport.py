@@ -339,6 +339,6 @@ async def test_warnings_beside_an_answer_are_told() -> None:
         always(200, "{}", "application/json", Warning='299 - "use v1"')
     ) as transport:
         await transport.request("GET", "/")
-        transport.warned = told.append
+        transport.on_warning = told.append
         await transport.request("GET", "/")
     assert told == ["use v1"]

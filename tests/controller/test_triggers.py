@@ -5,10 +5,8 @@ from dataclasses import replace
 from controller.cache import Change
 from controller.clock import Clock
 from controller.informer import Informer
-from controller.mapping import keys_of, to_owner, to_self
 from controller.meta import Key, ObjectMeta, OwnerReference
-from controller.predicates import generation_changed
-from controller.triggers import Watch
+from controller.triggers import Watch, generation_changed, keys_of, to_owner, to_self
 from controller.workqueue import LOW_PRIORITY, WorkQueue
 from tests.clock import VirtualClock
 from tests.controller.world_objects import WIDGETS, Widget, widget
@@ -74,7 +72,7 @@ async def test_what_is_there_at_the_start_waits_behind_what_changes() -> None:
     informer = Informer(WIDGETS, Scripted([]), clock)
     informer.cache.replace([widget("a", 1)], 5)
     queue = connected(clock, Watch(informer, to_self))
-    informer.cache.own(widget("b", 6))
+    informer.cache.apply_own_write(widget("b", 6))
     assert queue.statistics().ready == {LOW_PRIORITY: 1, 0: 1}
     assert await queue.get() == Key("default", "b")
 

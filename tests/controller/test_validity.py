@@ -8,10 +8,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
-from controller.certificates import Holder
-from controller.metrics import Metrics
-from controller.validity import valid_until
+from controller.certificates import CertificateMetrics, ServingCertificate, valid_until
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 FIRST = datetime(1951, 1, 1, tzinfo=UTC)
@@ -51,16 +50,16 @@ def test_what_is_no_certificate_is_refused(pem: bytes, why: str) -> None:
 
 
 def test_the_end_of_the_certificate_that_is_shown_is_a_metric() -> None:
-    metrics = Metrics()
+    registry = CollectorRegistry()
     until = datetime(2030, 5, 1, tzinfo=UTC)
     key = KEY.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    holder = Holder("webhook", metrics.certificates)
-    assert holder.show(certificate(until), key)
-    assert not holder.show(certificate(until + timedelta(days=1))[:99], key)
+    holder = ServingCertificate("webhook", CertificateMetrics(registry))
+    assert holder.replace(certificate(until), key)
+    assert not holder.replace(certificate(until + timedelta(days=1))[:99], key)
     name = "controller_certificate_expiry_timestamp_seconds"
-    shown = metrics.registry.get_sample_value(name, {"server": "webhook"})
+    shown = registry.get_sample_value(name, {"server": "webhook"})
     assert shown == until.timestamp()

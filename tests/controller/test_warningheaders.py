@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.warningheaders import warning_texts
+from controller.transport import warning_texts
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ async def test_the_statistics_tell_what_waits_and_how_long_the_work_has_taken() 
     await clock.advance(1)
     now = queue.statistics()
     assert now.ready == {0: 2}
-    assert (now.delayed, now.in_work, now.failing) == (1, 2, 1)
+    assert (now.delayed, now.processing, now.failing) == (1, 2, 1)
     assert now.oldest_ready_seconds == 3
     assert (now.unfinished_seconds, now.longest_running_seconds) == (4, 3)
     with pytest.raises(AttributeError):

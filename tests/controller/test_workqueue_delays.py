@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from controller.backoff import KeyBackoff
-from controller.delays import Delays
+from controller.queueorder import Delays
 from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock, settle
 

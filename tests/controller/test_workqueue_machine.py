@@ -101,7 +101,7 @@ class Queue(RuleBasedStateMachine):
     def nothing_is_lost_and_nothing_is_invented(self) -> None:
         now = self.queue.statistics()
         assert sum(now.ready.values()) == len(self.ready())
-        assert now.in_work == len(self.in_work)
+        assert now.processing == len(self.in_work)
         assert now.failing == len(self.failures)
         assert now.delayed == sum(due > self.clock.monotonic() for due in self.due.values())
 

@@ -10,21 +10,21 @@ from controller.owners import owned
 from controller.resource import Resource
 from tests.controller.test_manager import path
 from tests.controller.world_objects import WIDGETS, Widget, widget
-from tests.controller.world_store import Connection, Store
+from tests.controller.world_store import Store, StoreTransport
 
 A = Key("default", "a")
 
 
-def stored(**metadata: object) -> tuple[Store, Connection, Client]:
+def stored(**metadata: object) -> tuple[Store, StoreTransport, Client]:
     """Return a store with one widget, and a client."""
     store = Store()
     store.put(path("a"), {"metadata": {"name": "a", "namespace": "default", **metadata}})
-    way = Connection(store)
-    return store, way, Client(way)
+    transport = StoreTransport(store)
+    return store, transport, Client(transport)
 
 
 async def test_a_finalizer_is_added_and_removed_beside_those_of_others() -> None:
-    store, way, client = stored(finalizers=["other"])
+    store, transport, client = stored(finalizers=["other"])
     held = await add_finalizer(client, WIDGETS, await client.get(WIDGETS, A), "ours")
     assert store.objects[path("a")]["metadata"]["finalizers"] == ["other", "ours"]
     assert has_finalizer(held, "ours")
@@ -32,7 +32,7 @@ async def test_a_finalizer_is_added_and_removed_beside_those_of_others() -> None
     free = await remove_finalizer(client, WIDGETS, held, "ours")
     assert store.objects[path("a")]["metadata"]["finalizers"] == ["other"]
     assert await remove_finalizer(client, WIDGETS, free, "ours") is free
-    assert [verb for verb, _ in way.sent] == ["GET", "PATCH", "PATCH"]
+    assert [verb for verb, _ in transport.sent] == ["GET", "PATCH", "PATCH"]
 
 
 async def test_a_finalizer_is_not_written_over_the_change_of_another() -> None:
@@ -46,10 +46,10 @@ async def test_a_finalizer_is_not_written_over_the_change_of_another() -> None:
 
 
 async def test_an_object_that_is_going_is_held_by_nobody_new() -> None:
-    _, way, client = stored(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["other"])
+    _, transport, client = stored(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["other"])
     going = await client.get(WIDGETS, A)
     assert await add_finalizer(client, WIDGETS, going, "ours") is going
-    assert [verb for verb, _ in way.sent] == ["GET"]
+    assert [verb for verb, _ in transport.sent] == ["GET"]
 
 
 OWNER = widget("boss", 7, uid="u-boss")
@@ -81,7 +81,7 @@ def test_two_cannot_be_in_charge_of_one() -> None:
 
 def test_an_owner_in_another_namespace_is_refused() -> None:
     elsewhere = {"metadata": {"name": "child", "namespace": "elsewhere"}}
-    with pytest.raises(ValueError, match="an owner lives in the same namespace"):
+    with pytest.raises(ValueError, match="an owner is in the same namespace"):
         owned(elsewhere, OWNER, WIDGETS)
     cluster = Resource("example.com", "v1", "Boss", "bosses", Widget, namespaced=False)
     assert owned(elsewhere, OWNER, cluster)["metadata"]["ownerReferences"]

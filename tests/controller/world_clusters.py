@@ -9,14 +9,14 @@ from typing_extensions import override
 from controller.clusters import Clusters, ClusterSettings
 from controller.errors import ControllerError, NoAnswer
 from controller.meta import Key
-from controller.renewable import Way
+from controller.renewable import Connection
 from controller.transport import NO_QUERY
 from tests.clock import VirtualClock
 from tests.controller.world_objects import WIDGETS, Widget
-from tests.controller.world_store import Connection, Store
+from tests.controller.world_store import Store, StoreTransport
 
 
-class Line(Connection):
+class ClusterTransport(StoreTransport):
     """A connection that is cut when it is closed."""
 
     def __init__(self, store: Store) -> None:
@@ -60,7 +60,7 @@ class Fleet:
     def __init__(self, settings: ClusterSettings | None = None) -> None:
         self.clock = VirtualClock()
         self.stores: dict[Key, Store] = {}
-        self.lines: dict[Key, list[Line]] = {}
+        self.lines: dict[Key, list[ClusterTransport]] = {}
         self.down: dict[Key, ControllerError] = {}
         self.opened: list[tuple[float, str]] = []
         self.clusters = Clusters(self.open, self.clock, settings)
@@ -81,17 +81,17 @@ class Fleet:
         body = {"metadata": {"name": name, "namespace": "default"}, "spec": {"color": color}}
         self.stores[key].put(f"/apis/example.com/v1/namespaces/default/widgets/{name}", body)
 
-    async def open(self, key: Key) -> Way:
-        """Open a way into a cluster, as its Secret and its network are now."""
+    async def open(self, key: Key) -> Connection:
+        """Connect to a cluster, as its Secret and its network are now."""
         self.opened.append((self.clock.monotonic(), key.name))
         if key in self.down:
             raise self.down[key]
-        line = Line(self.stores[key])
+        line = ClusterTransport(self.stores[key])
         self.lines.setdefault(key, []).append(line)
-        return Way(line, identity=str(id(self.stores[key])))
+        return Connection(line, identity=str(id(self.stores[key])))
 
-    def line(self, key: Key) -> Line:
-        """Return the way into a cluster that was opened last."""
+    def line(self, key: Key) -> ClusterTransport:
+        """Return the transport to a cluster that was opened last."""
         return self.lines[key][-1]
 
     def names(self, key: Key) -> list[str] | None:

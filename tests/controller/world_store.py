@@ -57,8 +57,8 @@ class Store:
         self.happened = anyio.Event()
 
 
-class Connection(Transport):
-    """One client's way to the store.
+class StoreTransport(Transport):
+    """One client's transport to the store.
 
     `hangs` makes its requests wait for ever, unheard by the store; with `loses_answers` the store
     hears them but the answers never come; `refused` maps a method (LIST and WATCH are

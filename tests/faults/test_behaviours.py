@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from controller import Change
-from controller.streamed import STREAM_SECONDS
+from controller.lists import STREAM_SECONDS
 from envtest.faults import (
     ClosedAtOnce,
     DroppedEvents,

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from controller import SETTLED, Key, Manager, ManagerOptions, Outcome, Watch, to_self
-from controller.leasekind import LEASES
+from controller.leases import LEASES
 from tests.faults.world import GAUGES, PATIENCE, World, transport_to, world
 
 LEASE = Key("default", "leader")

@@ -104,15 +104,15 @@ def test_objects_that_come_and_go_leave_no_index_keys_and_nothing_else() -> None
     for number in range(CHURN // 4):
         name, color = f"w{number % 100}", f"c{number}"
         cache.apply(Added(widget(name, revision + 1, uid=str(number), color=color)))
-        cache.own(widget(name, revision + 2, uid=str(number), color=f"{color}-ours"))
+        cache.apply_own_write(widget(name, revision + 2, uid=str(number), color=f"{color}-ours"))
         cache.apply(Modified(widget(name, revision + 2, uid=str(number), color=f"{color}-ours")))
         cache.apply(Deleted(widget(name, revision + 3, uid=str(number))))
         revision += 3
-    assert len(cache) == cache.burials == 0
+    assert len(cache) == cache.tombstones == 0
     for index in indexes:
         assert list(cache._indexes.values(index)) == []
-    assert cache._beneath == {}
-    assert len(cache._own_revisions) == 0
+    assert cache._delivered == {}
+    assert len(cache._own_writes) == 0
 
 
 async def test_informers_and_clients_that_come_and_go_leave_no_connection() -> None:

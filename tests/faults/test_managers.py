@@ -24,9 +24,9 @@ from controller import (
     Watch,
     to_self,
 )
+from controller.errors import CacheLagging
 from controller.informer import LAG_SECONDS
 from controller.runner import Reconcile
-from controller.sources import CacheLagging
 from envtest.faults import LateRequest, LostAnswer, Match, Pause, Record
 from tests.envtest.samples import GROUP, crd, gauge
 from tests.faults.world import GAUGES, WATCH, Gauge, World, transport_to, world
@@ -239,9 +239,9 @@ async def test_a_write_that_does_not_come_back_is_named_and_measured() -> None:
         await here.clock.advance(1)
         lag = registry.get_sample_value("controller_cache_lag_seconds", kind)
         assert lag == pytest.approx(LAG_SECONDS + 1)
-        with pytest.raises(CacheLagging, match="has not come back yet"):
+        with pytest.raises(CacheLagging, match="has not been delivered yet"):
             reconciler.gauges.check_lag()
-        assert "has not come back yet" in str(reconciler.gauges.last_error)
+        assert "has not been delivered yet" in str(reconciler.gauges.last_error)
 
         gate.set()
         await here.create("later")
@@ -277,7 +277,7 @@ async def test_what_we_deleted_is_not_seen_again_while_the_cache_lags() -> None:
             await caught_up(reconciler)
             assert [one.metadata.name for one in cache] == ["later"]
             assert {change.new.metadata.name for change in changes if change.new} == {"later"}
-            assert cache.burials == 0
+            assert cache.tombstones == 0
 
 
 async def test_a_name_used_again_after_our_deletion_shows_the_new_object() -> None:

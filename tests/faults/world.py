@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from controller import Change, Client, Informer, ObjectMeta, Resource, Transport, Version, connect
 from controller.metrics import Metrics
-from controller.watchview import REASONS
+from controller.watch import REASONS
 from envtest import ControlPlane
 from envtest.faults import Call, Match, Proxy, Record
 from envtest.plane import ControlPlane as Plane

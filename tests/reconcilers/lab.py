@@ -109,7 +109,7 @@ class Replica:
             items = [msgspec.convert(o, cache.resource.type) for o in server.all(plural)]
             cache.replace(items, server.revision)
         server.listeners.append(self._hear)
-        self.client = Client(server, on_answer=self._answered)
+        self.client = Client(server, on_object=self._answered)
         self.heard = Heard()
         self.gate = OpenGate()
         recorder = cast("Recorder", self.heard)
@@ -177,7 +177,7 @@ class Replica:
 
     def _answered(self, resource: Any, obj: Any) -> None:
         if resource.plural in self.caches:
-            self.caches[resource.plural].own(obj)
+            self.caches[resource.plural].apply_own_write(obj)
 
 
 def _by_revision(happening: Happening) -> int:

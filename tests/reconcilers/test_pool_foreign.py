@@ -21,7 +21,7 @@ def _lab() -> Lab:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.pools = NetworkPoolReconciler(
-        lab.client.named(OURS),
+        lab.client.with_field_manager(OURS),
         lab.caches["networkpools"],
         lab.caches["ipallocations"],
         cast("Recorder", lab.heard),

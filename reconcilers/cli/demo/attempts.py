@@ -99,7 +99,7 @@ class _Answers:
             for attempt in self._attempts:
                 warnings = list[str]()
                 if isinstance(transport, HttpTransport):
-                    transport.warned = warnings.append
+                    transport.on_warning = warnings.append
                 await attempt.send(transport)
                 self._note(attempt, "warned", warnings)
 

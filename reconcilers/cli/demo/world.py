@@ -12,7 +12,7 @@ from controller.clock import Clock
 from controller.eventkind import EVENTS
 from controller.informer import Informer
 from controller.jobs import Task
-from controller.leasekind import LEASES, Lease
+from controller.leases import LEASES, Lease
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
 from reconcilers.api import names

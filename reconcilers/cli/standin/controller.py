@@ -14,9 +14,10 @@ import structlog
 from controller.clock import Clock
 from controller.errors import ControllerError
 from controller.events import EventType, Recorder
-from controller.manager import Manager, Watch
+from controller.manager import Manager
 from controller.meta import Key, Object, Version
 from controller.outcome import SETTLED, Outcome
+from controller.triggers import Watch
 from reconcilers.api.resources import SERVICE, Service
 from reconcilers.cli.standin.api import (
     ADDRESS_POOL,

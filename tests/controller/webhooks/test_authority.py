@@ -1,4 +1,4 @@
-"""Certificates of our own making: valid for the API server, renewed in time, without a gap."""
+"""Self-signed certificates: valid for the API server, renewed in time, without a gap."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,17 +15,17 @@ from controller.webhooks.authority import (
     PROPAGATION,
     SERVING_LIFETIME,
     SLACK,
-    next_look,
-    renewed,
+    renew_if_due,
+    seconds_until_due,
 )
-from controller.webhooks.material import Material
+from controller.webhooks.kinds import KeyMaterial
 from tests.clock import START
 
 NAMES = ("hook.system.svc", "hook.system.svc.cluster.local", "127.0.0.1")
 DAY = timedelta(days=1)
 
 
-def trusted(bundle: bytes, material: Material, now: datetime) -> bool:
+def trusted(bundle: bytes, material: KeyMaterial, now: datetime) -> bool:
     """Whether somebody who trusts `bundle` would accept what is served."""
     store = Store(x509.load_pem_x509_certificates(bundle))
     verifier = PolicyBuilder().store(store).time(now).build_server_verifier(x509.DNSName(NAMES[0]))
@@ -41,7 +41,7 @@ def ends(certificate: bytes) -> datetime:
 
 
 def test_what_is_made_is_trusted_by_its_own_bundle_under_its_names() -> None:
-    made = renewed(None, NAMES, START)
+    made = renew_if_due(None, NAMES, START)
     assert trusted(made.bundle, made, START)
     held = x509.load_pem_x509_certificate(made.certificate).extensions.get_extension_for_class(
         x509.SubjectAlternativeName
@@ -51,23 +51,23 @@ def test_what_is_made_is_trusted_by_its_own_bundle_under_its_names() -> None:
 
 
 def test_nothing_changes_while_nothing_is_due() -> None:
-    made = renewed(None, NAMES, START)
-    assert renewed(made, NAMES, START + timedelta(days=200)) is made
+    made = renew_if_due(None, NAMES, START)
+    assert renew_if_due(made, NAMES, START + timedelta(days=200)) is made
 
 
 def test_a_serving_certificate_is_renewed_when_a_third_of_its_life_is_left() -> None:
-    made = renewed(None, NAMES, START)
-    due = START + timedelta(seconds=next_look(made, START))
-    assert renewed(made, NAMES, due - DAY) is made
-    again = renewed(made, NAMES, due)
+    made = renew_if_due(None, NAMES, START)
+    due = START + timedelta(seconds=seconds_until_due(made, START))
+    assert renew_if_due(made, NAMES, due - DAY) is made
+    again = renew_if_due(made, NAMES, due)
     assert again.bundle == made.bundle
     assert ends(again.certificate) - due == SERVING_LIFETIME
     assert trusted(made.bundle, again, due)
 
 
 def test_other_names_need_another_certificate_of_the_same_authority() -> None:
-    made = renewed(None, NAMES, START)
-    again = renewed(made, (*NAMES, "more.example.com"), START)
+    made = renew_if_due(None, NAMES, START)
+    again = renew_if_due(made, (*NAMES, "more.example.com"), START)
     assert again.bundle == made.bundle
     assert again.certificate != made.certificate
 
@@ -83,37 +83,37 @@ def test_other_names_need_another_certificate_of_the_same_authority() -> None:
     ],
 )
 def test_what_cannot_be_read_is_made_anew(broken: dict[str, bytes]) -> None:
-    made = replace(renewed(None, NAMES, START), **broken)
-    again = renewed(made, NAMES, START)
+    made = replace(renew_if_due(None, NAMES, START), **broken)
+    again = renew_if_due(made, NAMES, START)
     assert again.bundle != made.bundle
     assert trusted(again.bundle, again, START)
 
 
 def test_a_key_of_another_authority_or_certificate_is_noticed() -> None:
-    made, other = renewed(None, NAMES, START), renewed(None, NAMES, START)
+    made, other = renew_if_due(None, NAMES, START), renew_if_due(None, NAMES, START)
     for mixed in (
         replace(made, authority_key=other.authority_key),
         replace(made, key=other.key),
         replace(made, certificate=other.certificate, key=other.key),
     ):
-        again = renewed(mixed, NAMES, START)
+        again = renew_if_due(mixed, NAMES, START)
         assert again != mixed
         assert trusted(again.bundle, again, START)
-        assert renewed(again, NAMES, START) is again
+        assert renew_if_due(again, NAMES, START) is again
 
 
 def test_a_new_authority_is_trusted_an_hour_before_it_signs() -> None:
     late = START + AUTHORITY_LIFETIME - AUTHORITY_RENEWAL
-    old = renewed(None, NAMES, START)
-    served = renewed(old, NAMES, late - 30 * DAY)
-    announced = renewed(served, NAMES, late)
+    old = renew_if_due(None, NAMES, START)
+    served = renew_if_due(old, NAMES, late - 30 * DAY)
+    announced = renew_if_due(served, NAMES, late)
     assert announced.certificate == served.certificate
     assert announced.bundle.endswith(served.bundle)
     assert announced.bundle != served.bundle
-    assert renewed(announced, NAMES, late + PROPAGATION / 2) is announced
+    assert renew_if_due(announced, NAMES, late + PROPAGATION / 2) is announced
     after = late + PROPAGATION + SLACK
-    assert next_look(announced, late) <= (after - late).total_seconds()
-    switched = renewed(announced, NAMES, after)
+    assert seconds_until_due(announced, late) <= (after - late).total_seconds()
+    switched = renew_if_due(announced, NAMES, after)
     assert switched.bundle == announced.bundle
     assert switched.certificate != announced.certificate
     assert trusted(announced.bundle, switched, after)
@@ -125,16 +125,16 @@ def test_whenever_somebody_looks_the_bundle_of_before_trusts_what_is_served_now(
     pauses: list[int],
 ) -> None:
     now = START
-    material = renewed(None, NAMES, now)
+    material = renew_if_due(None, NAMES, now)
     for days in pauses:
         # Looked at when it asks for it, as the service does, or days later after an outage.
         until = now + days * DAY
-        while (due := now + timedelta(seconds=next_look(material, now))) < until:
+        while (due := now + timedelta(seconds=seconds_until_due(material, now))) < until:
             before, now = material, due
-            material = renewed(material, NAMES, now)
+            material = renew_if_due(material, NAMES, now)
             assert trusted(before.bundle, material, now)
             assert trusted(material.bundle, before, now)
         now = until
-        material = renewed(material, NAMES, now)
+        material = renew_if_due(material, NAMES, now)
         assert trusted(material.bundle, material, now)
         assert len(x509.load_pem_x509_certificates(material.bundle)) <= 2

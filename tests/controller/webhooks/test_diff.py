@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.webhooks.diff import difference
+from controller.webhooks.answers import difference
 from envtest.patching.patches import json_patch
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab/~", max_size=3)

@@ -8,18 +8,17 @@ from typing import Any
 
 import anyio
 import pytest
+from prometheus_client import CollectorRegistry
 
-from controller.certificates import Holder
+from controller.certificates import CertificateMetrics, ServingCertificate
 from controller.errors import Forbidden
 from controller.health import Failing
-from controller.metrics import Metrics
 from controller.options import SelfSigned
-from controller.webhooks.authority import SERVING_LIFETIME, renewed
-from controller.webhooks.injection import Injector
+from controller.webhooks.authority import SERVING_LIFETIME, renew_if_due
 from controller.webhooks.kinds import secret_data
-from controller.webhooks.selfsigned import SharedCertificate
+from controller.webhooks.selfsigned import CABundleInjector, SharedCertificate
 from tests.clock import START, VirtualClock
-from tests.controller.world_store import Connection, Store
+from tests.controller.world_store import Store, StoreTransport
 
 SECRET = "/api/v1/namespaces/system/secrets/hook-cert"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -38,15 +37,15 @@ class Replica:
     """One process: its certificate, its connection, and an injector."""
 
     def __init__(self, store: Store, clock: VirtualClock) -> None:
-        self.way = Connection(store)
-        self.holder = Holder("webhook", Metrics().certificates)
-        self.shared = SharedCertificate(self.way, clock, SETTINGS, self.holder)
-        self.injector = Injector(self.way, clock, SETTINGS, self.shared)
+        self.transport = StoreTransport(store)
+        self.holder = ServingCertificate("webhook", CertificateMetrics(CollectorRegistry()))
+        self.shared = SharedCertificate(self.transport, clock, SETTINGS, self.holder)
+        self.injector = CABundleInjector(self.transport, clock, SETTINGS, self.shared)
 
     @property
     def problem(self) -> Failing | None:
         """What its readiness check says."""
-        return self.holder.check().ask()
+        return self.holder.check().run()
 
 
 class World:
@@ -61,7 +60,7 @@ class World:
         return b64decode(self.store.objects[SECRET]["data"][key])
 
     def put_secret(self, made: datetime) -> None:
-        data = secret_data(renewed(None, SETTINGS.all_names, made))
+        data = secret_data(renew_if_due(None, SETTINGS.all_names, made))
         body = {"metadata": {"name": "hook-cert", "namespace": "system"}, "data": data}
         self.store.put(SECRET, body)
 
@@ -181,12 +180,12 @@ async def test_a_missing_role_shows_in_readiness_and_heals_without_a_restart() -
     world = World()
     leader = world.replicas[0]
     world.replicas = [leader]
-    leader.way.forbidden["secrets"] = Forbidden(403, "Forbidden", "secrets is forbidden")
+    leader.transport.forbidden["secrets"] = Forbidden(403, "Forbidden", "secrets is forbidden")
     async with running(world):
         await world.clock.advance(10)
         assert leader.problem is not None
         assert "secrets is forbidden" in leader.problem.why
-        leader.way.forbidden.clear()
+        leader.transport.forbidden.clear()
         await world.clock.advance(120)
         assert leader.problem is None
 
@@ -195,12 +194,12 @@ async def test_a_server_that_refuses_the_secret_is_asked_again() -> None:
     world = World()
     leader = world.replicas[0]
     world.replicas = [leader]
-    leader.way.refused["POST"] = Forbidden(403, "Forbidden", "cannot create secrets")
+    leader.transport.refused["POST"] = Forbidden(403, "Forbidden", "cannot create secrets")
     async with running(world):
         await world.clock.advance(10)
         assert leader.problem is not None
         assert "cannot create secrets" in leader.problem.why
-        leader.way.refused.clear()
+        leader.transport.refused.clear()
         await world.clock.advance(10)
         assert leader.problem is None
 
@@ -209,17 +208,17 @@ async def test_a_configuration_that_may_not_be_written_is_tried_again() -> None:
     world = World()
     world.put_configuration()
     leader, standby = world.replicas
-    leader.way.refused["PATCH"] = Forbidden(403, "Forbidden", "no")
+    leader.transport.refused["PATCH"] = Forbidden(403, "Forbidden", "no")
     async with running(world):
         await world.clock.advance(10)
         assert world.bundle() == b""
         what = "cannot patch validatingwebhookconfigurations rules"
-        assert leader.injector.check().ask() == Failing(what, "403 Forbidden: no")
-        assert standby.injector.check().ask() is None
-        leader.way.refused.clear()
+        assert leader.injector.check().run() == Failing(what, "403 Forbidden: no")
+        assert standby.injector.check().run() is None
+        leader.transport.refused.clear()
         await world.clock.advance(5)
         assert world.bundle() == world.secret("ca.crt")
-        assert leader.injector.check().ask() is None
+        assert leader.injector.check().run() is None
 
 
 async def test_a_configuration_that_may_not_be_read_is_named_by_readiness() -> None:
@@ -227,16 +226,16 @@ async def test_a_configuration_that_may_not_be_read_is_named_by_readiness() -> N
     world.put_configuration()
     leader = world.replicas[0]
     plural = "validatingwebhookconfigurations"
-    leader.way.forbidden[plural] = Forbidden(403, "Forbidden", "not yours")
+    leader.transport.forbidden[plural] = Forbidden(403, "Forbidden", "not yours")
     async with running(world):
         await world.clock.advance(10)
-        problem = leader.injector.check().ask()
+        problem = leader.injector.check().run()
         assert problem is not None
         assert problem.what == f"cannot watch {plural} rules"
         assert "not yours" in problem.why
-        leader.way.forbidden.clear()
+        leader.transport.forbidden.clear()
         await world.clock.advance(120)
-        assert leader.injector.check().ask() is None
+        assert leader.injector.check().run() is None
         assert world.bundle() == world.secret("ca.crt")
 
 

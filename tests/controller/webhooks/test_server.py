@@ -12,21 +12,22 @@ import pytest
 from anyio.streams.tls import TLSAttribute
 from cryptography import x509
 
-from controller.certificates import CertificateFiles, Holder
+from controller.certificates import CertificateFiles, CertificateMetrics, ServingCertificate
 from controller.clock import SystemClock
 from controller.errors import ConfigurationError
-from controller.manager import Manager, ManagerOptions
+from controller.httpserver import Bind
+from controller.manager import Manager
 from controller.metrics import Metrics
-from controller.server import Bind
+from controller.options import ManagerOptions
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
 from controller.webhooks.authority import SERVING_LIFETIME
-from controller.webhooks.selfsigned import OwnCertificate
-from controller.webhooks.server import MAX_BYTES, WebhookServer
+from controller.webhooks.selfsigned import SelfSignedCertificate
+from controller.webhooks.server import MAX_BYTES, WebhookFamilies, WebhookServer
 from envtest.certs import Authority
 from tests.clock import VirtualClock
 from tests.controller.webhooks.questions import UID, allow, review
 from tests.controller.world_objects import Widget
-from tests.controller.world_store import Connection, Store
+from tests.controller.world_store import Store, StoreTransport
 
 JSON = {"Content-Type": "application/json"}
 
@@ -46,7 +47,7 @@ class World:
         self.folder = folder
         self.clock = clock
         self.metrics = Metrics()
-        self.holder = Holder("webhook", self.metrics.certificates)
+        self.holder = ServingCertificate("webhook", CertificateMetrics(self.metrics.registry))
         self.files = CertificateFiles(folder, self.holder, clock)
         self.trust = ssl.create_default_context(
             cadata=self.authority.pair.certificate.decode("ascii")
@@ -80,7 +81,8 @@ async def serving(tmp_path: Path, webhook: Webhook[Widget] | None = None) -> Asy
     world = World(tmp_path, VirtualClock())
     put(tmp_path, world.authority, "first")
     world.files.start()
-    server = WebhookServer(Bind("127.0.0.1", 0), world.holder, world.clock, world.metrics.webhooks)
+    families = WebhookFamilies(world.metrics.registry)
+    server = WebhookServer(Bind("127.0.0.1", 0), world.holder, world.clock, families)
     webhooks = [webhook or Webhook("/judge", allow, Widget)]
     async with server.serving(webhooks) as port, anyio.create_task_group() as group:
         group.start_soon(world.files.run)
@@ -205,7 +207,7 @@ async def test_a_pair_that_does_not_fit_together_replaces_nothing(tmp_path: Path
 
 
 async def test_two_webhooks_at_one_path_are_a_mistake(tmp_path: Path) -> None:
-    manager = Manager(Connection(Store()))
+    manager = Manager(StoreTransport(Store()))
     manager.add_webhook(Webhook("/judge", allow, Widget))
     with pytest.raises(ValueError, match="/judge already"):
         manager.add_webhook(Webhook("/judge", allow, Widget))
@@ -217,9 +219,9 @@ async def test_a_manager_serves_webhooks_before_its_caches_are_filled(tmp_path: 
     options = ManagerOptions(
         webhook_bind="127.0.0.1:0", webhook_cert_dir=str(tmp_path), health_bind="127.0.0.1:0"
     )
-    way = Connection(Store())
-    way.hangs = True
-    manager = Manager(way, clock=VirtualClock(), options=options)
+    transport = StoreTransport(Store())
+    transport.hangs = True
+    manager = Manager(transport, clock=VirtualClock(), options=options)
     manager.add_webhook(Webhook("/judge", allow, Widget))
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
@@ -236,7 +238,7 @@ async def test_a_manager_serves_webhooks_before_its_caches_are_filled(tmp_path: 
 
 async def test_a_manager_whose_certificate_is_missing_does_not_start(tmp_path: Path) -> None:
     options = ManagerOptions(webhook_bind="127.0.0.1:0", webhook_cert_dir=str(tmp_path))
-    manager = Manager(Connection(Store()), clock=SystemClock(), options=options)
+    manager = Manager(StoreTransport(Store()), clock=SystemClock(), options=options)
     manager.add_webhook(Webhook("/judge", allow, Widget))
     with pytest.raises(ConfigurationError, match=r"tls\.crt"):
         await manager.run()
@@ -244,14 +246,15 @@ async def test_a_manager_whose_certificate_is_missing_does_not_start(tmp_path: P
 
 async def test_before_there_is_a_certificate_nobody_is_let_in_and_readiness_says_so() -> None:
     metrics = Metrics()
-    holder = Holder("webhook", metrics.certificates)
-    failing = holder.check().ask()
+    holder = ServingCertificate("webhook", CertificateMetrics(metrics.registry))
+    failing = holder.check().run()
     assert failing is not None
     assert (failing.what, failing.why) == (
         "the webhook server has no certificate",
         "no certificate yet",
     )
-    server = WebhookServer(Bind("127.0.0.1", 0), holder, VirtualClock(), metrics.webhooks)
+    families = WebhookFamilies(metrics.registry)
+    server = WebhookServer(Bind("127.0.0.1", 0), holder, VirtualClock(), families)
     async with server.serving([Webhook("/judge", allow, Widget)]) as port:
         authority = Authority.create()
         trust = ssl.create_default_context(cadata=authority.pair.certificate.decode("ascii"))
@@ -260,18 +263,18 @@ async def test_before_there_is_a_certificate_nobody_is_let_in_and_readiness_says
             with pytest.raises(httpx.ConnectError):
                 await client.post(url, content=review(), headers=JSON)
             pair = authority.server("127.0.0.1")
-            assert holder.show(pair.certificate, pair.key)
+            assert holder.replace(pair.certificate, pair.key)
             assert (await client.post(url, content=review(), headers=JSON)).is_success
-    assert holder.check().ask() is None
+    assert holder.check().run() is None
 
 
 async def test_a_certificate_of_ones_own_is_renewed_before_it_ends() -> None:
     clock, metrics = VirtualClock(), Metrics()
-    holder = Holder("metrics", metrics.certificates)
+    holder = ServingCertificate("metrics", CertificateMetrics(metrics.registry))
     async with anyio.create_task_group() as group:
-        group.start_soon(OwnCertificate(holder, clock, ("localhost",)).run)
+        group.start_soon(SelfSignedCertificate(holder, clock, ("localhost",)).run)
         await clock.advance(0)
-        assert holder.check().ask() is None
+        assert holder.check().run() is None
         for renewals in range(1, 20):
             await clock.advance(SERVING_LIFETIME.total_seconds())
             told = metrics.exposition().decode()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller.errors import Cause
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied, Patched, Webhook
-from controller.webhooks.webhook import OutOfTime, seconds_allowed
+from controller.webhooks.webhook import DeadlineExceeded, handler_timeout
 from tests.clock import VirtualClock
 from tests.controller.webhooks.questions import UID, allow, ask, response, review
 from tests.controller.world_objects import Widget, widget, wire
@@ -173,7 +173,7 @@ async def test_a_handler_that_takes_too_long_leaves_the_decision_to_the_failure_
     async def answer() -> None:
         try:
             await Webhook("/judge", sleep, Widget).answer(review(), clock, 9)
-        except OutOfTime as error:
+        except DeadlineExceeded as error:
             late.append(error)
 
     async with anyio.create_task_group() as group:
@@ -186,12 +186,12 @@ async def test_a_handler_that_takes_too_long_leaves_the_decision_to_the_failure_
 
 
 def test_the_api_servers_own_patience_is_the_deadline_less_the_way_back() -> None:
-    assert seconds_allowed("10s", 5) == 9
-    assert seconds_allowed("3s", 5) == pytest.approx(2.7)
-    assert seconds_allowed("", 5) == 4.5
-    assert seconds_allowed("-1s", 5) == 4.5
-    assert seconds_allowed("nonsense", 5) == 4.5
-    assert seconds_allowed("9999s", 5) == 27
+    assert handler_timeout("10s", 5) == 9
+    assert handler_timeout("3s", 5) == pytest.approx(2.7)
+    assert handler_timeout("", 5) == 4.5
+    assert handler_timeout("-1s", 5) == 4.5
+    assert handler_timeout("nonsense", 5) == 4.5
+    assert handler_timeout("9999s", 5) == 27
 
 
 async def test_warnings_are_kept_to_what_the_api_server_passes_on() -> None:

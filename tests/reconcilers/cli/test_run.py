@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from controller.errors import ApiError, Conflict, ServerFailure
-from controller.leasekind import LEASES, Lease
+from controller.leases import LEASES, Lease
 from controller.meta import Key, Version
 from controller.webhooks.kinds import VALIDATING
 from envtest import ControlPlane
@@ -193,7 +193,7 @@ async def test_a_server_that_does_not_answer_is_waited_for(tmp_path: Path) -> No
     async with api_server("management", crds()) as server:
         argument = kubeconfig(server, tmp_path)
     async with started("run", argument, *PORTS_OFF) as running:
-        await running.until("cannot see.*networkpools")
+        await running.until("list/watch failed, retrying.*networkpools")
         assert await running.stop(signal.SIGTERM) == 0
     assert "Traceback" not in running.complained
 

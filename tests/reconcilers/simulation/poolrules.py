@@ -53,14 +53,14 @@ def stale_lists(mp: Patch) -> None:
 
 def position_of_own_answers(mp: Patch) -> None:
     """Own answers move the position."""
-    own = Cache.own
+    own = Cache.apply_own_write
 
     def remember(self: Cache[Any], obj: Object) -> bool:
         shown = own(self, obj)
         self.position = max(self.position, obj.metadata.revision)
         return shown
 
-    mp.setattr(Cache, "own", remember)
+    mp.setattr(Cache, "apply_own_write", remember)
 
 
 # 2. Taken.
@@ -333,9 +333,9 @@ def ghosts(mp: Patch) -> None:
     def newer_wins(self: Cache[Any], obj: Object) -> bool:
         shown = self.get(obj.metadata.key)
         if shown is None or shown.metadata.revision < obj.metadata.revision:
-            self._show(obj.metadata.key, obj)
+            self._set(obj.metadata.key, obj)
         return True
 
-    mp.setattr(Cache, "own", newer_wins)
+    mp.setattr(Cache, "apply_own_write", newer_wins)
     # The client hands on what its last finalizer left, as if it were still there.
-    mp.setattr("controller.client._remains", lambda _: True)
+    mp.setattr("controller.client._still_exists", lambda _: True)

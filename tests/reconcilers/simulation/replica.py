@@ -114,9 +114,9 @@ class Replica:
         caches: dict[str, Cache[Any]] = {"NetworkPool": pools, "IPAllocation": allocations}
 
         def answered(resource: Resource[Any], obj: Object) -> None:
-            caches[resource.kind].own(obj)
+            caches[resource.kind].apply_own_write(obj)
 
-        client = Client(Wire(flights), on_answer=answered)
+        client = Client(Wire(flights), on_object=answered)
         settings = PoolSettings(foreign_patience=patience)
         self._reconcilers = (
             NetworkPoolReconciler(

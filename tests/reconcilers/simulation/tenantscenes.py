@@ -142,7 +142,7 @@ def _note_own_write(yard: Yard) -> None:
     note = {"metadata": {"annotations": {"note": "mine"}}}
     answer = yard.server.edit("ipallocations", "team-a-lb", note)
     cache = yard.one.caches["ipallocations"]
-    cache.own(msgspec.convert(answer, cache.resource.type))
+    cache.apply_own_write(msgspec.convert(answer, cache.resource.type))
 
 
 async def taken_back_before_it_was_projected(yard: Yard) -> str | None:

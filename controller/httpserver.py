@@ -1,4 +1,4 @@
-"""The small HTTP server behind /metrics, /healthz and /readyz."""
+"""A small HTTP server for pages such as /metrics, /healthz and /readyz."""
 
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -15,15 +15,15 @@ SHUTDOWN_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Where to listen: a host (empty for all addresses) and a port (0 for any free one)."""
+    """An address to listen on: a host (empty for all) and a port (0 for any free one)."""
 
     host: str
     port: int
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a page says."""
+class Response:
+    """The response of a page."""
 
     body: bytes
     status: int = 200
@@ -31,19 +31,21 @@ class Answer:
 
 
 Query = Mapping[str, Sequence[str]]
-Page = Callable[[str, Query], Answer]
-"""From what follows the page's path, and the query, to the answer."""
+Page = Callable[[str, Query], Response]
+"""From the rest of the URL path after the page's own, and the query, to the response."""
+Guard = Callable[[str, str, str], Awaitable[Response | None]]
+"""From method, path and Authorization header to a refusal; None if the page may be shown."""
 
 
 def parse_bind(text: str, flag: str) -> Bind | None:
-    """Return where `text` says to listen; None for `0` and the empty text: not at all.
+    """Return the address in `text`; None, which means not to listen, for `0` and the empty text.
 
     Args:
-        text: `:8080`, `127.0.0.1:8080`, `[::1]:8080`; `:0` takes any free port.
+        text: `:8080`, `127.0.0.1:8080`, `[::1]:8080`; `:0` for any free port.
         flag: the setting's name, for the error.
 
     Raises:
-        ConfigurationError: it is no such text.
+        ConfigurationError: it is no address.
     """
     if text in ("", "0"):
         return None
@@ -56,10 +58,6 @@ def parse_bind(text: str, flag: str) -> Bind | None:
     return Bind(host.strip("[]"), int(port))
 
 
-Guard = Callable[[str, str, str], Awaitable[Answer | None]]
-"""From method, path and Authorization header to a refusal; None if the page may be shown."""
-
-
 @asynccontextmanager
 async def serve(
     bind: Bind,
@@ -69,14 +67,14 @@ async def serve(
     tls: ssl.SSLContext | None = None,
     guard: Guard | None = None,
 ) -> AsyncIterator[int]:
-    """Serve pages inside the context, which gives the port.
+    """Serve pages inside the context, which returns the port.
 
     Args:
-        bind: where.
-        pages: by path; what follows the path is theirs to read.
-        what: for the error.
+        bind: the address.
+        pages: by URL path; a page gets the requests below its path, too.
+        what: what is served, for the error.
         tls: None for plain HTTP.
-        guard: asked before each page; None shows them to everybody.
+        guard: called before each page; None shows the pages to everybody.
 
     Raises:
         ConfigurationError: the address cannot be listened on.
@@ -98,14 +96,14 @@ async def listening(
     tls: ssl.SSLContext | None = None,
     drain_seconds: float = SHUTDOWN_SECONDS,
 ) -> AsyncIterator[int]:
-    """Have `app` listen inside the context, which gives the port.
+    """Run `app` inside the context, which returns the port.
 
     Args:
-        app: what answers.
-        bind: where.
-        what: for the error.
+        app: the application.
+        bind: the address.
+        what: what is served, for the error.
         tls: None for plain HTTP.
-        drain_seconds: how long requests in work may take to end.
+        drain_seconds: how long running requests may take when the context ends.
 
     Raises:
         ConfigurationError: the address cannot be listened on.
@@ -128,17 +126,14 @@ async def listening(
 
 def _handler(page: Page, guard: Guard | None) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
-        answer = await _refusal(request, guard)
-        if answer is None:
+        response = None
+        if guard is not None:
+            authorization = request.headers.get("Authorization", "")
+            response = await guard(request.method, request.path, authorization)
+        if response is None:
             query = {name: request.query.getall(name) for name in request.query}
-            answer = page(request.match_info.get("tail", ""), query)
-        headers = {"Content-Type": answer.content_type, "X-Content-Type-Options": "nosniff"}
-        return web.Response(body=answer.body, status=answer.status, headers=headers)
+            response = page(request.match_info.get("tail", ""), query)
+        headers = {"Content-Type": response.content_type, "X-Content-Type-Options": "nosniff"}
+        return web.Response(body=response.body, status=response.status, headers=headers)
 
     return handle
-
-
-async def _refusal(request: web.Request, guard: Guard | None) -> Answer | None:
-    if guard is None:
-        return None
-    return await guard(request.method, request.path, request.headers.get("Authorization", ""))

@@ -1,0 +1,139 @@
+"""The token and certificates of a loaded configuration, kept up to date while the process runs.
+
+The files that a configuration was made of are compared every minute, and the configuration is
+loaded again when one of them changed. kubernetes_asyncio does less: it never reads certificates
+again, does not strip tokens, and runs an exec plugin once. A 401 loads the configuration again at
+once, at most every five seconds.
+"""
+
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import anyio
+import structlog
+from anyio.to_thread import run_sync
+from typing_extensions import override
+
+from controller.endpoint import Credentials, tls_context
+from controller.errors import ConfigurationError
+
+log = structlog.get_logger(__name__)
+
+# kubernetes_asyncio's Configuration or PodConfiguration; the former's annotations are wrong.
+Configuration = Any
+Load = Callable[[], Awaitable[Configuration]]
+FileState = tuple[tuple[str, int, int, int] | None, ...]
+
+TOKEN_SECONDS = 60.0
+"""How long a token is used before it is read again, as in client-go."""
+RENEWAL_SECONDS = 5.0
+"""After a 401 the configuration is loaded again at most this often."""
+
+
+class LoadedCredentials(Credentials):
+    """Credentials of a configuration; reads in threads, so the event loop is not blocked.
+
+    Args:
+        configuration: as loaded.
+        load: loads it again, which runs the exec plugin again if there is one.
+        files: what it was made of.
+    """
+
+    def __init__(
+        self, configuration: Configuration, load: Load, files: Sequence[Path] = ()
+    ) -> None:
+        self._configuration = configuration
+        self._load = load
+        self._files = files
+        self._state = file_state(files)
+        self._tls = _tls(configuration)
+        self._read_at = anyio.current_time()
+        self._renewed_at = -RENEWAL_SECONDS
+        self._changed = False
+        self._lock = anyio.Lock()
+
+    @override
+    async def authorization(self) -> str:
+        if anyio.current_time() - self._read_at >= TOKEN_SECONDS:
+            self._read_at = anyio.current_time()
+            await self._reload_changed_files()
+            if (hook := self._configuration.refresh_api_key_hook) is not None:
+                await run_sync(_run_hook, hook, self._configuration)
+        return self._token()
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Return the TLS settings for new connections, as last read; None for plain HTTP."""
+        return self._tls
+
+    async def _reload_changed_files(self) -> None:
+        state = await run_sync(file_state, self._files)
+        if state == self._state:
+            return
+        try:
+            configuration = await self._load()
+            tls = await run_sync(_tls, configuration)
+        except ConfigurationError as error:
+            # Perhaps only one file of a pair was replaced so far: keep the old ones, try again.
+            log.warning("Cannot use the replaced credentials yet", error=str(error))
+            return
+        self._configuration, self._tls, self._state = configuration, tls, state
+        log.info("Loaded the replaced credentials")
+
+    @override
+    async def renew(self) -> bool:
+        async with self._lock:
+            if anyio.current_time() - self._renewed_at >= RENEWAL_SECONDS:
+                before = self._token()
+                self._configuration = await self._load()
+                self._tls = await run_sync(_tls, self._configuration)
+                self._renewed_at = self._read_at = anyio.current_time()
+                self._changed = before != self._token()
+            return self._changed
+
+    def _token(self) -> str:
+        token: str = self._configuration.api_key.get("BearerToken") or ""
+        return token.strip()
+
+
+def file_state(files: Iterable[Path]) -> FileState:
+    """Return a value that differs when one of the files was replaced, changed or removed.
+
+    The resolved path is part of it: kubelet replaces the files of a Secret volume by changing the
+    target of one symlink, and the new file may have the age and the size of the old one.
+    """
+    return tuple(_state(file) for file in files)
+
+
+def _state(file: Path) -> tuple[str, int, int, int] | None:
+    try:
+        real = file.resolve()
+        found = real.stat()
+    except OSError:
+        return None
+    return str(real), found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _run_hook(hook: Callable[[Configuration], object], configuration: Configuration) -> None:
+    """Read the token file again; one that cannot be read is ignored, as a 401 would follow."""
+    loader_error = import_module("kubernetes_asyncio.config").ConfigException
+    try:
+        hook(configuration)
+    except (OSError, loader_error) as error:
+        log.debug("Token not read again", error=str(error))
+
+
+def _tls(configuration: Configuration) -> ssl.SSLContext | None:
+    if not configuration.host.startswith("https://"):
+        return None
+    try:
+        context = tls_context(cafile=configuration.ssl_ca_cert, verify=configuration.verify_ssl)
+        if configuration.cert_file:
+            context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigurationError(
+            f"the certificates for {configuration.host} cannot be used: {error}"
+        ) from error
+    return context

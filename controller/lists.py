@@ -1,0 +1,142 @@
+"""Reading all objects of a kind: in pages, or as the initial events of a watch.
+
+Pages: `list_all` puts the pages of a LIST together. All of them show the state at the first page's
+resourceVersion.
+
+Initial events (`sendInitialEvents`, the WatchList feature): the server sends every object as
+ADDED, in no order of resourceVersions, and then a bookmark with the annotation
+`k8s.io/initial-events-end`. Events after that bookmark continue the same watch. Before it nothing
+may be used: an object that has not come yet may still exist, and none of the resourceVersions is
+one to resume from. So `InitialEvents` collects them, and the cache gets them all at once.
+
+A proxy may hold back or drop that bookmark. client-go then waits for ever and logs a warning; here
+the list must be complete within a deadline.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from controller.codec import Bookmark, Deleted, ObjectEvent, Page, Unreadable, decode_page
+from controller.errors import Expired
+from controller.meta import Key, Object
+from controller.resource import Resource
+
+if TYPE_CHECKING:  # a client that is given its transport does not need to load aiohttp
+    from controller.transport import Transport
+
+T = TypeVar("T", bound=Object)
+
+PAGE_SIZE = 500
+PAGE_SECONDS = 60.0
+"""Timeout for one page."""
+STREAM_SECONDS = 30.0
+"""Deadline for all initial events of a watch."""
+
+
+def list_query(revision: str) -> dict[str, str]:
+    """Return the query parameters of a list.
+
+    Args:
+        revision: `0` for any state in the server's watch cache, a resourceVersion for a state not
+            older than it, empty for the newest state. Only the last is read in pages: the server
+            answers the others from its watch cache, at once.
+    """
+    return {"resourceVersion": revision} if revision else {"limit": str(PAGE_SIZE)}
+
+
+def stream_query(revision: str) -> dict[str, str]:
+    """Return the query parameters of a watch with initial events.
+
+    Args:
+        revision: a resourceVersion for a state not older than it, empty for the newest state.
+    """
+    return {
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+        "resourceVersion": revision,
+    }
+
+
+async def list_all(
+    transport: "Transport", resource: Resource[T], namespace: str, query: Mapping[str, str]
+) -> Page[T]:
+    """Return all objects, in however many pages the server sends them.
+
+    If the continue token of a later page has expired, the list is read again without pages, as
+    client-go's pager does: another token might expire again.
+
+    Args:
+        transport: the server.
+        resource: the kind.
+        namespace: empty for all.
+        query: selectors; `limit` for pages, `resourceVersion` for the first page.
+
+    Raises:
+        ApiError, NoAnswer, MalformedAnswer: a request failed.
+    """
+    try:
+        return await _list_pages(transport, resource, namespace, query)
+    except _TokenExpired:
+        whole = {name: value for name, value in query.items() if name != "limit"}
+        return await _list_pages(transport, resource, namespace, whole)
+
+
+class _TokenExpired(Exception):
+    """The continue token of a later page is too old."""
+
+
+async def _list_pages(
+    transport: "Transport", resource: Resource[T], namespace: str, query: Mapping[str, str]
+) -> Page[T]:
+    path = resource.collection(namespace)
+    data = await transport.request("GET", path, query=query, timeout=PAGE_SECONDS)
+    page = decode_page(resource, data)
+    items, unreadable = list(page.items), dict(page.unreadable)
+    # The continue token holds the resourceVersion; the server refuses a request with both.
+    rest = {k: v for k, v in query.items() if not k.startswith("resourceVersion")}
+    while page.continuation:
+        rest["continue"] = page.continuation
+        try:
+            data = await transport.request("GET", path, query=rest, timeout=PAGE_SECONDS)
+        except Expired as error:
+            raise _TokenExpired from error
+        page = decode_page(resource, data)
+        items += page.items
+        unreadable.update(page.unreadable)
+    return Page(tuple(items), page.revision, unreadable)
+
+
+class InitialEvents(Generic[T]):
+    """Collects the initial events of one watch until the list is complete.
+
+    Args:
+        revision: the list may not be older than this resourceVersion; empty for the newest.
+        deadline: monotonic seconds by which it must be complete.
+    """
+
+    def __init__(self, revision: str, deadline: float) -> None:
+        self.revision = revision
+        self.deadline = deadline
+        self.opened = False
+        """Whether the server has accepted the watch."""
+        self._items: dict[Key, T] = {}
+        self._unreadable: dict[Key, str] = {}
+
+    def add(self, event: ObjectEvent[T] | Bookmark) -> Page[T] | None:
+        """Add an event; return the list if the event completes it, else None."""
+        match event:
+            case Bookmark(revision, initial_end=True):
+                return Page(tuple(self._items.values()), revision, self._unreadable)
+            case Bookmark():
+                pass
+            case Unreadable(key, _, reason, deleted):
+                self._items.pop(key, None)
+                self._unreadable[key] = reason
+                if deleted:
+                    del self._unreadable[key]
+            case _:
+                self._unreadable.pop(event.key, None)
+                self._items[event.key] = event.object
+                if isinstance(event, Deleted):
+                    del self._items[event.key]
+        return None

@@ -1,0 +1,247 @@
+"""The order in which keys leave a work queue: by due time, then by priority, in turns, by age.
+
+`Delays` holds keys until they are due. `ReadyLevels` holds the ready ones in levels of priority.
+In a level the keys of different groups (tenants, for example) take turns, so that one group with a
+thousand keys delays the first key of another by at most one key per group. Within a group it is
+first in, first out, and without groups that is all.
+
+Strict priorities would starve keys: with enough live events the objects of the initial list are
+never reconciled (controller-runtime issue 3496). Rejected: letting every old key go first. After a
+start with ten thousand objects all of them are old at once, and live events would wait for all of
+them. So when a key has waited longer than a limit, one key of every `SHARE` is the oldest one, and
+the others are still taken by priority.
+"""
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+Group = Callable[[K], Hashable]
+
+AGEING_SECONDS = 10.0
+SHARE = 16
+
+_STALE_ENTRIES = 64
+
+
+class Delays(Generic[K]):
+    """Keys that wait, each with the time it is due and a priority.
+
+    A heap with one live entry per key. A key that is moved gets a new entry; its old one is
+    skipped when it reaches the top. The heap is rebuilt when most entries are old ones, so a key
+    that is moved again and again does not make it grow.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, K]] = []
+        self._live: dict[K, tuple[float, int, int]] = {}
+        self._order = 0
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._live
+
+    @property
+    def earliest(self) -> float | None:
+        """When the first key is due (monotonic seconds); None if no key waits."""
+        heap, live = self._heap, self._live
+        while heap:
+            due, order, key = heap[0]
+            entry = live.get(key)
+            if entry is not None and entry[1] == order:
+                return due
+            heapq.heappop(heap)
+        return None
+
+    def put(self, key: K, due: float, priority: int) -> None:
+        """Add `key`, due at monotonic second `due`.
+
+        A key that waits already keeps the earlier of both times and the higher of both priorities.
+        """
+        known = self._live.get(key)
+        if known is not None:
+            priority = max(priority, known[2])
+            if known[0] <= due:
+                self._live[key] = (known[0], known[1], priority)
+                return
+        self._order += 1
+        self._live[key] = (due, self._order, priority)
+        heapq.heappush(self._heap, (due, self._order, key))
+        if len(self._heap) > 2 * len(self._live) + _STALE_ENTRIES:
+            self._heap = [(at, order, key) for key, (at, order, _) in self._live.items()]
+            heapq.heapify(self._heap)
+
+    def discard(self, key: K) -> int | None:
+        """Remove `key`, due or not; return its priority, or None if it did not wait."""
+        entry = self._live.pop(key, None)
+        return None if entry is None else entry[2]
+
+    def pop_due(self, now: float) -> tuple[K, float, int] | None:
+        """Remove the first key that is due and return it with its time and priority, or None."""
+        due = self.earliest
+        if due is None or due > now:
+            return None
+        key = heapq.heappop(self._heap)[2]
+        return key, due, self._live.pop(key)[2]
+
+    def clear(self) -> None:
+        """Remove all keys."""
+        self._heap.clear()
+        self._live.clear()
+
+
+class Ready(NamedTuple, Generic[K]):
+    """A key that was taken, its priority, and since when (monotonic seconds) it was ready."""
+
+    key: K
+    priority: int
+    since: float
+
+
+class _Level(Generic[K]):
+    """The keys of one priority.
+
+    Args:
+        group: from a key to its group; None for no groups. Called once each time a key is added,
+            so the result may change while the key waits.
+    """
+
+    __slots__ = ("_group", "_group_of", "_since", "_turns")
+
+    def __init__(self, group: Group[K] | None) -> None:
+        self._group = group
+        self._since: OrderedDict[K, float] = OrderedDict()
+        self._turns: OrderedDict[Hashable, OrderedDict[K, None]] = OrderedDict()
+        self._group_of: dict[K, Hashable] = {}
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    @property
+    def oldest_since(self) -> float:
+        """Since when the key that was added first is ready."""
+        return self._since[next(iter(self._since))]
+
+    def push(self, key: K, since: float) -> None:
+        """Add a key at the end of its group; a new group gets the last turn."""
+        self._since[key] = since
+        if self._group is not None:
+            group = self._group_of[key] = self._group(key)
+            self._turns.setdefault(group, OrderedDict())[key] = None
+
+    def remove(self, key: K) -> float:
+        """Remove a key; return since when it is ready."""
+        if self._group is not None:
+            group = self._group_of.pop(key)
+            keys = self._turns[group]
+            del keys[key]
+            if not keys:
+                del self._turns[group]
+        return self._since.pop(key)
+
+    def pop(self) -> tuple[K, float]:
+        """Remove and return the first key of the group whose turn it is."""
+        if self._group is None:
+            return self._since.popitem(last=False)
+        group, keys = next(iter(self._turns.items()))
+        key, _ = keys.popitem(last=False)
+        if keys:
+            self._turns.move_to_end(group)
+        else:
+            del self._turns[group]
+        del self._group_of[key]
+        return key, self._since.pop(key)
+
+    def pop_oldest(self) -> tuple[K, float]:
+        """Remove and return the key that was added first, whatever its group."""
+        key = next(iter(self._since))
+        return key, self.remove(key)
+
+
+class ReadyLevels(Generic[K]):
+    """Ready keys in levels of priority; a higher number goes first.
+
+    Args:
+        ageing: seconds after which a waiting key counts as old.
+        group: from a key to the group that takes turns; None for no groups.
+    """
+
+    def __init__(self, ageing: float = AGEING_SECONDS, group: Group[K] | None = None) -> None:
+        self._ageing = ageing
+        self._group = group
+        self._levels: dict[int, _Level[K]] = {}
+        self._level_of: dict[K, int] = {}
+        self._passed_over = 0
+
+    def __len__(self) -> int:
+        return len(self._level_of)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._level_of
+
+    def push(self, key: K, priority: int, since: float) -> int | None:
+        """Add `key`; if it is there with a lower priority, move it to the end of the higher level.
+
+        Returns:
+            The priority that the key had before it was moved; None if it was not moved.
+        """
+        current = self._level_of.get(key)
+        if current is not None:
+            if priority <= current:
+                return None
+            level = self._levels[current]
+            since = level.remove(key)
+            if not level:
+                del self._levels[current]
+        if priority not in self._levels:
+            self._levels[priority] = _Level(self._group)
+        self._levels[priority].push(key, since)
+        self._level_of[key] = priority
+        return current
+
+    def pop(self, now: float) -> Ready[K] | None:
+        """Remove and return the next key; None if there is none."""
+        if not self._level_of:
+            return None
+        priority, oldest = self._next_level(now)
+        level = self._levels[priority]
+        key, since = level.pop_oldest() if oldest else level.pop()
+        del self._level_of[key]
+        if not level:
+            del self._levels[priority]
+        return Ready(key, priority, since)
+
+    def clear(self) -> Mapping[int, int]:
+        """Remove all keys; return how many there were by priority."""
+        dropped = self.depths()
+        self._levels.clear()
+        self._level_of.clear()
+        return dropped
+
+    def depths(self) -> Mapping[int, int]:
+        """Return the number of keys by priority."""
+        return {priority: len(level) for priority, level in self._levels.items()}
+
+    def oldest(self) -> float | None:
+        """Return since when (monotonic seconds) the oldest key is ready; None if there is none."""
+        return min((level.oldest_since for level in self._levels.values()), default=None)
+
+    def _next_level(self, now: float) -> tuple[int, bool]:
+        """Return the level to take a key from, and whether to take its oldest key."""
+        levels = self._levels
+        if len(levels) == 1:
+            return next(iter(levels)), False
+        top = max(levels)
+        oldest = min(levels, key=lambda priority: levels[priority].oldest_since)
+        if oldest == top or now - levels[oldest].oldest_since <= self._ageing:
+            return top, False
+        self._passed_over += 1
+        if self._passed_over < SHARE:
+            return top, False
+        self._passed_over = 0
+        return oldest, True
