@@ -2,7 +2,7 @@
 
     Settled                 nothing to do until something changes
     Again(after)            reconcile again after so many seconds, even if nothing changes
-    Blocked(reason, after)  cannot continue until somebody else acts
+    Blocked(reason, after)  cannot continue until a person or another controller acts
 
 If a reconciler raises, the runner retries with back-off, unless it is a TerminalError
 (see errors.py).
@@ -25,7 +25,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """The reconciler cannot continue until somebody else acts.
+    """The reconciler cannot continue until a person or another controller acts.
 
     Args:
         reason: one CamelCase word for logs, for example `PoolNotFound`.

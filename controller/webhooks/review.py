@@ -276,13 +276,13 @@ def bounded_warnings(warnings: Iterable[str]) -> list[str]:
     It sends them in a header (RFC 7234, 5.5), and drops those with control characters.
     """
     kept: list[str] = []
-    room = WARNINGS_CHARACTERS
+    remaining = WARNINGS_CHARACTERS
     for text in warnings:
         line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         line = line if len(line) <= WARNING_CHARACTERS else line[: WARNING_CHARACTERS - 1] + "…"
-        if line and len(line) <= room:
+        if line and len(line) <= remaining:
             kept.append(line)
-            room -= len(line)
+            remaining -= len(line)
     return kept
 
 

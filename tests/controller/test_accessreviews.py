@@ -13,7 +13,7 @@ from controller.errors import NoAnswer
 from controller.httpserver import Response
 from controller.transport import NO_QUERY
 from tests.clock import VirtualClock
-from tests.controller.world_store import Store, StoreTransport
+from tests.controller.store import Store, StoreTransport
 
 SCRAPER = {"username": "scraper", "uid": "1", "groups": ["g"], "extra": {"scopes": ["a", "b"]}}
 
@@ -71,7 +71,7 @@ class World:
         return 200 if refusal is None else refusal.status
 
 
-async def test_a_user_with_the_right_may_read_and_all_it_is_known_by_is_judged() -> None:
+async def test_an_authorised_user_is_let_in_and_the_review_has_all_fields_of_the_user() -> None:
     world = World()
     assert await world.code() == 200
     assert world.cluster.spec == {
@@ -84,27 +84,27 @@ async def test_a_user_with_the_right_may_read_and_all_it_is_known_by_is_judged()
 
 
 @pytest.mark.parametrize("header", ["", "Basic Z29vZA==", "Bearer", "Bearer ", "good"])
-async def test_without_a_bearer_token_nobody_is_asked(header: str) -> None:
+async def test_without_a_bearer_token_no_review_is_sent(header: str) -> None:
     world = World()
     assert await world.code(header) == 401
     assert world.cluster.asked == []
 
 
-async def test_a_token_that_is_not_genuine_is_401_and_not_remembered() -> None:
+async def test_an_invalid_token_is_401_and_not_cached() -> None:
     world = World()
     assert await world.code("Bearer new") == 401
     world.cluster.tokens["new"] = SCRAPER
     assert await world.code("Bearer new") == 200
 
 
-async def test_a_user_without_the_right_is_403_by_name() -> None:
+async def test_an_unauthorised_user_is_403_by_name() -> None:
     world = World()
     world.cluster.tokens["bob"] = {"username": "bob"}
     refusal = await world.refusal("bearer bob")
     assert refusal == Response(b"Authorization denied for user bob", 403)
 
 
-async def test_answers_are_remembered_for_a_short_time() -> None:
+async def test_review_results_are_cached_for_a_short_time() -> None:
     world = World()
     for _ in range(10):
         assert await world.code() == 200
@@ -119,7 +119,7 @@ async def test_answers_are_remembered_for_a_short_time() -> None:
     assert await world.code() == 403
 
 
-async def test_a_refusal_is_remembered_shorter() -> None:
+async def test_a_denial_is_cached_for_a_shorter_time() -> None:
     world = World()
     rights, world.cluster.rights = world.cluster.rights, set()
     assert await world.code() == 403
@@ -130,7 +130,7 @@ async def test_a_refusal_is_remembered_shorter() -> None:
     assert await world.code() == 200
 
 
-async def test_an_api_server_that_does_not_answer_lets_nobody_in() -> None:
+async def test_requests_fail_with_500_while_the_api_server_does_not_answer() -> None:
     world = World()
     world.cluster.down = True
     assert await world.code() == 500
@@ -138,7 +138,7 @@ async def test_an_api_server_that_does_not_answer_lets_nobody_in() -> None:
     assert await world.code() == 200
 
 
-async def test_how_much_is_remembered_is_bounded() -> None:
+async def test_the_number_of_cached_results_is_limited() -> None:
     world = World()
     for number in range(MAX_CACHED + 10):
         world.cluster.tokens[f"t{number}"] = SCRAPER
@@ -149,7 +149,7 @@ async def test_how_much_is_remembered_is_bounded() -> None:
     assert len(world.cluster.asked) == asked + 1
 
 
-async def test_scrapers_at_once_are_all_answered() -> None:
+async def test_concurrent_requests_are_all_answered() -> None:
     world = World()
     codes: list[int] = []
 

@@ -1,15 +1,15 @@
-"""The cache: delivered world and own answers, changes, indexes."""
+"""The cache: delivered state and own writes, changes, indexes."""
 
 from controller.cache import Cache, Change
 from controller.codec import Added, Deleted, Modified, Unreadable
 from controller.meta import Key
-from tests.controller.world_objects import WIDGETS, Widget, widget
+from tests.controller.widgets import WIDGETS, Widget, widget
 
 A = Key("default", "a")
 
 
 class Watched:
-    """A cache and what it told its subscriber."""
+    """A cache and the changes that its subscriber got."""
 
     def __init__(self) -> None:
         self.cache = Cache(WIDGETS, indexes={"color": lambda w: [w.spec.color]})
@@ -52,7 +52,7 @@ def test_an_event_at_or_below_the_position_changes_nothing() -> None:
     assert w.changes == []
 
 
-def test_an_own_answer_is_shown_at_once_and_its_echo_is_dropped() -> None:
+def test_an_own_write_is_shown_at_once_and_its_event_is_dropped() -> None:
     w = Watched().listed(5, widget("a", 1))
     mine = widget("a", 9, color="blue")
     w.cache.apply_own_write(mine)
@@ -63,7 +63,7 @@ def test_an_own_answer_is_shown_at_once_and_its_echo_is_dropped() -> None:
     assert w.cache.position == 9
 
 
-def test_an_older_event_does_not_hide_an_own_answer() -> None:
+def test_an_older_event_does_not_hide_an_own_write() -> None:
     w = Watched().listed(5, widget("a", 1))
     w.cache.apply_own_write(widget("a", 9))
     w.changes.clear()
@@ -72,13 +72,13 @@ def test_an_older_event_does_not_hide_an_own_answer() -> None:
     assert w.changes == []
 
 
-def test_an_own_answer_at_or_below_the_position_is_no_news() -> None:
+def test_an_own_write_at_or_below_the_position_is_ignored() -> None:
     w = Watched().listed(9)
     w.cache.apply_own_write(widget("a", 9))
     assert len(w.cache) == 0
 
 
-def test_the_answer_to_removing_the_last_finalizer_leaves_no_ghost_after_the_deletion() -> None:
+def test_a_late_response_to_removing_the_last_finalizer_does_not_bring_the_object_back() -> None:
     w = Watched().listed(5, widget("a", 4))
     last = widget("a", 8)
     w.cache.apply(Modified(last))
@@ -87,7 +87,7 @@ def test_the_answer_to_removing_the_last_finalizer_leaves_no_ghost_after_the_del
     assert A not in w.cache
 
 
-def test_the_answer_to_removing_the_last_finalizer_goes_with_the_deletion_that_follows() -> None:
+def test_the_response_to_removing_the_last_finalizer_is_removed_by_the_deletion_event() -> None:
     w = Watched().listed(5, widget("a", 4))
     w.cache.apply_own_write(widget("a", 8))
     w.changes.clear()
@@ -96,7 +96,7 @@ def test_the_answer_to_removing_the_last_finalizer_goes_with_the_deletion_that_f
     assert w.changes == [Change(widget("a", 8), None)]
 
 
-def test_a_deletion_ends_an_own_answer_of_the_same_object_whatever_its_number() -> None:
+def test_a_deletion_event_removes_an_own_write_of_the_same_uid_whatever_its_version() -> None:
     w = Watched().listed(5, widget("a", 4))
     w.cache.apply_own_write(widget("a", 12))
     w.cache.apply(Deleted(widget("a", 10)))
@@ -113,7 +113,7 @@ def test_the_deletion_of_its_predecessor_does_not_hide_a_recreated_object() -> N
     assert w.cache.by_index("color", "red") == ()
 
 
-def test_a_list_above_an_own_answer_supersedes_it() -> None:
+def test_a_list_newer_than_an_own_write_replaces_it() -> None:
     w = Watched().listed(5)
     w.cache.apply_own_write(widget("a", 8))
     w.changes.clear()
@@ -122,7 +122,7 @@ def test_a_list_above_an_own_answer_supersedes_it() -> None:
     assert w.changes == [Change(widget("a", 8), None, final_state_unknown=True)]
 
 
-def test_a_list_below_an_own_answer_does_not_remove_it() -> None:
+def test_a_list_older_than_an_own_write_does_not_remove_it() -> None:
     w = Watched().listed(5)
     w.cache.apply_own_write(widget("a", 8))
     w.changes.clear()
@@ -131,7 +131,7 @@ def test_a_list_below_an_own_answer_does_not_remove_it() -> None:
     assert w.changes == []
 
 
-def test_a_list_tells_what_was_deleted_in_a_gap_and_is_silent_about_what_is_the_same() -> None:
+def test_a_list_reports_what_was_deleted_in_a_gap_and_not_what_is_unchanged() -> None:
     w = Watched().listed(5, widget("a", 1), widget("b", 2))
     b = w.cache.get(Key("default", "b"))
     w.cache.replace([widget("b", 2)], 9)
@@ -149,7 +149,7 @@ def test_an_object_recreated_in_a_gap_is_an_update_to_another_uid() -> None:
     assert names(w.cache.by_index("color", "blue")) == ["a"]
 
 
-def test_a_list_below_the_position_is_another_history_and_takes_own_answers_along() -> None:
+def test_a_list_below_the_position_is_another_history_and_drops_own_writes() -> None:
     w = Watched().listed(50, widget("a", 40))
     w.cache.apply_own_write(widget("b", 60))
     w.changes.clear()
@@ -160,7 +160,7 @@ def test_a_list_below_the_position_is_another_history_and_takes_own_answers_alon
     assert w.cache.get(Key("default", "d")) == widget("d", 8)
 
 
-def test_the_older_version_of_an_unreadable_object_stays_and_the_reason_is_told() -> None:
+def test_the_older_version_of_an_unreadable_object_stays_and_the_reason_is_kept() -> None:
     w = Watched().listed(5, widget("a", 1))
     w.cache.apply(Unreadable(A, 6, "no number"))
     assert w.cache.get(A) == widget("a", 1)
@@ -172,7 +172,7 @@ def test_the_older_version_of_an_unreadable_object_stays_and_the_reason_is_told(
     assert w.cache.get(A) == widget("a", 9)
 
 
-def test_an_unreadable_echo_keeps_the_own_answer() -> None:
+def test_an_own_write_stays_if_its_event_cannot_be_decoded() -> None:
     w = Watched().listed(5, widget("a", 1))
     w.cache.apply_own_write(widget("a", 8))
     w.cache.apply(Unreadable(A, 8, "odd"))
@@ -180,7 +180,7 @@ def test_an_unreadable_echo_keeps_the_own_answer() -> None:
     assert w.cache.get(A) == widget("a", 8)
 
 
-def test_a_deletion_that_cannot_be_read_is_a_deletion() -> None:
+def test_a_deletion_event_that_cannot_be_decoded_deletes_the_object() -> None:
     w = Watched().listed(5, widget("a", 1))
     w.cache.apply(Unreadable(A, 6, "odd"))
     w.cache.apply(Unreadable(A, 7, "odd", deleted=True))
@@ -196,7 +196,7 @@ def test_a_bookmark_moves_the_position_and_never_back() -> None:
     assert w.cache.position == 9
 
 
-def test_an_own_answer_that_the_watch_cannot_see_ends_when_the_position_passes_it() -> None:
+def test_an_own_write_that_is_not_delivered_is_dropped_when_the_position_passes_it() -> None:
     w = Watched().listed(5)
     w.cache.apply_own_write(widget("a", 8))
     w.changes.clear()
@@ -205,7 +205,7 @@ def test_an_own_answer_that_the_watch_cannot_see_ends_when_the_position_passes_i
     assert w.changes == [Change(widget("a", 8), None, final_state_unknown=True)]
 
 
-def test_an_event_that_passes_a_hidden_own_answer_ends_it_and_shows_what_was_delivered() -> None:
+def test_an_event_that_passes_undelivered_own_writes_shows_the_delivered_object_again() -> None:
     w = Watched().listed(5, widget("a", 4))
     w.cache.apply_own_write(widget("a", 9, color="blue"))
     w.cache.apply_own_write(widget("a", 10, color="green"))
@@ -231,14 +231,14 @@ def test_equal_numbers_in_another_history_are_not_equal_objects() -> None:
     assert list(w.cache) == others
 
 
-def test_an_older_own_answer_that_comes_late_does_not_hide_a_newer_one() -> None:
+def test_an_older_own_write_that_comes_late_does_not_hide_a_newer_one() -> None:
     w = Watched().listed(5)
     w.cache.apply_own_write(widget("a", 9))
     w.cache.apply_own_write(widget("a", 8))
     assert w.cache.get(A) == widget("a", 9)
 
 
-def test_after_two_own_answers_what_was_delivered_is_still_known() -> None:
+def test_after_two_own_writes_the_delivered_object_is_still_known() -> None:
     w = Watched().listed(5, widget("a", 4))
     w.cache.apply_own_write(widget("a", 8))
     w.cache.apply_own_write(widget("a", 9))

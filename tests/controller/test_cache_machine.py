@@ -1,8 +1,7 @@
-"""The cache against a world with a history: own answers, lagging events, lists, in any order.
+"""The cache against a world with a history: own writes, lagging events, lists, in any order.
 
-The world keeps every object's versions by number. What the cache must show is stated without
-looking at how it keeps it: for each name, the delivered world at the position, unless an
-own answer stands that is ahead of the position.
+The model keeps all versions of all objects. It states what the cache must show for each name: the
+object that was delivered at the position, unless there is an own write ahead of the position.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing_extensions import override
 from controller.cache import Cache, Change
 from controller.codec import Added, Deleted, Modified, Unreadable
 from controller.meta import Key, Version
-from tests.controller.world_objects import WIDGETS, Widget, widget
+from tests.controller.widgets import WIDGETS, Widget, widget
 
 NAMES = st.sampled_from(["a", "b", "c"])
 COLORS = st.sampled_from(["red", "green"])
@@ -126,7 +125,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.cache.mark_deleted(Version.of(ended))
 
     def is_gone(self, obj: Widget) -> bool:
-        """Whether we were told that this, or what followed it under its name, was deleted."""
+        """Whether we know that this object, or a later one of its name, was deleted."""
         return obj.metadata.revision <= self.known_gone.get(obj.metadata.name, 0)
 
     @precondition(lambda self: self.world.answers)
@@ -227,7 +226,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @override
     def teardown(self) -> None:
-        """Once everything has been delivered, only the world is shown: no ghosts."""
+        """Once everything has been delivered, only the objects of the server are in the cache."""
         for answer in self.world.answers:
             self.cache.apply_own_write(answer)
         for ended in self.world.ends:
@@ -246,7 +245,7 @@ CacheMachine.TestCase.settings = settings(
 TestCache = CacheMachine.TestCase
 
 
-def test_an_event_that_cannot_be_read_moves_the_position_too() -> None:
+def test_an_event_that_cannot_be_decoded_moves_the_position() -> None:
     cache = Cache(WIDGETS)
     cache.replace([widget("a", 1)], 5)
     cache.apply(Unreadable(Key("default", "x"), 6, "odd"))

@@ -12,8 +12,8 @@ from controller.errors import Conflict, Expired, MalformedAnswer, NotFound
 from controller.meta import Key, Object, Version
 from controller.resource import Resource
 from controller.transport import NO_QUERY
-from tests.controller.world_objects import WIDGETS, Widget, listing, widget, wire
-from tests.controller.world_server import Scripted
+from tests.controller.scripted import Scripted
+from tests.controller.widgets import WIDGETS, Widget, listing, widget, wire
 
 A = Key("default", "a")
 COLLECTION = "/apis/example.com/v1/namespaces/default/widgets"
@@ -59,7 +59,7 @@ async def test_get_reads_one_object() -> None:
     assert server.sent == [("GET", f"{COLLECTION}/a", {}, None, "application/json")]
 
 
-async def test_a_list_is_the_newest_in_parts_with_its_selectors() -> None:
+async def test_a_list_reads_the_newest_state_in_pages_with_its_selectors() -> None:
     client, server = answering(
         listing(9, widget("a", 1), continuation="more"), listing(9, widget("b", 2))
     )
@@ -70,7 +70,7 @@ async def test_a_list_is_the_newest_in_parts_with_its_selectors() -> None:
     assert {path for _, path, _, _, _ in server.sent} == {COLLECTION}
 
 
-async def test_a_list_that_expires_half_way_is_complete_all_the_same() -> None:
+async def test_a_list_whose_continue_token_expires_is_still_complete() -> None:
     client, server = answering(
         listing(9, widget("a", 1), continuation="more"),
         Expired(410, "Expired", "token"),
@@ -82,13 +82,13 @@ async def test_a_list_that_expires_half_way_is_complete_all_the_same() -> None:
     assert server.sent[2][2] == {}
 
 
-async def test_a_list_that_is_expired_at_once_says_so() -> None:
+async def test_a_list_whose_first_page_is_expired_raises() -> None:
     client, _ = answering(Expired(410, "Expired", "odd"))
     with pytest.raises(Expired):
         await client.list(WIDGETS)
 
 
-async def test_create_completes_what_every_object_needs() -> None:
+async def test_create_adds_api_version_kind_and_namespace() -> None:
     client, server = answering(widget("a", 1))
     body = {"metadata": {"name": "a"}, "spec": {"color": "red"}}
     await client.create(WIDGETS, "default", body, field_manager="me")
@@ -109,7 +109,7 @@ async def test_create_completes_what_every_object_needs() -> None:
     assert body == {"metadata": {"name": "a"}, "spec": {"color": "red"}}
 
 
-async def test_a_patch_carries_version_and_uid_and_leaves_the_caller_s_alone() -> None:
+async def test_a_patch_carries_version_and_uid_and_does_not_change_the_argument() -> None:
     client, server = answering(widget("a", 8), widget("a", 9))
     patch = {"metadata": {"labels": {"x": "y"}}}
     await client.patch(WIDGETS, AT, patch)
@@ -145,7 +145,7 @@ async def test_a_replacement_carries_version_and_uid() -> None:
 
 
 @pytest.mark.parametrize("blank", [Version("default", "a", "", "7"), Version("", "a", "u", "")])
-async def test_no_write_goes_out_without_a_version_to_hold_it_to(blank: Version) -> None:
+async def test_no_write_is_sent_without_a_version_as_precondition(blank: Version) -> None:
     client, server = answering()
     with pytest.raises(ValueError, match="to be a precondition"):
         await client.patch(WIDGETS, blank, {})
@@ -173,7 +173,7 @@ def terminating(**meta: object) -> dict[str, Any]:
     ],
     ids=["status", "last state", "last state of old", "held", "grace"],
 )
-async def test_a_deletion_says_whether_the_object_is_still_there(
+async def test_a_deletion_returns_the_object_if_it_still_exists(
     answer: dict[str, Any], there: bool
 ) -> None:
     seen: list[Object] = []
@@ -189,7 +189,7 @@ async def test_a_deletion_says_whether_the_object_is_still_there(
     }
 
 
-async def test_apply_names_its_manager_and_its_version() -> None:
+async def test_apply_sends_its_manager_and_version() -> None:
     client, server = answering(widget("a", 8))
     await client.apply(WIDGETS, A, {"spec": {"size": 3}}, manager="me", force=True, version="7")
     assert server.sent == [
@@ -208,7 +208,7 @@ async def test_apply_names_its_manager_and_its_version() -> None:
     ]
 
 
-async def test_every_object_answered_with_is_passed_on_and_no_refusal() -> None:
+async def test_every_object_in_a_response_is_passed_to_on_object_and_no_error() -> None:
     seen: list[tuple[str, Object]] = []
     server = Recording(
         [encoded(widget("a", 7)), Conflict(409, "Conflict", "no"), encoded(widget("a", 8))]
@@ -224,13 +224,13 @@ async def test_every_object_answered_with_is_passed_on_and_no_refusal() -> None:
 @pytest.mark.parametrize(
     "answer", [b"<html>", b"[]", b"{}", b'{"metadata": {}}', b'{"metadata": {"name": 3}}']
 )
-async def test_an_answer_that_is_no_such_object_is_malformed(answer: bytes) -> None:
+async def test_a_response_that_is_no_object_of_the_kind_is_malformed(answer: bytes) -> None:
     client, _ = answering(answer)
     with pytest.raises(MalformedAnswer, match="the answer is no Widget"):
         await client.get(WIDGETS, A)
 
 
-async def test_writes_are_made_under_the_client_s_name() -> None:
+async def test_writes_have_the_client_s_field_manager() -> None:
     server = Recording([encoded(widget("a", 8))] * 2)
     client = Client(server, field_manager="us")
     await client.patch(WIDGETS, AT, {})
@@ -275,7 +275,7 @@ async def test_a_kind_is_not_served_when_discovery_lists_others(answers: list[ob
         ([{"kind": "APIGroupList"}], MalformedAnswer),
     ],
 )
-async def test_what_discovery_does_not_say_is_no_no(
+async def test_failed_discovery_raises_instead_of_returning_false(
     answers: list[object], error: type[Exception]
 ) -> None:
     client, _ = answering(*answers)
@@ -283,7 +283,7 @@ async def test_what_discovery_does_not_say_is_no_no(
         await client.served(WIDGETS)
 
 
-async def test_the_core_group_is_looked_up_where_it_is() -> None:
+async def test_the_core_group_is_discovered_under_api() -> None:
     core = Resource("", "v1", "Widget", "widgets", Widget)
     client, server = answering(KINDS)
     assert await client.served(core)

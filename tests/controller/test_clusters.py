@@ -1,4 +1,4 @@
-"""Caches of other clusters: on demand, shared, bounded, and nobody's fault but their own."""
+"""Caches of other clusters: opened on demand, shared, limited in number, independent."""
 
 from itertools import pairwise
 
@@ -11,15 +11,15 @@ from controller.meta import Key, Version
 from controller.outcome import SETTLED, Outcome
 from controller.triggers import ClusterWatch
 from controller.workqueue import LOW_PRIORITY, WorkQueue
+from tests.controller.fleet import Fleet, running
 from tests.controller.test_manager import World
 from tests.controller.test_manager import running as running_manager
-from tests.controller.world_clusters import Fleet, running
-from tests.controller.world_objects import WIDGETS, Widget
+from tests.controller.widgets import WIDGETS, Widget
 
 DOWN = NoAnswer("connection refused")
 
 
-async def test_a_cluster_is_opened_when_asked_for_and_then_known() -> None:
+async def test_a_cluster_is_opened_on_demand_and_then_in_the_cache() -> None:
     fleet = Fleet()
     key = fleet.cluster("one", "a", "b")
     async with running(fleet):
@@ -40,7 +40,7 @@ async def test_a_cluster_is_opened_when_asked_for_and_then_known() -> None:
         assert [one.metadata.name for one in cache.by_index("color", "blue")] == ["c"]
 
 
-async def test_all_who_ask_share_one_connection_and_one_cache() -> None:
+async def test_all_callers_share_one_connection_and_one_cache() -> None:
     fleet = Fleet()
     key = fleet.cluster("one", "a")
     async with running(fleet):
@@ -61,11 +61,11 @@ async def test_clusters_opened_before_the_service_runs_wait_for_it() -> None:
         assert fleet.names(key) == ["a"]
 
 
-async def test_a_closed_cluster_leaves_nothing_open_and_tells_of_no_deletions() -> None:
+async def test_a_closed_cluster_leaves_nothing_open_and_reports_no_deletions() -> None:
     fleet = Fleet()
     key = fleet.cluster("one", "a")
-    told: list[tuple[Key, Change[Widget]]] = []
-    fleet.widgets.add_handler(lambda cluster, change: told.append((cluster, change)))
+    received: list[tuple[Key, Change[Widget]]] = []
+    fleet.widgets.add_handler(lambda cluster, change: received.append((cluster, change)))
     async with running(fleet):
         fleet.clusters.open(key)
         await fleet.clock.advance(0)
@@ -74,9 +74,9 @@ async def test_a_closed_cluster_leaves_nothing_open_and_tells_of_no_deletions() 
         await fleet.clock.advance(0)
         assert fleet.names(key) is None
         assert key not in fleet.clusters
-        assert fleet.open_lines == 0
+        assert fleet.open_connections == 0
         assert fleet.clock.waiting == 0
-    assert [(cluster.name, change.old) for cluster, change in told] == [("one", None)]
+    assert [(cluster.name, change.old) for cluster, change in received] == [("one", None)]
 
 
 async def test_stopping_closes_all() -> None:
@@ -87,13 +87,13 @@ async def test_stopping_closes_all() -> None:
         for key in keys:
             fleet.clusters.open(key)
         await fleet.clock.advance(0)
-        assert fleet.open_lines == 2
-    assert fleet.open_lines == 0
+        assert fleet.open_connections == 2
+    assert fleet.open_connections == 0
     assert len(fleet.clusters) == 0
     assert fleet.clock.waiting == 0
 
 
-async def test_a_full_house_makes_room_for_whom_it_can_close_longest_unused_first() -> None:
+async def test_when_all_slots_are_used_the_least_recently_used_idle_cluster_is_closed() -> None:
     fleet = Fleet(ClusterSettings(limit=2, idle_seconds=60))
     one, two, three = (fleet.cluster(name, "a") for name in ("one", "two", "three"))
     async with running(fleet):
@@ -102,16 +102,16 @@ async def test_a_full_house_makes_room_for_whom_it_can_close_longest_unused_firs
         assert fleet.clusters.open(two)
         await fleet.clock.advance(10)
         assert not fleet.clusters.open(three)
-        assert fleet.names(one) == ["a"]  # a look counts as asking
+        assert fleet.names(one) == ["a"]  # reading the cache counts as using
         await fleet.clock.advance(55)
         assert fleet.clusters.open(three)
         await fleet.clock.advance(0)
         assert fleet.names(two) is None
         assert fleet.names(one) == fleet.names(three) == ["a"]
-        assert fleet.open_lines == 2
+        assert fleet.open_connections == 2
 
 
-async def test_whoever_is_asked_about_keeps_its_place() -> None:
+async def test_a_cluster_that_is_used_keeps_its_slot() -> None:
     fleet = Fleet(ClusterSettings(limit=1, idle_seconds=60))
     one, two = fleet.cluster("one", "a"), fleet.cluster("two", "a")
     async with running(fleet):
@@ -123,7 +123,7 @@ async def test_whoever_is_asked_about_keeps_its_place() -> None:
         assert [name for _, name in fleet.opened] == ["one"]
 
 
-async def test_a_cluster_out_of_reach_gives_up_its_place_and_does_not_take_another_ones() -> None:
+async def test_an_unreachable_cluster_loses_its_slot_and_takes_no_other() -> None:
     fleet = Fleet(ClusterSettings(limit=1, idle_seconds=60, longest_pause=300))
     down, up = fleet.cluster("down"), fleet.cluster("up", "a")
     fleet.down[down] = DOWN
@@ -147,7 +147,7 @@ async def test_a_cluster_out_of_reach_gives_up_its_place_and_does_not_take_anoth
         assert up not in fleet.clusters
 
 
-async def test_an_unreachable_cluster_is_tried_less_and_less_and_holds_up_nobody() -> None:
+async def test_an_unreachable_cluster_is_tried_with_back_off_and_delays_no_other() -> None:
     fleet = Fleet(ClusterSettings(longest_pause=100))
     down, up = fleet.cluster("down", "late"), fleet.cluster("up", "a")
     fleet.down[down] = DOWN
@@ -171,7 +171,7 @@ async def test_an_unreachable_cluster_is_tried_less_and_less_and_holds_up_nobody
         assert fleet.clusters.last_error(down) is None
 
 
-async def test_many_clusters_asked_for_at_once_are_opened_one_after_the_other() -> None:
+async def test_many_clusters_asked_for_at_once_are_opened_at_a_limited_rate() -> None:
     fleet = Fleet(ClusterSettings(limit=100, opens_per_second=20))
     keys = [fleet.cluster(f"c{number}", "a") for number in range(100)]
     for key in keys[:50]:
@@ -185,13 +185,13 @@ async def test_many_clusters_asked_for_at_once_are_opened_one_after_the_other() 
         assert all(fleet.clusters.synced(key) for key in keys[50:])
 
 
-async def test_refused_credentials_are_asked_for_again() -> None:
+async def test_refused_credentials_are_replaced() -> None:
     fleet = Fleet()
     key = fleet.cluster("one", "a")
     async with running(fleet):
         fleet.clusters.open(key)
         await fleet.clock.advance(60)
-        first = fleet.line(key)
+        first = fleet.transport(key)
         client = fleet.clusters.client(key)
         assert client is not None
         first.refused["GET"] = Unauthorized(401, "Unauthorized", "expired")
@@ -199,13 +199,13 @@ async def test_refused_credentials_are_asked_for_again() -> None:
         assert read.metadata.name == "a"
         await fleet.clock.advance(5)
         assert first.closed
-        assert fleet.open_lines == 1
+        assert fleet.open_connections == 1
         fleet.put(key, "b")
         await fleet.clock.advance(0)
         assert fleet.names(key) == ["a", "b"]
 
 
-async def test_credentials_that_stay_refused_are_not_asked_for_without_end() -> None:
+async def test_credentials_that_stay_refused_are_retried_with_back_off() -> None:
     fleet = Fleet(ClusterSettings(longest_pause=100))
     key = fleet.cluster("one", "a")
     refused = Unauthorized(401, "Unauthorized", "who are you?")
@@ -215,16 +215,16 @@ async def test_credentials_that_stay_refused_are_not_asked_for_without_end() -> 
         fleet.down[key] = refused
         await fleet.clock.advance(1000)
         assert len(fleet.opened) < 20
-        assert fleet.open_lines == 0
+        assert fleet.open_connections == 0
         assert "who are you?" in str(fleet.clusters.last_error(key))
 
 
-async def test_renewed_credentials_are_taken_without_waiting_and_nothing_is_missed() -> None:
+async def test_renewed_credentials_are_used_at_once_and_no_event_is_missed() -> None:
     fleet = Fleet()
     key = fleet.cluster("one", "a")
-    told: list[str] = []
+    received: list[str] = []
     fleet.widgets.add_handler(
-        lambda _, change: told.append(change.new.metadata.name if change.new else "gone")
+        lambda _, change: received.append(change.new.metadata.name if change.new else "gone")
     )
     async with running(fleet):
         fleet.clusters.open(key)
@@ -234,19 +234,24 @@ async def test_renewed_credentials_are_taken_without_waiting_and_nothing_is_miss
         assert fleet.names(key) == ["a"]  # what is known stays known
         await fleet.clock.advance(2)
         assert fleet.names(key) == ["a", "b"]
-        assert [line.closed for line in fleet.lines[key]] == [True, False]
-        lists = [path for line in fleet.lines[key] for verb, path in line.sent if verb == "GET"]
+        assert [transport.closed for transport in fleet.transports[key]] == [True, False]
+        lists = [
+            path
+            for transport in fleet.transports[key]
+            for verb, path in transport.sent
+            if verb == "GET"
+        ]
         assert len(lists) == 1
-        assert told == ["a", "b"]
+        assert received == ["a", "b"]
 
 
-async def test_a_way_that_leads_to_another_cluster_shows_nothing_of_the_old_one() -> None:
+async def test_a_connection_to_another_cluster_shows_nothing_of_the_old_one() -> None:
     fleet = Fleet()
     key = fleet.cluster("one", "a", "b", "c")
     async with running(fleet):
         fleet.clusters.open(key)
         await fleet.clock.advance(0)
-        fleet.cluster("one", "b")  # built anew under the same name, with revisions of its own
+        fleet.cluster("one", "b")  # another cluster under the same name
         await fleet.clusters.renew(key)
         await fleet.clock.advance(5)
         assert fleet.names(key) == ["b"]
@@ -255,14 +260,14 @@ async def test_a_way_that_leads_to_another_cluster_shows_nothing_of_the_old_one(
         assert fleet.names(key) == ["b", "d"]
 
 
-async def test_own_answers_enter_the_cache_of_their_cluster() -> None:
+async def test_own_writes_enter_the_cache_of_their_cluster() -> None:
     fleet = Fleet()
     one, two = fleet.cluster("one", "a"), fleet.cluster("two", "a")
     async with running(fleet):
         for key in (one, two):
             fleet.clusters.open(key)
         await fleet.clock.advance(0)
-        fleet.line(one).deaf = True
+        fleet.transport(one).watches_stalled = True
         client, known = fleet.clusters.client(one), fleet.get(one, "a")
         assert client is not None
         assert known is not None
@@ -308,7 +313,7 @@ async def test_a_predicate_keeps_changes_in_other_clusters_from_the_queue() -> N
         assert queue.statistics().ready == {}
 
 
-async def test_a_handler_that_fails_keeps_nothing_from_the_others() -> None:
+async def test_a_handler_that_raises_does_not_stop_the_others() -> None:
     fleet = Fleet()
     one = fleet.cluster("one", "a")
     seen: list[str] = []
@@ -333,7 +338,7 @@ async def test_kinds_are_declared_before_clusters_are_opened() -> None:
         fleet.clusters.kind(WIDGETS)
 
 
-async def test_a_provider_that_refuses_is_quoted_and_asked_again() -> None:
+async def test_an_error_of_open_cluster_is_reported_and_retried() -> None:
     fleet = Fleet()
     one = fleet.cluster("one", "a")
     fleet.down[one] = ConfigurationError("the kubeconfig names a program to run")
@@ -346,14 +351,14 @@ async def test_a_provider_that_refuses_is_quoted_and_asked_again() -> None:
         assert fleet.names(one) == ["a"]
 
 
-async def test_a_controller_hears_from_clusters_that_a_manager_keeps_open() -> None:
+async def test_a_controller_gets_changes_of_clusters_that_run_as_a_service() -> None:
     here, fleet = World(), Fleet()
     fleet.clock = here.clock
     down, up = fleet.cluster("down"), fleet.cluster("up")
     fleet.down[down] = DOWN
     seen: list[str] = []
 
-    async def look(key: Key) -> Outcome:
+    async def reconcile(key: Key) -> Outcome:
         seen.append(key.name)
         return SETTLED
 
@@ -361,7 +366,7 @@ async def test_a_controller_hears_from_clusters_that_a_manager_keeps_open() -> N
     here.manager.add_service("clusters", clusters.run)
     widgets = clusters.kind(WIDGETS)
     watch = ClusterWatch(widgets, lambda cluster, _: (cluster,))
-    here.manager.controller("tenant", look, watches=[watch])
+    here.manager.controller("tenant", reconcile, watches=[watch])
     async with running_manager(here):
         clusters.open(down)
         clusters.open(up)
@@ -369,4 +374,4 @@ async def test_a_controller_hears_from_clusters_that_a_manager_keeps_open() -> N
         fleet.put(up, "a")
         await here.clock.advance(0)
         assert seen == ["up"]
-    assert fleet.open_lines == 0
+    assert fleet.open_connections == 0

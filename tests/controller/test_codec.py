@@ -27,7 +27,7 @@ from controller.codec import (
 from controller.errors import Expired, MalformedAnswer, ServerFailure, decode_status
 from controller.meta import Key, ObjectMeta
 from controller.watch import LineSplitter
-from tests.controller.world_objects import WIDGETS, bookmark, error, line, widget, wire
+from tests.controller.widgets import WIDGETS, bookmark, error, line, widget, wire
 
 
 @pytest.mark.parametrize("kind", [Added, Modified, Deleted])
@@ -53,7 +53,7 @@ def test_an_error_event_is_the_error_that_it_stands_for() -> None:
     assert isinstance(odd.error, ServerFailure)
 
 
-def test_an_object_that_does_not_fit_is_told_with_its_key_and_place() -> None:
+def test_an_object_that_cannot_be_decoded_is_reported_with_its_key_and_field() -> None:
     obj = wire(widget("a", 7)) | {"spec": {"size": "large"}}
     event = decode_event(WIDGETS, line("DELETED", obj))
     assert event == Unreadable(
@@ -73,17 +73,17 @@ def test_an_object_that_does_not_fit_is_told_with_its_key_and_place() -> None:
         line("BOOKMARK", {}),
     ],
 )
-def test_an_event_that_says_nothing_usable_is_unknown(event: bytes) -> None:
+def test_an_event_that_cannot_be_used_is_unknown(event: bytes) -> None:
     assert isinstance(decode_event(WIDGETS, event), UnknownEvent)
 
 
 @given(st.binary(max_size=100))
-def test_noise_on_a_watch_is_malformed_and_nothing_else(noise: bytes) -> None:
+def test_random_bytes_on_a_watch_are_malformed_and_nothing_else(noise: bytes) -> None:
     with pytest.raises(MalformedAnswer):
         decode_event(WIDGETS, b"\x00" + noise)
 
 
-def test_one_unreadable_item_does_not_cost_the_others() -> None:
+def test_one_unreadable_item_does_not_make_the_others_fail() -> None:
     odd = wire(widget("b", 2)) | {"spec": []}
     items = [wire(widget("a", 1)), odd, {"metadata": []}, wire(widget("c", 3))]
     data = json.dumps({"metadata": {"resourceVersion": "9"}, "items": items}).encode()
@@ -117,13 +117,13 @@ def _outlines(spec: object) -> list[_Outline | None]:
     return [cast("_Outline | None", cast("DecodeFailure", reason).outline) for reason in reasons]
 
 
-def test_what_does_not_fit_is_still_told_in_outline() -> None:
+def test_an_object_that_cannot_be_decoded_has_an_outline() -> None:
     for outline in _outlines({"size": "large", "colour": "red"}):
         assert outline is not None
         assert (outline.metadata.name, outline.spec.colour) == ("a", "red")
 
 
-def test_what_fits_no_outline_has_a_reason_only() -> None:
+def test_an_object_that_does_not_fit_the_outline_has_only_a_reason() -> None:
     assert _outlines({"size": "large"}) == [None, None]
 
 
@@ -132,7 +132,7 @@ def test_an_empty_list_may_be_null() -> None:
 
 
 @pytest.mark.parametrize("data", [b"<html>", b"{}", b'{"metadata":{}}', b"[" * 100_000])
-def test_what_is_no_list_is_malformed(data: bytes) -> None:
+def test_a_response_that_is_no_list_is_malformed(data: bytes) -> None:
     with pytest.raises(MalformedAnswer, match="no WidgetList"):
         decode_page(WIDGETS, data)
 
@@ -149,16 +149,16 @@ def test_what_is_no_list_is_malformed(data: bytes) -> None:
         b"",
     ],
 )
-def test_only_a_status_is_taken_for_one(data: bytes) -> None:
+def test_only_a_valid_status_is_decoded_as_one(data: bytes) -> None:
     assert decode_status(data) is None
 
 
-def test_brackets_without_end_are_malformed() -> None:
+def test_deeply_nested_json_is_malformed() -> None:
     with pytest.raises(MalformedAnswer):
         decode_json(b"[" * 1_000_000)
 
 
-def test_bodies_may_be_made_of_any_mapping() -> None:
+def test_bodies_may_contain_any_mapping() -> None:
     body = {"a": MappingProxyType({"b": (1, 2)}), "t": datetime(2026, 1, 1, tzinfo=UTC)}
     assert json.loads(encode(body)) == {"a": {"b": [1, 2]}, "t": "2026-01-01T00:00:00Z"}
     with pytest.raises(TypeError, match="a object cannot be sent"):
@@ -181,7 +181,7 @@ def test_lines_do_not_depend_on_how_the_stream_is_cut(
     assert found == [line for line in lines if line]
 
 
-def test_a_line_without_end_is_refused_and_not_collected() -> None:
+def test_a_line_that_is_too_long_is_refused_and_not_buffered() -> None:
     splitter = LineSplitter(max_line=100)
     assert splitter.feed(b"x" * 100) == []
     with pytest.raises(MalformedAnswer, match="longer than 100 bytes"):

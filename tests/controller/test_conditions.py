@@ -23,7 +23,7 @@ READY = Condition("Ready", "True", "Allocated", "10.0.0.1", EARLY, 1)
 OTHER = Condition("Other", "False", "No", "", EARLY)
 
 
-def test_a_new_condition_goes_to_the_end_with_the_time_of_now() -> None:
+def test_a_new_condition_is_added_at_the_end_with_the_present_time() -> None:
     late = LATE.replace(microsecond=123)
     after = set_condition([OTHER], Condition("Ready", "True", "Allocated"), late)
     assert after == (OTHER, Condition("Ready", "True", "Allocated", "", LATE))
@@ -42,7 +42,7 @@ def test_a_condition_without_a_time_gets_one() -> None:
     assert mended.lastTransitionTime == LATE
 
 
-def test_setting_what_holds_changes_nothing_and_keeps_the_order() -> None:
+def test_setting_an_equal_condition_changes_nothing_and_keeps_the_order() -> None:
     assert set_condition([READY, OTHER], READY, LATE) == (READY, OTHER)
 
 
@@ -80,7 +80,7 @@ class Status:
     conditions: tuple[Condition, ...] = ()
 
 
-def test_what_was_written_is_read_back_alike_by_both_decoders() -> None:
+def test_both_decoders_read_written_conditions_alike() -> None:
     body = {"conditions": [to_json(READY), to_json(OTHER)]}
     assert msgspec.json.decode(msgspec.json.encode(body), type=Status).conditions == (READY, OTHER)
     assert TypeAdapter(Status).validate_python(body).conditions == (READY, OTHER)

@@ -1,4 +1,4 @@
-"""The front door's documentation: what each thing takes, and what it raises."""
+"""The documentation of public names: their parameters and the errors they raise."""
 
 import ast
 import inspect
@@ -13,14 +13,14 @@ import pytest
 import controller
 import controller.webhooks
 
-DOORS = (controller, controller.webhooks)
+PACKAGES = (controller, controller.webhooks)
 
 
 def members() -> Iterator[tuple[str, Any]]:
-    """Yield every public function, class, method and property behind the front doors."""
-    for door in DOORS:
-        for name in door.__all__:
-            value = getattr(door, name)
+    """Yield every public function, class, method and property of the public names."""
+    for package in PACKAGES:
+        for name in package.__all__:
+            value = getattr(package, name)
             if inspect.isfunction(value):
                 yield name, value
             elif inspect.isclass(value) and get_origin(value) is None:
@@ -52,15 +52,15 @@ def test_it_says_what_it_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_every_parameter_is_explained(name: str) -> None:
-    told = _text(name)
-    missing = [one for one in _parameters(MEMBERS[name]) if not _names(told, one)]
+    text = _text(name)
+    missing = [one for one in _parameters(MEMBERS[name]) if not _names(text, one)]
     assert not missing, f"{name} does not say what {missing} are: add them to Args"
 
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_every_error_it_raises_itself_is_named(name: str) -> None:
-    told = _text(name) + _text(name.partition(".")[0])
-    assert {one for one in _raised(MEMBERS[name]) if one not in told} == set()
+    text = _text(name) + _text(name.partition(".")[0])
+    assert {one for one in _raised(MEMBERS[name]) if one not in text} == set()
 
 
 def _text(name: str) -> str:
@@ -69,15 +69,15 @@ def _text(name: str) -> str:
     if own:
         return str(own)
     kind, _, method = name.partition(".")
-    for base in getattr(_door(kind), kind).__mro__[1:]:
+    for base in getattr(_package(kind), kind).__mro__[1:]:
         inherited = vars(base).get(method)
         if inherited is not None and inherited.__doc__:
             return str(inherited.__doc__)
     return ""
 
 
-def _door(name: str) -> Any:
-    return next(door for door in DOORS if name in door.__all__)
+def _package(name: str) -> Any:
+    return next(package for package in PACKAGES if name in package.__all__)
 
 
 def _parameters(value: Any) -> list[str]:

@@ -15,8 +15,8 @@ from controller.events import MAX_BUCKETS, QUEUE_LENGTH, Recorder, SpamFilter
 from controller.meta import ObjectMeta
 from controller.metrics import Metrics
 from tests.clock import VirtualClock
-from tests.controller.world_objects import WIDGETS, Widget, widget
-from tests.controller.world_store import Store, StoreTransport
+from tests.controller.store import Store, StoreTransport
+from tests.controller.widgets import WIDGETS, Widget, widget
 
 
 class World:
@@ -60,7 +60,7 @@ async def running(world: World) -> AsyncIterator[None]:
         group.cancel_scope.cancel()
 
 
-async def test_an_event_says_what_happened_to_what_and_who_says_so() -> None:
+async def test_an_event_has_the_object_the_reason_and_the_reporter() -> None:
     world = World()
     async with running(world):
         world.record()
@@ -89,7 +89,7 @@ async def test_an_event_says_what_happened_to_what_and_who_says_so() -> None:
     }
 
 
-async def test_the_same_again_becomes_a_series_whatever_its_note() -> None:
+async def test_an_event_that_happens_again_becomes_a_series_whatever_its_note() -> None:
     world = World()
     async with running(world):
         world.record(message="It grew by 1")
@@ -101,7 +101,7 @@ async def test_the_same_again_becomes_a_series_whatever_its_note() -> None:
         assert world.events[0]["series"]["lastObservedTime"] == "2026-01-01T00:00:05.000000Z"
 
 
-async def test_something_else_is_another_event() -> None:
+async def test_another_object_or_reason_is_another_event() -> None:
     world = World()
     async with running(world):
         world.record("a")
@@ -111,7 +111,7 @@ async def test_something_else_is_another_event() -> None:
     assert world.counts() == [1, 1, 1]
 
 
-async def test_the_same_concerning_another_object_is_another_event_with_its_own_note() -> None:
+async def test_another_related_object_is_another_event_with_its_own_note() -> None:
     world = World()
     async with running(world):
         for name in ("b", "c", "c"):
@@ -137,7 +137,7 @@ async def test_the_same_concerning_another_object_is_another_event_with_its_own_
     }
 
 
-async def test_what_concerns_nothing_else_has_no_related_object() -> None:
+async def test_an_event_without_related_object_has_no_such_field() -> None:
     world = World()
     async with running(world):
         world.record()
@@ -145,7 +145,7 @@ async def test_what_concerns_nothing_else_has_no_related_object() -> None:
     assert "related" not in world.events[0]
 
 
-async def test_further_times_are_counted_in_silence_and_written_when_it_is_quiet() -> None:
+async def test_further_occurrences_are_counted_and_written_when_the_series_ends() -> None:
     world = World()
     async with running(world):
         for _ in range(50):
@@ -181,7 +181,7 @@ async def test_nothing_is_sent_while_nothing_happens() -> None:
         assert world.clock.waiting == 0
 
 
-async def test_an_outage_is_waited_for_and_the_order_is_kept() -> None:
+async def test_events_are_retried_after_an_outage_in_their_order() -> None:
     world = World()
     world.transport.refused["POST"] = NoAnswer("reset")
     async with running(world):
@@ -198,7 +198,7 @@ async def test_an_outage_is_waited_for_and_the_order_is_kept() -> None:
     assert [event["regarding"]["name"] for event in world.events] == ["a", "b"]
 
 
-async def test_what_is_refused_is_dropped_and_counted_and_the_next_is_written() -> None:
+async def test_a_refused_event_is_dropped_and_counted_and_the_next_is_written() -> None:
     world = World()
     world.transport.refused["POST"] = Forbidden(403)
     async with running(world):
@@ -220,7 +220,7 @@ async def test_an_event_whose_creation_was_not_confirmed_is_not_counted_as_lost(
     assert world.dropped("refused") == 0
 
 
-async def test_an_outage_that_does_not_end_is_given_up_after_twelve_tries() -> None:
+async def test_an_event_is_dropped_after_twelve_attempts() -> None:
     world = World()
     world.transport.refused["POST"] = NoAnswer("reset")
     async with running(world):
@@ -230,7 +230,7 @@ async def test_an_outage_that_does_not_end_is_given_up_after_twelve_tries() -> N
     assert world.dropped("refused") == 1
 
 
-async def test_a_full_queue_drops_what_comes_and_never_blocks() -> None:
+async def test_a_full_queue_drops_events_and_never_blocks() -> None:
     world = World()
     for number in range(QUEUE_LENGTH + 3):
         world.record(str(number))
@@ -240,14 +240,14 @@ async def test_a_full_queue_drops_what_comes_and_never_blocks() -> None:
     assert len(world.events) == QUEUE_LENGTH
 
 
-async def test_what_is_recorded_last_is_written_before_the_end() -> None:
+async def test_the_last_recorded_event_is_written_before_the_end() -> None:
     world = World()
     async with running(world):
         world.record()
     assert len(world.events) == 1
 
 
-async def test_counts_that_nobody_else_would_write_are_written_at_the_end() -> None:
+async def test_unwritten_counts_are_written_at_the_end() -> None:
     world = World()
     async with running(world):
         for _ in range(9):
@@ -277,7 +277,7 @@ async def test_the_end_does_not_wait_for_a_server_that_hangs() -> None:
     assert ended == [3]
 
 
-async def test_a_series_whose_event_has_expired_begins_anew() -> None:
+async def test_a_series_whose_event_has_expired_becomes_a_new_event() -> None:
     world = World()
     async with running(world):
         world.record()
@@ -340,7 +340,7 @@ async def test_repetitions_do_not_count_against_the_limit() -> None:
     assert world.dropped("limited") == 0
 
 
-def test_objects_unheard_of_are_forgotten() -> None:
+def test_buckets_of_objects_without_events_are_removed() -> None:
     limits: SpamFilter[int] = SpamFilter(VirtualClock())
     assert all(limits.allow(number) for number in range(MAX_BUCKETS + 100))
     assert len(limits) == MAX_BUCKETS

@@ -57,14 +57,14 @@ async def simulated(live_per_second: float, seconds: float) -> tuple[list[float]
 
 
 @pytest.mark.slow
-async def test_a_backlog_is_worked_off_beside_a_load_of_nine_tenths_that_hardly_feels_it() -> None:
+async def test_initial_objects_are_reconciled_under_load_and_hardly_delay_live_changes() -> None:
     live, initial = await simulated(live_per_second=90, seconds=250)
     assert len(initial) == INITIAL
     assert max(live) < 5 * WORK_SECONDS
 
 
 @pytest.mark.slow
-async def test_even_more_live_keys_than_can_be_worked_on_starve_nobody() -> None:
+async def test_initial_objects_do_not_starve_even_when_live_keys_exceed_the_capacity() -> None:
     _, initial = await simulated(live_per_second=150, seconds=60)
     share = (60 - 10) / WORK_SECONDS / SHARE
     assert len(initial) == pytest.approx(share, rel=0.1)
@@ -102,7 +102,7 @@ async def test_a_tenant_that_never_stops_gets_no_more_than_its_turn() -> None:
     assert taken == {"steady": 150, "noisy": 150}
 
 
-async def test_a_key_whose_group_changes_while_it_waits_is_handed_out_all_the_same() -> None:
+async def test_a_key_whose_group_changes_while_it_waits_is_still_taken() -> None:
     groups = {"a": "one", "b": "one", "c": "two"}
     queue = WorkQueue[str](VirtualClock(), group=groups.__getitem__)
     for key in groups:
@@ -126,7 +126,7 @@ PUSHES = st.tuples(
 
 
 @given(st.lists(PUSHES | st.none(), max_size=200))
-def test_nobody_is_passed_over_twice_for_the_same_neighbour(
+def test_no_group_waits_for_two_turns_of_another(
     steps: list[tuple[str, int, int] | None],
 ) -> None:
     """None takes a key out; a tuple queues one of a tenant with a priority."""

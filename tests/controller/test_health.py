@@ -16,14 +16,14 @@ from controller.options import ManagerOptions
 from controller.outcome import SETTLED, Outcome
 from controller.triggers import Watch, to_self
 from tests.clock import VirtualClock
-from tests.controller.world_objects import WIDGETS
-from tests.controller.world_store import Store, StoreTransport
+from tests.controller.store import Store, StoreTransport
+from tests.controller.widgets import WIDGETS
 
 LOCAL = ManagerOptions(metrics_bind="127.0.0.1:0", health_bind="127.0.0.1:0")
 BROKEN = Check("broken", lambda: Failing("cannot list widgets", "403: token of system:x"))
 
 
-async def look(key: Key) -> Outcome:
+async def reconcile(key: Key) -> Outcome:
     return SETTLED
 
 
@@ -32,7 +32,7 @@ async def serving(transport: StoreTransport) -> AsyncIterator[Manager]:
     """Run a manager with one controller on free ports; its clock stands still."""
     clock = VirtualClock()
     manager = Manager(transport, clock=clock, options=LOCAL)
-    manager.controller("widget", look, watches=[Watch(manager.informer(WIDGETS), to_self)])
+    manager.controller("widget", reconcile, watches=[Watch(manager.informer(WIDGETS), to_self)])
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
         with anyio.fail_after(5):
@@ -47,14 +47,14 @@ async def ask(port: int | None, path: str) -> httpx.Response:
         return await client.get(path)
 
 
-async def test_a_manager_that_sees_its_kinds_is_alive_and_ready() -> None:
+async def test_a_manager_whose_kinds_are_listed_is_alive_and_ready() -> None:
     async with serving(StoreTransport(Store())) as manager:
         for path in ("/healthz", "/readyz"):
             answer = await ask(manager.health_port, path)
             assert (answer.status_code, answer.text) == (200, "ok")
 
 
-async def test_readyz_names_the_verb_and_the_kind_that_are_missing_but_not_the_reason() -> None:
+async def test_readyz_names_the_verb_and_kind_that_fail_but_not_the_reason() -> None:
     transport = StoreTransport(Store())
     transport.refused["LIST"] = Forbidden(403, "Forbidden", "User system:x cannot list widgets")
     async with serving(transport) as manager:
@@ -62,12 +62,12 @@ async def test_readyz_names_the_verb_and_the_kind_that_are_missing_but_not_the_r
         assert answer.status_code == 503
         assert "cannot list widgets.example.com" in answer.text
         assert "system:x" not in answer.text
-        told = await ask(manager.health_port, "/readyz?verbose")
-        assert "system:x" in told.text
+        verbose = await ask(manager.health_port, "/readyz?verbose")
+        assert "system:x" in verbose.text
         assert (await ask(manager.health_port, "/healthz")).status_code == 200
 
 
-async def test_one_check_can_be_asked_alone_or_left_out() -> None:
+async def test_one_check_can_be_run_alone_or_excluded() -> None:
     transport = StoreTransport(Store())
     transport.refused["LIST"] = Forbidden(403)
     async with serving(transport) as manager:
@@ -133,10 +133,10 @@ def test_a_failing_report_names_every_check_and_withholds_reasons() -> None:
     ]
 
 
-def test_a_verbose_report_tells_all() -> None:
+def test_a_verbose_report_has_all_reasons() -> None:
     assert "token of system:x" in report("readyz", [PING, BROKEN], verbose=True).text
     assert report("healthz", [PING], verbose=True).text == "[+]ping ok\nhealthz check passed\n"
 
 
-def test_what_is_excluded_is_not_asked() -> None:
+def test_an_excluded_check_is_not_run() -> None:
     assert report("readyz", [PING, BROKEN], exclude=["broken"]).healthy

@@ -12,7 +12,8 @@ from controller.errors import Forbidden
 from controller.informer import Informer
 from controller.meta import Key
 from tests.clock import VirtualClock
-from tests.controller.world_objects import (
+from tests.controller.scripted import Scripted, Watch
+from tests.controller.widgets import (
     WIDGETS,
     Widget,
     bookmark,
@@ -20,7 +21,6 @@ from tests.controller.world_objects import (
     listing,
     widget,
 )
-from tests.controller.world_server import Scripted, Watch
 
 
 @asynccontextmanager
@@ -32,7 +32,7 @@ async def running(informer: Informer[Widget], clock: VirtualClock) -> AsyncItera
         group.cancel_scope.cancel()
 
 
-async def test_waiting_for_the_first_list_ends_when_handlers_have_seen_it() -> None:
+async def test_wait_synced_returns_when_handlers_have_got_the_first_list() -> None:
     clock = VirtualClock()
     server = Scripted([Forbidden(403, "Forbidden", "no"), listing(5, widget("a", 1))])
     informer = Informer(WIDGETS, server, clock)
@@ -84,7 +84,7 @@ async def test_a_closed_registration_gets_nothing_more() -> None:
     assert seen == []
 
 
-async def test_a_handler_that_fails_costs_no_other_and_is_served_again() -> None:
+async def test_a_handler_that_raises_stops_no_other_and_is_called_again() -> None:
     clock = VirtualClock()
     informer = Informer(WIDGETS, Scripted([listing(5, widget("a", 1), widget("b", 2))]), clock)
     bad: list[str] = []
@@ -107,7 +107,7 @@ async def test_a_handler_that_fails_costs_no_other_and_is_served_again() -> None
     assert [entry["event"] for entry in logs] == ["event handler raised", "event handler raised"]
 
 
-async def test_an_error_in_our_own_code_is_told_and_the_world_listed_anew() -> None:
+async def test_an_unexpected_exception_is_logged_and_the_kind_listed_again() -> None:
     clock = VirtualClock()
     broken = True
 
@@ -131,7 +131,9 @@ async def test_an_error_in_our_own_code_is_told_and_the_world_listed_anew() -> N
 
 
 @pytest.mark.parametrize("selector", [{"namespace": "other"}, {"labels": "a=b"}])
-async def test_own_answers_outside_the_scope_do_not_enter(selector: dict[str, str]) -> None:
+async def test_own_writes_outside_the_scope_do_not_enter_the_cache(
+    selector: dict[str, str],
+) -> None:
     clock = VirtualClock()
     informer = Informer(WIDGETS, Scripted([listing(5)]), clock, **selector)  # type: ignore[arg-type]  # the same keywords
     async with running(informer, clock):
@@ -139,7 +141,7 @@ async def test_own_answers_outside_the_scope_do_not_enter(selector: dict[str, st
         assert len(informer.cache) == 0
 
 
-async def test_own_answers_about_selected_objects_enter() -> None:
+async def test_own_writes_to_selected_objects_enter_the_cache() -> None:
     clock = VirtualClock()
     server = Scripted([listing(5, widget("a", 1))])
     informer = Informer(WIDGETS, server, clock, namespace="default", labels="a=b")
@@ -148,7 +150,7 @@ async def test_own_answers_about_selected_objects_enter() -> None:
         assert informer.cache.get(Key("default", "a")) == widget("a", 9)
 
 
-async def test_a_shorter_deadline_finds_silence_sooner() -> None:
+async def test_a_shorter_deadline_ends_a_silent_watch_earlier() -> None:
     clock = VirtualClock()
     server = Scripted([listing(5)], [Watch([bookmark(6)]), Watch()])
     informer = Informer(WIDGETS, server, clock, deadline_seconds=10)

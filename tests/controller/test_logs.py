@@ -15,7 +15,7 @@ from controller.outcome import Outcome
 from controller.runner import Controller
 from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock
-from tests.controller.world_objects import WIDGETS
+from tests.controller.widgets import WIDGETS
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +52,7 @@ async def reconciled(error: Exception) -> dict[str, str]:
     return runner
 
 
-async def test_a_line_says_which_controller_looked_at_what_in_which_pass() -> None:
+async def test_a_line_has_the_controller_the_object_and_the_reconcile_id() -> None:
     line = await reconciled(Forbidden(403, "Forbidden", "no"))
     assert list(line)[:10] == list(logs.KEY_ORDER)
     assert line["level"] == "error"
@@ -79,7 +79,7 @@ async def test_a_conflict_is_no_error_and_a_terminal_error_is() -> None:
     assert (await reconciled(TerminalError("x")))["level"] == "error"
 
 
-def test_other_libraries_lines_look_the_same() -> None:
+def test_lines_of_other_libraries_have_the_same_format() -> None:
     stream = io.StringIO()
     logs.configure("json", stream=stream)
     logging.getLogger("aiohttp.access").warning("slow %s", "request")
@@ -100,7 +100,7 @@ def test_a_level_hides_what_is_below_it() -> None:
     assert [line["msg"] for line in lines(stream)] == ["shown"]
 
 
-def test_the_console_form_is_for_people() -> None:
+def test_the_console_format_is_not_json() -> None:
     stream = io.StringIO()
     logs.configure("console", stream=stream)
     structlog.get_logger("x").info("Allocated", range="10.0.0.1-10.0.0.4")

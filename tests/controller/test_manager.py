@@ -1,4 +1,4 @@
-"""The manager: what starts and stops in which order, and what stops nobody else."""
+"""The manager: what starts and stops in which order, and which failures stop nothing else."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -15,8 +15,8 @@ from controller.outcome import SETTLED, Outcome
 from controller.resource import Resource
 from controller.triggers import Watch, to_self
 from tests.clock import VirtualClock, settle
-from tests.controller.world_objects import WIDGETS, Widget
-from tests.controller.world_store import Store, StoreTransport
+from tests.controller.store import Store, StoreTransport
+from tests.controller.widgets import WIDGETS, Widget
 
 GADGETS = Resource("example.com", "v1", "Gadget", "gadgets", Widget)
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
@@ -42,13 +42,13 @@ class World:
         self.failure: ControllerError | None = None
         self._ended = anyio.Event()
         self.pause = 0.0
-        self.manager.controller("widget", self.look, watches=[Watch(self.widgets, to_self)])
+        self.manager.controller("widget", self.reconcile, watches=[Watch(self.widgets, to_self)])
 
     def widget(self, name: str, plural: str = "widgets") -> None:
         body = {"metadata": {"name": name, "namespace": "default"}, "spec": {}}
         self.store.put(path(name, plural), body)
 
-    async def look(self, key: Key) -> Outcome:
+    async def reconcile(self, key: Key) -> Outcome:
         self.seen.append(f"begin {key.name}")
         await self.clock.sleep(self.pause)
         self.seen.append(f"end {key.name}")
@@ -76,7 +76,7 @@ async def running(world: World) -> AsyncIterator[None]:
         group.cancel_scope.cancel()
 
 
-async def test_an_event_becomes_a_look_at_its_key() -> None:
+async def test_an_event_makes_the_controller_reconcile_its_key() -> None:
     world = World()
     world.widget("there-before")
     async with running(world):
@@ -86,11 +86,11 @@ async def test_an_event_becomes_a_look_at_its_key() -> None:
         assert world.seen[2:] == ["begin new", "end new"]
 
 
-async def test_own_writes_are_in_the_cache_before_the_watch_tells_of_them() -> None:
+async def test_own_writes_are_in_the_cache_before_the_watch_delivers_them() -> None:
     world = World()
     world.widget("a")
     async with running(world):
-        world.transport.deaf = True
+        world.transport.watches_stalled = True
         seen = world.widgets.cache.get(Key("default", "a"))
         assert seen is not None
         patched = await world.manager.client.patch(
@@ -99,24 +99,24 @@ async def test_own_writes_are_in_the_cache_before_the_watch_tells_of_them() -> N
         assert world.widgets.cache.get(Key("default", "a")) is patched
         assert patched.spec.color == "blue"
         await world.clock.advance(0)
-        looks = len(world.seen)
-        world.transport.deaf = False
+        before = len(world.seen)
+        world.transport.watches_stalled = False
         world.widget("b")
         await world.clock.advance(0)
         assert world.widgets.cache.get(Key("default", "a")) == patched
-        assert world.seen[looks:] == ["begin b", "end b"]
+        assert world.seen[before:] == ["begin b", "end b"]
 
 
-async def test_a_kind_that_cannot_be_seen_stops_only_the_controllers_that_need_it() -> None:
+async def test_a_kind_that_cannot_be_listed_stops_only_the_controllers_that_need_it() -> None:
     world = World()
     gadgets = world.manager.informer(GADGETS)
     looked: list[Key] = []
 
-    async def look(key: Key) -> Outcome:
+    async def reconcile(key: Key) -> Outcome:
         looked.append(key)
         return SETTLED
 
-    world.manager.controller("gadget", look, watches=[Watch(gadgets, to_self)])
+    world.manager.controller("gadget", reconcile, watches=[Watch(gadgets, to_self)])
     world.transport.forbidden["gadgets"] = Forbidden(403, "Forbidden", "gadgets is forbidden")
     world.widget("a")
     world.widget("g", "gadgets")
@@ -165,7 +165,7 @@ async def test_work_that_does_not_end_within_the_grace_period_is_cancelled() -> 
     assert world.failure is None
 
 
-async def test_a_standby_keeps_its_caches_warm_and_does_nothing() -> None:
+async def test_a_standby_keeps_its_caches_current_and_reconciles_nothing() -> None:
     world = World(ELECTING)
     world.widget("a")
     world.store.put(LEASE, held_by("other"))
@@ -193,7 +193,7 @@ async def test_a_standby_can_be_stopped_while_it_waits() -> None:
     assert world.store.objects[LEASE]["spec"]["holderIdentity"] == "other"
 
 
-async def test_the_lease_is_held_until_the_last_work_has_ended_and_then_given_back() -> None:
+async def test_the_lease_is_held_until_the_last_work_has_ended_and_then_released() -> None:
     world = World(ELECTING)
     world.pause = 20
     world.widget("a")
@@ -207,7 +207,7 @@ async def test_the_lease_is_held_until_the_last_work_has_ended_and_then_given_ba
     assert world.store.objects[LEASE]["spec"]["holderIdentity"] == ""
 
 
-async def test_a_cancelled_manager_gives_its_lease_back_too() -> None:
+async def test_a_cancelled_manager_releases_its_lease() -> None:
     world = World(ELECTING)
     async with running(world):
         assert world.store.objects[LEASE]["spec"]["holderIdentity"] == "a"
@@ -246,7 +246,9 @@ async def test_losing_the_lease_cancels_the_work_and_is_raised() -> None:
     assert world.store.objects[LEASE]["spec"]["holderIdentity"] == "a"
 
 
-async def test_services_run_where_they_belong_and_are_started_again_when_they_fail() -> None:
+async def test_services_run_in_every_replica_or_the_leader_and_are_restarted_when_they_raise() -> (
+    None
+):
     world = World(ELECTING)
     ran: list[tuple[str, float]] = []
 
@@ -269,7 +271,7 @@ async def test_services_run_where_they_belong_and_are_started_again_when_they_fa
     assert world.failure is None
 
 
-async def test_a_service_that_ran_steadily_is_started_again_at_once_when_it_fails() -> None:
+async def test_a_service_that_ran_for_long_is_restarted_after_the_first_delay() -> None:
     world = World()
     begun: list[float] = []
 
@@ -322,5 +324,7 @@ def test_a_controller_needs_a_name_of_its_own_and_something_to_watch(name: str) 
     world = World()
     with pytest.raises(ValueError, match=name):
         world.manager.controller(
-            name, world.look, watches=[Watch(world.widgets, to_self)] if name == "widget" else []
+            name,
+            world.reconcile,
+            watches=[Watch(world.widgets, to_self)] if name == "widget" else [],
         )

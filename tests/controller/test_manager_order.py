@@ -1,4 +1,4 @@
-"""What a manager serves while: before its caches are filled, while standing by, while ending."""
+"""What a manager serves: before its caches are filled, while standing by, while ending."""
 
 import asyncio
 import gc
@@ -21,9 +21,9 @@ from controller.triggers import Watch, to_self
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
 from envtest.certs import Authority
 from tests.clock import VirtualClock, settle
-from tests.controller.webhooks.questions import review
-from tests.controller.world_objects import WIDGETS, Widget
-from tests.controller.world_store import Store, StoreTransport
+from tests.controller.store import Store, StoreTransport
+from tests.controller.webhooks.reviews import review
+from tests.controller.widgets import WIDGETS, Widget
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
 WIDGET = "/apis/example.com/v1/namespaces/default/widgets/a"
@@ -54,14 +54,14 @@ class World:
         )
         self.manager = Manager(self.transport, clock=self.clock, options=options)
         widgets = self.manager.informer(WIDGETS)
-        self.manager.controller("widget", self.look, watches=[Watch(widgets, to_self)])
+        self.manager.controller("widget", self.reconcile, watches=[Watch(widgets, to_self)])
         self.manager.add_webhook(Webhook("/judge", self.judge, Widget))
         self.begun, self.go_on = anyio.Event(), anyio.Event()
         self.asked, self.answer = anyio.Event(), anyio.Event()
         self.answer.set()
         self.ended = anyio.Event()
 
-    async def look(self, key: Key) -> Outcome:
+    async def reconcile(self, key: Key) -> Outcome:
         self.begun.set()
         await self.go_on.wait()
         return SETTLED
@@ -171,9 +171,9 @@ async def test_the_lease_goes_last_when_nothing_is_served_any_more(tmp_path: Pat
 async def test_a_leader_whose_work_outlives_its_lease_is_not_alive(tmp_path: Path) -> None:
     class Stubborn(World):
         @override
-        async def look(self, key: Key) -> Outcome:
+        async def reconcile(self, key: Key) -> Outcome:
             with anyio.CancelScope(shield=True):
-                await super().look(key)
+                await super().reconcile(key)
             return SETTLED
 
         @override
@@ -201,7 +201,9 @@ async def test_a_leader_whose_work_outlives_its_lease_is_not_alive(tmp_path: Pat
         await world.ended.wait()
 
 
-async def test_a_question_in_work_is_answered_before_the_webhooks_end(tmp_path: Path) -> None:
+async def test_a_running_webhook_request_is_answered_before_the_webhooks_end(
+    tmp_path: Path,
+) -> None:
     world = World(tmp_path)
     world.go_on.set()
     world.answer = anyio.Event()

@@ -62,7 +62,7 @@ async def test_durations_are_measured_from_when_a_key_is_ready() -> None:
     assert world.value("unfinished_work_seconds") == 0
 
 
-async def test_what_is_put_off_counts_as_a_retry() -> None:
+async def test_adding_a_key_with_a_delay_counts_as_a_retry() -> None:
     world = World()
     world.queue.add_rate_limited("a")
     world.queue.add_after("b", 1)
@@ -85,7 +85,7 @@ def test_the_buckets_are_those_of_controller_runtime() -> None:
     assert list(RECONCILE_SECONDS) == sorted(RECONCILE_SECONDS)
 
 
-def test_a_new_controllers_series_are_all_there_at_nought() -> None:
+def test_all_series_of_a_new_controller_exist_with_value_zero() -> None:
     metrics = Metrics()
     metrics.controller("pools", 2)
     metrics.queue("pools")
@@ -112,7 +112,7 @@ def test_requests_are_counted_under_client_gos_names() -> None:
     assert spent == 3.02
 
 
-def test_the_process_tells_of_itself() -> None:
+def test_process_metrics_are_exposed() -> None:
     text = Metrics().exposition().decode()
     for name in ("process_resident_memory_bytes", "process_open_fds", "process_cpu_seconds_total"):
         assert f"\n{name} " in text
@@ -129,16 +129,16 @@ def everything() -> Metrics:
 
 
 def test_the_readme_names_every_series_and_no_other() -> None:
-    told = everything().exposition().decode()
-    series = set(re.findall(r"^# TYPE (\S+)", told, re.MULTILINE))
+    text = everything().exposition().decode()
+    series = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
     own = {name for name in series if not name.startswith(("process_", "python_"))}
     readme = Path(controller.__file__).with_name("README.md").read_text(encoding="utf-8")
     table = readme.split("## Metrics")[1].split("\n## ")[0]
     assert own == set(re.findall(r"`([a-z_]+_[a-z]+)`", table))
 
 
-def test_counters_come_without_the_moment_they_were_made() -> None:
-    told = everything().exposition().decode()
-    assert "_created" not in told
-    assert 'controller_runtime_reconcile_total{controller="pools",result="success"} 0.0' in told
-    assert 'workqueue_depth{controller="pools",name="pools",priority="0"} 0.0' in told
+def test_counters_have_no_created_series() -> None:
+    text = everything().exposition().decode()
+    assert "_created" not in text
+    assert 'controller_runtime_reconcile_total{controller="pools",result="success"} 0.0' in text
+    assert 'workqueue_depth{controller="pools",name="pools",priority="0"} 0.0' in text

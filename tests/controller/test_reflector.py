@@ -1,4 +1,4 @@
-"""The loop that keeps a cache equal to the server, through everything that goes wrong."""
+"""The loop that keeps a cache equal to the server, through all failures."""
 
 import random
 from collections.abc import AsyncIterator, Sequence
@@ -23,7 +23,8 @@ from controller.meta import Key
 from controller.reflector import Reflector, Watching
 from controller.resource import Scope
 from tests.clock import VirtualClock
-from tests.controller.world_objects import (
+from tests.controller.scripted import Scripted, Watch
+from tests.controller.widgets import (
     WIDGETS,
     Widget,
     bookmark,
@@ -32,7 +33,6 @@ from tests.controller.world_objects import (
     listing,
     widget,
 )
-from tests.controller.world_server import Scripted, Watch
 
 A = Key("default", "a")
 
@@ -90,7 +90,7 @@ async def test_it_lists_then_watches_from_the_list() -> None:
         assert 300 <= int(loop.server.watched[0]["timeoutSeconds"]) <= 600
 
 
-async def test_events_may_be_cut_anywhere() -> None:
+async def test_events_may_be_split_into_chunks_anywhere() -> None:
     whole = line("ADDED", widget("b", 6)) + bookmark(9)
     watch = Watch([bytes([byte]) for byte in whole])
     async with Loop([listing(5)], [watch]).running() as loop:
@@ -98,7 +98,7 @@ async def test_events_may_be_cut_anywhere() -> None:
         assert len(loop.cache) == 1
 
 
-async def test_a_watch_that_ends_in_good_order_is_continued_at_the_position() -> None:
+async def test_a_watch_that_ends_normally_is_continued_at_the_position() -> None:
     first = Watch([bookmark(8)])
     async with Loop([listing(5)], [first, Watch()]).running() as loop:
         first.finish()
@@ -108,7 +108,7 @@ async def test_a_watch_that_ends_in_good_order_is_continued_at_the_position() ->
         assert loop.reflector.last_error is None
 
 
-async def test_silence_is_noticed_and_the_watch_continued_without_a_list() -> None:
+async def test_a_silent_watch_is_replaced_by_another_without_a_list() -> None:
     first = Watch([bookmark(8)])
     async with Loop([listing(5)], [first, Watch()]).running() as loop:
         await loop.clock.advance(89)
@@ -119,7 +119,7 @@ async def test_silence_is_noticed_and_the_watch_continued_without_a_list() -> No
         assert loop.lists == ["0"]
 
 
-async def test_a_watch_that_never_speaks_where_others_did_leads_to_a_new_list() -> None:
+async def test_empty_watches_lead_to_a_new_list_if_bookmarks_are_known_to_come() -> None:
     watches = [Watch([bookmark(8)]), Watch(), Watch(), Watch()]
     restored = listing(3, widget("b", 2))
     async with Loop([listing(5, widget("a", 4)), restored], watches).running() as loop:
@@ -130,11 +130,13 @@ async def test_a_watch_that_never_speaks_where_others_did_leads_to_a_new_list() 
 
 
 @pytest.mark.parametrize("form", ["http", "in-stream"])
-async def test_a_lapsed_position_leads_to_one_list_of_the_newest(form: str) -> None:
-    gone = Expired(410, "Expired", "too old") if form == "http" else Watch([error(410, "Expired")])
+async def test_an_expired_position_leads_to_one_list_of_the_newest_state(form: str) -> None:
+    expired = (
+        Expired(410, "Expired", "too old") if form == "http" else Watch([error(410, "Expired")])
+    )
     before = listing(5, widget("a", 1), widget("b", 2), widget("c", 3))
     after = listing(50, widget("b", 2), widget("c", 40))
-    async with Loop([before, after], [gone, Watch()]).running() as loop:
+    async with Loop([before, after], [expired, Watch()]).running() as loop:
         loop.changes.clear()
         await loop.clock.advance(5)
         assert loop.lists == ["0", None]
@@ -145,7 +147,7 @@ async def test_a_lapsed_position_leads_to_one_list_of_the_newest(form: str) -> N
         ]
 
 
-async def test_a_server_that_closes_every_watch_at_once_is_not_stormed() -> None:
+async def test_a_server_that_ends_every_watch_at_once_gets_few_requests() -> None:
     answers = [listing(5)] * 10
     watches = [Watch(end="close") for _ in range(10)]
     async with Loop(answers, watches).running() as loop:
@@ -159,7 +161,7 @@ async def test_a_server_that_closes_every_watch_at_once_is_not_stormed() -> None
     [NoAnswer("refused"), TooManyRequests(429, "TooManyRequests", "later")],
     ids=["refused", "429"],
 )
-async def test_a_watch_that_cannot_be_opened_now_is_tried_again_at_the_position(
+async def test_a_watch_that_cannot_be_opened_is_retried_at_the_position(
     failure: Exception,
 ) -> None:
     async with Loop([listing(5)], [failure, failure, Watch()]).running() as loop:
@@ -170,7 +172,7 @@ async def test_a_watch_that_cannot_be_opened_now_is_tried_again_at_the_position(
         assert loop.reflector.last_error is None
 
 
-async def test_a_server_that_asks_for_time_gets_it() -> None:
+async def test_retry_after_is_respected() -> None:
     busy = TooManyRequests(429, "TooManyRequests", "later", retry_after=20.0)
     async with Loop([listing(5)], [busy, Watch()]).running() as loop:
         await loop.clock.advance(19)
@@ -201,7 +203,7 @@ async def test_any_other_failure_of_a_watch_leads_to_a_list_not_older_than_the_p
         assert loop.watches == ["5", "6"]
 
 
-async def test_a_line_torn_by_the_end_of_the_stream_is_told_again() -> None:
+async def test_an_event_cut_by_the_end_of_the_stream_comes_again() -> None:
     torn = Watch([bookmark(6) + line("ADDED", widget("a", 7))[:20]], end="close")
     again = Watch([line("ADDED", widget("a", 7))])
     async with Loop([listing(5)], [torn, again]).running() as loop:
@@ -209,7 +211,7 @@ async def test_a_line_torn_by_the_end_of_the_stream_is_told_again() -> None:
         assert A in loop.cache
 
 
-async def test_what_cannot_be_understood_is_skipped_and_the_rest_taken() -> None:
+async def test_unusable_events_are_skipped_and_the_rest_is_applied() -> None:
     odd = [
         line("RENAMED", widget("x", 6)),
         line("ADDED", {"kind": "Table", "metadata": {}}),
@@ -225,19 +227,19 @@ async def test_what_cannot_be_understood_is_skipped_and_the_rest_taken() -> None
         assert loop.watches == ["5"]
 
 
-async def test_pauses_grow_to_half_a_minute_and_are_never_the_same_for_everybody() -> None:
+async def test_delays_grow_to_half_a_minute_and_have_jitter() -> None:
     async with Loop([NoAnswer("refused")] * 50).running() as loop:
         await loop.clock.advance(600)
         assert 12 <= len(loop.lists) <= 25
         assert isinstance(loop.reflector.last_error, Exception)
 
 
-async def test_a_list_that_the_server_forgets_half_way_is_asked_for_in_one_piece() -> None:
-    gone = Expired(410, "Expired", "token")
+async def test_a_list_whose_continue_token_expires_is_read_without_pages() -> None:
+    expired = Expired(410, "Expired", "token")
     answers: list[bytes | Exception] = [
         listing(5, widget("x", 1)),
         listing(7, widget("a", 2), continuation="next"),
-        gone,
+        expired,
         listing(8, widget("a", 2), widget("b", 3)),
     ]
     watches: list[Watch | Exception] = [Expired(410, "Expired", "old"), Watch()]
@@ -251,7 +253,9 @@ async def test_a_list_that_the_server_forgets_half_way_is_asked_for_in_one_piece
         ]
 
 
-async def test_a_position_that_is_too_new_for_the_server_leads_to_a_list_of_the_newest() -> None:
+async def test_a_position_that_is_too_new_for_the_server_leads_to_a_list_of_the_newest_state() -> (
+    None
+):
     cause = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large"}]}
     too_new = api_error(504, {"reason": "Timeout", "details": cause})
     async with Loop(
@@ -262,7 +266,7 @@ async def test_a_position_that_is_too_new_for_the_server_leads_to_a_list_of_the_
         assert loop.cache.position == 3
 
 
-async def test_a_list_older_than_asked_for_is_not_believed() -> None:
+async def test_a_list_older_than_asked_for_is_not_used() -> None:
     stale, newest = listing(3), listing(9, widget("a", 4))
     async with Loop(
         [listing(5, widget("a", 4)), stale, newest], [ServerFailure(500), Watch()]
@@ -290,7 +294,7 @@ async def test_a_bookmark_behind_the_position_is_another_history() -> None:
         (NotFound(404, "", "404 page not found"), "list widgets.example.com: not served"),
     ],
 )
-async def test_a_kind_that_cannot_be_seen_is_named_and_seen_as_soon_as_it_can(
+async def test_a_kind_that_cannot_be_listed_is_named_and_listed_as_soon_as_possible(
     failure: ApiError, words: str
 ) -> None:
     async with Loop([failure, failure, listing(5)]).running() as loop:
@@ -301,7 +305,7 @@ async def test_a_kind_that_cannot_be_seen_is_named_and_seen_as_soon_as_it_can(
         assert (state, last_error) == (Watching(), None)
 
 
-async def test_selectors_go_along_with_lists_and_watches() -> None:
+async def test_selectors_are_sent_with_lists_and_watches() -> None:
     scope = Scope("default", labels="a=b", fields="metadata.name=x")
     async with Loop([listing(5)], [Watch()], scope).running() as loop:
         for query in (loop.server.asked[0], loop.server.watched[0]):

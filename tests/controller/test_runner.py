@@ -77,7 +77,7 @@ class World:
         return {r: n for r in results if (n := self.count("reconcile_total", result=r))}
 
 
-async def test_a_settled_key_rests() -> None:
+async def test_a_settled_key_is_not_queued_again() -> None:
     world = World(SETTLED)
     assert await world.play() == [0]
     assert world.results() == {"success": 1}
@@ -94,7 +94,7 @@ async def test_blocked_without_a_delay_waits_for_a_change() -> None:
     assert await world.play() == [0]
 
 
-async def test_blocked_with_a_delay_looks_again() -> None:
+async def test_blocked_with_a_delay_comes_back_after_it() -> None:
     world = World(Blocked("PoolNotFound", 60))
     assert await world.play() == [0, 60]
 
@@ -109,7 +109,7 @@ async def test_failures_back_off_exponentially() -> None:
 
 
 @pytest.mark.parametrize("good", [SETTLED, Again(1), Blocked("X", 1)])
-async def test_every_good_answer_ends_the_series_of_failures(good: Outcome) -> None:
+async def test_every_outcome_resets_the_failures(good: Outcome) -> None:
     world = World(NoAnswer("x"), NoAnswer("x"), good)
     await world.play(0.5)
     assert world.queue.failures(KEY) == 0
@@ -142,7 +142,7 @@ async def test_a_conflict_starts_over_and_is_no_error(conflict: Conflict) -> Non
     assert world.count("reconcile_errors_total") == 0
 
 
-async def test_a_bug_is_backed_off_counted_and_stops_nobody() -> None:
+async def test_a_bug_is_backed_off_and_counted_and_stops_no_worker() -> None:
     world = World(ZeroDivisionError("x"))
     assert await world.play() == [0, 0.005]
     assert world.count("reconcile_panics_total") == 1
@@ -161,7 +161,7 @@ async def test_a_group_of_conflicts_is_a_conflict() -> None:
     assert world.results() == {"requeue": 1, "success": 1}
 
 
-def test_the_gravest_of_a_group_decides() -> None:
+def test_the_most_severe_of_a_group_decides() -> None:
     conflict, throttled = Conflict(409), TooManyRequests(429, retry_after=1)
     final, lost = TerminalError("x"), NoAnswer("x")
     assert most_severe(ExceptionGroup("", [conflict, throttled])) is throttled
@@ -174,7 +174,7 @@ def test_the_gravest_of_a_group_decides() -> None:
 def counting(
     running: list[Key], peak: list[int], release: anyio.Event
 ) -> Callable[[Key], Awaitable[Outcome]]:
-    """Return a reconciler that notes who runs beside whom and ends when released."""
+    """Return a reconciler that records which keys run at the same time and ends when released."""
 
     async def reconcile(key: Key) -> Outcome:
         assert key not in running

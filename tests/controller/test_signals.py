@@ -15,10 +15,10 @@ from controller.manager import Manager
 from controller.triggers import Watch, to_self
 from controller.outcome import SETTLED
 from controller.signals import run_until_signal
-from tests.controller.world_objects import WIDGETS
-from tests.controller.world_store import StoreTransport, Store
+from tests.controller.widgets import WIDGETS
+from tests.controller.store import StoreTransport, Store
 
-async def look(key):
+async def reconcile(key):
     print("begun", flush=True)
     await anyio.to_thread.run_sync(input)
     print("ended", flush=True)
@@ -29,7 +29,7 @@ async def main():
     path = "/apis/example.com/v1/namespaces/default/widgets/a"
     store.put(path, {"metadata": {"name": "a", "namespace": "default"}})
     manager = Manager(StoreTransport(store))
-    manager.controller("widget", look, watches=[Watch(manager.informer(WIDGETS), to_self)])
+    manager.controller("widget", reconcile, watches=[Watch(manager.informer(WIDGETS), to_self)])
     await run_until_signal(manager)
     print("left", flush=True)
 
@@ -67,22 +67,22 @@ def test_the_first_signal_lets_work_end(number: signal.Signals) -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no SIGUSR1")
-def test_sigusr1_tells_of_every_task_and_thread_and_stops_nothing() -> None:
+def test_sigusr1_dumps_every_task_and_thread_and_stops_nothing() -> None:
     with working() as process:
         process.send_signal(signal.SIGUSR1)
         assert process.stdout is not None
-        told = ""
-        while "Dumped tasks and threads" not in told:
+        output = ""
+        while "Dumped tasks and threads" not in output:
             line = process.stdout.readline()
-            assert line, told
-            told += line
+            assert line, output
+            output += line
         process.send_signal(signal.SIGTERM)
         rest, _ = process.communicate("\n", timeout=20)
-    assert "in Manager.run" in told
-    assert "in Controller._work" in told
-    assert ", in look\n" in told
-    assert "waiting for" in told
-    assert "(most recent call first)" in told
+    assert "in Manager.run" in output
+    assert "in Controller._work" in output
+    assert ", in reconcile\n" in output
+    assert "waiting for" in output
+    assert "(most recent call first)" in output
     assert "ended" in rest
     assert process.returncode == 0
 
@@ -100,8 +100,8 @@ def test_the_second_signal_ends_the_process_at_once() -> None:
 STUBBORN = """
 import anyio
 from controller import Manager, ManagerOptions, Watch, run_until_signal, to_self
-from tests.controller.world_objects import WIDGETS
-from tests.controller.world_store import StoreTransport, Store
+from tests.controller.widgets import WIDGETS
+from tests.controller.store import StoreTransport, Store
 
 async def main():
     store = Store()
@@ -109,7 +109,7 @@ async def main():
     store.put(path, {"metadata": {"name": "a", "namespace": "default"}})
     transport = StoreTransport(store)
 
-    async def look(key):
+    async def reconcile(key):
         print("begun", flush=True)
         transport.hangs = True
         with anyio.CancelScope(shield=True):
@@ -120,7 +120,7 @@ async def main():
         lease_duration=1.0, renew_deadline=0.5, retry_period=0.2,
     )
     manager = Manager(transport, options=options)
-    manager.controller("widget", look, watches=[Watch(manager.informer(WIDGETS), to_self)])
+    manager.controller("widget", reconcile, watches=[Watch(manager.informer(WIDGETS), to_self)])
     await run_until_signal(manager)
 
 anyio.run(main)

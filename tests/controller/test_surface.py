@@ -1,4 +1,4 @@
-"""The front door: what it names is there, and nobody inside depends on it."""
+"""The public names of the framework: they exist, and each is used."""
 
 import ast
 import re
@@ -13,14 +13,14 @@ import pytest
 import controller
 import controller.webhooks
 
-DOORS = [controller, controller.webhooks]
-PACKAGE = Path(controller.__file__).parent
+PACKAGES = [controller, controller.webhooks]
+FOLDER = Path(controller.__file__).parent
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_every_public_name_is_there_and_listed_in_order(door: ModuleType) -> None:
-    assert door.__all__ == sorted(door.__all__, key=_as_ruff_sorts)
-    assert [name for name in door.__all__ if not hasattr(door, name)] == []
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_exists_and_is_sorted(package: ModuleType) -> None:
+    assert package.__all__ == sorted(package.__all__, key=_as_ruff_sorts)
+    assert [name for name in package.__all__ if not hasattr(package, name)] == []
 
 
 def _as_ruff_sorts(name: str) -> tuple[int, str]:
@@ -28,14 +28,14 @@ def _as_ruff_sorts(name: str) -> tuple[int, str]:
     return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_what_the_front_door_imports_is_what_it_lists(door: ModuleType) -> None:
-    assert sorted(_imported(door)) == sorted(door.__all__)
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_imports_of_a_package_are_its_public_names(package: ModuleType) -> None:
+    assert sorted(_imported(package)) == sorted(package.__all__)
 
 
-def _imported(door: ModuleType) -> dict[str, tuple[str, str]]:
-    """Return what a package's first page imports from our own modules, and from where."""
-    tree = ast.parse(Path(str(door.__file__)).read_text())
+def _imported(package: ModuleType) -> dict[str, tuple[str, str]]:
+    """Return the names that a package imports from modules of the framework, with the modules."""
+    tree = ast.parse(Path(str(package.__file__)).read_text())
     return {
         alias.asname or alias.name: (node.module, alias.name)
         for node in ast.walk(tree)
@@ -45,7 +45,7 @@ def _imported(door: ModuleType) -> dict[str, tuple[str, str]]:
     }
 
 
-def test_what_is_loaded_late_is_what_type_checkers_see() -> None:
+def test_lazily_loaded_names_are_what_type_checkers_see() -> None:
     for name, (module, original) in _imported(controller).items():
         assert getattr(controller, name) is getattr(import_module(module), original), name
     assert set(controller.__all__) <= set(dir(controller))
@@ -54,8 +54,8 @@ def test_what_is_loaded_late_is_what_type_checkers_see() -> None:
 
 
 def test_every_exported_name_is_used_by_the_reconcilers_or_by_an_example_of_the_readme() -> None:
-    sources = [path.read_text() for path in (PACKAGE.parent / "reconcilers").rglob("*.py")]
-    readme = (PACKAGE / "README.md").read_text()
+    sources = [path.read_text() for path in (FOLDER.parent / "reconcilers").rglob("*.py")]
+    readme = (FOLDER / "README.md").read_text()
     sources += re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     used = {
         alias.name
@@ -80,11 +80,11 @@ def test_keys_and_conditions_cost_no_http_client() -> None:
 
 
 def test_the_readme_has_a_line_for_every_module() -> None:
-    table = (PACKAGE / "README.md").read_text()
-    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"} | packages
+    table = (FOLDER / "README.md").read_text()
+    packages = {path.parent.name for path in FOLDER.glob("*/__init__.py")}
+    modules = {path.stem for path in FOLDER.glob("*.py")} - {"__init__"} | packages
     assert {name for name in modules if f"`{name}`" not in table} == set()
 
 
-def test_users_type_checkers_are_told_that_there_are_types() -> None:
-    assert (PACKAGE / "py.typed").is_file()
+def test_the_package_is_marked_as_typed() -> None:
+    assert (FOLDER / "py.typed").is_file()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from controller.errors import ConfigurationError, NoAnswer
 from controller.tenantconfig import TenantCredentials, parse_kubeconfig, tenant_transport
-from tests.controller.world_certs import Pair, authority_and_pair, encrypted_key
+from tests.controller.certs import Pair, authority_and_pair, encrypted_key
 
 
 def b64(data: bytes) -> str:
@@ -51,7 +51,7 @@ def kubeconfig(
 NO_CERT = {"client-certificate-data": None, "client-key-data": None}
 
 
-def test_what_kubeadm_writes_is_taken() -> None:
+def test_a_kubeconfig_as_kubeadm_writes_it_is_accepted() -> None:
     authority, pair = authority_and_pair()
     found = parse_kubeconfig(kubeconfig(cluster={"tls-server-name": "api.example.com"}))
     assert found == TenantCredentials(
@@ -63,7 +63,7 @@ def test_what_kubeadm_writes_is_taken() -> None:
     )
 
 
-def test_a_token_is_taken_as_text_whatever_yaml_would_make_of_it() -> None:
+def test_a_token_is_text_even_if_it_looks_like_a_number() -> None:
     text = kubeconfig(user=NO_CERT | {"token": "TOKEN"}).replace(b"TOKEN", b"0123")
     assert parse_kubeconfig(text).token == "0123"
 
@@ -142,12 +142,12 @@ def test_what_is_no_kubeconfig_is_refused_with_the_reason(data: bytes, words: st
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
-def test_nothing_but_a_sentence_comes_of_noise(data: bytes) -> None:
+def test_random_bytes_raise_a_configuration_error(data: bytes) -> None:
     with pytest.raises(ConfigurationError):
         parse_kubeconfig(data)
 
 
-def test_flags_allow_what_they_are_named_after() -> None:
+def test_proxies_and_insecure_tls_are_accepted_if_allowed() -> None:
     wanted = {"proxy-url": "http://proxy:3128", "insecure-skip-tls-verify": True}
     found = parse_kubeconfig(kubeconfig(wanted), allow_proxy=True, allow_insecure=True)
     assert (found.proxy, found.insecure) == ("http://proxy:3128", True)
@@ -196,7 +196,7 @@ async def tls_server(authority: bytes, pair: Pair, path: Path) -> AsyncIterator[
         await server.close()
 
 
-async def test_its_transport_is_let_in_by_certificate_and_checks_the_server(
+async def test_its_transport_authenticates_by_certificate_and_verifies_the_server(
     tmp_path: Path,
 ) -> None:
     authority, pair = authority_and_pair()

@@ -7,6 +7,8 @@ import anyio
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from hypothesis import given
+from hypothesis import strategies as st
 from typing_extensions import override
 
 from controller.endpoint import Credentials, Endpoint, StaticToken
@@ -23,7 +25,7 @@ from controller.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from controller.transport import HttpTransport
+from controller.transport import HttpTransport, warning_texts
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -56,10 +58,10 @@ def always(status: int, body: bytes | str, kind: str, **headers: str) -> Answer:
 
 
 def status(code: int, reason: str) -> str:
-    return f'{{"kind":"Status","code":{code},"reason":"{reason}","message":"as told"}}'
+    return f'{{"kind":"Status","code":{code},"reason":"{reason}","message":"as sent"}}'
 
 
-async def test_a_request_goes_out_as_it_was_meant() -> None:
+async def test_a_request_has_its_path_query_and_headers() -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
         assert request.raw_path == "/apis/x/namespaces/a%2Fb/y?labelSelector=a+in+%28b%2Cc%29"
         assert request.headers["Authorization"] == "Bearer t"
@@ -90,11 +92,11 @@ async def test_a_request_goes_out_as_it_was_meant() -> None:
         (302, "Moved", ApiError),
     ],
 )
-async def test_a_refusal_is_the_error_of_its_kind(
+async def test_a_failure_status_raises_the_error_of_its_code(
     code: int, reason: str, error: type[ApiError]
 ) -> None:
     async with answering(always(code, status(code, reason), "application/json")) as transport:
-        with pytest.raises(error, match="as told") as caught:
+        with pytest.raises(error, match="as sent") as caught:
             await transport.request("GET", "/x")
     assert (caught.value.status, caught.value.reason) == (code, reason)
 
@@ -115,7 +117,7 @@ async def test_a_refusal_is_the_error_of_its_kind(
         ({}, None),
     ],
 )
-async def test_the_time_that_a_server_asks_for_is_told(
+async def test_the_retry_after_header_is_parsed(
     headers: dict[str, str], seconds: float | None
 ) -> None:
     async with answering(always(429, "slow down", "text/plain", **headers)) as transport:
@@ -135,7 +137,7 @@ async def test_the_time_that_a_server_asks_for_is_told(
     ],
     ids=["gateway", "page", "other json", "noise", "no real status"],
 )
-async def test_what_is_no_kubernetes_answer_is_not_taken_for_one(answer: Answer) -> None:
+async def test_a_response_that_is_not_from_kubernetes_is_malformed(answer: Answer) -> None:
     async with answering(answer) as transport:
         with pytest.raises(MalformedAnswer):
             await transport.request("GET", "/x")
@@ -144,14 +146,14 @@ async def test_what_is_no_kubernetes_answer_is_not_taken_for_one(answer: Answer)
                 pass
 
 
-async def test_a_plain_404_is_not_found_without_the_reason_that_proves_it() -> None:
+async def test_a_plain_text_404_is_not_found_with_an_empty_reason() -> None:
     async with answering(always(404, "404 page not found\n", "text/plain")) as transport:
         with pytest.raises(NotFound) as caught:
             await transport.request("GET", "/x")
     assert caught.value.reason == ""
 
 
-async def test_an_answer_larger_than_allowed_is_not_read_to_its_end() -> None:
+async def test_a_response_larger_than_allowed_is_not_read_to_its_end() -> None:
     cut = anyio.Event()
 
     async def flood(request: web.Request) -> web.StreamResponse:
@@ -182,7 +184,7 @@ async def test_a_server_that_does_not_answer_in_time_gives_no_answer() -> None:
             await transport.request("GET", "/x", timeout=None)
 
 
-async def test_nobody_listening_gives_no_answer_with_its_cause() -> None:
+async def test_a_refused_connection_gives_no_answer_with_its_cause() -> None:
     transport = HttpTransport(Endpoint("http://127.0.0.1:1"))
     with pytest.raises(NoAnswer) as caught:
         await transport.request("GET", "/x")
@@ -193,7 +195,7 @@ async def test_nobody_listening_gives_no_answer_with_its_cause() -> None:
     await transport.aclose()
 
 
-async def test_something_that_speaks_no_http_is_malformed() -> None:
+async def test_a_response_that_is_not_http_is_malformed() -> None:
     async def noise(stream: anyio.abc.SocketStream) -> None:
         async with stream:
             await stream.receive()
@@ -212,7 +214,7 @@ async def test_something_that_speaks_no_http_is_malformed() -> None:
     assert isinstance(caught.value, MalformedAnswer)
 
 
-async def test_a_watch_gives_its_chunks_as_they_come_and_closes_its_connection() -> None:
+async def test_a_watch_returns_chunks_as_they_arrive_and_closes_its_connection() -> None:
     closed = anyio.Event()
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -333,12 +335,35 @@ async def test_a_redirect_is_not_followed_with_our_token() -> None:
     assert asked == ["/x"]
 
 
-async def test_warnings_beside_an_answer_are_told() -> None:
-    told = list[str]()
+async def test_warnings_in_response_headers_are_reported() -> None:
+    warnings = list[str]()
     async with answering(
         always(200, "{}", "application/json", Warning='299 - "use v1"')
     ) as transport:
         await transport.request("GET", "/")
-        transport.on_warning = told.append
+        transport.on_warning = warnings.append
         await transport.request("GET", "/")
-    assert told == ["use v1"]
+    assert warnings == ["use v1"]
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        ([], []),
+        (['299 - "use v1"'], ["use v1"]),
+        (['299 kube-apiserver "use v1"'], ["use v1"]),
+        (['299 - "one"', '299 - "two"', '299 - "one"'], ["one", "two"]),
+        (['299 - "one", 299 - "two"'], ["one", "two"]),
+        (['110 - "Response is Stale"'], []),
+        (["nonsense"], []),
+        (['299 - "never closed'], []),
+    ],
+)
+def test_each_warning_is_returned_once(values: list[str], texts: list[str]) -> None:
+    assert warning_texts(values) == texts
+
+
+@given(st.lists(st.text(st.characters(min_codepoint=32, max_codepoint=126)), unique=True))
+def test_escaped_warnings_are_unescaped(texts: list[str]) -> None:
+    escaped = [text.replace("\\", "\\\\").replace('"', '\\"') for text in texts]
+    assert warning_texts([f'299 - "{text}"' for text in escaped]) == texts

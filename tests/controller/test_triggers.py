@@ -9,8 +9,8 @@ from controller.meta import Key, ObjectMeta, OwnerReference
 from controller.triggers import Watch, generation_changed, keys_of, to_owner, to_self
 from controller.workqueue import LOW_PRIORITY, WorkQueue
 from tests.clock import VirtualClock
-from tests.controller.world_objects import WIDGETS, Widget, widget
-from tests.controller.world_server import Scripted
+from tests.controller.scripted import Scripted
+from tests.controller.widgets import WIDGETS, Widget, widget
 
 META = ObjectMeta(
     name="a", namespace="default", uid="u", resourceVersion="5", generation=1, labels={"x": "1"}
@@ -67,7 +67,7 @@ def connected(clock: Clock, watch: Watch[Widget]) -> WorkQueue[Key]:
     return queue
 
 
-async def test_what_is_there_at_the_start_waits_behind_what_changes() -> None:
+async def test_objects_in_the_cache_are_enqueued_with_lower_priority_than_changes() -> None:
     clock = VirtualClock()
     informer = Informer(WIDGETS, Scripted([]), clock)
     informer.cache.replace([widget("a", 1)], 5)
@@ -85,7 +85,7 @@ async def test_a_predicate_keeps_changes_from_the_queue() -> None:
     assert queue.statistics().ready == {}
 
 
-async def test_a_closed_watch_feeds_nobody() -> None:
+async def test_a_closed_watch_enqueues_nothing() -> None:
     clock = VirtualClock()
     informer = Informer(WIDGETS, Scripted([]), clock)
     queue = WorkQueue[Key](clock)

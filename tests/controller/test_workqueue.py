@@ -23,14 +23,14 @@ async def test_keys_come_out_in_the_order_they_were_added() -> None:
     assert await take(queue) == ["c", "a", "b"]
 
 
-async def test_a_key_added_twice_is_handed_out_once() -> None:
+async def test_a_key_added_twice_is_taken_once() -> None:
     queue = WorkQueue[str](VirtualClock())
     for key in "aba":
         queue.add(key)
     assert await take(queue) == ["a", "b"]
 
 
-async def test_a_key_in_work_is_not_handed_out_again_before_it_is_done() -> None:
+async def test_a_key_in_processing_is_not_taken_again_before_it_is_done() -> None:
     queue = WorkQueue[str](VirtualClock())
     queue.add("a")
     assert await queue.get() == "a"
@@ -43,7 +43,7 @@ async def test_a_key_in_work_is_not_handed_out_again_before_it_is_done() -> None
     assert await take(queue) == []
 
 
-async def test_done_without_work_is_refused() -> None:
+async def test_done_for_a_key_not_in_processing_is_refused() -> None:
     with pytest.raises(KeyError):
         WorkQueue[str](VirtualClock()).done("a")
 
@@ -57,7 +57,7 @@ async def test_a_key_whose_priority_rises_has_still_waited_since_it_was_added() 
     assert queue.statistics().oldest_ready_seconds == 3
 
 
-async def test_a_worker_that_never_waits_lets_others_have_their_turn() -> None:
+async def test_a_worker_that_never_waits_lets_other_tasks_run() -> None:
     queue, taken = WorkQueue[int](VirtualClock()), list[int]()
     for number in range(100):
         queue.add(number)
@@ -74,7 +74,7 @@ async def test_a_worker_that_never_waits_lets_others_have_their_turn() -> None:
         assert 0 < len(taken) < 10
 
 
-async def test_another_worker_keeps_the_time_when_the_one_who_did_is_cancelled() -> None:
+async def test_another_worker_waits_for_the_next_due_key_when_the_first_is_cancelled() -> None:
     clock, got = VirtualClock(), list[str]()
     queue = WorkQueue[str](clock)
 
@@ -95,7 +95,7 @@ async def test_another_worker_keeps_the_time_when_the_one_who_did_is_cancelled()
 
 
 @pytest.mark.parametrize("cancelled_first", [True, False])
-async def test_a_worker_cancelled_in_the_moment_it_is_woken_loses_no_key(
+async def test_a_worker_cancelled_while_it_is_woken_loses_no_key(
     cancelled_first: bool,
 ) -> None:
     clock, got = VirtualClock(), list[str]()
@@ -129,7 +129,7 @@ async def test_a_higher_priority_goes_first_and_a_raised_key_goes_to_the_end_of_
     assert await take(queue) == ["normal", "raised", "low"]
 
 
-async def test_a_lower_priority_is_kept_waiting_but_never_for_good() -> None:
+async def test_a_lower_priority_waits_but_does_not_starve() -> None:
     clock = VirtualClock()
     queue = WorkQueue[str](clock, ageing=10)
     for number in range(5):
@@ -144,7 +144,7 @@ async def test_a_lower_priority_is_kept_waiting_but_never_for_good() -> None:
     assert olds == [15, 31, 47, 63, 79]
 
 
-async def test_a_shut_down_queue_hands_out_what_it_has_and_accepts_nothing() -> None:
+async def test_a_shut_down_queue_returns_its_keys_and_accepts_none() -> None:
     clock = VirtualClock()
     queue = WorkQueue[str](clock)
     queue.add("working")
@@ -163,7 +163,7 @@ async def test_a_shut_down_queue_hands_out_what_it_has_and_accepts_nothing() -> 
         await queue.get()
 
 
-async def test_a_worker_that_waits_learns_of_the_shut_down() -> None:
+async def test_a_waiting_worker_is_woken_by_the_shut_down() -> None:
     queue, ended = WorkQueue[str](VirtualClock()), list[str]()
 
     async def worker(name: str) -> None:
@@ -211,7 +211,7 @@ async def test_a_shut_down_without_drain_leaves_only_the_work_that_has_begun() -
         await queue.get()
 
 
-async def test_the_statistics_tell_what_waits_and_how_long_the_work_has_taken() -> None:
+async def test_the_statistics_have_the_numbers_of_keys_and_durations() -> None:
     clock = VirtualClock()
     queue = WorkQueue[str](clock)
     for key in ("a", "b", "c"):

@@ -17,7 +17,7 @@ async def take(queue: WorkQueue[str]) -> list[str]:
     return taken
 
 
-async def test_a_delayed_key_comes_at_its_instant_to_whoever_waits() -> None:
+async def test_a_delayed_key_is_taken_by_a_waiting_worker_when_it_is_due() -> None:
     clock, got = VirtualClock(), list[tuple[str, float]]()
     queue = WorkQueue[str](clock)
 
@@ -83,7 +83,7 @@ async def test_a_delay_ends_exactly_when_it_should_however_its_sum_is_rounded() 
         group.cancel_scope.cancel()
 
 
-def test_a_key_that_is_put_off_again_and_again_takes_no_more_room() -> None:
+def test_a_key_that_is_delayed_again_and_again_takes_no_more_memory() -> None:
     delays = Delays[str]()
     for due in range(10_000, 0, -1):
         delays.put("a", float(due), 0)
@@ -92,7 +92,7 @@ def test_a_key_that_is_put_off_again_and_again_takes_no_more_room() -> None:
     assert delays.earliest is None
 
 
-async def test_of_several_priorities_the_highest_counts_while_a_key_is_put_off() -> None:
+async def test_of_several_priorities_the_highest_counts_while_a_key_is_delayed() -> None:
     clock = VirtualClock()
     for first, second in ((5, 0), (0, 5)):
         queue = WorkQueue[str](clock)
@@ -181,7 +181,7 @@ async def test_rate_limited_keys_wait_twice_as_long_each_time_until_forgotten() 
     assert await take(queue) == ["a"]
 
 
-def test_the_back_off_of_a_key_doubles_up_to_its_cap_and_knows_no_overflow() -> None:
+def test_the_back_off_of_a_key_doubles_up_to_its_maximum_without_overflow() -> None:
     backoff = KeyBackoff[str]()
     delays = [backoff.failed("a") for _ in range(5000)]
     assert delays[:6] == [0.005, 0.01, 0.02, 0.04, 0.08, 0.16]

@@ -8,9 +8,9 @@ from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key
 from controller.owners import owned
 from controller.resource import Resource
+from tests.controller.store import Store, StoreTransport
 from tests.controller.test_manager import path
-from tests.controller.world_objects import WIDGETS, Widget, widget
-from tests.controller.world_store import Store, StoreTransport
+from tests.controller.widgets import WIDGETS, Widget, widget
 
 A = Key("default", "a")
 
@@ -23,7 +23,7 @@ def stored(**metadata: object) -> tuple[Store, StoreTransport, Client]:
     return store, transport, Client(transport)
 
 
-async def test_a_finalizer_is_added_and_removed_beside_those_of_others() -> None:
+async def test_adding_and_removing_a_finalizer_keeps_those_of_others() -> None:
     store, transport, client = stored(finalizers=["other"])
     held = await add_finalizer(client, WIDGETS, await client.get(WIDGETS, A), "ours")
     assert store.objects[path("a")]["metadata"]["finalizers"] == ["other", "ours"]
@@ -45,7 +45,7 @@ async def test_a_finalizer_is_not_written_over_the_change_of_another() -> None:
     assert store.objects[path("a")]["metadata"]["finalizers"] == ["theirs"]
 
 
-async def test_an_object_that_is_going_is_held_by_nobody_new() -> None:
+async def test_an_object_that_is_being_deleted_gets_no_finalizer() -> None:
     _, transport, client = stored(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["other"])
     going = await client.get(WIDGETS, A)
     assert await add_finalizer(client, WIDGETS, going, "ours") is going
@@ -70,7 +70,7 @@ def test_an_owned_object_names_its_owner_once() -> None:
     }
 
 
-def test_two_cannot_be_in_charge_of_one() -> None:
+def test_an_object_has_at_most_one_controlling_owner() -> None:
     body = owned(CHILD, OWNER, WIDGETS)
     rival = widget("rival", 8)
     with pytest.raises(ValueError, match="child is controlled by Widget boss already"):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from envtest.certs import Authority, KeyPair, client_tls
-from tests.controller.world_certs import authority_and_pair
+from tests.controller.certs import authority_and_pair
 
 
 def shake_hands(client: ssl.SSLContext, shown: KeyPair, folder: Path) -> str | None:

@@ -68,7 +68,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
     10: Behaviour(
         "a key in work that is added a thousand times is worked on once more, never twice at once",
         "controller.test_workqueue:"
-        " a_key_in_work_is_not_handed_out_again_before_it_is_done"
+        " a_key_in_processing_is_not_taken_again_before_it_is_done"
         " controller.test_runner:"
         " as_many_keys_run_at_once_as_the_concurrency_allows_and_never_one_twice"
         " a_key_added_a_thousand_times_while_it_is_worked_on_is_worked_on_once_more"
@@ -79,14 +79,14 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
         "failures wait 5, 10, 20 ... ms; success forgets them; a terminal error ends it",
         "controller.test_runner:"
         " failures_back_off_exponentially"
-        " every_good_answer_ends_the_series_of_failures"
+        " every_outcome_resets_the_failures"
         " a_terminal_error_is_not_retried_and_its_failures_are_kept",
     ),
     12: Behaviour(
         "live changes are quick beside a backlog, and the backlog is worked off in bounded time",
         "controller.test_fairness:"
-        " a_backlog_is_worked_off_beside_a_load_of_nine_tenths_that_hardly_feels_it"
-        " even_more_live_keys_than_can_be_worked_on_starve_nobody",
+        " initial_objects_are_reconciled_under_load_and_hardly_delay_live_changes"
+        " initial_objects_do_not_starve_even_when_live_keys_exceed_the_capacity",
     ),
     13: Behaviour(
         "a controller reads its own writes while its cache lags; a lag without end has a name",
@@ -115,7 +115,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
         "a stopped leader gives its lease back when its work has ended; a second signal ends all",
         "faults.test_handover:"
         " a_stopped_leader_gives_its_lease_to_the_next_when_its_work_has_ended"
-        " controller.test_leases:"
+        " controller.test_lease_release:"
         " a_released_lease_is_taken_within_one_retry_period"
         " controller.test_signals:"
         " the_first_signal_lets_work_end"
@@ -123,11 +123,11 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
     ),
     17: Behaviour(
         "replaced tokens, authorities and certificates are used within a minute, nothing fails",
-        "controller.test_config:"
+        "controller.test_credentials:"
         " replaced_files_are_used_within_a_minute_and_no_request_fails"
         " controller.webhooks.test_server:"
-        " a_symlink_swap_as_kubelet_does_it_is_seen"
-        " a_new_certificate_is_shown_to_new_connections_and_cuts_none",
+        " files_replaced_by_a_symlink_as_kubelet_does_it_are_read"
+        " a_new_certificate_is_used_for_new_connections_and_open_ones_stay",
     ),
     18: Behaviour(
         "a missing right or kind is named by readyz, stops nobody else, and heals by itself",

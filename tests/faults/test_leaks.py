@@ -17,8 +17,8 @@ from controller.metrics import Metrics
 from controller.runner import Controller
 from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock
-from tests.controller.world_objects import WIDGETS, Widget, widget
-from tests.controller.world_server import Scripted
+from tests.controller.scripted import Scripted
+from tests.controller.widgets import WIDGETS, Widget, widget
 from tests.envtest.samples import gauge
 from tests.faults.world import GAUGES, Gauge, transport_to, world
 

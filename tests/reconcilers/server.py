@@ -28,7 +28,7 @@ from controller.errors import (
     NotFound,
 )
 from controller.transport import NO_QUERY, Transport
-from tests.controller.world_store import refuse_initial_events
+from tests.controller.store import refuse_initial_events
 
 Json = dict[str, Any]
 OURS = "butler.butlerlabs.dev/v1alpha1"

@@ -26,7 +26,7 @@ DAY = timedelta(days=1)
 
 
 def trusted(bundle: bytes, material: KeyMaterial, now: datetime) -> bool:
-    """Whether somebody who trusts `bundle` would accept what is served."""
+    """Whether a client that trusts `bundle` accepts the serving certificate."""
     store = Store(x509.load_pem_x509_certificates(bundle))
     verifier = PolicyBuilder().store(store).time(now).build_server_verifier(x509.DNSName(NAMES[0]))
     try:
@@ -40,7 +40,7 @@ def ends(certificate: bytes) -> datetime:
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
 
 
-def test_what_is_made_is_trusted_by_its_own_bundle_under_its_names() -> None:
+def test_a_new_certificate_is_trusted_by_its_bundle_under_its_names() -> None:
     made = renew_if_due(None, NAMES, START)
     assert trusted(made.bundle, made, START)
     held = x509.load_pem_x509_certificate(made.certificate).extensions.get_extension_for_class(
@@ -82,7 +82,7 @@ def test_other_names_need_another_certificate_of_the_same_authority() -> None:
         {"key": b""},
     ],
 )
-def test_what_cannot_be_read_is_made_anew(broken: dict[str, bytes]) -> None:
+def test_key_material_that_cannot_be_decoded_is_replaced(broken: dict[str, bytes]) -> None:
     made = replace(renew_if_due(None, NAMES, START), **broken)
     again = renew_if_due(made, NAMES, START)
     assert again.bundle != made.bundle
@@ -121,7 +121,7 @@ def test_a_new_authority_is_trusted_an_hour_before_it_signs() -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=40))
-def test_whenever_somebody_looks_the_bundle_of_before_trusts_what_is_served_now(
+def test_at_any_time_the_previous_bundle_trusts_the_present_certificate(
     pauses: list[int],
 ) -> None:
     now = START

@@ -1,4 +1,4 @@
-"""A certificate shared through a Secret, and the bundle that API servers are told."""
+"""A certificate shared through a Secret, and the CA bundle in webhook configurations."""
 
 from base64 import b64decode
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ from controller.webhooks.authority import SERVING_LIFETIME, renew_if_due
 from controller.webhooks.kinds import secret_data
 from controller.webhooks.selfsigned import CABundleInjector, SharedCertificate
 from tests.clock import START, VirtualClock
-from tests.controller.world_store import Store, StoreTransport
+from tests.controller.store import Store, StoreTransport
 
 SECRET = "/api/v1/namespaces/system/secrets/hook-cert"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -138,7 +138,7 @@ async def test_a_secret_that_is_deleted_is_made_again_and_the_bundle_follows() -
         assert {replica.shared.bundle for replica in world.replicas} == {world.bundle()}
 
 
-async def test_a_secret_that_makes_no_sense_is_replaced() -> None:
+async def test_a_secret_that_cannot_be_decoded_is_replaced() -> None:
     world = World()
     body = {"metadata": {"name": "hook-cert", "namespace": "system"}, "data": {"tls.crt": "?"}}
     world.store.put(SECRET, body)
@@ -164,7 +164,7 @@ async def test_the_bundle_goes_to_webhooks_that_call_us_and_to_no_others() -> No
         assert world.store.revision == revision
 
 
-async def test_a_bundle_that_somebody_removes_is_back_at_once() -> None:
+async def test_a_removed_bundle_is_written_again_at_once() -> None:
     world = World()
     async with running(world):
         await world.clock.advance(5)
@@ -176,7 +176,7 @@ async def test_a_bundle_that_somebody_removes_is_back_at_once() -> None:
         assert world.bundle() == world.secret("ca.crt")
 
 
-async def test_a_missing_role_shows_in_readiness_and_heals_without_a_restart() -> None:
+async def test_a_missing_role_fails_readiness_until_it_is_granted() -> None:
     world = World()
     leader = world.replicas[0]
     world.replicas = [leader]
@@ -190,7 +190,7 @@ async def test_a_missing_role_shows_in_readiness_and_heals_without_a_restart() -
         assert leader.problem is None
 
 
-async def test_a_server_that_refuses_the_secret_is_asked_again() -> None:
+async def test_a_refused_write_of_the_secret_is_retried() -> None:
     world = World()
     leader = world.replicas[0]
     world.replicas = [leader]
@@ -239,6 +239,6 @@ async def test_a_configuration_that_may_not_be_read_is_named_by_readiness() -> N
         assert world.bundle() == world.secret("ca.crt")
 
 
-def test_a_certificate_for_nobody_cannot_be_asked_for() -> None:
+def test_a_self_signed_certificate_needs_a_namespace_service_and_secret() -> None:
     with pytest.raises(ValueError, match="needs a namespace"):
         SelfSigned(namespace="", service="hook", secret="x")

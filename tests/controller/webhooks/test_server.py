@@ -25,9 +25,9 @@ from controller.webhooks.selfsigned import SelfSignedCertificate
 from controller.webhooks.server import MAX_BYTES, WebhookFamilies, WebhookServer
 from envtest.certs import Authority
 from tests.clock import VirtualClock
-from tests.controller.webhooks.questions import UID, allow, review
-from tests.controller.world_objects import Widget
-from tests.controller.world_store import Store, StoreTransport
+from tests.controller.store import Store, StoreTransport
+from tests.controller.webhooks.reviews import UID, allow, review
+from tests.controller.widgets import Widget
 
 JSON = {"Content-Type": "application/json"}
 
@@ -40,7 +40,7 @@ def put(folder: Path, authority: Authority, name: str) -> None:
 
 
 class World:
-    """A server with one webhook, its certificate, and somebody who trusts it."""
+    """A server with one webhook, its certificate, and a client that trusts it."""
 
     def __init__(self, folder: Path, clock: VirtualClock) -> None:
         self.authority = Authority.create()
@@ -91,7 +91,7 @@ async def serving(tmp_path: Path, webhook: Webhook[Widget] | None = None) -> Asy
         group.cancel_scope.cancel()
 
 
-async def test_a_question_over_https_is_answered(tmp_path: Path) -> None:
+async def test_a_request_over_https_is_answered(tmp_path: Path) -> None:
     async with serving(tmp_path) as world:
         answer = await world.post(review())
         assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/json")
@@ -159,7 +159,9 @@ async def test_a_late_handler_answers_504_before_the_api_server_gives_up(tmp_pat
         assert world.count('controller_runtime_webhook_requests_total{code="504"') == 1
 
 
-async def test_a_new_certificate_is_shown_to_new_connections_and_cuts_none(tmp_path: Path) -> None:
+async def test_a_new_certificate_is_used_for_new_connections_and_open_ones_stay(
+    tmp_path: Path,
+) -> None:
     async with serving(tmp_path) as world:
         url = f"https://127.0.0.1:{world.port}"
         async with httpx.AsyncClient(base_url=url, verify=world.trust) as client:
@@ -176,7 +178,7 @@ async def test_a_new_certificate_is_shown_to_new_connections_and_cuts_none(tmp_p
         assert world.count("certwatcher_read_certificate_total") == 2
 
 
-async def test_a_symlink_swap_as_kubelet_does_it_is_seen(tmp_path: Path) -> None:
+async def test_files_replaced_by_a_symlink_as_kubelet_does_it_are_read(tmp_path: Path) -> None:
     folder = tmp_path / "certs"
     for generation in ("..1", "..2"):
         (folder / generation).mkdir(parents=True)
@@ -244,7 +246,7 @@ async def test_a_manager_whose_certificate_is_missing_does_not_start(tmp_path: P
         await manager.run()
 
 
-async def test_before_there_is_a_certificate_nobody_is_let_in_and_readiness_says_so() -> None:
+async def test_before_there_is_a_certificate_connections_and_readiness_fail() -> None:
     metrics = Metrics()
     holder = ServingCertificate("webhook", CertificateMetrics(metrics.registry))
     failing = holder.check().run()
@@ -268,7 +270,7 @@ async def test_before_there_is_a_certificate_nobody_is_let_in_and_readiness_says
     assert holder.check().run() is None
 
 
-async def test_a_certificate_of_ones_own_is_renewed_before_it_ends() -> None:
+async def test_a_self_signed_certificate_is_renewed_before_it_expires() -> None:
     clock, metrics = VirtualClock(), Metrics()
     holder = ServingCertificate("metrics", CertificateMetrics(metrics.registry))
     async with anyio.create_task_group() as group:
@@ -277,8 +279,8 @@ async def test_a_certificate_of_ones_own_is_renewed_before_it_ends() -> None:
         assert holder.check().run() is None
         for renewals in range(1, 20):
             await clock.advance(SERVING_LIFETIME.total_seconds())
-            told = metrics.exposition().decode()
-            shown = re.search(r"^certwatcher_read_certificate_total (\S+)", told, re.MULTILINE)
+            text = metrics.exposition().decode()
+            shown = re.search(r"^certwatcher_read_certificate_total (\S+)", text, re.MULTILINE)
             assert shown is not None
             assert float(shown[1]) > renewals
         group.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""One webhook: what its handler sees, what the API server is told, whatever comes."""
+"""One webhook: what its handler sees, what the API server is answered, whatever the request."""
 
 from base64 import b64decode
 from typing import Any
@@ -13,8 +13,8 @@ from controller.errors import Cause
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied, Patched, Webhook
 from controller.webhooks.webhook import DeadlineExceeded, handler_timeout
 from tests.clock import VirtualClock
-from tests.controller.webhooks.questions import UID, allow, ask, response, review
-from tests.controller.world_objects import Widget, widget, wire
+from tests.controller.webhooks.reviews import UID, allow, ask, response, review
+from tests.controller.widgets import Widget, widget, wire
 
 
 def answering(answer: Any, *, mutating: bool = False) -> Webhook[Widget]:
@@ -61,8 +61,8 @@ async def test_a_webhook_of_bytes_gets_the_json_itself() -> None:
     async def handle(request: AdmissionRequest[bytes]) -> Answer:
         return Denied((request.object or b"").decode())
 
-    told = await response(Webhook("/judge", handle, bytes), review(object={"any": [1]}))
-    assert told["status"]["message"] == '{"any":[1]}'
+    answered = await response(Webhook("/judge", handle, bytes), review(object={"any": [1]}))
+    assert answered["status"]["message"] == '{"any":[1]}'
 
 
 async def test_the_answer_repeats_the_uid_and_the_version_it_was_asked_in() -> None:
@@ -74,9 +74,9 @@ async def test_the_answer_repeats_the_uid_and_the_version_it_was_asked_in() -> N
 
 async def test_a_refusal_names_the_object_and_every_field_at_fault() -> None:
     causes = [Cause("spec.size", "FieldValueInvalid", "must be even")]
-    told = await response(answering(Denied.invalid("size is odd", *causes)), review())
-    assert told["allowed"] is False
-    status = told["status"]
+    answered = await response(answering(Denied.invalid("size is odd", *causes)), review())
+    assert answered["allowed"] is False
+    status = answered["status"]
     assert (status["code"], status["reason"], status["message"]) == (422, "Invalid", "size is odd")
     assert status["details"] == {
         "name": "a",
@@ -90,17 +90,17 @@ async def test_a_refusal_names_the_object_and_every_field_at_fault() -> None:
 
 async def test_a_patch_goes_out_as_base64_of_a_json_patch() -> None:
     answer = Patched.between({"spec": {}}, {"spec": {"size": 1}})
-    told = await response(answering(answer, mutating=True), review())
-    assert (told["allowed"], told["patchType"]) == (True, "JSONPatch")
-    assert msgspec.json.decode(b64decode(told["patch"])) == [
+    answered = await response(answering(answer, mutating=True), review())
+    assert (answered["allowed"], answered["patchType"]) == (True, "JSONPatch")
+    assert msgspec.json.decode(b64decode(answered["patch"])) == [
         {"op": "add", "path": "/spec/size", "value": 1}
     ]
 
 
 async def test_a_patch_of_nothing_is_no_patch() -> None:
-    told = await response(answering(Patched.between({}, {}), mutating=True), review())
-    assert told["allowed"] is True
-    assert not {"patch", "patchType"} & told.keys()
+    answered = await response(answering(Patched.between({}, {}), mutating=True), review())
+    assert answered["allowed"] is True
+    assert not {"patch", "patchType"} & answered.keys()
 
 
 @pytest.mark.parametrize(
@@ -117,31 +117,31 @@ async def test_a_patch_of_nothing_is_no_patch() -> None:
         b"[" * 100_000,
     ],
 )
-async def test_what_is_no_question_is_refused_with_400(body: bytes) -> None:
-    told = await response(Webhook("/judge", allow, Widget), body)
-    assert (told["allowed"], told["status"]["code"]) == (False, 400)
+async def test_a_body_that_is_no_admission_review_is_refused_with_400(body: bytes) -> None:
+    answered = await response(Webhook("/judge", allow, Widget), body)
+    assert (answered["allowed"], answered["status"]["code"]) == (False, 400)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=200))
-async def test_no_body_whatsoever_breaks_a_webhook(body: bytes) -> None:
-    told = await response(Webhook("/judge", allow, Widget), body)
-    assert told["allowed"] is False
+async def test_random_bodies_are_refused(body: bytes) -> None:
+    answered = await response(Webhook("/judge", allow, Widget), body)
+    assert answered["allowed"] is False
 
 
-async def test_a_request_that_cannot_be_read_is_refused_under_its_own_uid() -> None:
-    told = await response(Webhook("/judge", allow, Widget), review(operation="STEAL"))
-    assert (told["uid"], told["status"]["code"]) == (UID, 400)
+async def test_a_request_that_cannot_be_decoded_is_refused_with_its_uid() -> None:
+    answered = await response(Webhook("/judge", allow, Widget), review(operation="STEAL"))
+    assert (answered["uid"], answered["status"]["code"]) == (UID, 400)
 
 
-async def test_a_new_object_of_another_type_is_refused_and_says_where() -> None:
+async def test_a_new_object_that_cannot_be_decoded_is_refused_with_the_field() -> None:
     body = {**wire(widget("a", 1)), "spec": {"size": "big"}}
-    told = await response(Webhook("/judge", allow, Widget), review(object=body))
-    assert (told["uid"], told["status"]["code"]) == (UID, 400)
-    assert "$.spec.size" in told["status"]["message"]
+    answered = await response(Webhook("/judge", allow, Widget), review(object=body))
+    assert (answered["uid"], answered["status"]["code"]) == (UID, 400)
+    assert "$.spec.size" in answered["status"]["message"]
 
 
-async def test_a_broken_stored_object_can_still_be_mended_and_deleted() -> None:
+async def test_a_broken_stored_object_can_still_be_repaired_and_deleted() -> None:
     broken = {**wire(widget("a", 1)), "spec": {"size": "big"}}
     request = await seen(review(operation="UPDATE", oldObject=broken))
     assert request.oldObject is None
@@ -149,17 +149,17 @@ async def test_a_broken_stored_object_can_still_be_mended_and_deleted() -> None:
     assert (await seen(review(operation="DELETE", object=None, oldObject=broken))).object is None
 
 
-async def test_a_handler_that_raises_refuses_with_500_and_keeps_the_reason_to_itself() -> None:
-    told = await response(answering(RuntimeError("password is 1234")), review())
-    assert (told["allowed"], told["uid"], told["status"]["code"]) == (False, UID, 500)
-    assert "1234" not in told["status"]["message"]
-    assert UID in told["status"]["message"]
+async def test_a_handler_that_raises_refuses_with_500_without_the_reason() -> None:
+    answered = await response(answering(RuntimeError("password is 1234")), review())
+    assert (answered["allowed"], answered["uid"], answered["status"]["code"]) == (False, UID, 500)
+    assert "1234" not in answered["status"]["message"]
+    assert UID in answered["status"]["message"]
 
 
 @pytest.mark.parametrize("answer", [None, True, Patched([{"op": "remove", "path": "/a"}])])
 async def test_an_answer_that_a_webhook_may_not_give_refuses_with_500(answer: object) -> None:
-    told = await response(answering(answer), review())
-    assert (told["allowed"], told["status"]["code"]) == (False, 500)
+    answered = await response(answering(answer), review())
+    assert (answered["allowed"], answered["status"]["code"]) == (False, 500)
 
 
 async def test_a_handler_that_takes_too_long_leaves_the_decision_to_the_failure_policy() -> None:
@@ -185,7 +185,7 @@ async def test_a_handler_that_takes_too_long_leaves_the_decision_to_the_failure_
     assert clock.waiting == 0
 
 
-def test_the_api_servers_own_patience_is_the_deadline_less_the_way_back() -> None:
+def test_the_deadline_of_a_handler_is_nine_tenths_of_the_api_server_s_timeout() -> None:
     assert handler_timeout("10s", 5) == 9
     assert handler_timeout("3s", 5) == pytest.approx(2.7)
     assert handler_timeout("", 5) == 4.5
@@ -196,8 +196,8 @@ def test_the_api_servers_own_patience_is_the_deadline_less_the_way_back() -> Non
 
 async def test_warnings_are_kept_to_what_the_api_server_passes_on() -> None:
     warnings = ["two\nlines", "x" * 300, "", *["y" * 250] * 20]
-    told = await response(answering(Allowed(warnings)), review())
-    kept = told["warnings"]
+    answered = await response(answering(Allowed(warnings)), review())
+    kept = answered["warnings"]
     assert kept[0] == "two lines"
     assert kept[1] == "x" * 255 + "…"
     assert sum(len(text) for text in kept) <= 4096

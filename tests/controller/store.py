@@ -37,21 +37,23 @@ class Store:
         }
         stored = {**body, "metadata": {**body["metadata"], **pins}}
         self.objects[path] = stored
-        self._tell("MODIFIED" if old else "ADDED", path, stored)
+        self._log_event("MODIFIED" if old else "ADDED", path, stored)
         return stored
 
     def remove(self, path: str) -> None:
         """Delete the object at `path`."""
-        gone = self.objects.pop(path)
+        deleted = self.objects.pop(path)
         self.revision += 1
-        self._tell("DELETED", path, {**gone, "metadata": gone["metadata"] | self.version})
+        self._log_event(
+            "DELETED", path, {**deleted, "metadata": deleted["metadata"] | self.version}
+        )
 
     @property
     def version(self) -> dict[str, str]:
         """The newest resourceVersion."""
         return {"resourceVersion": str(self.revision)}
 
-    def _tell(self, kind: str, path: str, stored: dict[str, Any]) -> None:
+    def _log_event(self, kind: str, path: str, stored: dict[str, Any]) -> None:
         self.log.append((kind, path, stored))
         self.happened.set()
         self.happened = anyio.Event()
@@ -60,18 +62,18 @@ class Store:
 class StoreTransport(Transport):
     """One client's transport to the store.
 
-    `hangs` makes its requests wait for ever, unheard by the store; with `loses_answers` the store
-    hears them but the answers never come; `refused` maps a method (LIST and WATCH are
-    methods here) to the error that it fails with, and so does `forbidden` a kind's plural;
-    `before_answer` is awaited between the deed and its answer. While it is `deaf` its watches hear
-    nothing.
+    With `hangs` its requests wait for ever and do not reach the store; with `loses_answers` they
+    reach the store but no response comes. `refused` maps a method (LIST and WATCH are methods
+    here) to the error that it raises, `forbidden` does the same for a kind's plural.
+    `before_answer` is awaited between the write and its response. While `watches_stalled` is set
+    its watches deliver nothing.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.hangs = False
         self.loses_answers = False
-        self.deaf = False
+        self.watches_stalled = False
         self.refused: dict[str, Exception] = {}
         self.forbidden: dict[str, Exception] = {}
         self.sent: list[tuple[str, str]] = []
@@ -142,7 +144,7 @@ class StoreTransport(Transport):
     async def _events(self, path: str, since: int) -> AsyncIterator[bytes]:
         position = 0
         while True:
-            while position < len(self.store.log) and not self.deaf:
+            while position < len(self.store.log) and not self.watches_stalled:
                 kind, at, obj = self.store.log[position]
                 position += 1
                 if _within(at, path) and int(obj["metadata"]["resourceVersion"]) > since:

@@ -1,4 +1,4 @@
-"""Other clusters in memory, with a provider of ways into them that a test can make fail."""
+"""Other clusters in memory, with connections that a test can make fail."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -12,8 +12,8 @@ from controller.meta import Key
 from controller.renewable import Connection
 from controller.transport import NO_QUERY
 from tests.clock import VirtualClock
-from tests.controller.world_objects import WIDGETS, Widget
-from tests.controller.world_store import Store, StoreTransport
+from tests.controller.store import Store, StoreTransport
+from tests.controller.widgets import WIDGETS, Widget
 
 
 class ClusterTransport(StoreTransport):
@@ -60,7 +60,7 @@ class Fleet:
     def __init__(self, settings: ClusterSettings | None = None) -> None:
         self.clock = VirtualClock()
         self.stores: dict[Key, Store] = {}
-        self.lines: dict[Key, list[ClusterTransport]] = {}
+        self.transports: dict[Key, list[ClusterTransport]] = {}
         self.down: dict[Key, ControllerError] = {}
         self.opened: list[tuple[float, str]] = []
         self.clusters = Clusters(self.open, self.clock, settings)
@@ -86,13 +86,13 @@ class Fleet:
         self.opened.append((self.clock.monotonic(), key.name))
         if key in self.down:
             raise self.down[key]
-        line = ClusterTransport(self.stores[key])
-        self.lines.setdefault(key, []).append(line)
-        return Connection(line, identity=str(id(self.stores[key])))
+        transport = ClusterTransport(self.stores[key])
+        self.transports.setdefault(key, []).append(transport)
+        return Connection(transport, identity=str(id(self.stores[key])))
 
-    def line(self, key: Key) -> ClusterTransport:
+    def transport(self, key: Key) -> ClusterTransport:
         """Return the transport to a cluster that was opened last."""
-        return self.lines[key][-1]
+        return self.transports[key][-1]
 
     def names(self, key: Key) -> list[str] | None:
         """Return the widgets that are known of a cluster; None if it cannot be read."""
@@ -105,9 +105,13 @@ class Fleet:
         return cache.get(Key("default", name)) if cache else None
 
     @property
-    def open_lines(self) -> int:
+    def open_connections(self) -> int:
         """How many connections are open, to any cluster."""
-        return sum(not line.closed for lines in self.lines.values() for line in lines)
+        return sum(
+            not transport.closed
+            for transports in self.transports.values()
+            for transport in transports
+        )
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""A certificate authority, a server and a client, made anew for each run of the tests."""
+"""A certificate authority, a server and a client, made for each run of the tests."""
 
 import datetime
 import ipaddress

@@ -1,4 +1,4 @@
-"""Small objects, and their bytes, for tests of what the framework knows of the world."""
+"""A kind for tests, and the bytes of its objects, events and lists."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from controller.resource import Resource
 
 @dataclass(frozen=True, slots=True)
 class WidgetSpec:
-    """What a test wants to tell one widget from another by."""
+    """Fields by which tests tell widgets apart."""
 
     color: str = ""
     size: int = 0
@@ -30,7 +30,7 @@ WIDGETS = Resource("example.com", "v1", "Widget", "widgets", Widget)
 
 
 def widget(name: str, revision: int, *, uid: str = "", color: str = "red") -> Widget:
-    """Return a widget in namespace `default`; its uid is its name unless told otherwise."""
+    """Return a widget in namespace `default`; its uid is its name by default."""
     meta = ObjectMeta(
         name=name, namespace="default", uid=uid or name, resourceVersion=str(revision)
     )
@@ -67,7 +67,7 @@ def bookmark(revision: int) -> bytes:
 
 def error(code: int, reason: str = "") -> bytes:
     """Return an ERROR event, with its line end."""
-    status = {"kind": "Status", "status": "Failure", "code": code, "message": "as told"}
+    status = {"kind": "Status", "status": "Failure", "code": code, "message": "as sent"}
     return line("ERROR", status | ({"reason": reason} if reason else {}))
 
 

@@ -7,7 +7,7 @@ import msgspec
 from controller.clock import Clock
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
 from tests.clock import VirtualClock
-from tests.controller.world_objects import Widget, widget, wire
+from tests.controller.widgets import Widget, widget, wire
 
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 

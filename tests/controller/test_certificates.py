@@ -27,7 +27,7 @@ def certificate(until: datetime, name: str = "x", serial: int = 1) -> bytes:
 
 @settings(deadline=None)
 @given(DATES, st.text("ab", min_size=1, max_size=64), st.integers(1, 2**159 - 1))
-def test_the_date_is_found_whatever_stands_before_it(
+def test_the_date_is_found_whatever_fields_precede_it(
     until: datetime, name: str, serial: int
 ) -> None:
     pem = certificate(until, name, serial)
@@ -44,12 +44,12 @@ def test_the_date_is_found_whatever_stands_before_it(
         (b"-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n", "padding"),
     ],
 )
-def test_what_is_no_certificate_is_refused(pem: bytes, why: str) -> None:
+def test_bytes_that_are_no_certificate_are_refused(pem: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         valid_until(pem)
 
 
-def test_the_end_of_the_certificate_that_is_shown_is_a_metric() -> None:
+def test_the_expiry_of_the_present_certificate_is_a_metric() -> None:
     registry = CollectorRegistry()
     until = datetime(2030, 5, 1, tzinfo=UTC)
     key = KEY.private_bytes(

@@ -1,0 +1,169 @@
+"""Credentials: tokens and certificates that are read again when they change."""
+
+import ssl
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from aiohttp import web
+
+from controller.config import connect
+from controller.credentials import LoadedCredentials
+from controller.errors import Unauthorized
+from tests.controller.certs import authority_and_pair
+from tests.controller.kubeconfigs import kubeconfig
+
+pytestmark = pytest.mark.usefixtures("no_cluster")
+
+
+async def test_a_token_is_read_again_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loaded:
+        host = "http://127.0.0.1"
+        api_key = {"BearerToken": "Bearer one"}  # noqa: RUF012 - as the loader has it
+
+        @staticmethod
+        def refresh_api_key_hook(configuration: "Loaded") -> None:
+            configuration.api_key["BearerToken"] = "Bearer two\n"
+
+    async def load() -> Loaded:
+        raise AssertionError("no request was refused")
+
+    now = 1000.0
+    monkeypatch.setattr(anyio, "current_time", lambda: now)
+    credentials = LoadedCredentials(Loaded(), load)
+    now += 59
+    assert await credentials.authorization() == "Bearer one"
+    now += 2
+    assert await credentials.authorization() == "Bearer two"
+
+
+class Volume:
+    """A folder as kubelet mounts a Secret: files are symlinks into one that is swapped."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.version = 0
+        folder.mkdir()
+
+    def swap(self, **files: bytes) -> None:
+        """Replace all files at once."""
+        self.version += 1
+        new = self.folder / f"..{self.version}"
+        new.mkdir()
+        for name, data in files.items():
+            (new / name).write_bytes(data)
+            if not (self.folder / name).is_symlink():
+                (self.folder / name).symlink_to(Path("..data") / name)
+        (self.folder / "..next").symlink_to(new.name)
+        (self.folder / "..next").rename(self.folder / "..data")
+
+
+async def test_replaced_files_are_used_within_a_minute_and_no_request_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = (authority_and_pair(complete=complete) for complete in (True, False))
+    shown: list[tuple[str, int]] = []
+    slow, going_on = anyio.Event(), anyio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        certificate = request.transport.get_extra_info("ssl_object").getpeercert()
+        shown.append((request.headers["Authorization"], certificate["serialNumber"]))
+        if request.path == "/slow":
+            going_on.set()
+            await slow.wait()
+        return web.json_response({})
+
+    def files(which: tuple[bytes, Any], token: bytes) -> dict[str, bytes]:
+        authority, pair = which
+        return {"ca": authority, "crt": pair.certificate, "key": pair.key, "token": token}
+
+    volume = Volume(tmp_path / "volume")
+    volume.swap(**files(old, b"one"))
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+
+    async def serve_with(which: tuple[bytes, Any], port: int = 0) -> web.TCPSite:
+        serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=which[0].decode())
+        serving.verify_mode = ssl.CERT_REQUIRED
+        serving.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        pair = tmp_path / "serving.pem"
+        pair.write_bytes(which[1].certificate + which[1].key)
+        serving.load_cert_chain(pair)
+        site = web.TCPSite(runner, "127.0.0.1", port, ssl_context=serving)
+        await site.start()
+        return site
+
+    now = 1000.0
+    monkeypatch.setattr(anyio, "current_time", lambda: now)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(runner.cleanup)
+        site = await serve_with(old)
+        port = runner.addresses[0][1]
+        user = {"client-certificate": "crt", "client-key": "key", "tokenFile": "token"}
+        path = kubeconfig(
+            volume.folder / "config",
+            f"https://127.0.0.1:{port}",
+            user,
+            **{"certificate-authority": "ca"},
+        )
+        transport = await connect(path)
+        stack.push_async_callback(transport.aclose)
+        async with anyio.create_task_group() as group:
+            group.start_soon(transport.request, "GET", "/slow")
+            await going_on.wait()
+            await transport.request("GET", "/before")
+            volume.swap(**files(new, b"two"))
+            await site.stop()  # listens no more; the connections that it took stay
+            await serve_with(new, port)
+            now += 59
+            await transport.request("GET", "/before")  # over a connection from before
+            now += 2
+            await transport.request("GET", "/after")
+            slow.set()
+        volume.swap(ca=b"", crt=b"half", key=b"", token=b"three")
+        now += 61
+        await transport.request("GET", "/half")
+        volume.swap(**files(new, b"four"))
+        now += 61
+        await transport.request("GET", "/whole")
+    tokens = [token for token, _ in shown]
+    assert tokens == [f"Bearer {one}" for one in ("one", "one", "one", "two", "two", "four")]
+    serials = [serial for _, serial in shown]
+    assert len(set(serials[:3])) == len(set(serials[3:])) == 1
+    assert serials[0] != serials[-1]
+
+
+async def test_a_refused_token_is_loaded_anew_and_the_request_succeeds(
+    tmp_path: Path, server: str, tokens_seen: list[str]
+) -> None:
+    (tmp_path / "token").write_text("stale\n")
+    path = kubeconfig(tmp_path / "k", server, {"tokenFile": "token"})
+    transport = await connect(path)
+    (tmp_path / "token").write_text("newer\n")
+    assert await transport.request("GET", "/version") == b"{}"
+    await transport.aclose()
+    assert tokens_seen == ["Bearer stale", "Bearer newer"]
+
+
+async def test_a_token_that_stays_refused_is_not_loaded_at_every_request(
+    tmp_path: Path, server: str
+) -> None:
+    runs = tmp_path / "runs"
+    script = tmp_path / "plugin"
+    script.write_text(
+        f'#!/bin/sh\necho x >> {runs}\necho \'{{"apiVersion": "client.authentication.k8s.io/v1",'
+        ' "kind": "ExecCredential", "status": {"token": "bad"}}\'\n'
+    )
+    script.chmod(0o755)
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script)}
+    transport = await connect(kubeconfig(tmp_path / "k", server, {"exec": plugin}))
+    for _ in range(3):
+        with pytest.raises(Unauthorized):
+            await transport.request("GET", "/version")
+    await transport.aclose()
+    assert runs.read_text().split() == ["x", "x"]

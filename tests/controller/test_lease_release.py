@@ -1,0 +1,106 @@
+"""Releasing a lease: at the end of the work, and never one that another holds."""
+
+import anyio
+
+from tests.clock import VirtualClock
+from tests.controller.candidates import PATH, Candidate, World, old_record, playing
+from tests.controller.store import Store
+
+
+async def test_a_released_lease_is_taken_within_one_retry_period() -> None:
+    async def play(world: World) -> None:
+        await world.clock.advance(60)
+        world.a.scope.cancel()
+        await world.clock.advance(0)
+        assert world.record["holderIdentity"] == "a"
+        await world.a.elector.release()
+        assert world.record["holderIdentity"] == ""
+        assert world.record["leaseDurationSeconds"] == 1
+        assert await world.clock.advance_until(lambda: world.b.leads) <= 2 * 2.2
+        assert world.record["leaseTransitions"] == 1
+
+    await playing(play)
+
+
+async def test_a_lease_that_was_taken_over_is_not_released() -> None:
+    async def play(world: World) -> None:
+        world.a.transport.hangs = True
+        await world.clock.advance_until(lambda: world.b.leads)
+        world.a.transport.hangs = False
+        await world.a.elector.release()
+        assert world.record["holderIdentity"] == "b"
+
+    await playing(play)
+
+
+async def test_a_release_that_hangs_ends_after_the_time_of_one_request() -> None:
+    async def play(world: World) -> None:
+        world.a.scope.cancel()
+        world.a.transport.hangs = True
+        ended: list[float] = []
+
+        async def release() -> None:
+            await world.a.elector.release()
+            ended.append(world.clock.monotonic())
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(release)
+            await world.clock.advance(60)
+        assert ended == [5]
+
+    await playing(play)
+
+
+async def test_a_lease_acquired_without_a_response_is_released() -> None:
+    clock, store = VirtualClock(), Store()
+    candidate = Candidate("a", store, clock)
+    candidate.transport.loses_answers = True
+    store.put(PATH, {"metadata": {"name": "leader", "namespace": "system"}, "spec": {}})
+    async with anyio.create_task_group() as group:
+        group.start_soon(candidate.run)
+        await clock.advance(0)
+        candidate.transport.loses_answers = False
+        await clock.advance(5)
+        group.cancel_scope.cancel()
+    await candidate.elector.release()
+    assert store.objects[PATH]["spec"].get("holderIdentity", "") == ""
+
+
+async def test_a_lease_that_another_acquired_meanwhile_is_not_released() -> None:
+    clock, store = VirtualClock(), Store()
+    candidate = Candidate("a", store, clock)
+    store.put(PATH, {"metadata": {"name": "leader", "namespace": "system"}, "spec": {}})
+
+    async def overtaken() -> None:
+        lease = store.objects[PATH]
+        store.put(PATH, {**lease, "spec": {**old_record(), "holderIdentity": "b"}})
+
+    candidate.transport.before_answer = overtaken
+    async with anyio.create_task_group() as group:
+        group.start_soon(candidate.run)
+        await clock.advance(5)
+        group.cancel_scope.cancel()
+    assert candidate.led == []
+    await candidate.elector.release()
+    assert store.objects[PATH]["spec"]["holderIdentity"] == "b"
+
+
+async def test_a_lease_that_is_labelled_while_it_is_released_is_still_released() -> None:
+    async def play(world: World) -> None:
+        world.a.scope.cancel()
+        await world.clock.advance(0)
+        labels = iter(["net"])
+
+        async def labelled() -> None:
+            for team in labels:
+                lease = world.store.objects[PATH]
+                world.store.put(
+                    PATH, {**lease, "metadata": {**lease["metadata"], "labels": {"team": team}}}
+                )
+
+        world.a.transport.before_answer = labelled
+        await world.a.elector.release()
+        assert world.record["holderIdentity"] == ""
+        assert world.store.objects[PATH]["metadata"]["labels"] == {"team": "net"}
+
+    await playing(play)
