@@ -151,13 +151,15 @@ class Controller:
                 assert_never(unreachable)
 
     def _requeue_error(self, key: Key, error: Exception) -> str:
+        priority = self.queue.priority(key)
         match error:
             case Conflict():
                 self._log.info("Conflict, starting over", reason=error.reason, error=str(error))
-                return self._requeue_rate_limited(key, "requeue")
+                self.queue.add_rate_limited(key, priority=priority)
+                return "requeue"
             case TooManyRequests(retry_after=float() | int() as seconds) if seconds > 0:
                 self._log.warning("Throttled by the API server", after=seconds)
-                self.queue.add_after(key, seconds, priority=self.queue.priority(key))
+                self.queue.add_after(key, seconds, priority=priority)
                 return "requeue_after"
             case TerminalError():
                 self._log.error("Reconciler error, not retried", error=str(error))
@@ -165,11 +167,11 @@ class Controller:
                 return "error"
             case ControllerError():
                 self._log.error("Reconciler error", error=str(error), kind=type(error).__name__)
-                return self._requeue_rate_limited(key, "error")
             case _:
                 self._log.error("Reconciler panic", error=repr(error), exc_info=error)
                 self._metrics.panics.inc()
-                return self._requeue_rate_limited(key, "error")
+        self.queue.add_rate_limited(key, priority=priority)
+        return "error"
 
     def _requeue_after(self, key: Key, seconds: float | None) -> str:
         self.queue.forget(key)
@@ -177,10 +179,6 @@ class Controller:
             return "success"
         self.queue.add_after(key, seconds, priority=self.queue.priority(key))
         return "requeue_after"
-
-    def _requeue_rate_limited(self, key: Key, result: str) -> str:
-        self.queue.add_rate_limited(key, priority=self.queue.priority(key))
-        return result
 
 
 def most_severe(group: ExceptionGroup[Exception]) -> Exception:

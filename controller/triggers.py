@@ -12,7 +12,7 @@ removed needs a reconciliation as much as the one that was added.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from controller.cache import Change
 from controller.clusters import ClusterKind
@@ -129,10 +129,8 @@ class ClusterWatch(Generic[T]):
     mapping: Callable[[Key, T], Iterable[Key]]
     predicate: Predicate | None = None
 
-    @property
-    def resource(self) -> None:
-        """None: the keys are not of the kind that is watched."""
-        return None
+    resource: ClassVar[None] = None
+    """None: the keys are not of the kind that is watched."""
 
     async def wait_ready(self) -> None:
         """Return at once."""
