@@ -167,7 +167,7 @@ class Client:
             Conflict: the object has changed since it was read; read again and decide again.
         """
         body = {"status": status}
-        return await self.patch(resource, Version.of(obj), body, subresource="status")
+        return await self.patch(resource, Version.from_object(obj), body, subresource="status")
 
     async def replace(
         self, resource: Resource[T], at: Version, body: Mapping[str, Any], *, subresource: str = ""
@@ -318,7 +318,7 @@ class Client:
         meta = obj.metadata
         if meta.terminating and not meta.finalizers and not _still_exists(decode_json(data)):
             # This write removed the last finalizer, so the object was deleted.
-            self._deleted(resource, Version.of(obj))
+            self._deleted(resource, Version.from_object(obj))
         elif self._on_object is not None:
             self._on_object(resource, obj)
         return obj

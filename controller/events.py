@@ -264,7 +264,7 @@ class Recorder:
 
     async def _write_count(self, key: SeriesKey, series: _Series) -> None:
         patch = series_patch(series.count, series.last)
-        at = Version.of(series.event)
+        at = Version.from_object(series.event)
         event = await self._send(lambda: self._client.patch(EVENTS, at, patch))
         if event is None:
             # Deleted (events expire after an hour) or changed: the next one is a new event.

@@ -63,4 +63,4 @@ async def remove_finalizer(client: Client, resource: Resource[T], obj: T, name: 
 
 async def _write(client: Client, resource: Resource[T], obj: T, finalizers: list[str]) -> T:
     patch = {"metadata": {"finalizers": finalizers}}
-    return await client.patch(resource, Version.of(obj), patch)
+    return await client.patch(resource, Version.from_object(obj), patch)

@@ -316,4 +316,4 @@ class Elector:
         meta = lease.metadata
         metadata = {"labels": dict(meta.labels), "annotations": dict(meta.annotations)}
         body = {"metadata": metadata, "spec": record}
-        return await self._client.replace(LEASES, Version.of(lease), body)
+        return await self._client.replace(LEASES, Version.from_object(lease), body)

@@ -137,7 +137,7 @@ class Version:
     resourceVersion: str
 
     @classmethod
-    def of(cls, obj: Object) -> Self:
+    def from_object(cls, obj: Object) -> Self:
         """Return the version of `obj`."""
         meta = obj.metadata
         return cls(meta.namespace, meta.name, meta.uid, meta.resourceVersion)

@@ -169,7 +169,7 @@ class SharedCertificate:
                 await self._client.create(SECRETS, key.namespace, body)
             else:
                 patch = {"data": body["data"]}
-                await self._client.patch(SECRETS, Version.of(secret), patch)
+                await self._client.patch(SECRETS, Version.from_object(secret), patch)
         except Conflict:
             log.info("Another replica wrote the webhook certificate", secret=str(key))
         except ControllerError as error:
@@ -271,7 +271,7 @@ class CABundleInjector:
             self._failures.pop(what, None)
             return True
         try:
-            await self._client.patch(kind, Version.of(found), {"webhooks": webhooks})
+            await self._client.patch(kind, Version.from_object(found), {"webhooks": webhooks})
         except (Conflict, NotFound):
             return False  # changed meanwhile: the watch delivers it
         except ControllerError as error:

@@ -158,7 +158,7 @@ class OrphanCollector:
                 owner=str(owner.key),
                 uid=stamp(allocation),
             )
-            await self._client.delete(IP_ALLOCATION, Version.of(allocation))
+            await self._client.delete(IP_ALLOCATION, Version.from_object(allocation))
         except (Conflict, NotFound):
             return False
         except ControllerError as error:
@@ -218,7 +218,7 @@ class OrphanCollector:
         if not change:
             return None
         return await self._client.patch(
-            IP_ALLOCATION, Version.of(allocation), {"metadata": change}
+            IP_ALLOCATION, Version.from_object(allocation), {"metadata": change}
         )
 
     async def _status(self, allocation: IPAllocation, how: Standing, uid: str) -> bool:

@@ -160,5 +160,5 @@ class Asking:
             return tenant
         _log.info("LB allocation failed, cleaning up", allocation=existing.metadata.name)
         tenant = await remember(self._client, tenant, existing)
-        await self._client.delete(IP_ALLOCATION, Version.of(existing))
+        await self._client.delete(IP_ALLOCATION, Version.from_object(existing))
         return tenant

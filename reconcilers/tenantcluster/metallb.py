@@ -206,7 +206,7 @@ class MetalLB:
             raise Unavailable(BEHIND, "the cache does not show the tenant's ranges as they are")
         spec = {"addresses": list(wanted.entries), "autoAssign": None}
         patch = {"metadata": {"annotations": _basis(wanted)}, "spec": spec}
-        await self._client.patch(IP_ADDRESS_POOL, Version.of(empty), patch)
+        await self._client.patch(IP_ADDRESS_POOL, Version.from_object(empty), patch)
 
     async def _advertise(self, wanted: Projection) -> None:
         """Make sure that somebody announces the pool; what names it already stays as it is.
@@ -249,13 +249,13 @@ class MetalLB:
         except NotFound:
             advertisement = None
         if advertisement is not None and is_ours(advertisement):
-            await self._client.delete(L2_ADVERTISEMENT, Version.of(advertisement))
+            await self._client.delete(L2_ADVERTISEMENT, Version.from_object(advertisement))
         if is_ours(pool):
-            await self._client.delete(IP_ADDRESS_POOL, Version.of(pool))
+            await self._client.delete(IP_ADDRESS_POOL, Version.from_object(pool))
         elif basis_of(pool) < wanted.needed:
             seen = {names.ANNOTATION_PROJECTION_SEEN: str(wanted.basis)}
             patch = {"metadata": {"annotations": seen}}
-            await self._client.patch(IP_ADDRESS_POOL, Version.of(pool), patch)
+            await self._client.patch(IP_ADDRESS_POOL, Version.from_object(pool), patch)
 
     async def reset(self, live: IPAddressPool, wanted: Projection) -> None:
         """Write what `wanted` says over a pool that was written in another history.

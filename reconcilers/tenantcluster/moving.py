@@ -85,4 +85,4 @@ async def _write(
 ) -> TenantCluster:
     text = msgspec.json.encode(told).decode() if told else None
     patch = {"metadata": {"annotations": {names.ANNOTATION_MOVING: text}}}
-    return await client.patch(TENANT_CLUSTER, Version.of(tenant), patch)
+    return await client.patch(TENANT_CLUSTER, Version.from_object(tenant), patch)

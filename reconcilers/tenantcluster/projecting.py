@@ -88,7 +88,7 @@ class Projector:
             return tenant
         mark = {names.ANNOTATION_PROJECTION_BEGUN: rfc3339(now)}
         return await self._client.patch(
-            TENANT_CLUSTER, Version.of(tenant), {"metadata": {"annotations": mark}}
+            TENANT_CLUSTER, Version.from_object(tenant), {"metadata": {"annotations": mark}}
         )
 
     async def project(self, tenant: TenantCluster) -> Finding:

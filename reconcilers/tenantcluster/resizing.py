@@ -156,6 +156,6 @@ class Sizing:
             patch = repairs(allocation, tenant)
             if not patch:
                 continue
-            await self._client.patch(IP_ALLOCATION, Version.of(allocation), patch)
+            await self._client.patch(IP_ALLOCATION, Version.from_object(allocation), patch)
             if names.LABEL_ROLE in patch["metadata"].get("labels", {}):
                 _log.info("migrated allocation-role label", allocation=allocation.metadata.name)

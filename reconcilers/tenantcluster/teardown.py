@@ -43,7 +43,7 @@ class Teardown:
                 continue
             _log.info("deleted IPAllocation during cleanup", allocation=allocation.metadata.name)
             try:
-                await self._client.delete(IP_ALLOCATION, Version.of(allocation))
+                await self._client.delete(IP_ALLOCATION, Version.from_object(allocation))
             except NotFound:
                 continue
             except ControllerError as error:

@@ -88,7 +88,7 @@ async def _delete_service(site: Site, key: Key) -> None:
     while True:
         service = await site.client.get(SERVICE, key)
         try:
-            await site.client.delete(SERVICE, Version.of(service))
+            await site.client.delete(SERVICE, Version.from_object(service))
         except Conflict:
             continue
         return

@@ -134,19 +134,21 @@ async def test_a_tenant_gets_its_addresses_and_gives_them_back(site: Site) -> No
 
         drifted = await site.client.get(IP_ADDRESS_POOL, PROJECTED)
         spec = {"addresses": ["10.99.0.0/24"]}
-        drifted = await site.client.patch(IP_ADDRESS_POOL, Version.of(drifted), {"spec": spec})
+        drifted = await site.client.patch(
+            IP_ADDRESS_POOL, Version.from_object(drifted), {"spec": spec}
+        )
         drift = drifted.metadata.revision
         await site.until(lambda: _projected(site, after=drift) == ("10.40.0.0-10.40.0.7",))
 
         cluster = await site.client.get(TENANT_CLUSTER, Key("team", "a"))
-        await site.client.delete(TENANT_CLUSTER, Version.of(cluster))
+        await site.client.delete(TENANT_CLUSTER, Version.from_object(cluster))
         await site.until(lambda: site.phase("tenantclusters", "a", "team") is None)
         await site.until(lambda: _available(site) == 256)
         assert (await site.client.list(IP_ALLOCATION)).items == ()
         assert (await site.client.list(IP_ADDRESS_POOL)).items == ()
 
         pool = await site.client.get(NETWORK_POOL, Key(HOME, "lab"))
-        await site.client.delete(NETWORK_POOL, Version.of(pool))
+        await site.client.delete(NETWORK_POOL, Version.from_object(pool))
         await site.until(lambda: Key(HOME, "lab") not in site.caches["networkpools"])
 
 
@@ -178,7 +180,7 @@ async def _meddle(site: Site) -> None:
         status = {"status": {"allocatedIPs": pool.status.allocatedIPs + 1}}
         try:
             await site.client.with_field_manager("manager").patch(
-                NETWORK_POOL, Version.of(pool), status, subresource="status"
+                NETWORK_POOL, Version.from_object(pool), status, subresource="status"
             )
         except Conflict:
             continue

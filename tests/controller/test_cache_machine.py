@@ -122,7 +122,7 @@ class CacheMachine(RuleBasedStateMachine):
         name, revision = ended.metadata.name, ended.metadata.revision
         self.known_gone[name] = max(revision, self.known_gone.get(name, 0))
         self.ahead = {n: o for n, o in self.ahead.items() if not self.is_gone(o)}
-        self.cache.mark_deleted(Version.of(ended))
+        self.cache.mark_deleted(Version.from_object(ended))
 
     def is_gone(self, obj: Widget) -> bool:
         """Whether we know that this object, or a later one of its name, was deleted."""
@@ -230,7 +230,7 @@ class CacheMachine(RuleBasedStateMachine):
         for answer in self.world.answers:
             self.cache.apply_own_write(answer)
         for ended in self.world.ends:
-            self.cache.mark_deleted(Version.of(ended))
+            self.cache.mark_deleted(Version.from_object(ended))
         self.cache.replace(self.world.live.values(), self.world.revision)
         assert {o.metadata.name: o for o in self.cache} == self.world.live
         assert self.cache.tombstones == 0

@@ -271,7 +271,9 @@ async def test_own_writes_enter_the_cache_of_their_cluster() -> None:
         client, known = fleet.clusters.client(one), fleet.get(one, "a")
         assert client is not None
         assert known is not None
-        written = await client.patch(WIDGETS, Version.of(known), {"spec": {"color": "blue"}})
+        written = await client.patch(
+            WIDGETS, Version.from_object(known), {"spec": {"color": "blue"}}
+        )
         assert fleet.get(one, "a") is written
         other = fleet.get(two, "a")
         assert other is not None

@@ -94,7 +94,7 @@ async def test_own_writes_are_in_the_cache_before_the_watch_delivers_them() -> N
         seen = world.widgets.cache.get(Key("default", "a"))
         assert seen is not None
         patched = await world.manager.client.patch(
-            WIDGETS, Version.of(seen), {"spec": {"color": "blue"}}
+            WIDGETS, Version.from_object(seen), {"spec": {"color": "blue"}}
         )
         assert world.widgets.cache.get(Key("default", "a")) is patched
         assert patched.spec.color == "blue"

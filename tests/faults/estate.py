@@ -222,7 +222,7 @@ class Estate:
         while True:
             live = await self.client.get(resource, key)
             try:
-                await self.client.delete(resource, Version.of(live))
+                await self.client.delete(resource, Version.from_object(live))
             except Conflict:
                 continue
             return

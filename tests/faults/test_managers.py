@@ -259,15 +259,17 @@ async def test_what_we_deleted_is_not_seen_again_while_the_cache_lags() -> None:
         held = await here.direct.create(GAUGES, "default", body)
         async with lagging(here) as (reconciler, gate):
             cache, client = reconciler.gauges.cache, reconciler.manager.client
-            assert await client.delete(GAUGES, Version.of(plain)) is None
+            assert await client.delete(GAUGES, Version.from_object(plain)) is None
             assert cache.get(plain.metadata.key) is None
 
-            going = await client.delete(GAUGES, Version.of(held))
+            going = await client.delete(GAUGES, Version.from_object(held))
             assert going is not None
             shown = cache.get(held.metadata.key)
             assert shown is not None
             assert shown.metadata.terminating
-            await client.patch(GAUGES, Version.of(going), {"metadata": {"finalizers": []}})
+            await client.patch(
+                GAUGES, Version.from_object(going), {"metadata": {"finalizers": []}}
+            )
             assert cache.get(held.metadata.key) is None
 
             changes: list[Change[Gauge]] = []
@@ -285,7 +287,7 @@ async def test_a_name_used_again_after_our_deletion_shows_the_new_object() -> No
         first = await here.create("a")
         async with lagging(here) as (reconciler, gate):
             client, cache = reconciler.manager.client, reconciler.gauges.cache
-            await client.delete(GAUGES, Version.of(first))
+            await client.delete(GAUGES, Version.from_object(first))
             second = await client.create(GAUGES, "default", gauge("a"))
             assert cache.get(second.metadata.key) == second
             gate.set()

@@ -171,7 +171,9 @@ async def churn(here: World, rng: random.Random) -> None:
         elif living and rng.random() < 0.5:
             chosen = rng.randrange(len(living))
             patch = {"spec": {"count": number}}
-            living[chosen] = await here.direct.patch(GAUGES, Version.of(living[chosen]), patch)
+            living[chosen] = await here.direct.patch(
+                GAUGES, Version.from_object(living[chosen]), patch
+            )
         else:
             living.append(await here.create(f"g{number % 20}-{rng.randrange(3)}-{number}"))
 

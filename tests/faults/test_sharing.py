@@ -48,7 +48,7 @@ async def test_a_late_handler_sees_each_object_once_as_initial_without_gap_or_di
                 latest = made[name]
                 for count in range(2, ROUNDS + 2):
                     body = {"spec": {"count": count}}
-                    latest = await here.direct.patch(GAUGES, Version.of(latest), body)
+                    latest = await here.direct.patch(GAUGES, Version.from_object(latest), body)
 
             async with anyio.create_task_group() as group:
                 for name in made:

@@ -88,7 +88,7 @@ class World:
 
     async def delete(self, gone: Gauge) -> None:
         """Delete a gauge, past the proxy."""
-        await self.direct.delete(GAUGES, Version.of(gone))
+        await self.direct.delete(GAUGES, Version.from_object(gone))
 
     def asked(self, verb: str) -> list[Call]:
         """Return the requests for gauges of one verb that went through the proxy, in order."""

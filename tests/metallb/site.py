@@ -211,7 +211,7 @@ class Site:
         while True:
             live = await self.client.get(resource, key)
             try:
-                await self.client.patch(resource, Version.of(live), change)
+                await self.client.patch(resource, Version.from_object(live), change)
             except Conflict:
                 continue
             return

@@ -26,7 +26,7 @@ async def _edit(here: Site, *entries: str) -> None:
     while True:
         live = await client.get(IP_ADDRESS_POOL, PROJECTED)
         try:
-            await client.patch(IP_ADDRESS_POOL, Version.of(live), spec)
+            await client.patch(IP_ADDRESS_POOL, Version.from_object(live), spec)
         except Conflict:
             continue
         return

@@ -55,7 +55,7 @@ async def remove(client: Client) -> None:
     """Remove what an earlier start left behind: it leads to a port where nobody listens."""
     try:
         found = await client.get(VALIDATING, KEY)
-        await client.delete(VALIDATING, Version.of(found))
+        await client.delete(VALIDATING, Version.from_object(found))
     except NotFound:
         return
 
@@ -90,7 +90,7 @@ async def redirect(client: Client, port: int) -> None:
         {**one, "clientConfig": {**one["clientConfig"], "url": _url(one["name"], port)}}
         for one in found.webhooks
     ]
-    await client.patch(VALIDATING, Version.of(found), {"webhooks": webhooks})
+    await client.patch(VALIDATING, Version.from_object(found), {"webhooks": webhooks})
 
 
 def _url(name: str, port: int) -> str:

@@ -84,7 +84,7 @@ async def delete(client: Client, resource: Resource[Any], key: Key) -> None:
     for attempt in range(1, TRIES + 1):
         try:
             live: Object = await client.get(resource, key)
-            await client.delete(resource, Version.of(live))
+            await client.delete(resource, Version.from_object(live))
         except NotFound:
             return
         except Conflict:

@@ -103,7 +103,7 @@ class MetalLBStandIn:
         if service.metadata.annotations.get(ALLOCATED_FROM, "") != assignment.pool:
             origin = {ALLOCATED_FROM: assignment.pool or None}
             await self._client.patch(
-                SERVICE, Version.of(service), {"metadata": {"annotations": origin}}
+                SERVICE, Version.from_object(service), {"metadata": {"annotations": origin}}
             )
 
     async def _set_status(self, service: Service, assignment: Assignment) -> Service:
@@ -116,7 +116,7 @@ class MetalLBStandIn:
         ingress = [{"ip": address} for address in assignment.addresses]
         return await self._client.patch(
             SERVICE,
-            Version.of(service),
+            Version.from_object(service),
             {"status": {"loadBalancer": {"ingress": ingress or None}}},
             subresource="status",
         )
@@ -137,7 +137,10 @@ class MetalLBStandIn:
         if declared.status != status:
             counts = {name: getattr(status, name) for name in AddressPoolStatus.__slots__}
             await self._client.patch(
-                ADDRESS_POOL, Version.of(declared), {"status": counts}, subresource="status"
+                ADDRESS_POOL,
+                Version.from_object(declared),
+                {"status": counts},
+                subresource="status",
             )
 
     def _tell(

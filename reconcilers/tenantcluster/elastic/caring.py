@@ -250,7 +250,7 @@ class Elastic:
             annotations = {names.ANNOTATION_GROWN_IN_VAIN: told.text}
             await self._client.patch(
                 TENANT_CLUSTER,
-                Version.of(current),
+                Version.from_object(current),
                 {"metadata": {"annotations": annotations}},
             )
 
@@ -259,7 +259,7 @@ class Elastic:
     ) -> None:
         await self._client.patch(
             IP_ALLOCATION,
-            Version.of(allocation),
+            Version.from_object(allocation),
             {"metadata": {"annotations": annotations}},
         )
 

@@ -27,6 +27,6 @@ async def label(client: Client, service: Service) -> None:
     """Label the platform's Service in a tenant. What fails is logged: nothing depends on it."""
     labels = {names.LABEL_PLATFORM_LB: "true"}
     try:
-        await client.patch(SERVICE, Version.of(service), {"metadata": {"labels": labels}})
+        await client.patch(SERVICE, Version.from_object(service), {"metadata": {"labels": labels}})
     except ControllerError as error:
         _log.info("cannot label the platform's Service", error=str(error))

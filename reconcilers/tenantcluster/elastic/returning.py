@@ -67,7 +67,7 @@ class Returning:
         )
         marks = {names.ANNOTATION_RELEASING: None, names.ANNOTATION_IDLE_SINCE: None}
         await self._client.patch(
-            IP_ALLOCATION, Version.of(allocation), {"metadata": {"annotations": marks}}
+            IP_ALLOCATION, Version.from_object(allocation), {"metadata": {"annotations": marks}}
         )
         return True
 
@@ -78,7 +78,7 @@ class Returning:
             why=how,
         )
         try:
-            await self._client.delete(IP_ALLOCATION, Version.of(allocation))
+            await self._client.delete(IP_ALLOCATION, Version.from_object(allocation))
         except NotFound:
             return
         self._metrics.shrunk(allocation.pool_key)

@@ -226,7 +226,7 @@ class Installer:
             return
         annotations = {names.ANNOTATION_METALLB_BUNDLE: bundle.digest}
         await self._client.patch(
-            TENANT_CLUSTER, Version.of(tenant), {"metadata": {"annotations": annotations}}
+            TENANT_CLUSTER, Version.from_object(tenant), {"metadata": {"annotations": annotations}}
         )
 
 

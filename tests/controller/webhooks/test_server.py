@@ -59,8 +59,8 @@ class World:
         async with httpx.AsyncClient(base_url=url, verify=self.trust) as client:
             return await client.post(path, content=body, headers={**JSON, **headers})
 
-    async def shown(self, server_hostname: str) -> str:
-        """Return the first name in the certificate that a new connection is shown."""
+    async def presented_name(self, server_hostname: str) -> str:
+        """Return the first name in the certificate that a new connection gets."""
         async with await anyio.connect_tcp(
             "127.0.0.1", self.port, ssl_context=self.trust, tls_hostname=server_hostname
         ) as stream:
@@ -166,12 +166,12 @@ async def test_a_new_certificate_is_used_for_new_connections_and_open_ones_stay(
         url = f"https://127.0.0.1:{world.port}"
         async with httpx.AsyncClient(base_url=url, verify=world.trust) as client:
             assert (await client.post("/judge", content=review(), headers=JSON)).is_success
-            assert await world.shown("first") == "first"
+            assert await world.presented_name("first") == "first"
             put(tmp_path, world.authority, "second")
             await world.clock.advance(10)
-            assert await world.shown("second") == "second"
+            assert await world.presented_name("second") == "second"
             # No name is sent for an address; the certificate is the new one all the same.
-            assert await world.shown("127.0.0.1") == "second"
+            assert await world.presented_name("127.0.0.1") == "second"
             kept = await client.post("/judge", content=review(), headers=JSON)
             assert kept.extensions["network_stream"].get_extra_info("ssl_object") is not None
             assert kept.is_success
@@ -186,26 +186,26 @@ async def test_files_replaced_by_a_symlink_as_kubelet_does_it_are_read(tmp_path:
     for name in ("tls.crt", "tls.key"):
         (folder / name).symlink_to(f"..data/{name}")
     async with serving(folder) as world:
-        assert await world.shown("first") == "first"
+        assert await world.presented_name("first") == "first"
         put(folder / "..2", world.authority, "second")
         (folder / "..new").symlink_to("..2")
         (folder / "..new").rename(folder / "..data")
         await world.clock.advance(10)
-        assert await world.shown("second") == "second"
+        assert await world.presented_name("second") == "second"
 
 
 async def test_a_pair_that_does_not_fit_together_replaces_nothing(tmp_path: Path) -> None:
     async with serving(tmp_path) as world:
         (tmp_path / "tls.key").write_bytes(world.authority.server("x").key)
         await world.clock.advance(20)
-        assert await world.shown("first") == "first"
+        assert await world.presented_name("first") == "first"
         (tmp_path / "tls.crt").unlink()
         await world.clock.advance(10)
-        assert await world.shown("first") == "first"
+        assert await world.presented_name("first") == "first"
         assert world.count("certwatcher_read_certificate_errors_total") == 3
         put(tmp_path, world.authority, "third")
         await world.clock.advance(10)
-        assert await world.shown("third") == "third"
+        assert await world.presented_name("third") == "third"
 
 
 async def test_two_webhooks_at_one_path_are_a_mistake(tmp_path: Path) -> None:

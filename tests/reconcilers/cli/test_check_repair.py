@@ -112,7 +112,7 @@ async def test_an_object_that_changed_since_the_review_is_left_alone(tmp_path: P
         client = Client(server.transport)
         found = await client.get(IP_ALLOCATION, Key(HOME, "left"))
         note = {"metadata": {"annotations": {"note": "do not touch"}}}
-        await client.patch(IP_ALLOCATION, Version.of(found), note)
+        await client.patch(IP_ALLOCATION, Version.from_object(found), note)
         done = await call("check", kubeconfig, "--repair", str(report))
         assert done.returncode == 1
         assert "changed since the report was made" in done.stderr.decode()
@@ -179,7 +179,9 @@ async def tenant_of(folder: Path) -> AsyncIterator[tuple[Client, str]]:
             },
         )
         held = {"phase": "Allocated", "startAddress": "10.40.0.0", "endAddress": "10.40.0.1"}
-        await client.patch(IP_ALLOCATION, Version.of(made), {"status": held}, subresource="status")
+        await client.patch(
+            IP_ALLOCATION, Version.from_object(made), {"status": held}, subresource="status"
+        )
         path = anyio.Path(folder / "kubeconfig")
         await path.write_text(server.kubeconfig)
         yield client, f"--kubeconfig={path}"
@@ -214,8 +216,8 @@ async def test_a_tenant_that_cannot_be_asked_is_told_of_and_so_is_what_differs_i
         # Its allocation is lost, as after a restore, and the tenant still holds the range.
         cluster = await client.get(TENANT_CLUSTER, Key("team", "a"))
         begun = {"metadata": {"annotations": {names.ANNOTATION_PROJECTION_BEGUN: "then"}}}
-        await client.patch(TENANT_CLUSTER, Version.of(cluster), begun)
+        await client.patch(TENANT_CLUSTER, Version.from_object(cluster), begun)
         lost = await client.get(IP_ALLOCATION, Key(HOME, "team-a-lb"))
-        await client.delete(IP_ALLOCATION, Version.of(lost))
+        await client.delete(IP_ALLOCATION, Version.from_object(lost))
         [sentence] = (await drift(kubeconfig))[1]
         assert "holds 10.40.0.0-10.40.0.1, and should hold nothing" in sentence

@@ -162,7 +162,7 @@ def choice_sent_again(mp: Patch) -> None:
             if resource.plural != POOLS or "status" not in body:
                 raise
         live = await self.get(resource, at.key)
-        return await patch(self, resource, Version.of(live), body, subresource="status")
+        return await patch(self, resource, Version.from_object(live), body, subresource="status")
 
     mp.setattr(Client, "patch", stubborn)
 
