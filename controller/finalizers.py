@@ -1,7 +1,7 @@
 """Adding and removing finalizers.
 
 Both writes carry the object's version as a precondition, because a merge patch replaces the whole
-list: without it, a finalizer that somebody else added or removed meanwhile would be undone.
+list: without it, a finalizer that another program added or removed meanwhile would be undone.
 """
 
 from typing import TypeVar

@@ -1,7 +1,7 @@
 """What a manager runs: controllers, once the kinds they watch are listed, and services.
 
-A service is a coroutine function beside the controllers, a periodic job for example. One that
-raises is started again after a delay, so that one odd object does not end it for good.
+A service is a coroutine function that runs next to the controllers, a periodic job for example.
+One that raises is started again after a delay, so that one odd object does not end it for good.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence

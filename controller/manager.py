@@ -161,7 +161,7 @@ class Manager:
         return controller
 
     def add_service(self, name: str, run: Service, *, leader_only: bool = True) -> None:
-        """Add a coroutine function that runs beside the controllers, a periodic job for example.
+        """Add a coroutine function to run next to the controllers, a periodic job for example.
 
         If it raises, that is logged and it is started again. It ends by returning or when it is
         cancelled.

@@ -233,8 +233,8 @@ class WorkQueue(Generic[K]):
         """Accept no more keys, and remove the delayed ones.
 
         Args:
-            drain: let `get` return the ready keys, and those added while in processing; otherwise
-                these are removed, too.
+            drain: let `get` return the ready keys, and those added while being processed;
+                otherwise these are removed, too.
         """
         self._queue_due_keys()
         self._closed = True

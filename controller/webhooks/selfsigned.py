@@ -8,8 +8,8 @@ others use what it wrote. Each replica watches the Secret and presents its certi
 The API servers trust it by the caBundle in webhook configurations (`CABundleInjector`). Only the
 leader writes that, so that replicas that see a rotation at different times do not write against
 each other. A configuration is written only if it differs, at the version that was read. It is
-watched, so a caBundle that somebody removes, by applying the manifest again for example, is
-written again.
+watched, so a caBundle that is removed, by applying the manifest again for example, is written
+again.
 
 `SelfSignedCertificate` is for one process alone.
 """
