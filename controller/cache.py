@@ -54,7 +54,8 @@ class Tombstones:
     """The uids of objects that the server deleted for us, while the watch may still show them.
 
     Events and lists that lag behind may still contain such an object; a uid is never used again,
-    so it is hidden. A tombstone is removed when the deletion is delivered or a newer list comes.
+    so it is hidden. So is an earlier object of the same name, which was deleted before that one
+    could be created. A tombstone is removed when the deletion is delivered or a newer list comes.
     (The response to a deletion does not hold the deletion's resourceVersion, so the position
     alone cannot tell.)
     """
@@ -70,10 +71,15 @@ class Tombstones:
         self._revisions.setdefault(key, {})[uid] = revision
 
     def visible(self, obj: T | None) -> T | None:
-        """Return `obj`, or None if its uid is hidden."""
+        """Return `obj`, or None if it or a later object of its name has a tombstone."""
         if obj is None or not self._revisions:
             return obj
-        return None if obj.metadata.uid in self._revisions.get(obj.metadata.key, ()) else obj
+        metadata = obj.metadata
+        revisions = self._revisions.get(metadata.key)
+        if revisions is None:
+            return obj
+        hidden = metadata.uid in revisions or metadata.revision <= max(revisions.values())
+        return None if hidden else obj
 
     def remove(self, key: Key, uid: str) -> None:
         """Remove the tombstone of an object whose deletion was delivered."""

@@ -2,7 +2,7 @@
 
 from controller.cache import Cache, Change
 from controller.codec import Added, Deleted, Modified, Unreadable
-from controller.meta import Key
+from controller.meta import Key, Version
 from tests.controller.widgets import WIDGETS, Widget, widget
 
 A = Key("default", "a")
@@ -244,3 +244,25 @@ def test_after_two_own_writes_the_delivered_object_is_still_known() -> None:
     w.cache.apply_own_write(widget("a", 9))
     w.cache.bookmark(9)
     assert w.cache.get(A) == widget("a", 4)
+
+
+def test_a_late_response_does_not_show_an_object_older_than_a_deleted_one() -> None:
+    w = Watched().listed(10)
+    w.cache.mark_deleted(Version.from_object(widget("a", 14, uid="second")))
+    w.cache.apply_own_write(widget("a", 11, uid="first"))
+    assert w.cache.get(A) is None
+    assert w.changes == []
+
+
+def test_a_lagging_list_does_not_show_an_object_older_than_a_deleted_one() -> None:
+    w = Watched().listed(10)
+    w.cache.mark_deleted(Version.from_object(widget("a", 14, uid="second")))
+    w.cache.replace([widget("a", 11, uid="first")], 11)
+    assert w.cache.get(A) is None
+    w.cache.apply(Deleted(widget("a", 12, uid="first")))
+    w.cache.apply(Added(widget("a", 14, uid="second")))
+    assert w.cache.get(A) is None
+    w.cache.apply(Deleted(widget("a", 15, uid="second")))
+    w.cache.apply(Added(widget("a", 16, uid="third")))
+    assert w.cache.get(A) == widget("a", 16, uid="third")
+    assert w.cache.tombstones == 0
