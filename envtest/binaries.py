@@ -17,10 +17,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from typing_extensions import override
 
-from envtest.bootstrap.upkeep import reachable
 from envtest.certs import Authority, client_tls
 from envtest.kubeconfig import kubeconfig
-from envtest.listening import EVERYWHERE, ListenError, parse_address, shown
+from envtest.listening import EVERYWHERE, ListenError, parse_address, reachable, shown
 from envtest.plane import Controller, ControlPlane
 from envtest.ports import free_port
 from envtest.processes import Children, PortTakenError

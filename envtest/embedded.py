@@ -4,8 +4,9 @@ import os
 import secrets
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Self
@@ -15,13 +16,8 @@ from aiohttp import web
 
 from envtest.access.accounts import AccountTokens
 from envtest.access.aggregation import Aggregation
-from envtest.access.creation import CreationGuard
-from envtest.access.escalation import EscalationGuard
-from envtest.access.rbac import GROUP as ROLES
-from envtest.access.rbac import Authorizer
+from envtest.access.rbac import Authorizer, check_creation
 from envtest.access.reviews import Reviews
-from envtest.access.signers import GROUP as SIGNERS
-from envtest.access.signers import SignerGuard
 from envtest.access.tokens import (
     ADMIN_GROUP,
     Authenticator,
@@ -30,26 +26,21 @@ from envtest.access.tokens import (
     token_line,
 )
 from envtest.admission import Webhooks
-from envtest.bootstrap.addresses import ServiceAddresses
-from envtest.bootstrap.apiservices import ApiServices
-from envtest.bootstrap.start import bootstrap
-from envtest.bootstrap.upkeep import Upkeep, kept_up, reachable
+from envtest.bootstrap import bootstrap, publish_address
 from envtest.builtins.resources import builtin_resources
 from envtest.certs import Authority
 from envtest.controllers.garbage import GarbageCollector
 from envtest.controllers.namespaces import NamespaceController
 from envtest.front.app import Front
 from envtest.front.connections import Deadlines, Watchers
-from envtest.front.plaintext import ServerContext
 from envtest.keys import kept_key, new_key, write_private
 from envtest.kubeconfig import kubeconfig
-from envtest.listening import EVERYWHERE, ListenError, parse_address, shown
+from envtest.listening import EVERYWHERE, ListenError, parse_address, reachable, shown
 from envtest.mishaps import Mishaps
 from envtest.server.api import Api
 from envtest.server.call import User
 from envtest.server.clock import ServerClock
 from envtest.server.definitions import Definitions
-from envtest.server.openapi import OpenApi
 from envtest.server.registry import Registry
 from envtest.storage import Disk, Store
 
@@ -90,11 +81,9 @@ class EmbeddedServer:
             for resource in builtin_resources(store, SERVICES):
                 registry.add(resource)
             api = Api(store, registry)
-            bootstrap(api, str(SERVICES))
+            bootstrap(api)
             Aggregation(api).attach()
             Definitions(api).attach()
-            ApiServices(api).attach()
-            ServiceAddresses(api).attach()
             server = cls(api, Authenticator(tokens), authority, data)
             stack.pop_all()
         return server
@@ -147,19 +136,16 @@ async def serve(  # every setting is named at the call
     api = server.api
     authorizer = Authorizer(api.store)
     api.admission = webhooks = Webhooks(api)
-    api.converse = webhooks.converse
-    _set_guards(api, authorizer)
+    api.creation_guard = partial(check_creation, authorizer)
     reviews = Reviews(server.authenticator, authorizer)
     accounts = AccountTokens(api, key)
     server.authenticator.others.append(accounts.known)
-    openapi = OpenApi(api.registry)
     front = Front(
         api,
         server.authenticator,
         authorizer,
         reviews,
         accounts,
-        openapi,
         deadlines or Deadlines(),
         server.clock,
     )
@@ -175,7 +161,8 @@ async def serve(  # every setting is named at the call
         server.authenticator.audiences.append(server.url)
         async with AsyncExitStack() as stack:
             stack.callback(api.store.close_watches)
-            stack.enter_context(_kept_up(server, runner))
+            publish_address(api, str(SERVICES[1]), reachable(runner.addresses[0][0]), bound)
+            api.store.settle()
             if namespace_controller or garbage_collector:
                 # Only with controllers: a task group ties the context to one task.
                 tasks = await stack.enter_async_context(anyio.create_task_group())
@@ -207,31 +194,6 @@ def _read_users(path: Path) -> dict[str, User]:
     return parse_token_file(text, str(path))
 
 
-def _set_guards(api: Api, authorizer: Authorizer) -> None:
-    """Let rights count that only the object of a write tells to be needed."""
-    api.guards = {
-        ROLES: EscalationGuard(authorizer).check,
-        SIGNERS: SignerGuard(authorizer).check,
-    }
-    api.creation_guard = CreationGuard(authorizer).check
-
-
-@contextmanager
-def _kept_up(server: EmbeddedServer, runner: web.ServerRunner) -> Iterator[None]:
-    """Keep the objects by which a listening server is found; with them it is complete."""
-    address, port = runner.addresses[0][:2]
-    upkeep = Upkeep(
-        server.api,
-        service=str(SERVICES[1]),
-        address=reachable(address),
-        port=port,
-        client_authority=server.authority.pair.certificate.decode(),
-    )
-    with kept_up(upkeep, server.clock):
-        server.api.store.settle()
-        yield
-
-
 async def _ruled(clock: ServerClock, run: Callable[[], Awaitable[None]]) -> None:
     """Run a controller by the server's clock."""
     clock.rule()
@@ -254,7 +216,7 @@ async def _listen(runner: web.ServerRunner, host: str, port: int, authority: Aut
 
 def _tls(authority: Authority, host: str) -> ssl.SSLContext:
     """Return the server's TLS settings; client certificates of the same authority are accepted."""
-    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     hosts = ("localhost", "kubernetes", "kubernetes.default.svc", "127.0.0.1", "10.96.0.1", "::1")
     pair = authority.server(*hosts, *([] if host in EVERYWHERE else [host]))
     with tempfile.TemporaryDirectory(prefix="envtest-") as folder:

@@ -1,5 +1,11 @@
 """Where a server listens: what may be said of it, and how clients then reach it."""
 
+import socket
+from ipaddress import ip_address
+from typing import Final
+
+# Addresses for documentation: nobody is asked, but a route to them tells this machine's own.
+_ANYWHERE: Final = {4: "192.0.2.1", 6: "2001:db8::1"}
 # What stands for every address of this machine; an empty host means it, too.
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
 
@@ -27,3 +33,24 @@ def shown(host: str) -> str:
     if host in EVERYWHERE:
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host
+
+
+def reachable(bound: str) -> str:
+    """Return an address by which others reach a server.
+
+    A server that listens on all addresses has that of the way out of this machine, if there is
+    one. One that listens on the loopback has nothing else.
+
+    Args:
+        bound: the address that the server listens on.
+    """
+    address = ip_address(bound)
+    if not address.is_unspecified:
+        return bound
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as way:
+        try:
+            way.connect((_ANYWHERE[address.version], 9))
+        except OSError:
+            return "127.0.0.1" if address.version == 4 else "::1"
+        return str(way.getsockname()[0])

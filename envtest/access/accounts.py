@@ -1,4 +1,8 @@
-"""Tokens of service accounts: made by TokenRequest, known again by their signature."""
+"""Tokens of service accounts: made by TokenRequest, known again by their signature.
+
+A token counts as long as its account lives. Tokens that are bound to a Secret, a Pod or a Node are
+not made: nothing runs here that would need one.
+"""
 
 import base64
 import hashlib
@@ -16,17 +20,22 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
     encode_dss_signature,
 )
 
-from envtest.access.bounds import bound_claims, check_bound
-from envtest.access.tokenrequests import VERSION, read_token_request
 from envtest.access.tokens import CREDENTIAL, Known, TokenRefused
+from envtest.schema.errors import invalid
 from envtest.schema.gotext import quote
 from envtest.server import clock
 from envtest.server.api import Api
+from envtest.server.bodies import read_as
 from envtest.server.call import Call, Plain, User
+from envtest.server.failures import bad_request, invalid_object
 from envtest.server.objectmeta import timestamp
+from envtest.server.options import write_options
 
-_EXTRA = CREDENTIAL.removesuffix("credential-id")
-_KEYS = "/openid/v1/jwks"
+_GROUP = "authentication.k8s.io"
+_VERSION = f"{_GROUP}/v1"
+_KIND = "io.k8s.api.authentication.v1.TokenRequest"
+# Seconds that a token may count.
+_SHORTEST, _USUAL, _LONGEST = 600, 3600, 1 << 32
 _HALF = 32
 _REMEMBERED = 1024
 _SIGNED = ec.ECDSA(hashes.SHA256())
@@ -56,61 +65,39 @@ class AccountTokens:
         """
         self._api.check_namespace(call.resource, call.info.namespace, call.info.name)
         account = call.resource.load(self._api.current(call))
-        meta, spec = read_token_request(call, account["metadata"])
-        seconds = spec["expirationSeconds"]
+        write_options("CreateOptions", call.query, call.dry_runs, call.agent)
+        body = read_as(call.data, call.content_type, _KIND, "TokenRequest")
+        spec = body.get("spec") or {}
+        seconds = spec.get("expirationSeconds") or _USUAL
+        if not _SHORTEST <= seconds <= _LONGEST:
+            text = f"must be between {_SHORTEST} and {_LONGEST} seconds"
+            problem = invalid("spec.expirationSeconds", seconds, text)
+            raise invalid_object("TokenRequest", _GROUP, "", [problem])
+        if spec.get("boundObjectRef"):
+            raise bad_request("tokens that are bound to an object are not served")
         audiences = spec.get("audiences") or [self.issuer]
-        bound = spec.get("boundObjectRef")
-        claims = bound_claims(self._api, account["metadata"], bound) if bound else {}
         ends = int(clock.seconds()) + seconds
-        token = self._sign(account["metadata"], audiences, ends, claims)
-        meta["creationTimestamp"] = timestamp()
+        meta = account["metadata"]
+        names = {"name": meta["name"], "namespace": meta["namespace"]}
         return Plain(
             201,
             {
                 "kind": "TokenRequest",
-                "apiVersion": VERSION,
-                "metadata": meta,
+                "apiVersion": _VERSION,
+                "metadata": {**names, "creationTimestamp": timestamp()},
                 "spec": {
                     "audiences": audiences,
                     "expirationSeconds": seconds,
-                    "boundObjectRef": bound,
+                    "boundObjectRef": None,
                 },
-                "status": {"token": token, "expirationTimestamp": _moment(ends)},
+                "status": {
+                    "token": self._sign(meta, audiences, ends),
+                    "expirationTimestamp": _moment(ends),
+                },
             },
         )
 
-    def document(self, method: str, path: str) -> tuple[bytes, str] | None:
-        """Return how others check tokens, as OpenID Connect has it: body and content type.
-
-        Args:
-            method: of the request.
-            path: of the request.
-        """
-        match path.removesuffix("/") if method in {"GET", "HEAD"} else "":
-            case "/.well-known/openid-configuration":
-                body = {
-                    "issuer": self.issuer,
-                    "jwks_uri": f"{self.issuer}{_KEYS}",
-                    "response_types_supported": ["id_token"],
-                    "subject_types_supported": ["public"],
-                    "id_token_signing_alg_values_supported": ["ES256"],
-                }
-                return _encode(body), "application/json"
-            case "/openid/v1/jwks":
-                return _encode({"keys": [self._published()]}), "application/jwk-set+json"
-            case _:
-                return None
-
-    def _published(self) -> dict[str, str]:
-        """Return the public key as a JSON Web Key."""
-        numbers = self._key.public_key().public_numbers()
-        x, y = (_coded(one.to_bytes(_HALF, "big")) for one in (numbers.x, numbers.y))
-        known = {"use": "sig", "kty": "EC", "kid": self._key_id, "crv": "P-256", "alg": "ES256"}
-        return {**known, "x": x, "y": y}
-
-    def _sign(
-        self, meta: dict[str, Any], audiences: list[str], ends: int, bound: dict[str, Any]
-    ) -> str:
+    def _sign(self, meta: dict[str, Any], audiences: list[str], ends: int) -> str:
         namespace, name = meta["namespace"], meta["name"]
         now = int(clock.seconds())
         claims = {
@@ -121,7 +108,6 @@ class AccountTokens:
             "jti": str(uuid.uuid4()),
             "kubernetes.io": {
                 "namespace": namespace,
-                **bound,
                 "serviceaccount": {"name": name, "uid": meta["uid"]},
             },
             "nbf": now,
@@ -148,8 +134,24 @@ class AccountTokens:
             raise TokenRefused(
                 f"token audiences [{given}] is invalid for the target audiences [{wanted}]"
             )
-        check_bound(self._api, claims["kubernetes.io"])
-        return Known(self._user(claims), tuple(meant))
+        self._check_account(claims["kubernetes.io"])
+        return Known(_user(claims), tuple(meant))
+
+    def _check_account(self, claims: dict[str, Any]) -> None:
+        """Hold a token to the account that it was made for.
+
+        Raises:
+            TokenRefused: it is gone, or another one has its name.
+        """
+        namespace, account = claims["namespace"], claims["serviceaccount"]
+        stored = self._api.store.table("serviceaccounts").get(f"{namespace}/{account['name']}")
+        if stored is None:
+            raise TokenRefused(f'serviceaccounts "{account["name"]}" not found')
+        uid = msgspec.json.decode(stored.body)["metadata"]["uid"]
+        if uid != account["uid"]:
+            raise TokenRefused(
+                f"service account UID ({uid}) does not match claim ({account['uid']})"
+            )
 
     def _claims(self, token: str) -> dict[str, Any] | None:
         """Return what a token of this server says; None if it is no such token."""
@@ -172,32 +174,27 @@ class AccountTokens:
         self._signed[token] = claims
         return claims
 
-    def _user(self, claims: dict[str, Any]) -> User:
-        private = claims["kubernetes.io"]
-        namespace, account = private["namespace"], private["serviceaccount"]
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-        extra = {CREDENTIAL: [f"JTI={claims['jti']}"]}
-        for kind in ("pod", "node"):
-            if kind in private:
-                extra[f"{_EXTRA}{kind}-name"] = [private[kind]["name"]]
-                extra[f"{_EXTRA}{kind}-uid"] = [private[kind]["uid"]]
-        name = f"system:serviceaccount:{namespace}:{account['name']}"
-        return User(name, groups, account["uid"], extra)
+
+def _user(claims: dict[str, Any]) -> User:
+    """Return whom a token is for."""
+    private = claims["kubernetes.io"]
+    namespace, account = private["namespace"], private["serviceaccount"]
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    name = f"system:serviceaccount:{namespace}:{account['name']}"
+    return User(name, groups, account["uid"], {CREDENTIAL: [f"JTI={claims['jti']}"]})
 
 
 def _check_time(claims: dict[str, Any]) -> None:
     """Refuse a token whose time is not now.
 
     Raises:
-        TokenRefused: it is over, or has not come.
+        TokenRefused: it has expired, or does not count yet.
     """
     now = clock.seconds()
     if now < claims["nbf"]:
         raise TokenRefused("service account token is not valid yet")
     if now > claims["exp"]:
         raise TokenRefused("service account token has expired")
-    if now < claims["iat"]:
-        raise TokenRefused("service account token is issued in the future")
 
 
 def _moment(seconds: int) -> str:

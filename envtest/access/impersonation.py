@@ -1,19 +1,22 @@
-"""Acting as somebody else: the Impersonate headers, and who may use them."""
+"""Acting as somebody else: the Impersonate headers of `kubectl --as`, and who may use them.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+Each part of the identity needs the verb `impersonate`: users, groups, serviceaccounts, uids and
+userextras. The constrained impersonation of newer servers is not served.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Protocol
 from urllib.parse import unquote
 
-from envtest.access.impersonationmodes import MODES, Mode
-from envtest.access.rbac import Authorizer
-from envtest.schema.gotext import quote
+from envtest.access.rbac import Authorizer, attributes, refusal
+from envtest.access.tokens import ANONYMOUS, AUTHENTICATED
 from envtest.server.call import User
-from envtest.server.failures import StatusError, bad_request
+from envtest.server.failures import bad_request
 from envtest.server.request import RequestInfo
 
-_EXTRA = "impersonate-extra-"
-# Of how many users the way that they took last is known.
-_REMEMBERED = 10_000
+_EXTRA: Final = "impersonate-extra-"
+_GROUP: Final = "authentication.k8s.io"
+_ACCOUNT: Final = "system:serviceaccount:"
 
 
 class Headers(Protocol):
@@ -28,57 +31,34 @@ class Headers(Protocol):
         ...
 
 
-class Impersonator:
-    """Finds out whom requests are to be taken for."""
+def impersonated(authorizer: Authorizer, user: User, headers: Headers) -> User:
+    """Return whom a request is to be taken for: who asks, unless its headers name another.
 
-    def __init__(self, authorizer: Authorizer) -> None:
-        self._authorizer = authorizer
-        # User -> the way in which it acted as somebody else last. It is tried first, and if none
-        # of them is open to the user, the first that was tried is what the refusal speaks of.
-        self._last: dict[str, Mode] = {}
+    Args:
+        authorizer: decides whether the user may.
+        user: who asks.
+        headers: of the request.
 
-    def taken_for(self, user: User, headers: Headers, request: RequestInfo) -> User:
-        """Return whom the user wants to be taken for, if it may; itself if it wants nothing.
-
-        Args:
-            user: who asks.
-            headers: of the request.
-            request: what it is about.
-
-        Raises:
-            StatusError: 403 for what it may not, 400 for groups and the like without a user.
-        """
-        if "impersonate" not in " ".join(headers.keys()).lower():
-            return user  # as nearly always
-        wanted = _wanted(headers)
-        return user if wanted is None else self._become(user, wanted, request)
-
-    def _become(self, user: User, wanted: User, request: RequestInfo) -> User:
-        last = self._last.get(user.name)
-        refusals: list[StatusError] = []
-        for mode in sorted(MODES, key=lambda one: one is not last):
-            if not mode.applies(user, wanted):
-                continue
-            try:
-                found = mode.check(self._authorizer, user, wanted, request)
-            except StatusError as refusal:
-                refusals.append(refusal)
-                continue
-            self._remember(user.name, mode)
-            return found
-        raise refusals[0]
-
-    def _remember(self, name: str, mode: Mode) -> None:
-        if name not in self._last and len(self._last) >= _REMEMBERED:
-            del self._last[next(iter(self._last))]
-        self._last[name] = mode
+    Raises:
+        StatusError: 403 for what the user may not, 400 for groups and the like without a user.
+    """
+    if "impersonate" not in " ".join(headers.keys()).lower():
+        return user  # as nearly always
+    wanted = _wanted(headers)
+    if wanted is None:
+        return user
+    for part in _parts(wanted):
+        decision = authorizer.decide(user, attributes(part))
+        if not decision.allowed:
+            raise refusal(user, part, decision.reason)
+    return User(wanted.name, _groups(wanted), wanted.uid, wanted.extra)
 
 
 def _wanted(headers: Headers) -> User | None:
-    """Return whom the headers name, if they name anybody.
+    """Return the user that the headers name.
 
     Raises:
-        StatusError: 400; they say something of nobody.
+        StatusError: 400; they name groups or the like, and no user.
     """
     name = next(_values(headers, "Impersonate-User"), "")
     groups = tuple(_values(headers, "Impersonate-Group"))
@@ -90,13 +70,9 @@ def _wanted(headers: Headers) -> User | None:
     }
     if name:
         return User(name, groups, uid, extra)
-    if not (groups or extra or uid):
-        return None
-    nobody = (
-        f'&user.DefaultInfo{{Name:"", UID:{quote(uid)}, Groups:{_listed(groups)}, '
-        f"Extra:{_mapped(extra)}}}"
-    )
-    raise bad_request(f"requested {nobody} without impersonating a user name")
+    if groups or extra or uid:
+        raise bad_request("groups, a uid or extra are requested without impersonating a user name")
+    return None
 
 
 def _values(headers: Headers, name: str) -> Iterator[str]:
@@ -105,13 +81,35 @@ def _values(headers: Headers, name: str) -> Iterator[str]:
         yield value.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def _listed(values: Sequence[str]) -> str:
-    """Return texts as Go's %#v writes them."""
-    return f"[]string{{{', '.join(map(quote, values))}}}" if values else "[]string(nil)"
+def _parts(wanted: User) -> Iterator[RequestInfo]:
+    """Yield what must be allowed, in the order in which it is asked."""
+    namespace, _, account = wanted.name.removeprefix(_ACCOUNT).partition(":")
+    if wanted.name.startswith(_ACCOUNT):
+        yield _part("", "serviceaccounts", account, namespace=namespace)
+    else:
+        yield _part("", "users", wanted.name)
+    if wanted.uid:
+        yield _part(_GROUP, "uids", wanted.uid)
+    for group in wanted.groups:
+        yield _part("", "groups", group)
+    for key, values in wanted.extra.items():
+        for value in values:
+            yield _part(_GROUP, "userextras", value, subresource=key)
 
 
-def _mapped(values: Mapping[str, Sequence[str]]) -> str:
-    if not values:
-        return "map[string][]string(nil)"
-    shown = ", ".join(f"{quote(key)}:{_listed(values[key])}" for key in sorted(values))
-    return f"map[string][]string{{{shown}}}"
+def _part(
+    group: str, resource: str, name: str, *, namespace: str = "", subresource: str = ""
+) -> RequestInfo:
+    verb = "impersonate"
+    return RequestInfo("", verb, True, group, "v1", namespace, resource, subresource, name)
+
+
+def _groups(wanted: User) -> tuple[str, ...]:
+    """Return the groups that were asked for, and those that every such user is in."""
+    groups = wanted.groups
+    if wanted.name.startswith(_ACCOUNT) and not groups:
+        namespace = wanted.name.removeprefix(_ACCOUNT).partition(":")[0]
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    unauthenticated = ANONYMOUS.groups[0]
+    own = unauthenticated if wanted.name == ANONYMOUS.name else AUTHENTICATED
+    return groups if own in groups or unauthenticated in groups else (*groups, own)

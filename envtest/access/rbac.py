@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from envtest.access.tokens import ADMIN_GROUP
-from envtest.server.call import User
+from envtest.server.call import Call, User
 from envtest.server.failures import StatusError, forbidden
 from envtest.server.request import RequestInfo
 from envtest.storage import Store, Stored
@@ -113,11 +113,6 @@ class Authorizer:
         """Return which roles a user would have if they were there; nothing if all are."""
         found = [one.lost for one, _ in self._of(user, namespace) if one.role not in self._roles]
         return _together(found) if found else ""
-
-    def rules_of(self, kind: str, name: str, namespace: str) -> Sequence[Rule] | None:
-        """Return the rules of a role that a binding in a namespace refers to, if it is there."""
-        self._refresh()
-        return self._roles.get(f"{namespace}/{name}" if kind == "Role" else name)
 
     def _of(self, user: User, namespace: str) -> Iterator[tuple[_Binding, Mapping[str, Any]]]:
         """Yield the bindings that a user is a subject of."""
@@ -265,3 +260,23 @@ def refusal(user: User, info: RequestInfo, reason: str = "") -> StatusError:
         f'in API group "{info.group}" {where}{known}'
     )
     return forbidden(info.resource, info.group, info.name or info.selected, why)
+
+
+def check_creation(authorizer: Authorizer, call: Call, name: str) -> None:
+    """Judge an apply or update that turned out to create its object: that is a right of its own.
+
+    Args:
+        authorizer: decides.
+        call: the request.
+        name: of the object: unlike in a POST it is known beforehand and counts.
+
+    Raises:
+        StatusError: 403.
+    """
+    info = call.info
+    wanted = Attributes(
+        "create", info.group, info.resource, info.subresource, info.namespace, name
+    )
+    decision = authorizer.decide(call.user, wanted)
+    if not decision.allowed:
+        raise forbidden(info.resource, info.group, name, decision.reason)

@@ -1,20 +1,14 @@
 """Reviews: questions about who somebody is and what they may do. They are never stored."""
 
-from dataclasses import replace
 from typing import Any
-
-import msgspec
 
 from envtest.access.rbac import Attributes, Authorizer, Rule
 from envtest.access.tokens import Authenticator, TokenRefused
-from envtest.patching import track_update
-from envtest.schema.errors import FieldError, Verbatim, invalid
+from envtest.schema.errors import FieldError, invalid
 from envtest.server.bodies import check_version, fit, judge_complaints, read_object
 from envtest.server.call import Call, Plain, User
 from envtest.server.failures import bad_request, invalid_object
-from envtest.server.objectmeta import timestamp
 from envtest.server.options import write_options
-from envtest.server.structs import as_struct
 
 REVIEWS = frozenset(
     {
@@ -26,9 +20,6 @@ REVIEWS = frozenset(
         "tokenreviews",
     }
 )
-
-# A review that nobody filled in.
-_EMPTY: dict[str, Any] = {"metadata": {}, "spec": {}}
 
 
 class Reviews:
@@ -46,7 +37,6 @@ class Reviews:
         judge_complaints(call.resource, decoded, options.field_validation, call.warnings)
         check_version(call.resource, decoded.body)
         body = decoded.body
-        _track(call, body, options.manager)
         spec = body.setdefault("spec", {})
         match call.info.resource:
             case "tokenreviews":
@@ -56,13 +46,10 @@ class Reviews:
             case "selfsubjectrulesreviews":
                 status = self._rules(call.user, spec)
             case "selfsubjectaccessreviews":
-                _refuse(call, _attribute_problems(spec) + _metadata_problems(call, body))
+                _refuse(call, _attribute_problems(spec))
                 status = self._access(call.user, spec)
             case plural:
                 problems = _attribute_problems(spec) + _subject_problems(spec)
-                if plural == "localsubjectaccessreviews":
-                    _set_namespace(call, body)
-                problems += _metadata_problems(call, body)
                 if plural == "localsubjectaccessreviews":
                     problems += _local_problems(spec, call.info.namespace)
                 _refuse(call, problems)
@@ -144,53 +131,12 @@ def _subject_problems(spec: dict[str, Any]) -> list[FieldError]:
     return [invalid("spec.user", "", "at least one of user or group must be specified")]
 
 
-def _track(call: Call, body: dict[str, Any], manager: str) -> None:
-    """Note who asks: a review has an owner of its fields, as whatever is created."""
-    meta = body.setdefault("metadata", {})
-    body.pop("status", None)
-    if not call.resource.namespaced:
-        meta.pop("namespace", None)
-    track_update(
-        None,
-        body,
-        manager=manager,
-        fields=replace(call.resource.rules.model(), zero=_EMPTY),
-        api_version=call.resource.api_version,
-        now=timestamp(),
-    )
-
-
-def _metadata_problems(call: Call, body: dict[str, Any]) -> list[FieldError]:
-    """Check that a review about somebody has no name or the like."""
-    meta = {name: value for name, value in body["metadata"].items() if value}
-    if meta.keys() <= {"managedFields", "namespace"}:
-        return []
-    text = "must be empty except for namespace" if call.resource.namespaced else "must be empty"
-    shown = Verbatim(msgspec.json.encode(as_struct(meta)).decode())
-    return [invalid("metadata", shown, text)]
-
-
-def _set_namespace(call: Call, body: dict[str, Any]) -> None:
-    """Put a local review where the request says, if it says nothing else."""
-    meta = body.setdefault("metadata", {})
-    if meta.setdefault("namespace", call.info.namespace) != call.info.namespace:
-        raise bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-
-
 def _local_problems(spec: dict[str, Any], namespace: str) -> list[FieldError]:
-    of_resource = spec.get("resourceAttributes")
-    found = []
-    if of_resource is not None and of_resource.get("namespace", "") != namespace:
-        text = "must match metadata.namespace"
-        found.append(
-            invalid("spec.resourceAttributes.namespace", of_resource.get("namespace", ""), text)
-        )
-    if spec.get("nonResourceAttributes") is not None:
-        text = "disallowed on this kind of request"
-        found.append(invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], text))
-    return found
+    """Check that a local review asks about its own namespace."""
+    asked = (spec.get("resourceAttributes") or {}).get("namespace", "")
+    if asked == namespace:
+        return []
+    return [invalid("spec.resourceAttributes.namespace", asked, "must match metadata.namespace")]
 
 
 def _user(spec: dict[str, Any]) -> User:

@@ -15,12 +15,6 @@ AUTHENTICATED = "system:authenticated"
 ADMIN_GROUP = "system:masters"
 # The fact about a user that tells by what it has shown who it is.
 CREDENTIAL = "authentication.kubernetes.io/credential-id"
-# Where the subject of a certificate has the user's identifier.
-_UID = "1.3.6.1.4.1.57683.2"
-_EXTRA_SPACE = (
-    "the provided Authorization header contains extra space before the bearer token, "
-    "and is ignored"
-)
 
 
 class TokenFileError(Exception):
@@ -52,11 +46,7 @@ class Certificate:
     encoded: bytes
 
     def user(self) -> User | None:
-        """Return whom it is for: common name, organizations, and what it is known by.
-
-        Raises:
-            StatusError: 401; it has an identifier of its user that is none.
-        """
+        """Return whom it is for: common name, organizations, and what it is known by."""
         names: dict[str, list[str]] = {}
         for group in self.described.get("subject", ()):
             for key, value in group:
@@ -64,12 +54,9 @@ class Certificate:
         name = names.get("commonName", [""])[0]
         if not name:
             return None
-        uids = names.get(_UID, [])
-        if len(uids) > 1 or "" in uids:
-            raise unauthorized()
         known_by = [f"X509SHA256={hashlib.sha256(self.encoded).hexdigest()}"]
         groups = tuple(names.get("organizationName", ()))
-        return User(name, groups, "".join(uids), {CREDENTIAL: known_by})
+        return User(name, groups, "", {CREDENTIAL: known_by})
 
 
 def parse_token_file(text: str, source: str = "token file") -> dict[str, User]:
@@ -140,18 +127,15 @@ class Authenticator:
         known = next((one for one in answers if one), None)
         return None if known is None else Known(_authenticated(known.user), known.audiences)
 
-    def of_request(
-        self, authorization: str, certificate: Certificate | None, warnings: list[str]
-    ) -> User:
+    def of_request(self, authorization: str, certificate: Certificate | None) -> User:
         """Return who sends a request.
 
         Args:
             authorization: the Authorization header, or nothing.
             certificate: what the client has shown and TLS has verified.
-            warnings: receives what the client should know of its header.
 
         Raises:
-            StatusError: 401 for a token that nobody has, or a certificate that says nonsense.
+            StatusError: 401 for a token that nobody has.
         """
         user = None if certificate is None else certificate.user()
         if user is not None:
@@ -159,11 +143,8 @@ class Authenticator:
         usual = self._bearers.get(authorization)
         if usual is not None:
             return usual
-        scheme, token, *more = [*authorization.strip().split(" ", 2), ""][:3]
+        scheme, _, token = authorization.strip().partition(" ")
         if scheme.lower() != "bearer" or not token:
-            # What is behind a second blank is no token: Go's server takes the second word.
-            if scheme.lower() == "bearer" and any(more):
-                warnings.append(_EXTRA_SPACE)
             return ANONYMOUS
         try:
             known = self.of_token(token)

@@ -70,11 +70,8 @@ def metadata(body: Mapping[str, Any] | None) -> Mapping[str, Any]:
 
 
 def labels(body: Mapping[str, Any] | None) -> Mapping[str, str]:
-    """Return an object's labels; empty where there are none, or a webhook spoilt them."""
-    found = metadata(body).get("labels")
-    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
-        return {}
-    return found
+    """Return an object's labels; empty where there are none."""
+    return metadata(body).get("labels") or {}
 
 
 def kind_of(resource: Resource, subresource: str) -> dict[str, str]:

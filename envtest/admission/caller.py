@@ -1,41 +1,33 @@
-"""Sends reviews to webhooks: one HTTP session, bounded answers, Go's words for what fails."""
+"""Sends reviews to webhooks: one HTTP session, bounded in time and size."""
 
+import base64
+import binascii
 import errno
 import json
 import os
-import re
+import ssl
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
 import anyio
 
-from envtest.admission.addresses import Address, address_of, certificate_fault, trust
-from envtest.admission.answers import (
-    FAILED,
-    Answer,
-    CallFailed,
-    Response,
-    read_response,
-    read_review,
-)
+from envtest.admission.answers import CallFailed, Response, read_response
 from envtest.admission.matching import Hook
 from envtest.server.api import Api
-from envtest.server.converting import ConversionFailed
 
 _SECONDS: Final = 10
-_CONVERSION_SECONDS: Final = 30
 _PORT: Final = 443
 # An answer is a patch at most; the real server reads without end.
 _ANSWER_LIMIT: Final = 8 * 1024 * 1024
 _HEADERS: Final = {
     "Accept": "application/json, */*",
-    "Accept-Encoding": "gzip",
     "Content-Type": "application/json",
     "User-Agent": "kube-apiserver-admission",
 }
-_REFUSED_AT: Final = re.compile(r"\('([^']+)', (\d+)")
 
 
 class Caller:
@@ -58,126 +50,101 @@ class Caller:
         """
         client = hook.body.get("clientConfig") or {}
         seconds = int(hook.body.get("timeoutSeconds") or _SECONDS)
-        address = address_of(self._api, client, seconds)
-        try:
-            with anyio.fail_after(seconds):
-                answer = await self._post(address, str(client.get("caBundle") or ""), review)
-        except TimeoutError:
-            raise _unreached(address, "context deadline exceeded") from None
-        return read_response(answer, review, mutating=mutating)
+        url, dialled = _addresses(self._api, client, seconds)
+        why: object = "context deadline exceeded"
+        with anyio.move_on_after(seconds):
+            try:
+                code, data = await self._post(url, dialled, client, review)
+                return read_response(code, data, review, mutating=mutating)
+            except aiohttp.ClientConnectorCertificateError as error:
+                why = f"tls: failed to verify certificate: {error.certificate_error}"
+            except aiohttp.ClientConnectorDNSError as error:
+                why = f"dial tcp: lookup {error.host}: no such host"
+            except aiohttp.ClientConnectorError as error:
+                # Its own text shows where an object of ours is in memory.
+                told = os.strerror(error.errno or errno.ECONNREFUSED).lower()
+                why = f"dial tcp {error.host}:{error.port}: connect: {told}"
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                why = error
+        raise CallFailed(f'failed to call webhook: Post "{url}": {why}')
 
-    async def converse(
-        self, client: Mapping[str, Any], review: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Send a review about conversion and return the one that comes back.
-
-        Raises:
-            ConversionFailed: none does.
-        """
-        try:
-            address = address_of(self._api, client, _CONVERSION_SECONDS)
-            return read_review(await self._within(address, client, review), review)
-        except CallFailed as error:
-            raise ConversionFailed(str(error).removeprefix(FAILED)) from None
-
-    async def _within(
-        self, address: Address, client: Mapping[str, Any], review: Mapping[str, Any]
-    ) -> Answer:
-        """Post a review and wait for the answer as long as conversions may take.
+    async def _post(
+        self, url: str, dialled: str, client: Mapping[str, Any], review: Mapping[str, Any]
+    ) -> tuple[int, bytes]:
+        """Return status and body of the answer.
 
         Raises:
-            CallFailed: none comes.
+            ValueError: the body is too long.
         """
-        try:
-            with anyio.fail_after(_CONVERSION_SECONDS):
-                return await self._post(address, str(client.get("caBundle") or ""), review)
-        except TimeoutError:
-            raise _unreached(address, "context deadline exceeded") from None
-
-    async def _post(self, address: Address, bundle: str, review: Mapping[str, Any]) -> Answer:
-        try:
-            return await self._send(address, bundle, review)
-        except aiohttp.ClientConnectorCertificateError as error:
-            dialled = urlsplit(address.dialled)
-            why = await certificate_fault(
-                error.certificate_error,
-                bundle,
-                address.server_name,
-                (dialled.hostname or "", dialled.port or _PORT),
-            )
-            why = f"tls: failed to verify certificate: {why}"
-            raise _unreached(address, why) from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise _unreached(address, _why(address, error)) from None
-
-    async def _send(self, address: Address, bundle: str, review: Mapping[str, Any]) -> Answer:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None),
             )
+        parts = urlsplit(url)
         async with self._session.post(
-            address.dialled,
+            dialled,
             data=json.dumps(review).encode(),
-            headers={**_HEADERS, "Host": address.host},
-            ssl=trust(bundle),
-            server_hostname=address.server_name,
+            headers={**_HEADERS, "Host": parts.netloc},
+            ssl=_trust(str(client.get("caBundle") or "")),
+            server_hostname=parts.hostname,
             allow_redirects=False,
         ) as answer:
-            data = await _bounded(answer.content)
-            return Answer(answer.status, answer.headers.get("Content-Type", ""), data)
+            data = bytearray()
+            async for chunk in answer.content.iter_any():
+                data += chunk
+                if len(data) > _ANSWER_LIMIT:
+                    raise ValueError(f"the answer is longer than {_ANSWER_LIMIT} bytes")
+            return answer.status, bytes(data)
 
 
-async def _bounded(content: aiohttp.StreamReader) -> bytes:
-    """Read an answer up to the limit.
+@lru_cache(maxsize=256)
+def _trust(bundle: str) -> ssl.SSLContext:
+    """Return TLS settings that trust a caBundle (base64 of PEM), or the system's without one.
+
+    Go asks less than Python's defaults: any certificate of the bundle may be the end of a chain,
+    and extensions may be missing. It asks more, too: common names do not count.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.hostname_checks_common_name = False
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    if not bundle:
+        context.load_default_certs()
+        return context
+    # Where nothing in it is a certificate, nobody is trusted, as in Go.
+    with suppress(ssl.SSLError, ValueError, binascii.Error):
+        context.load_verify_locations(cadata=base64.b64decode(bundle).decode("ascii"))
+    return context
+
+
+def _addresses(api: Api, client: Mapping[str, Any], seconds: int) -> tuple[str, str]:
+    """Return the URL of a webhook, and the same with the host that is connected to.
+
+    A Service is found by its cluster address, as the real server does without a proxy of its own.
+    Behind the embedded server nothing routes cluster addresses; a Service of type ExternalName
+    that names, say, `localhost` is reached on either server.
 
     Raises:
-        ValueError: it is longer.
+        CallFailed: the Service is not there, or leads nowhere.
     """
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in content.iter_any():
-        size += len(chunk)
-        if size > _ANSWER_LIMIT:
-            raise ValueError(f"the answer is longer than {_ANSWER_LIMIT} bytes")
-        chunks.append(chunk)
-    return b"".join(chunks)
-
-
-def _unreached(address: Address, why: str) -> CallFailed:
-    return CallFailed(f'failed to call webhook: Post "{address.url}": {why}')
-
-
-def _why(address: Address, error: Exception) -> str:
-    """Return why there is no answer, as Go tells it."""
-    dialled = urlsplit(address.dialled)
-    where = f"{dialled.hostname}:{dialled.port or _PORT}"
-    why = str(error) or "EOF"
-    match error:
-        case aiohttp.ClientConnectorDNSError():
-            why = f"dial tcp: lookup {dialled.hostname}: no such host"
-        case aiohttp.ClientSSLError() if "WRONG_VERSION_NUMBER" in why:
-            why = "http: server gave HTTP response to HTTPS client"
-        case aiohttp.ClientSSLError():
-            why = f"remote error: tls: {why}"
-        case aiohttp.ClientConnectorError():
-            why = _refused(where, error.os_error)
-        case aiohttp.ServerDisconnectedError():
-            why = "EOF"
-        case OSError() if error.errno == errno.ECONNRESET:
-            why = f"read tcp {where}: read: connection reset by peer"
-    return why
-
-
-def _refused(where: str, error: OSError) -> str:
-    """Return why nobody could be connected to; a name may stand for several addresses."""
-    found = _REFUSED_AT.search(str(error))
-    if found:
-        host = f"[{found[1]}]" if ":" in found[1] else found[1]
-        where = f"{host}:{found[2]}"
-    number = error.errno
-    if number is None:
-        # Several attempts at once: the first one speaks for all.
-        several = re.search(r"\[Errno (\d+)\]", str(error))
-        number = int(several[1]) if several else errno.ECONNREFUSED
-    return f"dial tcp {where}: connect: {os.strerror(number).lower()}"
+    if client.get("url"):
+        parts = urlsplit(str(client["url"]))
+        url = f"{parts.scheme}://{parts.netloc}{parts.path or '/'}?timeout={seconds}s"
+        return url, url
+    service = client.get("service") or {}
+    name, namespace = str(service.get("name")), str(service.get("namespace"))
+    port, path = int(service.get("port") or _PORT), str(service.get("path") or "/")
+    rest = f":{port}/{path.lstrip('/')}?timeout={seconds}s"
+    url = f"https://{name}.{namespace}.svc{rest}"
+    services = api.registry.find("", "v1", "services")
+    assert services is not None
+    stored = api.table(services).get(f"{namespace}/{name}")
+    if stored is None:
+        raise CallFailed(f'failed to call webhook: Post "{url}": service "{name}" not found')
+    spec = services.load(stored).get("spec") or {}
+    outside = spec.get("type") == "ExternalName"
+    host = str(spec.get("externalName") if outside else spec.get("clusterIP"))
+    if not outside and all(one.get("port") != port for one in spec.get("ports") or ()):
+        text = f'no service port {port} found for service "{name}"'
+        raise CallFailed(f'failed to call webhook: Post "{url}": {text}')
+    return url, f"https://[{host}]{rest}" if ":" in host else f"https://{host}{rest}"

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from envtest.admission.attributes import Attributes, in_version, labels
-from envtest.admission.review import condition_request
+from envtest.admission.review import admission_request
 from envtest.schema.cel import CelError, Condition, compile_condition
 from envtest.server.api import Api
 from envtest.server.failures import StatusError, forbidden
@@ -28,11 +28,9 @@ class Hook:
     """One entry of a configuration.
 
     Attributes:
-        uid: tells entries of the same name in several configurations apart.
         body: the entry, its defaults filled in.
     """
 
-    uid: str
     body: Mapping[str, Any]
 
     @property
@@ -88,7 +86,7 @@ class Configurations:
             known = before.get(key)
             if known is None or known[0] is not stored:
                 entries = resource.load(stored).get("webhooks") or ()
-                hooks = [Hook(f"{key}/{at}", entry) for at, entry in enumerate(entries)]
+                hooks = [Hook(entry) for entry in entries]
                 known = (stored, hooks)
             self._parsed[plural][key] = known
             found += known[1]
@@ -214,7 +212,7 @@ def _conditions_hold(hook: Hook, attributes: Attributes, resource: Resource) -> 
     variables = {
         "object": in_version(attributes.new, given, resource),
         "oldObject": in_version(attributes.old, given, resource),
-        "request": condition_request(attributes, resource),
+        "request": admission_request(attributes, resource),
         "namespaceObject": None,
     }
     errors: list[str] = []

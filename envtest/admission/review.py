@@ -1,11 +1,10 @@
 """AdmissionReview: the question about a write, as the real server puts it."""
 
 import uuid
-from collections.abc import Mapping
 from typing import Any, Final
 
 from envtest.access.reviews import describe
-from envtest.admission.attributes import Attributes, in_version, kind_of, metadata
+from envtest.admission.attributes import Attributes, in_version, kind_of
 from envtest.server.resource import Resource
 
 _GROUP: Final = "admission.k8s.io"
@@ -29,19 +28,8 @@ def admission_review(
         **admission_request(attributes, resource),
         "object": in_version(attributes.new, given, resource),
         "oldObject": in_version(attributes.old, given, resource),
-        "dryRun": attributes.dry_run,
-        "options": _options(attributes),
     }
     return {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request}
-
-
-def condition_request(attributes: Attributes, resource: Resource) -> dict[str, Any]:
-    """Return what match conditions see of the request: all but the objects."""
-    return {
-        **admission_request(attributes, resource),
-        "dryRun": attributes.dry_run,
-        "options": _options(attributes),
-    }
 
 
 def admission_request(attributes: Attributes, resource: Resource) -> dict[str, Any]:
@@ -58,6 +46,8 @@ def admission_request(attributes: Attributes, resource: Resource) -> dict[str, A
         "namespace": attributes.namespace,
         "operation": attributes.operation,
         "userInfo": describe(attributes.call.user),
+        "dryRun": attributes.dry_run,
+        "options": _options(attributes),
     }
     return {name: value for name, value in told.items() if value != ""}
 
@@ -69,9 +59,7 @@ def _plural(resource: Resource) -> dict[str, str]:
 def _options(attributes: Attributes) -> dict[str, Any]:
     """Return CreateOptions, UpdateOptions or DeleteOptions as the client gave them."""
     call, given = attributes.call, dict(attributes.call.options)
-    if attributes.operation == "DELETE":
-        given = _deletion(given, attributes)
-    else:
+    if attributes.operation != "DELETE":
         for name in ("fieldManager", "fieldValidation"):
             if call.query.get(name):
                 given[name] = call.query[name]
@@ -79,20 +67,3 @@ def _options(attributes: Attributes) -> dict[str, Any]:
         given["dryRun"] = list(call.dry_runs)
     kind = f"{attributes.operation.capitalize()}Options"
     return {"kind": kind, "apiVersion": "meta.k8s.io/v1", **given}
-
-
-def _deletion(given: Mapping[str, Any], attributes: Attributes) -> dict[str, Any]:
-    """Return DeleteOptions with the types that they have where they came by the query."""
-    options = dict(given)
-    for name, convert in (("gracePeriodSeconds", int), ("orphanDependents", _truth)):
-        if isinstance(options.get(name), str):
-            options[name] = convert(options[name])
-    if attributes.is_namespace and attributes.name:
-        # A namespace is deleted by its uid, whatever the client says.
-        pinned = {"uid": metadata(attributes.old).get("uid", "")}
-        options["preconditions"] = {**pinned, **(options.get("preconditions") or {})}
-    return options
-
-
-def _truth(text: str) -> bool:
-    return text.lower() not in {"0", "false"}

@@ -1,30 +1,37 @@
 """Asking webhooks about writes: in order where they change the object, at once where they judge.
 
 Mutating webhooks see an object before the server has given it a uid; validating ones see what will
-be stored, after the schema had its say.
+be stored, after the schema had its say. Each mutating webhook is asked once: none is asked again
+because of what those after it changed (reinvocationPolicy).
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
-from envtest.admission.amending import settle_metadata, take_misfits
-from envtest.admission.answers import CallFailed, add_warnings
-from envtest.admission.attributes import Attributes, Body
+from envtest.admission.answers import CallFailed, Response
+from envtest.admission.attributes import Attributes, Body, in_version
 from envtest.admission.caller import Caller
 from envtest.admission.matching import (
     MUTATING,
     VALIDATING,
     Configurations,
+    Hook,
     Invocation,
     Matcher,
     concerns_nobody,
 )
-from envtest.admission.rounds import Round, ask, call_failed
+from envtest.admission.review import admission_review
+from envtest.kinds.typed import TypedError
+from envtest.patching import PatchError, json_patch
+from envtest.schema import MalformedMetadata, MalformedObject
+from envtest.schema.gotext import quote
 from envtest.server.api import Api
 from envtest.server.call import Call
-from envtest.server.failures import StatusError
+from envtest.server.failures import StatusError, bad_request
+
+_NO_SIDE_EFFECTS: Final = frozenset({"None", "NoneOnDryRun"})
 
 
 class Webhooks:
@@ -39,14 +46,6 @@ class Webhooks:
         """Release connections."""
         await self._caller.close()
 
-    async def converse(self, client: Mapping[str, Any], review: Mapping[str, Any]) -> Body:
-        """Send a review about conversion and return the one that comes back.
-
-        Raises:
-            ConversionFailed: none does.
-        """
-        return await self._caller.converse(client, review)
-
     async def mutate(self, call: Call, operation: str, new: Body, old: Body | None) -> Body:
         """Return the object after all mutating webhooks.
 
@@ -60,36 +59,28 @@ class Webhooks:
         call.named = attributes.name
         if concerns_nobody(attributes):
             return new
-        round_ = Round(self._matcher, self._caller, attributes)
-        await round_.play(hooks)
-        changed = round_.attributes.new
-        if changed is None or changed is new:
-            return new
-        call.misfits = take_misfits(changed, call.resource)
-        warnings: list[str] = []
-        settle_metadata(changed, new, warnings)
-        add_warnings(call.warnings, warnings)
-        return changed
+        for hook in hooks:
+            invocation = self._matcher.invocation(hook, attributes)
+            if invocation is None:
+                continue
+            response = await self._ask(invocation, attributes, mutating=True)
+            if response is not None and response.patch:
+                new = _amended(new, response.patch, call, invocation)
+                attributes = attributes.changed(new)
+        return new
 
     async def validate(
         self, call: Call, operation: str, new: Body | None, old: Body | None
     ) -> None:
-        """Ask all validating webhooks at once; of a DELETE the mutating ones before them.
+        """Ask all validating webhooks at once.
 
         Raises:
             StatusError: a webhook refuses, or cannot be asked and must be.
         """
         judges = self._configurations.hooks(VALIDATING)
-        if not judges and operation != "DELETE":
-            return
-        if new is not None and call.misfits:
-            new = {**new, "metadata": {**new["metadata"], **call.misfits}}
         attributes = Attributes(call, operation, new, old)
-        if concerns_nobody(attributes):
+        if not judges or concerns_nobody(attributes):
             return
-        if operation == "DELETE":
-            round_ = Round(self._matcher, self._caller, attributes)
-            await round_.play(self._configurations.hooks(MUTATING))
         found = [self._matcher.invocation(hook, attributes) for hook in judges]
         invocations = [one for one in found if one is not None]
         if not invocations:
@@ -106,9 +97,78 @@ class Webhooks:
     ) -> None:
         """Ask one validating webhook; the first refusal that comes is the one that is told."""
         try:
-            await ask(self._caller, invocation, attributes, mutating=False)
-        except CallFailed as error:
-            if not invocation.hook.ignores_failures:
-                refusals.append(call_failed(invocation.hook, error))
+            await self._ask(invocation, attributes, mutating=False)
         except StatusError as error:
             refusals.append(error)
+
+    async def _ask(
+        self, invocation: Invocation, attributes: Attributes, *, mutating: bool
+    ) -> Response | None:
+        """Return the response of a webhook that allows a write.
+
+        Returns:
+            None where it cannot be asked and its failure policy lets the write pass.
+
+        Raises:
+            StatusError: it does not allow it, or cannot be asked and must be.
+        """
+        hook = invocation.hook
+        if attributes.dry_run and hook.body.get("sideEffects") not in _NO_SIDE_EFFECTS:
+            raise bad_request(f"admission webhook {quote(hook.name)} does not support dry run")
+        versions: list[str] = list(hook.body.get("admissionReviewVersions") or ())
+        review = admission_review(attributes, invocation.resource, versions)
+        try:
+            response = await self._caller.ask(hook, review, mutating=mutating)
+        except CallFailed as error:
+            if hook.ignores_failures:
+                return None
+            raise _failure(f"failed calling webhook {quote(hook.name)}: {error}") from None
+        # What has control characters cannot stand in a header.
+        attributes.call.warnings += [one for one in response.warnings if one.isprintable() and one]
+        if not response.allowed:
+            raise _denial(hook, response.status)
+        return response
+
+
+def _amended(body: Body, operations: list[Any], call: Call, invocation: Invocation) -> Body:
+    """Return an object with a webhook's patch applied, defaults filled in again.
+
+    Raises:
+        StatusError: 500; the patch does not apply, or makes it something else.
+    """
+    given, seen = call.resource, invocation.resource
+    shown = in_version(body, given, seen) or {}
+    try:
+        patched = json_patch(shown, operations)
+        if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
+            raise _failure("the patched object has no metadata")
+        if any(patched.get(name) != shown.get(name) for name in ("apiVersion", "kind")):
+            raise _failure("a webhook may not change apiVersion and kind")
+        seen.rules.decode(patched)
+    except (PatchError, TypedError, MalformedObject, MalformedMetadata) as error:
+        raise _failure(str(error)) from None
+    seen.rules.default(patched)
+    return in_version(patched, seen, given) or {}
+
+
+def _denial(hook: Hook, status: Mapping[str, Any]) -> StatusError:
+    """Return the refusal that a webhook asks for."""
+    reason = str(status.get("reason") or "")
+    told = status.get("message") or reason
+    text = f"admission webhook {quote(hook.name)} denied the request"
+    text += f": {told}" if told else " without explanation"
+    code, details = status.get("code"), status.get("details")
+    # Nothing below 400 is a refusal.
+    refusal = code if isinstance(code, int) and code > 400 else 400
+    known = details if isinstance(details, dict) else None
+    return StatusError(refusal, text, reason, details=known)
+
+
+def _failure(text: str) -> StatusError:
+    """Return the real server's InternalError."""
+    return StatusError(
+        500,
+        f"Internal error occurred: {text}",
+        "InternalError",
+        details={"causes": [{"message": text}]},
+    )

@@ -1,1 +1,5 @@
-"""What a server holds before anybody asks: made at the first start, repaired at the others."""
+"""What a server holds before the first request: namespaces, default roles, its own Service."""
+
+from envtest.bootstrap.start import bootstrap, publish_address
+
+__all__ = ["bootstrap", "publish_address"]

@@ -5,7 +5,7 @@ from typing_extensions import override
 from envtest.builtins.rules import BuiltinRules
 from envtest.schema import FieldError, crd_warnings, default_crd, names_errors, validate_crd
 from envtest.server import objectmeta
-from envtest.server.acceptance import CLEANUP, set_condition
+from envtest.server.definitions import CLEANUP, set_condition
 from envtest.server.objectmeta import Body
 
 

@@ -104,23 +104,12 @@ class EventRules(BuiltinRules):
             text = "does not match event.namespace"
             found.append(invalid("involvedObject.namespace", about.get("namespace", ""), text))
         if old is None and self.group:
-            found += self._strict_problems(body)
+            found += [required(name) for name in self._needed(body) if not body.get(name)]
+            if body.get("type") not in {"Normal", "Warning"}:
+                found.append(invalid("type", "", f"has invalid value: {body.get('type', '')}"))
         return found
 
-    def _strict_problems(self, body: Body) -> list[FieldError]:
-        """Judge what only the newer version insists on."""
-        found = []
-        if not body.get("eventTime"):
-            found.append(required("eventTime"))
-        if body.get("eventTime"):
-            if not body.get("reportingController"):
-                found.append(required("reportingController"))
-            if not body.get("reportingInstance"):
-                found.append(required("reportingInstance"))
-            if not body.get("action"):
-                found.append(required("action"))
-            if not body.get("reason"):
-                found.append(required("reason"))
-        if body.get("type") not in {"Normal", "Warning"}:
-            found.append(invalid("type", "", f"has invalid value: {body.get('type', '')}"))
-        return found
+    def _needed(self, body: Body) -> tuple[str, ...]:
+        """Return the fields that a new event of events.k8s.io has to have."""
+        others = ("reportingController", "reportingInstance", "action", "reason")
+        return ("eventTime", *(others if body.get("eventTime") else ()))

@@ -4,27 +4,19 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from typing import Any
 
-from envtest.builtins.autoscaling import AutoscalerRules, to_v1, to_v2
-from envtest.builtins.components import COMPONENTS
 from envtest.builtins.core import KeyedRules, LeaseRules, NamespaceRules, SecretRules
 from envtest.builtins.definitions import DefinitionRules
 from envtest.builtins.events import EventRules, to_core, to_new
-from envtest.builtins.flowcontrol import FLOW_GROUP, FlowSchemaRules
-from envtest.builtins.nodes import NodeRules
-from envtest.builtins.priorities import PodRules, PriorityClassRules
 from envtest.builtins.roles import BindingRules, RoleRules
 from envtest.builtins.rules import BuiltinRules
 from envtest.builtins.services import ServiceRules
 from envtest.builtins.webhooks import WebhookRules
-from envtest.builtins.workloads import WorkloadRules
 from envtest.kinds.catalogue import resources
 from envtest.server.resource import Resource
 from envtest.storage import Store
 
 _SPECIAL: dict[tuple[str, str], type[BuiltinRules]] = {
-    **COMPONENTS,
     ("", "Namespace"): NamespaceRules,
-    ("", "Node"): NodeRules,
     ("", "Secret"): SecretRules,
     ("", "ConfigMap"): KeyedRules,
     ("", "Event"): EventRules,
@@ -34,34 +26,15 @@ _SPECIAL: dict[tuple[str, str], type[BuiltinRules]] = {
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): BindingRules,
     ("rbac.authorization.k8s.io", "Role"): RoleRules,
     ("rbac.authorization.k8s.io", "RoleBinding"): BindingRules,
-    ("", "ReplicationController"): WorkloadRules,
-    ("apps", "DaemonSet"): WorkloadRules,
-    ("apps", "Deployment"): WorkloadRules,
-    ("apps", "ReplicaSet"): WorkloadRules,
-    ("apps", "StatefulSet"): WorkloadRules,
-    ("autoscaling", "HorizontalPodAutoscaler"): AutoscalerRules,
-    ("batch", "CronJob"): WorkloadRules,
-    ("batch", "Job"): WorkloadRules,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): DefinitionRules,
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): WebhookRules,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): WebhookRules,
-}
-# Rules that look at other objects.
-_LOOKING: dict[tuple[str, str], type[FlowSchemaRules | PodRules | PriorityClassRules]] = {
-    ("", "Pod"): PodRules,
-    (FLOW_GROUP, "FlowSchema"): FlowSchemaRules,
-    ("scheduling.k8s.io", "PriorityClass"): PriorityClassRules,
 }
 # What clients are told that use a kind which is on its way out.
 _DEPRECATED = {
     ("", "v1", "Endpoints"): (
         "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
     ),
-}
-# How a version that is not stored as itself reads, and is stored.
-_FACES = {
-    ("events.k8s.io", "v1", "Event"): (to_new, to_core),
-    ("autoscaling", "v1", "HorizontalPodAutoscaler"): (to_v1, to_v2),
 }
 
 
@@ -96,15 +69,12 @@ def _resource(  # the parts of one discovery entry
     rules: BuiltinRules
     if (group, kind) == ("", "Service"):
         rules = ServiceRules(store, services)
-    elif (group, kind) in _LOOKING:
-        rules = _LOOKING[group, kind](store)
     else:
         chosen = _SPECIAL.get((group, kind), BuiltinRules)
         rules = chosen(group, version, kind, has_status="status" in subresources)
     rules.scoped(namespaced=entry["namespaced"])
+    # One object with two kinds: an Event is stored as that of the core group.
     is_new_event = (group, kind) == ("events.k8s.io", "Event")
-    to_version, to_storage = _FACES.get((group, version, kind), (None, None))
-    place = f"{group}/{plural}" if group and not is_new_event else plural
     return Resource(
         group=group,
         version=version,
@@ -119,7 +89,7 @@ def _resource(  # the parts of one discovery entry
         short_names=tuple(entry.get("shortNames", ())),
         categories=tuple(entry.get("categories", ())),
         deprecation=_DEPRECATED.get((group, version, kind), ""),
-        place=place,
-        to_version=to_version,
-        to_storage=to_storage,
+        place=f"{group}/{plural}" if group and not is_new_event else plural,
+        to_version=to_new if is_new_event else None,
+        to_storage=to_core if is_new_event else None,
     )

@@ -22,16 +22,12 @@ _COUNTING = frozenset(
         "DaemonSet",
         "Deployment",
         "EndpointSlice",
-        "HorizontalPodAutoscaler",
         "Ingress",
-        "IngressClass",
         "Job",
         "MutatingWebhookConfiguration",
         "NetworkPolicy",
         "PodDisruptionBudget",
-        "PriorityClass",
         "ReplicaSet",
-        "ReplicationController",
         "StatefulSet",
         "ValidatingWebhookConfiguration",
     }
@@ -90,25 +86,11 @@ _FIELDS: dict[str, frozenset[str]] = {
     ),
     "Secret": frozenset({"type"}),
     "Namespace": frozenset({"name", "status.phase"}),
-    "Node": frozenset({"spec.unschedulable"}),
     "Service": frozenset({"spec.clusterIP", "spec.type"}),
-    "Job": frozenset({"status.successful"}),
-    "ReplicaSet": frozenset({"status.replicas"}),
-    "ReplicationController": frozenset({"status.replicas"}),
-    "Pod": frozenset(
-        {
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "spec.hostNetwork",
-            "status.phase",
-            "status.podIP",
-            "status.podIPs",
-            "status.nominatedNodeName",
-        }
-    ),
+    "Pod": frozenset({"spec.nodeName", "spec.serviceAccountName", "status.phase"}),
 }
+# What kubectl reads without asking whether it is there.
+_REPLICATED = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
 
 
 class BuiltinRules(Rules):
@@ -138,6 +120,11 @@ class BuiltinRules(Rules):
         if self._node is None:
             self._node = named(schema_name(self.group, self.version, self.kind))
         return decode(body, self._node)
+
+    @override
+    def default(self, body: Body) -> None:
+        if self.kind in _REPLICATED:
+            body.setdefault("spec", {}).setdefault("replicas", 1)
 
     @override
     def model(self) -> FieldModel:

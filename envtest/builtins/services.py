@@ -1,29 +1,39 @@
-"""Services: defaults, cluster addresses and node ports. Nobody balances load here."""
+"""Services: defaults, cluster addresses and node ports. Nothing balances load here.
 
+What is checked is what a person gets wrong or a controller depends on: types, ports, addresses
+that are taken, the class of a load balancer and the addresses in its status. Texts are those of
+k8s.io/kubernetes/pkg/apis/core/validation/validation.go.
+"""
+
+from collections.abc import Iterator
 from ipaddress import IPv4Network, ip_address
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from typing_extensions import override
 
-from envtest.builtins.loadbalancers import class_problems, status_problems
 from envtest.builtins.rules import BuiltinRules
-from envtest.builtins.serviceports import (
-    NODE_PORTS,
-    node_port_problems,
-    port_problems,
-    type_problems,
+from envtest.schema.errors import (
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
 )
-from envtest.schema.errors import FieldError, invalid, not_supported
+from envtest.schema.names import label_errors, qualified_name_errors
 from envtest.server import objectmeta
 from envtest.server.objectmeta import Body
 from envtest.storage import Store
 
-_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+NODE_PORTS: Final = range(30000, 32768)
+_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+_IP: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 # Where a type exposes node ports.
-_OUTSIDE = frozenset({"LoadBalancer", "NodePort"})
+_OUTSIDE: Final = frozenset({"LoadBalancer", "NodePort"})
 # What goes with a type that it needs, if the client did not touch it.
-_OF_LOAD_BALANCERS = ("allocateLoadBalancerNodePorts", "loadBalancerClass")
+_OF_LOAD_BALANCERS: Final = ("allocateLoadBalancerNodePorts", "loadBalancerClass")
 
 
 class ServiceRules(BuiltinRules):
@@ -61,7 +71,7 @@ class ServiceRules(BuiltinRules):
     @override
     def prepare_create(self, body: Body) -> None:
         super().prepare_create(body)
-        self._allocate(body, self._taken(body))
+        self._allocate(body)
 
     @override
     def prepare_update(self, body: Body, old: Body) -> None:
@@ -81,21 +91,21 @@ class ServiceRules(BuiltinRules):
             for port in spec.get("ports", ()):
                 port.pop("nodePort", None)
         _drop_unused(body, before)
-        self._allocate(body, self._taken(body))
+        self._allocate(body)
 
     @override
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
         if subresource != "status":
             return super().check_update(body, old, subresource)
         found = objectmeta.check_change(body["metadata"], old["metadata"])
-        return [*found, *status_problems(body)]
+        return [*found, *_status_problems(body)]
 
-    def _allocate(self, body: Body, taken: tuple[set[str], set[int]]) -> None:
+    def _allocate(self, body: Body) -> None:
         """Give the service the addresses and ports that it lacks."""
         spec = body["spec"]
-        addresses, ports = taken
         if spec["type"] == "ExternalName":
             return
+        addresses, ports = self._taken(body)
         if not spec.get("clusterIP"):
             hosts = (str(host) for host in self._network.hosts())
             spec["clusterIP"] = next(host for host in hosts if host not in addresses)
@@ -114,7 +124,7 @@ class ServiceRules(BuiltinRules):
             ports.add(port["nodePort"])
 
     def _taken(self, body: Body) -> tuple[set[str], set[int]]:
-        """Return what other services hold."""
+        """Return the addresses and node ports that other services hold."""
         addresses = {str(next(self._network.hosts()))}
         ports: set[int] = set()
         table = self._store.table("services")
@@ -131,43 +141,103 @@ class ServiceRules(BuiltinRules):
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
-        spec = body.get("spec", {})
-        found = [*type_problems(spec), *port_problems(spec)]
+        spec, before = body.get("spec", {}), (old or {}).get("spec", {})
+        found = list(_port_problems(spec))
         if spec.get("type") not in _TYPES:
             found.append(not_supported("spec.type", spec.get("type", ""), _TYPES))
-        found += self._address_problems(body, old)
-        before = (old or {}).get("spec", {})
-        found += class_problems(spec, before)
-        return found or list(node_port_problems(spec, before, self._taken(body)[1]))
+        found += self._address_problems(body, before)
+        found += _class_problems(spec, before)
+        return found or list(self._node_port_problems(body, before))
 
-    def _address_problems(self, body: Body, old: Body | None) -> list[FieldError]:
-        """Judge a cluster address that the client chose."""
-        spec = body.get("spec", {})
+    def _address_problems(self, body: Body, before: Body) -> Iterator[FieldError]:
+        """Yield why a service cannot have the cluster address that it names."""
+        spec, held = body.get("spec", {}), before.get("clusterIP", "")
         address = spec.get("clusterIP", "")
-        if old is not None:
-            before = old.get("spec", {}).get("clusterIP", "")
-            if before and address != before and spec.get("type") != "ExternalName":
-                text = "may not change once set"
-                return [invalid("spec.clusterIPs[0]", [address], text)]
-            return []
-        if address in {"", "None"}:
-            return []
-        return self._chosen_problems(address, body)
+        if before:
+            if held and address != held and spec.get("type") != "ExternalName":
+                yield invalid("spec.clusterIPs[0]", [address], "may not change once set")
+        elif address not in {"", "None"}:
+            if not _is_address(address):
+                yield invalid("spec.clusterIPs[0]", address, _IP)
+            elif ip_address(address) not in self._network:
+                text = f"failed to allocate IP {address}: "
+                text += "the provided network does not match the current range"
+                yield invalid("spec.clusterIPs", [address], text)
+            elif address in self._taken(body)[0]:
+                text = f"failed to allocate IP {address}: provided IP is already allocated"
+                yield invalid("spec.clusterIPs", [address], text)
 
-    def _chosen_problems(self, address: str, body: Body) -> list[FieldError]:
-        try:
-            inside = ip_address(address) in self._network
-        except ValueError:
-            text = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-            return [invalid("spec.clusterIPs[0]", address, text)]
-        if not inside:
-            text = f"failed to allocate IP {address}: "
-            text += "the provided network does not match the current range"
-        elif address in self._taken(body)[0]:
-            text = f"failed to allocate IP {address}: provided IP is already allocated"
-        else:
-            return []
-        return [invalid("spec.clusterIPs", [address], text)]
+    def _node_port_problems(self, body: Body, before: Body) -> Iterator[FieldError]:
+        """Yield node ports that a service names and cannot have; its own it keeps."""
+        own = {port.get("nodePort") for port in before.get("ports", ())}
+        taken = self._taken(body)[1]
+        for at, port in enumerate(body.get("spec", {}).get("ports", ())):
+            number, path = port.get("nodePort"), f"spec.ports[{at}].nodePort"
+            if not number or number in own:
+                continue
+            if number not in NODE_PORTS:
+                low, high = NODE_PORTS[0], NODE_PORTS[-1]
+                text = "provided port is not in the valid range. "
+                yield invalid(path, number, f"{text}The range of valid ports is {low}-{high}")
+            elif number in taken:
+                yield invalid(path, number, "provided port is already allocated")
+
+
+def _port_problems(spec: Body) -> Iterator[FieldError]:
+    """Yield what is wrong with the ports of a service, or with a name that stands for them."""
+    ports, kind = spec.get("ports", ()), spec.get("type")
+    if kind == "ExternalName" and not spec.get("externalName"):
+        yield required("spec.externalName")
+    if not ports and spec.get("clusterIP") != "None" and kind != "ExternalName":
+        yield required("spec.ports")
+    names: set[str] = set()
+    for at, port in enumerate(ports):
+        path, name, number = f"spec.ports[{at}]", port.get("name", ""), port.get("port", 0)
+        if len(ports) > 1 and not name:
+            yield required(f"{path}.name")
+        for error in label_errors(name) if name else ():
+            yield invalid(f"{path}.name", name, error)
+        if name in names:
+            yield duplicate(f"{path}.name", name)
+        names |= {name} - {""}
+        if not 1 <= number <= 65535:
+            yield invalid(f"{path}.port", number, "must be between 1 and 65535, inclusive")
+        if port.get("protocol") not in _PROTOCOLS:
+            yield not_supported(f"{path}.protocol", port.get("protocol", ""), _PROTOCOLS)
+
+
+def _class_problems(spec: Body, before: Body) -> Iterator[FieldError]:
+    """Yield what is wrong with the class of a service that is, or is not, load-balanced."""
+    path, chosen = "spec.loadBalancerClass", spec.get("loadBalancerClass")
+    if spec.get("type") != "LoadBalancer":
+        if chosen is not None:
+            yield forbidden(path, "may only be used when `type` is 'LoadBalancer'")
+        return
+    if before.get("type") == "LoadBalancer" and before.get("loadBalancerClass") != chosen:
+        yield invalid(path, chosen, "may not change once set")
+    for error in qualified_name_errors(chosen) if chosen is not None else ():
+        yield invalid(path, chosen, error)
+
+
+def _status_problems(body: Body) -> Iterator[FieldError]:
+    """Yield what is wrong with the addresses in the status of a service."""
+    path = "status.loadBalancer.ingress"
+    given = (body.get("status", {}).get("loadBalancer") or {}).get("ingress") or ()
+    if given and body.get("spec", {}).get("type") != "LoadBalancer":
+        yield forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")
+        return
+    for at, ingress in enumerate(given):
+        address = ingress.get("ip") or ""
+        if address and not _is_address(address):
+            yield invalid(f"{path}[{at}].ip", address, _IP)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return "%" not in text
 
 
 def _drop_unused(body: Body, before: Body) -> None:

@@ -8,19 +8,19 @@ from typing import Final
 
 from typing_extensions import override
 
-from envtest.builtins.labelselectors import selector_problems
 from envtest.builtins.rules import BuiltinRules
 from envtest.schema.cel import compile_condition
 from envtest.schema.errors import (
     FieldError,
     duplicate,
+    forbidden,
     invalid,
     not_supported,
     required,
     too_many,
 )
 from envtest.schema.names import (
-    label_1035_errors,
+    label_value_errors,
     qualified_name_errors,
     subdomain_errors,
 )
@@ -68,7 +68,6 @@ def _problems(hooks: Sequence[Body]) -> Iterator[FieldError]:
     for at, hook in enumerate(hooks):
         path = f"webhooks[{at}]"
         yield from _hook_problems(hook, path)
-        yield from _review_problems(hook.get("admissionReviewVersions") or [], path)
         name = hook.get("name") or ""
         if name and name in names:
             yield duplicate(f"{path}.name", name)
@@ -78,7 +77,7 @@ def _problems(hooks: Sequence[Body]) -> Iterator[FieldError]:
 def _hook_problems(hook: Body, path: str) -> Iterator[FieldError]:
     yield from _name_problems(hook.get("name") or "", f"{path}.name")
     for at, rule in enumerate(hook.get("rules") or ()):
-        yield from rule_problems(rule, f"{path}.rules[{at}]")
+        yield from _rule_problems(rule, f"{path}.rules[{at}]")
     for name, choices in _CHOICES.items():
         if name == "sideEffects" and not hook.get(name):
             yield required(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun")
@@ -89,10 +88,13 @@ def _hook_problems(hook: Body, path: str) -> Iterator[FieldError]:
         text = "the timeout value must be between 1 and 30 seconds"
         yield invalid(f"{path}.timeoutSeconds", seconds, text)
     for name in ("namespaceSelector", "objectSelector"):
-        yield from selector_problems(hook.get(name) or {}, f"{path}.{name}")
-    yield from _choice_problems(hook, "reinvocationPolicy", ("IfNeeded", "Never"), path)
+        yield from _selector_problems(hook.get(name) or {}, f"{path}.{name}")
+    versions = hook.get("admissionReviewVersions") or []
+    if not {"v1", "v1beta1"} & set(versions):
+        text = f"must include at least one of {_REVIEWS}"
+        yield invalid(f"{path}.admissionReviewVersions", versions, text)
     yield from client_errors(hook.get("clientConfig") or {}, f"{path}.clientConfig")
-    yield from condition_problems(hook.get("matchConditions") or (), f"{path}.matchConditions")
+    yield from _condition_problems(hook.get("matchConditions") or (), f"{path}.matchConditions")
 
 
 def _choice_problems(
@@ -113,73 +115,19 @@ def _name_problems(name: str, path: str) -> Iterator[FieldError]:
         yield invalid(path, name, text)
 
 
-def _review_problems(versions: list[str], path: str) -> Iterator[FieldError]:
-    path = f"{path}.admissionReviewVersions"
-    if not versions:
-        yield required(path, f"must specify one of {_REVIEWS}")
-        return
-    for at, version in enumerate(versions):
-        if version in versions[:at]:
-            yield invalid(f"{path}[{at}]", version, "duplicate version")
-            continue
-        for error in label_1035_errors(version):
-            yield invalid(f"{path}[{at}]", version, error)
-    if not {"v1", "v1beta1"} & set(versions):
-        yield invalid(path, versions, f"must include at least one of {_REVIEWS}")
-
-
-def rule_problems(rule: Body, path: str) -> Iterator[FieldError]:
+def _rule_problems(rule: Body, path: str) -> Iterator[FieldError]:
     """Yield what is wrong with the operations and resources of a rule."""
-    operations = rule.get("operations") or []
-    yield from _list_problems(operations, f"{path}.operations", "operations")
-    for at, operation in enumerate(operations):
+    for name in ("operations", "apiGroups", "apiVersions", "resources"):
+        if not rule.get(name):
+            yield required(f"{path}.{name}")
+    for at, operation in enumerate(rule.get("operations") or ()):
         if operation not in _OPERATIONS:
             yield not_supported(f"{path}.operations[{at}]", operation, _OPERATIONS)
-    yield from _list_problems(rule.get("apiGroups") or [], f"{path}.apiGroups", "API groups")
-    versions = rule.get("apiVersions") or []
-    yield from _list_problems(versions, f"{path}.apiVersions", "API versions")
-    for at, version in enumerate(versions):
-        if not version:
-            yield required(f"{path}.apiVersions[{at}]")
-    yield from _resource_problems(rule.get("resources") or [], f"{path}.resources")
     if rule.get("scope") and rule["scope"] not in _SCOPES:
         yield not_supported(f"{path}.scope", rule["scope"], _SCOPES)
 
 
-def _list_problems(values: list[str], path: str, called: str) -> Iterator[FieldError]:
-    if not values:
-        yield required(path)
-    elif len(values) > 1 and "*" in values:
-        yield invalid(path, values, f"if '*' is present, must not specify other {called}")
-
-
-def _resource_problems(resources: list[str], path: str) -> Iterator[FieldError]:
-    """Refuse what another entry covers already."""
-    if not resources:
-        yield required(path)
-    whole: set[str] = set()
-    everywhere: set[str] = set()
-    for at, one in enumerate(resources):
-        main, slash, sub = one.partition("/")
-        if not one:
-            yield required(f"{path}[{at}]")
-        if not slash:
-            continue
-        for covering in (f"{main}/*" * (main in whole), f"*/{sub}" * (sub in everywhere)):
-            if covering:
-                text = f"if '{covering}' is present, must not specify {one}"
-                yield invalid(f"{path}[{at}]", one, text)
-        whole |= {main} if sub == "*" else set()
-        everywhere |= {sub} if main == "*" else set()
-    if len(resources) > 1 and "*/*" in resources:
-        yield invalid(path, resources, "if '*/*' is present, must not specify other resources")
-    bare = [one for one in resources if one and "/" not in one]
-    if "*" in bare and bare[-1] != "*":
-        text = "if '*' is present, must not specify other resources without subresources"
-        yield invalid(path, resources, text)
-
-
-def condition_problems(conditions: Sequence[Body], path: str) -> Iterator[FieldError]:
+def _condition_problems(conditions: Sequence[Body], path: str) -> Iterator[FieldError]:
     """Yield what is wrong with matchConditions."""
     if len(conditions) > _MOST_CONDITIONS:
         yield too_many(path, len(conditions), _MOST_CONDITIONS)
@@ -198,3 +146,33 @@ def condition_problems(conditions: Sequence[Body], path: str) -> Iterator[FieldE
         if name in names:
             yield duplicate(f"{path}[{at}].name", name)
         names.add(name)
+
+
+def _selector_problems(selector: Body, path: str) -> Iterator[FieldError]:
+    """Yield what is wrong with a selector at a path."""
+    for key, value in (selector.get("matchLabels") or {}).items():
+        for error in qualified_name_errors(key):
+            yield invalid(f"{path}.matchLabels", key, error)
+        for error in label_value_errors(value):
+            yield invalid(f"{path}.matchLabels", value, error)
+    for at, one in enumerate(selector.get("matchExpressions") or ()):
+        yield from _expression_problems(one, f"{path}.matchExpressions[{at}]")
+
+
+def _expression_problems(one: Body, path: str) -> Iterator[FieldError]:
+    operator, values = one.get("operator") or "", one.get("values") or ()
+    if operator in {"In", "NotIn"}:
+        if not values:
+            text = "must be specified when `operator` is 'In' or 'NotIn'"
+            yield required(f"{path}.values", text)
+    elif operator in {"Exists", "DoesNotExist"}:
+        if values:
+            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield forbidden(f"{path}.values", text)
+    else:
+        yield invalid(f"{path}.operator", operator, "not a valid selector operator")
+    for error in qualified_name_errors(one.get("key") or ""):
+        yield invalid(f"{path}.key", one.get("key") or "", error)
+    for at, value in enumerate(values):
+        for error in label_value_errors(value):
+            yield invalid(f"{path}.values[{at}]", value, error)

@@ -5,6 +5,7 @@ foreground (the owner waits for the dependents that block it) and orphan (the re
 The graph of owners is kept up to date by the store's own changes; nothing is read twice.
 """
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +13,11 @@ from typing import Any
 import anyio
 import msgspec
 
-from envtest.controllers.events import record
 from envtest.schema.gotext import quote
+from envtest.server import objectmeta
 from envtest.server.api import Api
 from envtest.server.deletes import remove
+from envtest.server.objectmeta import Body
 from envtest.server.resource import Resource
 from envtest.storage import Event, Stored
 
@@ -24,6 +26,7 @@ ORPHAN = "orphan"
 # Time for a client that makes an owner and its dependents one after the other.
 _DELAY_SECONDS = 0.5
 _MOST_GONE = 10_000
+_REPORTER = "garbage-collector-controller"
 
 
 class _Owner(msgspec.Struct):
@@ -240,7 +243,7 @@ class GarbageCollector:
                 f"{node.meta.namespace}, name: {reference.name}, uid: {reference.uid}] "
                 f"does not exist in namespace {quote(node.meta.namespace)}"
             )
-            record(self._api, *found, reason="OwnerRefInvalidNamespace", message=text)
+            _record(self._api, *found, reason="OwnerRefInvalidNamespace", message=text)
 
     def _dependents_of(self, node: _Node) -> list[_Node]:
         uids = sorted(self._dependents.get(node.meta.uid, ()))
@@ -296,3 +299,35 @@ class GarbageCollector:
             self._api.store.delete(resource.place, stored.key)
         else:
             self._api.store.write(resource.place, stored.key, body)
+
+
+def _record(api: Api, resource: Resource, stored: Stored, *, reason: str, message: str) -> None:
+    """Store a warning about an object; what is in no namespace has its events in `default`."""
+    meta = msgspec.json.decode(stored.body)["metadata"]
+    namespace = meta.get("namespace", "default")
+    name = f"{meta['name']}.{secrets.token_hex(8)}"
+    now = objectmeta.timestamp()
+    own: Body = {"name": name, "namespace": namespace}
+    objectmeta.fill_in(own)
+    body: Body = {
+        "metadata": own,
+        "involvedObject": {
+            "kind": resource.kind,
+            "namespace": meta.get("namespace", ""),
+            "name": meta["name"],
+            "uid": meta["uid"],
+            "apiVersion": resource.api_version,
+            "resourceVersion": meta["resourceVersion"],
+        },
+        "reason": reason,
+        "message": message,
+        "source": {"component": _REPORTER},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+        "type": "Warning",
+        "eventTime": None,
+        "reportingComponent": _REPORTER,
+        "reportingInstance": "",
+    }
+    api.store.write("events", f"{namespace}/{name}", body)

@@ -1,6 +1,6 @@
 """What networks and overloaded servers do to clients, done on purpose by a proxy."""
 
-from envtest.faults.calls import Call, Match
+from envtest.faults.calls import Call, Match, Record
 from envtest.faults.exchanges import (
     CutAnswer,
     GatewayPage,
@@ -18,7 +18,6 @@ from envtest.faults.exchanges import (
 )
 from envtest.faults.fault import End, Fault, Pause
 from envtest.faults.proxy import Injection, Proxy
-from envtest.faults.records import Record
 from envtest.faults.streams import (
     ClosedAtOnce,
     DroppedEvents,

@@ -1,13 +1,17 @@
-"""What a client asks of the API server, as the server reads it: verb, resource, object.
+"""What a client asks of the API server, as the server reads it, and records of such requests.
 
 The verbs and the parts of the path are those of apiserver's RequestInfo
 (k8s.io/apiserver/pkg/endpoints/request/requestinfo.go), which RBAC rules are matched by too.
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar, overload
 from urllib.parse import unquote
+
+import anyio
+from typing_extensions import override
 
 _BY_METHOD = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 # What may follow the name of a namespace without being a resource in it.
@@ -153,3 +157,44 @@ class Count:
             return False
         self._struck += 1
         return True
+
+
+T = TypeVar("T")
+
+
+class Record(Sequence[T]):
+    """A sequence that grows; whoever waits for an entry is woken by it."""
+
+    def __init__(self) -> None:
+        self._entries: list[T] = []
+        self._grown = anyio.Event()
+
+    def add(self, entry: T) -> None:
+        """Append an entry."""
+        self._entries.append(entry)
+        self._grown.set()
+        self._grown = anyio.Event()
+
+    async def wait(self, count: int = 1, where: Callable[[T], bool] | None = None) -> list[T]:
+        """Wait until there are `count` entries, of those that `where` admits; return them."""
+        while True:
+            found = [entry for entry in self._entries if where is None or where(entry)]
+            if len(found) >= count:
+                return found
+            await self._grown.wait()
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    @override
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        return self._entries[index]
+
+    @override
+    def __iter__(self) -> Iterator[T]:
+        return iter(tuple(self._entries))
+
+    @override
+    def __len__(self) -> int:
+        return len(self._entries)

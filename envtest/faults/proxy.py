@@ -23,11 +23,9 @@ from aiohttp.web_protocol import RequestHandler
 from typing_extensions import override
 
 from envtest.certs import Authority
-from envtest.faults.calls import Call, Count, Match, read_call
-from envtest.faults.exchange import Exchange, reset
+from envtest.faults.calls import Call, Count, Match, Record, read_call
+from envtest.faults.exchange import Exchange, Upstream, reset
 from envtest.faults.fault import Fault
-from envtest.faults.records import Record
-from envtest.faults.upstream import Upstream
 from envtest.kubeconfig import kubeconfig
 from envtest.plane import ControlPlane
 

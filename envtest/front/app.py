@@ -1,7 +1,6 @@
 """The HTTP front: one handler that authenticates, authorizes, routes, answers."""
 
 import logging
-import re
 from asyncio import get_running_loop
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -12,13 +11,17 @@ import msgspec
 from aiohttp import web
 
 from envtest.access.accounts import AccountTokens
-from envtest.access.impersonation import Impersonator
+from envtest.access.impersonation import impersonated
 from envtest.access.rbac import Attributes, Authorizer, attributes, refusal
 from envtest.access.reviews import Reviews
 from envtest.access.tokens import Authenticator, Certificate
-from envtest.front.bodies import ClientGoneError, read_body
-from envtest.front.compression import DOCUMENTS, OBJECTS, compress
-from envtest.front.connections import Connections, Deadlines, Watchers
+from envtest.front.connections import (
+    ClientGoneError,
+    Connections,
+    Deadlines,
+    Watchers,
+    read_body,
+)
 from envtest.front.dispatch import answer, check_served, is_misplaced, no_such_path
 from envtest.kinds.catalogue import resources
 from envtest.server.api import Api
@@ -28,10 +31,9 @@ from envtest.server.clock import ServerClock
 from envtest.server.failures import StatusError, internal
 from envtest.server.forms import JSON, Form, negotiate
 from envtest.server.openapi import OpenApi
-from envtest.server.options import check_timeout
 from envtest.server.paths import Document, Documents
-from envtest.server.rendering import render, render_refusal
-from envtest.server.request import RequestInfo, VerbAloneError, read_request
+from envtest.server.rendering import render
+from envtest.server.request import RequestInfo, read_request
 from envtest.server.watches import open_watch
 from envtest.storage import DiskError
 from envtest.wire.query import Query, is_broken
@@ -41,7 +43,6 @@ _log = logging.getLogger(__name__)
 # What etcd says when it takes no more, and kube-apiserver passes on.
 _NO_SPACE = "etcdserver: mvcc: database space exceeded"
 NOT_FOUND = b"404 page not found\n"
-_ABSOLUTE = re.compile("^[a-z]+://[^/]*")
 # How many meanings of methods and URLs are remembered.
 _TARGETS = 2048
 # URLs that are longer are not: whoever makes them up shall not fill the memory.
@@ -68,17 +69,16 @@ class Front:
     authorizer: Authorizer
     reviews: Reviews
     accounts: AccountTokens
-    openapi: OpenApi
     deadlines: Deadlines
     clock: ServerClock
     watchers: Watchers = field(default_factory=Watchers)
     # What was asked for lately: controllers ask for the same objects again and again.
     targets: dict[tuple[str, str], _Target] = field(default_factory=dict)
-    impersonator: Impersonator = field(init=False)
+    documents: Documents = field(init=False)
 
     def __post_init__(self) -> None:
         """Put together what follows from the rest."""
-        self.impersonator = Impersonator(self.authorizer)
+        self.documents = Documents(self.api, OpenApi(self.api.registry))
 
     def server(self) -> Connections:
         """Return what accepts connections; it needs a running event loop."""
@@ -92,8 +92,6 @@ class Front:
             return await self._answer(request, warnings)
         except StatusError as error:
             return _refused(request, error, warnings)
-        except VerbAloneError as error:
-            return _text(500, _told(request.raw_path, error))
         except ClientGoneError:
             return web.Response()
         except DiskError as error:
@@ -108,27 +106,22 @@ class Front:
         if isinstance(target, web.Response):
             return target
         query, info = target.query, target.info
-        user = self.impersonator.taken_for(
-            self._authenticate(request, warnings), request.headers, info
-        )
+        caller = self._authenticate(request)
+        user = impersonated(self.authorizer, caller, request.headers)
         decision = self.authorizer.decide(user, target.wanted)
         if not decision.allowed:
             error = refusal(user, info, decision.reason)
             error.headers["X-Content-Type-Options"] = "nosniff"
             raise error
         if not info.is_resource:
-            documents = Documents(self.api, self.openapi, request.host)
-            told = self.accounts.document(request.method, info.path)
-            if told is not None:
-                return _response(200, *told, [])
-            found = documents.find(request.method, info.path, query, request.headers)
+            found = self.documents.find(info.path, query, request.headers, request.host)
             return _missing(info.path) if found is None else _document(request, query, found)
         resource = self.api.registry.find(info.group, info.version, info.resource)
         if resource is None or info.path.startswith("//") or is_misplaced(resource, info):
             return _missing(info.path)
         check_served(resource, info, request.method)
         accept = request.headers.get("Accept", "")
-        form = negotiate(accept, custom=resource.rules.custom, verb=info.verb)
+        form = negotiate(accept, "object", "table")
         if resource.deprecation:
             warnings.append(resource.deprecation)
         call = Call(
@@ -146,12 +139,9 @@ class Front:
             return await self._watch(request, call, form)
         result = await answer(self.api, self.reviews, self.accounts, call)
         code, data = render(result, form, query.get("includeObject", "Metadata"))
-        if _wants_pretty(request, query) and form.media == "application/json":
+        if _wants_pretty(request, query):
             data = msgspec.json.format(data, indent=2)
-        response = _response(code, data, form.media, warnings)
-        if len(data) > OBJECTS:
-            compress(request, response, data)
-        return response
+        return _response(code, data, JSON, warnings)
 
     def _target(self, request: web.BaseRequest) -> "_Target | web.Response":
         """Return what a request is about, or the refusal of a path that cannot be read."""
@@ -160,14 +150,10 @@ class Front:
         if known is not None:
             return known
         path, _, parameters = request.raw_path.partition("?")
-        # As a proxy is asked: with a scheme and a host that do not count.
-        path = _ABSOLUTE.sub("", path)
         if is_broken(path):
             return _text(400, b"400 Bad Request")
         query = Query(parameters)
         info = read_request(request.method, unquote(path), query)
-        if info.verb != "watch":
-            check_timeout(query)
         found = _Target(query, info, attributes(info))
         if len(request.raw_path) <= _TARGET_LENGTH:
             if len(self.targets) >= _TARGETS:
@@ -175,7 +161,7 @@ class Front:
             self.targets[key] = found
         return found
 
-    def _authenticate(self, request: web.BaseRequest, warnings: list[str]) -> User:
+    def _authenticate(self, request: web.BaseRequest) -> User:
         transport = request.transport
         described = transport.get_extra_info("peercert") if transport else None
         certificate = None
@@ -183,11 +169,11 @@ class Front:
             encoded = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
             certificate = Certificate(described, encoded)
         authorization = request.headers.get("Authorization", "")
-        return self.authenticator.of_request(authorization, certificate, warnings)
+        return self.authenticator.of_request(authorization, certificate)
 
     async def _watch(self, request: web.BaseRequest, call: Call, form: Form) -> web.StreamResponse:
         watch = open_watch(self.api, call, form)
-        response = web.StreamResponse(headers=_headers(form.stream, call.warnings))
+        response = web.StreamResponse(headers=_headers(JSON, call.warnings))
         response.enable_chunked_encoding()
         await response.prepare(request)
         with self.watchers.opened(request.protocol):
@@ -254,14 +240,12 @@ def _response(code: int, data: bytes, content_type: str, warnings: list[str]) ->
 def _document(request: web.BaseRequest, query: Query, found: Document) -> web.Response:
     """Return the answer that is a document."""
     data = found.data
-    if found.pretty and found.media == JSON and _wants_pretty(request, query):
+    if found.media == JSON and _wants_pretty(request, query):
         data = msgspec.json.format(data, indent=2)
     response = _response(found.code, data, found.media, [])
     if not found.media:
         del response.headers["Content-Type"]
     response.headers.update(found.headers)
-    if found.packed and len(data) > DOCUMENTS:
-        compress(request, response, data)
     return response
 
 
@@ -269,12 +253,6 @@ def _text(code: int, data: bytes) -> web.Response:
     response = _response(code, data, "text/plain; charset=utf-8", [])
     response.headers["X-Content-Type-Options"] = "nosniff"
     return response
-
-
-def _told(target: str, error: Exception) -> bytes:
-    """Return the text for a request that is not even understood."""
-    text = f'Internal Server Error: "{target}": failed to create RequestInfo: {error}\n'
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").encode()
 
 
 def _missing(path: str) -> web.Response:
@@ -290,10 +268,9 @@ def _missing(path: str) -> web.Response:
 
 
 def _refused(request: web.BaseRequest, error: StatusError, warnings: list[str]) -> web.Response:
-    data, media = render_refusal(error.body(), request.headers.get("Accept", ""))
-    query = Query(request.raw_path.partition("?")[2])
-    if _wants_pretty(request, query) and media == "application/json":
+    data = msgspec.json.encode(error.body())
+    if _wants_pretty(request, Query(request.raw_path.partition("?")[2])):
         data = msgspec.json.format(data, indent=2)
-    response = _response(error.code, data, media, warnings)
+    response = _response(error.code, data, JSON, warnings)
     response.headers.update(error.headers)
     return response

@@ -1,4 +1,4 @@
-"""Connections: how long each may take, and what ends when its client hangs up.
+"""Connections: how long each may take, how much a body may hold, what ends with a connection.
 
 The deadlines are those of Go's server under kube-apiserver: 32 seconds for the head of a request,
 90 for an idle connection. A body is given as long as a head. A watcher that does not read costs
@@ -7,42 +7,23 @@ write has waited too long, as the real server drops whoever does not keep up.
 """
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http import HTTPStatus
 
 import anyio
-import msgspec
 from aiohttp import web
-from aiohttp.http import HttpVersion10, HttpVersion11
-from aiohttp.http_exceptions import BadHttpMethod
+from aiohttp.http import HttpVersion11
 from aiohttp.web_protocol import RequestHandler
 from typing_extensions import override
 
-from envtest.front.refusals import (
-    MALFORMED,
-    TOO_LARGE,
-    UNSUPPORTED_VERSION,
-    RawAnswer,
-    answer_to,
-    refusal,
-)
-from envtest.server.failures import method_not_allowed
+from envtest.server.bodies import BODY_LIMIT
+from envtest.server.failures import StatusError, too_large
 
-# Go takes a mebibyte of headers in all, and a little more.
-HEADER_LIMIT = 1024 * 1024
-_SLACK = 4096
-# Fewer bytes than these no header has.
-HEADER_COUNT = HEADER_LIMIT // 4
-_UNBOUNDED = -(1 << 62)
-_VERSIONS = frozenset({HttpVersion10, HttpVersion11})
+# Go takes a mebibyte of headers.
+_HEADER_LIMIT = 1024 * 1024
 # How long to go on reading, and forgetting, the body of a request that was refused.
 _LINGERING_SECONDS = 1.0
-
-# As the parser reports a line whose first word it does not know.
-_UNKNOWN_METHOD = re.compile(r"b['\"][-!#$%&'*+.^_`|~\w]+ /[^ ]* HTTP/1\.[01]['\"]")
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -102,44 +83,6 @@ class Watchers:
                 scope.cancel()
 
 
-class _Connection(RequestHandler):
-    """Answers what is no HTTP as Go's server does, and unknown methods as the API does."""
-
-    # Bytes that came since the last request was answered; far below nought while one is, as
-    # its body is bounded elsewhere.
-    head_size = 0
-
-    @override
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        if status == HTTPStatus.INTERNAL_SERVER_ERROR:
-            return super().handle_error(request, status, exc, message)
-        if isinstance(exc, BadHttpMethod) and _UNKNOWN_METHOD.search(message or ""):
-            # For Go any word is a method. Who asks is not looked at: the parser keeps no headers.
-            refused = method_not_allowed()
-            answer = web.Response(
-                status=refused.code,
-                body=msgspec.json.encode(refused.body()),
-                content_type="application/json",
-            )
-            answer.force_close()
-            return answer
-        return answer_to(exc, message or "")
-
-    @override
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self.head_size += len(data)
-        if self.head_size > HEADER_LIMIT + _SLACK and self.transport is not None:
-            self.transport.write(refusal(TOO_LARGE))
-            self.transport.close()
-
-
 class Connections(web.Server):
     """Accepts connections and hands requests over.
 
@@ -157,9 +100,8 @@ class Connections(web.Server):
             auto_decompress=False,
             keepalive_timeout=deadlines.idle,
             lingering_time=_LINGERING_SECONDS,
-            max_line_size=HEADER_LIMIT,
-            max_field_size=HEADER_LIMIT,
-            max_headers=HEADER_COUNT,
+            max_line_size=_HEADER_LIMIT,
+            max_field_size=_HEADER_LIMIT,
         )
         self._answer = handler
         self._watchers = watchers
@@ -167,25 +109,11 @@ class Connections(web.Server):
         # Connections that have not sent a whole head yet, with what will close them.
         self._silent: dict[RequestHandler, asyncio.TimerHandle] = {}
 
-    @override
-    def __call__(self) -> RequestHandler:
-        return _Connection(self, loop=self._loop, **self._kwargs)
-
     async def _begin(self, request: web.BaseRequest) -> web.StreamResponse:
         timer = self._silent.pop(request.protocol, None)
         if timer is not None:
             timer.cancel()
-        if request.version not in _VERSIONS:
-            # The parser takes texts without a version, too.
-            return RawAnswer(UNSUPPORTED_VERSION if request.version.major else MALFORMED)
-        connection = request.protocol
-        assert isinstance(connection, _Connection)
-        connection.head_size = _UNBOUNDED
-        try:
-            return await self._answer(request)
-        finally:
-            # What is left of a body that nobody wanted is no head.
-            connection.head_size = 0 if request.content.is_eof() else _UNBOUNDED
+        return await self._answer(request)
 
     @override
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
@@ -199,3 +127,57 @@ class Connections(web.Server):
         if timer is not None:
             timer.cancel()
         self._watchers.hung_up(handler)
+
+
+class ClientGoneError(Exception):
+    """The client hung up in the middle of its request; there is nobody to answer."""
+
+
+async def read_body(request: web.BaseRequest, seconds: float) -> bytes:
+    """Read a body up to the limit.
+
+    Args:
+        request: of which the head is there.
+        seconds: that the body may take.
+
+    Raises:
+        StatusError: 413; 504 when it takes too long.
+        ClientGoneError: it will never come.
+    """
+    content = request.content
+    if content.is_eof() and content.total_bytes <= BODY_LIMIT:
+        # It came with its head, as small ones do.
+        return content.read_nowait()
+    if (request.content_length or 0) > BODY_LIMIT:
+        raise too_large(BODY_LIMIT)
+    if not request.can_read_body:
+        return b""
+    await _invite(request)
+    try:
+        with anyio.move_on_after(seconds):
+            return await _collected(request)
+    except (ConnectionError, web.RequestPayloadError) as error:
+        raise ClientGoneError from error
+    # The refusal of kube-apiserver's timeout filter.
+    text = "Timeout: request did not complete within the allotted timeout"
+    raise StatusError(504, text, "Timeout", details={})
+
+
+async def _invite(request: web.BaseRequest) -> None:
+    """Tell a client that waits for it to send the body, as curl does with large ones."""
+    asked = request.headers.get("Expect", "").lower() == "100-continue"
+    if asked and request.version == HttpVersion11:
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        # What was sent is no part of the answer yet.
+        request.writer.output_size = 0
+
+
+async def _collected(request: web.BaseRequest) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.content.iter_any():
+        size += len(chunk)
+        if size > BODY_LIMIT:
+            raise too_large(BODY_LIMIT)
+        chunks.append(chunk)
+    return b"".join(chunks)

@@ -7,7 +7,6 @@ from envtest.access.reviews import REVIEWS, Reviews
 from envtest.server.api import Api
 from envtest.server.call import Answer, Call
 from envtest.server.deletes import delete, delete_collection
-from envtest.server.evictions import evict
 from envtest.server.failures import (
     StatusError,
     bad_request,
@@ -43,12 +42,9 @@ def check_served(resource: Resource, info: RequestInfo, method: str) -> None:
     Raises:
         StatusError: 404 or 405.
     """
-    if info.in_path:
-        _check_verb_in_path(resource, info)
-    else:
-        _check_verb(resource, info)
+    _check_verb(resource, info)
     # Built-in resources have routes for the methods that they name; custom ones for verbs.
-    if not resource.rules.custom and (method == "HEAD" or (info.in_path and method != "GET")):
+    if not resource.rules.custom and method == "HEAD":
         raise method_not_allowed()
 
 
@@ -73,25 +69,6 @@ def _check_verb(resource: Resource, info: RequestInfo) -> None:
         raise method_not_allowed()
 
 
-def _check_verb_in_path(resource: Resource, info: RequestInfo) -> None:
-    """Refuse a path with a verb that there is not.
-
-    Built-in resources have a path for each thing that can be watched, and none to one object of
-    a namespace that is not named. Custom ones go by the verb, so that they are watched there, too.
-
-    Raises:
-        StatusError: 404 or 405.
-    """
-    watches = info.verb == "watch" and info.verb in resource.verbs and not info.subresource
-    if resource.rules.custom:
-        if info.subresource and info.subresource not in resource.subresources:
-            raise resource.not_found(info.name)
-        if not watches:
-            raise method_not_supported(info.verb, resource.plural, resource.group)
-    elif not watches or (resource.namespaced and info.name and not info.namespace):
-        raise no_such_path()
-
-
 def is_misplaced(resource: Resource, info: RequestInfo) -> bool:
     """Tell whether a path names a namespace where there is none, or none where there must be one.
 
@@ -102,7 +79,7 @@ def is_misplaced(resource: Resource, info: RequestInfo) -> bool:
             "namespaces",
             info.name,
         )
-    if info.namespace or info.in_path:
+    if info.namespace:
         return False
     if resource.rules.custom:
         return info.verb not in _ACROSS_NAMESPACES
@@ -120,8 +97,6 @@ async def answer(api: Api, reviews: Reviews, accounts: AccountTokens, call: Call
     """Answer a request on a resource; watches are streamed elsewhere."""
     if call.info.described == "serviceaccounts/token" and not call.info.group:
         return accounts.answer(call)
-    if call.info.described == "pods/eviction" and not call.info.group:
-        return await evict(api, call)
     if call.info.resource in REVIEWS and call.info.group.endswith(".k8s.io"):
         return reviews.answer(call)
     if call.info.subresource == "scale":

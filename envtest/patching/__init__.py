@@ -15,15 +15,11 @@ from envtest.patching.errors import ApplyConflict, Cause, PatchError
 from envtest.patching.fieldmodel import FieldModel, Versions
 from envtest.patching.hints import PatchHints
 from envtest.patching.patches import check_operations, json_patch, merge_patch
-from envtest.patching.scale import SCALE_VERSION, from_scale, scale_model, to_scale
 from envtest.patching.strategic import strategic_merge
 from envtest.patching.tracking import track_update
-from envtest.patching.zeros import ZERO
 from envtest.schema.gotext import json_kind
 
 __all__ = [
-    "SCALE_VERSION",
-    "ZERO",
     "ApplyConflict",
     "Cause",
     "FieldModel",
@@ -35,14 +31,11 @@ __all__ = [
     "check_operations",
     "decoding_error",
     "default_manager",
-    "from_scale",
     "json_kind",
     "json_patch",
     "merge_patch",
     "same_except_times",
-    "scale_model",
     "strategic_merge",
-    "to_scale",
     "track_update",
     "validate_managed_fields",
 ]

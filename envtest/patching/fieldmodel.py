@@ -8,7 +8,45 @@ from typing import Any, Self
 from envtest.kinds import catalogue
 from envtest.patching.fieldset import Fields
 from envtest.patching.model import UNKNOWN, UNKNOWN_ATOMIC, ListNode, MapNode, Node, Scalar
-from envtest.patching.zeros import RESET, ZERO
+
+# What Go writes of every object that has it, though nobody filled it in; and what it writes beyond
+# that of the kinds whose owners somebody looks at.
+_ALWAYS = ("metadata", "spec", "status")
+_ZERO: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("", "Event"): {
+        "involvedObject": {},
+        "source": {},
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+        "eventTime": None,
+        "reportingComponent": "",
+        "reportingInstance": "",
+    },
+    ("events.k8s.io", "Event"): {
+        "eventTime": None,
+        "regarding": {},
+        "deprecatedSource": {},
+        "deprecatedFirstTimestamp": None,
+        "deprecatedLastTimestamp": None,
+    },
+    ("", "Service"): {"status": {"loadBalancer": {}}},
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): {
+        "spec": {"group": "", "names": {"plural": "", "kind": ""}, "scope": "", "versions": None},
+        "status": {
+            "conditions": None,
+            "acceptedNames": {"plural": "", "kind": ""},
+            "storedVersions": None,
+        },
+    },
+    ("rbac.authorization.k8s.io", "ClusterRole"): {"rules": None},
+    ("rbac.authorization.k8s.io", "Role"): {"rules": None},
+}
+# What is thrown away when it is sent to an object, or to a subresource of it.
+_RESET: Mapping[str, Fields] = {
+    "": {"f:status": {}},
+    "status": {"f:spec": {}},
+    "finalize": {"f:status": {}},
+}
 
 Schema = Mapping[str, Any]
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -203,9 +241,10 @@ class FieldModel:
             KeyError: there is no such kind.
         """
         root = _builtin_root(group, kind, version)
-        zero: Mapping[str, Any] = ZERO.get((group, kind), {"metadata": {}})
-        reset: Mapping[str, Fields] = RESET.get((group, kind), {})
-        return cls(root, zero, reset)
+        fields = catalogue.schema(builtin_schema_name(group, kind, version)).get("properties", {})
+        zero: dict[str, Any] = {name: {} for name in _ALWAYS if name in fields}
+        reset = _RESET if "status" in fields else {}
+        return cls(root, {**zero, **_ZERO.get((group, kind), {})}, reset)
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from envtest.schema.decoding import (
 from envtest.schema.embedded import MalformedObject
 from envtest.schema.errors import FieldError, aggregate_message
 from envtest.schema.objectmeta import MalformedMetadata
-from envtest.schema.publishing import definition_name, openapi_v2, openapi_v3
+from envtest.schema.publishing import definition_name, openapi_v3
 from envtest.schema.tables import Column, human_duration, table_cells, table_columns
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
     "definition_name",
     "human_duration",
     "names_errors",
-    "openapi_v2",
     "openapi_v3",
     "read_json",
     "read_yaml",

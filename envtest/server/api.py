@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 from envtest.server import failures
 from envtest.server.call import Call
-from envtest.server.converting import Ask, nobody_converts
 from envtest.server.registry import Registry
 from envtest.server.resource import Resource
 from envtest.storage import Store, Stored, Table
@@ -63,32 +62,15 @@ class Api:
     admission: Admission = field(default_factory=NoAdmission)
     # Seconds that a read waits for a revision that is still to come.
     patience: float = 3.0
-    # Who looks at what a write would store, by who asks, and may refuse it: by API group, called
-    # with the request, the object and, for an update, what is there; they raise a StatusError.
-    guards: dict[str, Callable[[Call, dict[str, Any], dict[str, Any] | None], None]] = field(
-        default_factory=dict
-    )
     # Who may refuse to let a change make the object: called with the request and the object's
     # name, raises a StatusError.
     creation_guard: Callable[[Call, str], None] = _let_all
-    # Sends reviews to conversion webhooks.
-    converse: Ask = nobody_converts
     # Places of custom resources whose definition is terminating: nothing is created there.
     ending: set[str] = field(default_factory=set)
 
     def table(self, resource: Resource) -> Table:
         """Return the table that holds a resource's objects."""
         return self.store.table(resource.place)
-
-    def guard(self, call: Call, new: dict[str, Any], old: dict[str, Any] | None) -> None:
-        """Let the guard of a group look at a write.
-
-        Raises:
-            StatusError: it refuses.
-        """
-        check = self.guards.get(call.info.group)
-        if check is not None:
-            check(call, new, old)
 
     def current(self, call: Call) -> Stored:
         """Return the object that a request names.

@@ -8,7 +8,6 @@ import msgspec
 
 from envtest.server.request import RequestInfo
 from envtest.server.resource import Resource
-from envtest.server.tables import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +35,6 @@ class Call(msgspec.Struct):
     options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     # The name that the client gives a new object; nothing if it is to be generated.
     named: str = ""
-    # Metadata that a webhook spoilt: other webhooks see it, nothing else does.
-    misfits: dict[str, Any] = msgspec.field(default_factory=dict)
     # Sentences for Warning headers.
     warnings: list[str] = msgspec.field(default_factory=list)
 
@@ -74,13 +71,4 @@ class Plain:
     body: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Scaled:
-    """An answer that is the scale of an object, and how it is shown in a table."""
-
-    code: int
-    rows: Rows
-    body: dict[str, Any]
-
-
-Answer = One | Many | Plain | Scaled
+Answer = One | Many | Plain

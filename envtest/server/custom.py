@@ -1,20 +1,25 @@
-"""The rules of custom resources: a structural schema, and metadata as ObjectMeta has it."""
+"""Custom resources: the rules of one version of a CRD, and the resources that a CRD defines."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 from typing_extensions import override
 
-from envtest.patching import FieldModel
+from envtest.patching import FieldModel, Versions
 from envtest.schema import CompiledSchema
-from envtest.schema.errors import FieldError
+from envtest.schema.errors import NO_FIELD, FieldError, invalid
 from envtest.schema.names import subdomain_errors
 from envtest.schema.objectmeta import coerce
 from envtest.schema.tables import table_cells, table_columns
 from envtest.server import clock, objectmeta
-from envtest.server.customproblems import as_told_of_status, scale_problems, type_problems
+from envtest.server.api import Api
 from envtest.server.objectmeta import Body
+from envtest.server.registry import version_rank
+from envtest.server.resource import MAIN_VERBS, Resource
 from envtest.server.rules import Cells, Column, Rules, keep_only
+from envtest.storage import Stored
 
 # The finalizers of Kubernetes itself, which need no domain.
 _FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
@@ -111,13 +116,12 @@ class CustomRules(Rules):
 
     @override
     def check(self, body: Body) -> list[FieldError]:
-        if wrong := type_problems(body, self._kind, self._api_version):
+        if wrong := _type_problems(body, self._kind, self._api_version):
             return wrong
         found = objectmeta.check(
             body["metadata"], namespaced=self._namespaced, name_rule=subdomain_errors
         )
-        scale = self._scale_problems(body, "") if self.scale else ()
-        return self.compiled.validate(body, first=found, also=scale)
+        return self.compiled.validate(body, first=found)
 
     @override
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
@@ -127,16 +131,13 @@ class CustomRules(Rules):
     def judge_update(
         self, body: Body, old: Body, subresource: str, warnings: list[str]
     ) -> list[FieldError]:
-        if wrong := type_problems(body, self._kind, self._api_version):
+        if wrong := _type_problems(body, self._kind, self._api_version):
             return wrong
         first = objectmeta.check_change(body["metadata"], old["metadata"])
-        scale = self._scale_problems(body, subresource) if self.scale else ()
-        found = self.compiled.validate(body, old, first=first, also=scale, warnings=warnings)
-        return as_told_of_status(found) if found and subresource == "status" else found
-
-    def _scale_problems(self, body: Body, subresource: str) -> list[FieldError]:
-        assert self.scale is not None
-        return scale_problems(body, self.scale, status_only=subresource == "status")
+        found = self.compiled.validate(body, old, first=first, warnings=warnings)
+        return (
+            [_below_status(one) for one in found] if found and subresource == "status" else found
+        )
 
     @override
     def warnings(self, body: Body, old: Body | None) -> list[str]:
@@ -163,3 +164,130 @@ class CustomRules(Rules):
     @override
     def cells(self, body: Body) -> Cells:
         return table_cells(self._columns, body, clock.now())
+
+
+def _type_problems(body: Mapping[str, Any], kind: str, api_version: str) -> list[FieldError]:
+    """Judge apiVersion and kind; nothing else is looked at where these are wrong."""
+    found = []
+    if body.get("kind") != kind:
+        found.append(invalid("kind", body.get("kind", ""), f"must be {kind}"))
+    if body.get("apiVersion") != api_version:
+        found.append(invalid("apiVersion", body.get("apiVersion", ""), f"must be {api_version}"))
+    return found
+
+
+def _below_status(problem: FieldError) -> FieldError:
+    """Return a problem in the words of a write to the status.
+
+    Such a write is held against the schema of the status alone, so paths within sentences begin
+    below it.
+    """
+    field, detail = problem.field, problem.detail
+    if field == NO_FIELD and " value must be of type " in detail:
+        return replace(problem, field="status", detail=detail.replace(" in status.", " in ", 1))
+    if not field.startswith("status") or f"{field} " not in detail:
+        return problem
+    below = field[len("status") :].lstrip(".")
+    return replace(problem, detail=detail.replace(field, below, 1))
+
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+_SUB_VERBS = ["get", "patch", "update"]
+
+
+class Definition:
+    """A CRD that is established, compiled.
+
+    Attributes:
+        spec: its `spec`, with the names that were accepted.
+        storage: the name of the version that is stored.
+        place: where its objects are stored.
+    """
+
+    def __init__(self, body: Body) -> None:
+        accepted = body["status"].get("acceptedNames") or {}
+        self.spec: Body = {**body["spec"], "names": {**body["spec"]["names"], **accepted}}
+        group, names = self.spec["group"], self.spec["names"]
+        self.place = f"{group}/{names['plural']}"
+        self._rules = {v["name"]: CustomRules(self.spec, v) for v in self.spec["versions"]}
+        self.storage = next(v["name"] for v in self.spec["versions"] if v["storage"])
+        models = {f"{group}/{name}": rules.model() for name, rules in self._rules.items()}
+        # Versions differ in their name alone: conversion webhooks are not asked here.
+        self._versions = Versions(
+            models.get, lambda body, version: {**body, "apiVersion": version}
+        )
+
+    def resources(self) -> Iterator[Resource]:
+        """Yield the resource of each served version."""
+        for version in self.spec["versions"]:
+            if version["served"]:
+                yield self._resource(version)
+
+    def _resource(self, version: Body) -> Resource:
+        names = self.spec["names"]
+        rules, stored = self._rules[version["name"]], self._rules[self.storage]
+        alike = rules is stored
+        return Resource(
+            group=self.spec["group"],
+            version=version["name"],
+            plural=names["plural"],
+            kind=names["kind"],
+            list_kind=names["listKind"],
+            singular=names["singular"],
+            namespaced=self.spec["scope"] == "Namespaced",
+            rules=rules,
+            verbs=MAIN_VERBS,
+            subresources=self._subresources(rules),
+            short_names=tuple(names.get("shortNames", ())),
+            categories=tuple(names.get("categories", ())),
+            deprecation=_deprecation(self.spec, version),
+            place=self.place,
+            to_version=None if alike else rules.fitted,
+            to_storage=None if alike else stored.fitted,
+            versions=self._versions,
+        )
+
+    def _subresources(self, rules: CustomRules) -> Body:
+        namespaced = self.spec["scope"] == "Namespaced"
+        shared = {"namespaced": namespaced, "singularName": "", "verbs": _SUB_VERBS}
+        found = {}
+        if rules.has_status:
+            found["status"] = {**shared, "kind": self.spec["names"]["kind"]}
+        if rules.scale is not None:
+            scale = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+            found["scale"] = {**shared, **scale}
+        return found
+
+    def refit(self, api: Api) -> None:
+        """Let stored objects read as the present schema has it: new defaults, nothing unknown.
+
+        The real server does this on every read; nobody sees a write.
+
+        Args:
+            api: the state.
+        """
+        table = api.store.table(self.place)
+        for key in list(table.scan()):
+            stored = table.get(key)
+            if stored is not None:
+                body = self._rules[self.storage].fitted(msgspec.json.decode(stored.body))
+                table.put(Stored(key, stored.revision, _encode(body)))
+
+
+def _deprecation(spec: Body, version: Body) -> str:
+    """Return the warning that a version comes with: its own, or one that names a better one."""
+    if not version.get("deprecated"):
+        return ""
+    if version.get("deprecationWarning") is not None:
+        return str(version["deprecationWarning"])
+    group, kind = spec["group"], spec["names"]["kind"]
+    rank = version_rank(version["name"])
+    better = [
+        one["name"]
+        for one in spec["versions"]
+        if one["served"] and not one.get("deprecated") and version_rank(one["name"]) < rank
+    ]
+    text = f"{group}/{version['name']} {kind} is deprecated"
+    if not better:
+        return text
+    return f"{text}; use {group}/{min(better, key=version_rank)} {kind}"

@@ -5,7 +5,6 @@ import hashlib
 from typing import Any
 
 from envtest.kinds.catalogue import resources
-from envtest.kinds.priorities import group_order
 from envtest.server.registry import Registry
 from envtest.server.resource import Resource
 
@@ -25,6 +24,24 @@ VERSION = {
     "platform": "python",
 }
 _AGGREGATED = "APIGroupDiscoveryList"
+# The order of built-in groups, which says whose resource wins where names meet, as kube-apiserver
+# has it; groups of custom resources come after them, by name.
+_ORDER = (
+    "",
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "batch",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "discovery.k8s.io",
+)
 
 
 def core_versions(address: str) -> dict[str, Any]:
@@ -44,7 +61,12 @@ def group_list(registry: Registry) -> dict[str, Any]:
 
 def _in_order(registry: Registry) -> list[tuple[str, list[str]]]:
     """Return groups with their versions, those first whose resources win where names meet."""
-    return sorted(registry.groups().items(), key=lambda item: group_order(item[0]))
+
+    def place(item: tuple[str, list[str]]) -> tuple[int, str]:
+        known = item[0] in _ORDER
+        return (_ORDER.index(item[0]), "") if known else (len(_ORDER), item[0])
+
+    return sorted(registry.groups().items(), key=place)
 
 
 def group(registry: Registry, name: str) -> dict[str, Any] | None:

@@ -1,17 +1,16 @@
 """OpenAPI documents, as far as kubectl reads them: explain, validation and patch support."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from envtest.kinds.catalogue import schema_name, schemas
-from envtest.schema import openapi_v2, openapi_v3
+from envtest.schema import openapi_v3
 from envtest.server.custom import CustomRules
 from envtest.server.registry import Registry
 from envtest.server.resource import Resource
-from envtest.wire.swagger import swagger_protobuf
 
 _META = (
     "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta",
@@ -22,7 +21,6 @@ _ACTIONS = {
     "collection": (("get", "list"), ("post", "post"), ("delete", "deletecollection")),
     "object": (("get", "get"), ("put", "put"), ("patch", "patch"), ("delete", "delete")),
 }
-_NOT_IN_V2 = frozenset({"allOf", "default", "oneOf"})
 _INFO = {"title": "Kubernetes", "version": "v1.36.2"}
 
 
@@ -33,8 +31,6 @@ class OpenApi:
         self._registry = registry
         self._generation = -1
         self._documents: dict[str, bytes] = {}
-        self._swagger = b""
-        self._swagger_protobuf = b""
 
     def index(self) -> bytes:
         """Return the answer to /openapi/v3."""
@@ -58,26 +54,10 @@ class OpenApi:
             self._documents[name] = msgspec.json.encode(_document(resources))
         return self._documents[name]
 
-    def swagger(self) -> bytes:
-        """Return the answer to /openapi/v2: all groups in one document."""
-        self._refresh()
-        if not self._swagger:
-            self._swagger = msgspec.json.encode(_swagger(list(self._registry)))
-        return self._swagger
-
-    def swagger_protobuf(self) -> bytes:
-        """Return the same in protobuf, which kubectl and other Go clients prefer."""
-        self._refresh()
-        if not self._swagger_protobuf:
-            self._swagger_protobuf = swagger_protobuf(msgspec.json.decode(self.swagger()))
-        return self._swagger_protobuf
-
     def _refresh(self) -> None:
         if self._generation != self._registry.generation:
             self._generation = self._registry.generation
             self._documents.clear()
-            self._swagger = b""
-            self._swagger_protobuf = b""
 
     def _registry_text(self, group: str, version: str) -> bytes:
         return self.document(group, version) or b""
@@ -93,54 +73,16 @@ def _document(resources: Sequence[Resource]) -> dict[str, Any]:
     return {
         "openapi": "3.0.0",
         "info": _INFO,
-        "paths": _paths(resources, v2=False),
+        "paths": _paths(resources),
         "components": {"schemas": found},
     }
-
-
-def _swagger(resources: Sequence[Resource]) -> dict[str, Any]:
-    """Return what the second version says of everything."""
-    found: dict[str, Any] = {}
-    _add_builtin(found, resources)
-    # All versions of a CRD carry the same definition.
-    custom = {
-        id(resource.rules.definition): resource.rules.definition
-        for resource in resources
-        if isinstance(resource.rules, CustomRules)
-    }
-    return {
-        "swagger": "2.0",
-        "info": _INFO,
-        "paths": _paths(resources, v2=True),
-        "definitions": {name: _in_v2(schema) for name, schema in found.items()}
-        | openapi_v2(custom.values()),
-    }
-
-
-def _in_v2(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a built-in schema as the second version writes it: references stand alone.
-
-    Defaults and alternatives cannot be said there.
-    """
-    found = {name: schema[name] for name in schema if name not in _NOT_IN_V2}
-    for name in ("items", "additionalProperties"):
-        if isinstance(schema.get(name), dict):
-            found[name] = _in_v2(schema[name])
-    if "properties" in schema:
-        found["properties"] = {name: _in_v2(child) for name, child in schema["properties"].items()}
-    for part in (schema, *schema.get("allOf", ())):
-        if "$ref" in part:
-            found["$ref"] = "#/definitions/" + part["$ref"].rpartition("/")[2]
-    if "oneOf" in schema:
-        found["type"] = "string"
-    return found
 
 
 def _gvk(resource: Resource) -> dict[str, str]:
     return {"group": resource.group, "kind": resource.kind, "version": resource.version}
 
 
-def _paths(resources: Sequence[Resource], *, v2: bool) -> dict[str, Any]:
+def _paths(resources: Sequence[Resource]) -> dict[str, Any]:
     """Return the paths of resources with what is done there."""
     found: dict[str, Any] = {}
     for resource in resources:
@@ -148,20 +90,17 @@ def _paths(resources: Sequence[Resource], *, v2: bool) -> dict[str, Any]:
         base = f"{root}/{resource.version}"
         within = f"{base}/namespaces/{{namespace}}" if resource.namespaced else base
         collection = f"{within}/{resource.plural}"
-        one = _operations(resource, "object", v2=v2)
-        found[collection] = _operations(resource, "collection", v2=v2)
+        one = _operations(resource, "object")
+        found[collection] = _operations(resource, "collection")
         found[f"{collection}/{{name}}"] = one
         for name in resource.subresources:
             found[f"{collection}/{{name}}/{name}"] = one
     return found
 
 
-def _operations(resource: Resource, scope: str, *, v2: bool) -> dict[str, Any]:
+def _operations(resource: Resource, scope: str) -> dict[str, Any]:
     kind = {"type": "string", "uniqueItems": True}
-    parameters = [
-        {"name": name, "in": "query", **(kind if v2 else {"schema": kind})}
-        for name in _WRITE_PARAMETERS
-    ]
+    parameters = [{"name": name, "in": "query", "schema": kind} for name in _WRITE_PARAMETERS]
     return {
         method: {
             "x-kubernetes-action": action,

@@ -13,7 +13,7 @@ from envtest.schema.errors import FieldError, forbidden, not_supported, required
 from envtest.server.failures import as_error, bad_request, invalid_object
 from envtest.server.rules import Rules
 from envtest.server.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
-from envtest.wire.texts import duration_fault, number_fault
+from envtest.wire.texts import number_fault
 
 _FIELD_VALIDATION = ("", "Ignore", "Strict", "Warn")
 META_GROUP = "meta.k8s.io"
@@ -78,7 +78,7 @@ def write_options(
     if apply and not manager:
         problems.append(required("fieldManager", "is required for apply patch"))
     problems += _manager(manager)
-    problems += _dry_run(dry_runs)
+    problems += dry_run_problems(dry_runs)
     if validation not in _FIELD_VALIDATION:
         problems.append(not_supported("fieldValidation", validation, _FIELD_VALIDATION))
     if problems:
@@ -93,11 +93,7 @@ def _product(agent: str) -> str:
 
 
 def dry_run_problems(dry_runs: Sequence[str]) -> list[FieldError]:
-    """Check `dryRun`, for DeleteOptions."""
-    return _dry_run(dry_runs)
-
-
-def _dry_run(dry_runs: Sequence[str]) -> list[FieldError]:
+    """Check `dryRun`, which has one value."""
     if all(one == "All" for one in dry_runs):
         return []
     return [not_supported("dryRun", list(dry_runs), ("All",))]
@@ -107,16 +103,13 @@ def _manager(manager: str) -> list[FieldError]:
     return [as_error(cause) for cause in check_manager(manager)]
 
 
-def list_options(
-    query: Mapping[str, str], rules: Rules, *, watch: bool, judged_as_list: bool = False
-) -> ListOptions:
+def list_options(query: Mapping[str, str], rules: Rules, *, watch: bool) -> ListOptions:
     """Read the options of a list or watch.
 
     Args:
         query: the query parameters.
         rules: of the kind, which know by which fields it can be selected.
         watch: whether it is a watch.
-        judged_as_list: whether a watch may only have the options that go together in a list.
 
     Raises:
         StatusError: 400 or 422 when a value makes no sense, or several do not go together; what
@@ -125,8 +118,7 @@ def list_options(
     timeout, limit = number(query, "timeoutSeconds"), number(query, "limit")
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     initial_events = flag(query, "sendInitialEvents")
-    as_watch = watch and not judged_as_list
-    if as_watch and initial_events is None and not match and version in {"", "0"}:
+    if watch and initial_events is None and not match and version in {"", "0"}:
         # Who says nothing gets what there is first, and is told where it ends if he asked for
         # bookmarks.
         initial_events, match = True, "NotOlderThan"
@@ -142,7 +134,7 @@ def list_options(
         initial_events=initial_events,
         timeout=timeout,
     )
-    problems = _watch_problems(options) if as_watch else _list_problems(options)
+    problems = _watch_problems(options) if watch else _list_problems(options)
     if problems:
         raise invalid_object("ListOptions", META_GROUP, "", problems)
     for term in options.fields.terms:
@@ -192,17 +184,6 @@ def _watch_problems(options: ListOptions) -> list[FieldError]:
             text = "resourceVersionMatch is forbidden when continue is provided"
             problems.append(forbidden(name, text))
     return problems
-
-
-def check_timeout(query: Mapping[str, str]) -> None:
-    """Judge `timeout`, which any request but a watch may have.
-
-    Raises:
-        StatusError: 400.
-    """
-    fault = duration_fault(query["timeout"]) if query.get("timeout") else None
-    if fault:
-        raise bad_request(f"invalid timeout specified in the request URL - {fault}")
 
 
 def flag(query: Mapping[str, str], name: str) -> bool | None:

@@ -1,33 +1,40 @@
 """PATCH: JSON patch, merge patch, strategic merge patch and server-side apply."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from envtest.kinds.typed import TypedError
 from envtest.patching import (
     PatchError,
     PatchHints,
+    apply,
     check_operations,
+    json_kind,
     json_patch,
     merge_patch,
     strategic_merge,
 )
 from envtest.schema import (
     MalformedJSON,
+    MalformedMetadata,
+    MalformedObject,
+    MalformedYAML,
     read_json,
+    read_yaml,
 )
-from envtest.server import failures
+from envtest.schema.errors import invalid
+from envtest.schema.gotext import json_text
+from envtest.server import failures, objectmeta
 from envtest.server.api import Api
-from envtest.server.applying import apply_patch
-from envtest.server.bodies import Decoded
+from envtest.server.bodies import Decoded, judge_complaints, kind_fault
 from envtest.server.call import Call, One
-from envtest.server.failures import StatusError, bad_request, refused_patch
+from envtest.server.failures import StatusError, bad_request, invalid_object, refused_patch
 from envtest.server.options import WriteOptions, write_options
-from envtest.server.patched import TRIES, fit_patched, judge_patched
 from envtest.server.resource import Resource
-from envtest.server.writes import check_names, update_object
+from envtest.server.writes import check_names, create_object, update_object
 from envtest.storage import Stored
 
 JSON_PATCH = "application/json-patch+json"
@@ -54,7 +61,7 @@ async def patch(api: Api, call: Call) -> One:
     options = write_options("PatchOptions", call.query, call.dry_runs, call.agent, apply=applied)
     try:
         if applied:
-            return await apply_patch(api, call, options)
+            return await _apply_patch(api, call, options)
         return await _patch(api, call, options)
     except PatchError as error:
         raise refused_patch(error) from error
@@ -64,9 +71,8 @@ async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
     """Change an existing object; that there is none is told before any fault of the patch."""
     api.current(call)
     change, noticed = _reader(call)
-    for attempt in range(TRIES):
+    for attempt in range(_TRIES):
         stored = api.current(call)
-        await call.resource.ready([stored])
         live = call.resource.load(stored)
         before = live if _shares(call) else call.resource.load(stored)
         decoded = Decoded(change(before))
@@ -79,14 +85,14 @@ async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
         # alone what it is applied to, is rather applied once more for each refusal.
         data = b"" if before is live else msgspec.json.encode(decoded.body)
         quoted = partial(change, before) if before is live else partial(_decode, data)
-        fit_patched(call.resource, decoded, before, quoted)
-        judge_patched(call, decoded, options, quoted)
+        _fit_patched(call.resource, decoded, before, quoted)
+        _judge_patched(call, decoded, options, quoted)
         check_names(call, decoded.body)
         try:
             return await update_object(api, call, stored, live, decoded.body, options)
         except StatusError as error:
             moved = api.table(call.resource).get(call.key) is not stored
-            if error.code != 409 or pinned or not moved or attempt == TRIES - 1:
+            if error.code != 409 or pinned or not moved or attempt == _TRIES - 1:
                 raise
     raise call.resource.conflict(call.info.name)
 
@@ -128,3 +134,171 @@ def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise failures.unprocessable()
     return value
+
+
+# How often a patch without resourceVersion is tried again when somebody else writes in between.
+_TRIES = 5
+
+_Quoted = Callable[[], dict[str, Any]]
+
+
+def _fit_patched(
+    resource: Resource, decoded: Decoded, live: dict[str, Any], quoted: _Quoted
+) -> None:
+    """Decode the patched object as its kind; a misfit is the patch's fault.
+
+    Args:
+        resource: its kind.
+        decoded: the object.
+        live: the object before the patch; nothing if there was none.
+        quoted: gives the object as it was before decoding, which is what refusals quote.
+    """
+    try:
+        unknown = _decode_patched(resource, decoded.body, live)
+    except (TypedError, MalformedObject, MalformedMetadata) as error:
+        shown = json_text(quoted())
+        raise invalid_object("", "", "", [invalid("patch", shown, str(error))]) from None
+    decoded.complaints += [f'unknown field "{path}"' for path in unknown]
+
+
+def _decode_patched(resource: Resource, body: dict[str, Any], live: dict[str, Any]) -> list[str]:
+    """Decode a patched object, in place; return the paths of unknown fields.
+
+    Entries of managedFields that the patch left alone were decoded when they were stored; they are
+    most of an object, so they are spared.
+
+    Raises:
+        TypedError: it is of another kind now, or does not fit its own.
+        MalformedObject: an embedded object does not fit.
+        MalformedMetadata: metadata does not fit.
+    """
+    if resource.rules.custom and not body.get("kind"):
+        raise TypedError(f"Object 'Kind' is missing in '{json_text(body)}'")
+    body["apiVersion"] = body.get("apiVersion") or resource.api_version
+    body["kind"] = body.get("kind") or resource.kind
+    if not resource.rules.custom and (fault := kind_fault(resource, body)):
+        raise TypedError(fault)
+    if body.get("metadata") is None:
+        body["metadata"] = {}
+    meta, owners = body["metadata"], live.get("metadata", {}).get("managedFields")
+    spared = owners is not None and isinstance(meta, dict) and meta.get("managedFields") is owners
+    if not spared:
+        return resource.rules.decode_changed(body, live)
+    del meta["managedFields"]
+    try:
+        return resource.rules.decode_changed(body, live)
+    finally:
+        body["metadata"]["managedFields"] = owners
+
+
+def _judge_patched(call: Call, decoded: Decoded, options: WriteOptions, quoted: _Quoted) -> None:
+    """Refuse, report or ignore what the patched object has no place for.
+
+    Raises:
+        StatusError: 422 under Strict; the patch is to blame, not the object.
+    """
+    if decoded.complaints and options.field_validation == "Strict":
+        text = f"strict decoding error: {', '.join(decoded.complaints)}"
+        shown = json_text(quoted())
+        raise invalid_object("", "", "", [invalid("patch", shown, text)])
+    judge_complaints(call.resource, decoded, options.field_validation, call.warnings)
+
+
+async def _apply_patch(api: Api, call: Call, options: WriteOptions) -> One:
+    """Create or update what the applier owns."""
+    resource = call.resource
+    applied, duplicates = _read_applied(call)
+    for attempt in range(_TRIES):
+        stored = api.table(resource).get(call.key)
+        if stored is None and call.info.subresource:
+            raise resource.not_found(call.info.name)
+        live = resource.load(stored) if stored else None
+        result = apply(
+            live,
+            applied,
+            manager=options.manager,
+            force=options.force,
+            fields=resource.rules.model(),
+            subresource=call.info.subresource,
+            now=objectmeta.timestamp(),
+            kind=(resource.api_version, resource.kind),
+            versions=resource.versions,
+        )
+        body = _strict_copy(result)
+        _judge_duplicates(call, options, duplicates)
+        decoded = Decoded(body)
+        _fit_patched(resource, decoded, {}, partial(_decode, msgspec.json.encode(body)))
+        judge_complaints(resource, decoded, options.field_validation, call.warnings)
+        # Only now: a conflict wins over a wrong name.
+        check_names(call, body)
+        if stored is None or live is None:
+            _refuse_uid(call, body)
+            body["metadata"].pop("resourceVersion", None)
+            return await create_object(api, call, body, options, tracked=True)
+        try:
+            return await update_object(
+                api, call, stored, resource.load(stored), body, options, tracked=True
+            )
+        except StatusError as error:
+            moved = api.table(resource).get(call.key) is not stored
+            if error.code != 409 or not moved or attempt == _TRIES - 1:
+                raise
+    raise resource.conflict(call.info.name)
+
+
+def _refuse_uid(call: Call, body: Mapping[str, Any]) -> None:
+    """Refuse to create what was to be applied to one particular object.
+
+    Raises:
+        StatusError: 409.
+    """
+    uid = body["metadata"].get("uid")
+    if uid:
+        raise call.resource.conflict(
+            call.info.name,
+            f"uid mismatch: the provided object specified uid {uid}, and no existing object was"
+            " found",
+        )
+
+
+def _judge_duplicates(call: Call, options: WriteOptions, duplicates: list[str]) -> None:
+    """Refuse, report or ignore keys of an applied document that stand twice.
+
+    Raises:
+        StatusError: 400 under Strict.
+    """
+    if not duplicates or options.field_validation == "Ignore":
+        return
+    if options.field_validation == "Strict":
+        raise bad_request(f"strict decoding error: {', '.join(duplicates)}")
+    call.warnings += duplicates
+
+
+def _strict_copy(body: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of the same content that shares nothing with others."""
+    copied: dict[str, Any] = _copy(body)
+    return copied
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copy(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    return value
+
+
+def _read_applied(call: Call) -> tuple[dict[str, Any], list[str]]:
+    """Read the body of an apply: YAML, of which JSON is a part; return complaints with it."""
+    try:
+        content, duplicates = read_yaml(call.data)
+    except MalformedYAML as error:
+        text = f"error decoding YAML: error converting YAML to JSON: {error}"
+        raise bad_request(text) from None
+    content = {} if content is None else content
+    if not isinstance(content, dict):
+        raise bad_request(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot "
+            f"unmarshal {json_kind(content)} into Go value of type map[string]interface {{}}"
+        )
+    return content, duplicates

@@ -1,5 +1,6 @@
 """GET and LIST: selection, chunks, and reading the past."""
 
+import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -9,9 +10,8 @@ import msgspec
 from envtest.schema.gotext import quote
 from envtest.server.api import Api
 from envtest.server.call import Call, Many, One
-from envtest.server.continuation import read_token, write_token
 from envtest.server.failures import StatusError, bad_request, expired, internal
-from envtest.server.options import ListOptions, flag, list_options
+from envtest.server.options import ListOptions, list_options
 from envtest.server.resource import Resource
 from envtest.storage import Stored, Table
 from envtest.wire.texts import number_fault
@@ -46,8 +46,6 @@ async def get(api: Api, call: Call) -> One:
     Raises:
         StatusError: 400, 500 or 504 when its options make no sense or cannot be met.
     """
-    if call.query and flag(call.query, "export"):
-        raise bad_request("the export parameter, deprecated since v1.14, is no longer supported")
     version = call.query.get("resourceVersion", "")
     if version:
         fault = revision_fault(version)
@@ -56,7 +54,6 @@ async def get(api: Api, call: Call) -> One:
         await wait_until_fresh(api, version)
         check_not_future(api, int(version))
     stored = api.current(call)
-    await call.resource.ready([stored])
     return One(200, call.resource, call.resource.dressed(stored))
 
 
@@ -65,22 +62,9 @@ async def list_(api: Api, call: Call) -> Many:
     options = list_options(call.query, call.resource.rules, watch=False)
     if options.version:
         await wait_until_fresh(api, options.version)
-    if options.fields:
-        await ready_to_select(api, call.resource)
     found = select(api, call, options)
-    await call.resource.ready(found.items)
     bodies = [call.resource.bare(stored) for stored in found.items]
     return Many(call.resource, bodies, found.revision, found.token, found.remaining)
-
-
-async def ready_to_select(api: Api, resource: Resource) -> None:
-    """Make all objects ready to be read, as fields are selected by what they are when read.
-
-    Raises:
-        StatusError: 500; a conversion webhook fails.
-    """
-    table = api.table(resource)
-    await resource.ready([held for key in table.scan() if (held := table.get(key)) is not None])
 
 
 async def wait_until_fresh(api: Api, version: str) -> None:
@@ -227,3 +211,41 @@ class selector:  # used like a function
         body = msgspec.json.decode(self._resource.bare(stored))
         value_of = self._resource.rules.field_value
         return self._fields.matches(lambda field: value_of(body, field))
+
+
+class _Token(msgspec.Struct):
+    """A continue token: where the next page begins, and of which revision it is.
+
+    Tokens are the real server's own: base64 of this as JSON. The key is the one behind which to go
+    on, as it is below the collection that is listed.
+    """
+
+    v: str
+    rv: int
+    start: str
+
+
+_VERSION = "meta.k8s.io/v1"
+_read_json = msgspec.json.Decoder(_Token).decode
+
+
+def write_token(revision: int, key: str) -> str:
+    """Return a continue token."""
+    data = msgspec.json.encode(_Token(_VERSION, revision, f"{key}\0"))
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def read_token(token: str) -> tuple[int, str]:
+    """Return the revision and the last key of a continue token; below 0 for what there is now.
+
+    Raises:
+        StatusError: 400 when it is none of ours.
+    """
+    try:
+        found = _read_json(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    except (ValueError, msgspec.DecodeError) as error:
+        raise bad_request(f"continue key is not valid: {error}") from None
+    key = found.start.removeprefix("/").removesuffix("\0")
+    if found.v != _VERSION or not found.rv or not key:
+        raise bad_request("continue key is not valid: it names no revision or no key")
+    return found.rv, key

@@ -1,6 +1,6 @@
 """Which resources are served now: the built-in ones, and those of established CRDs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from envtest.server.resource import Resource
 
@@ -14,8 +14,6 @@ class Registry:
         self._versions: dict[str, list[str]] = {}
         # Raised with every change, for documents that are built from the registry and cached.
         self.generation = 0
-        # Told when a definition is served, served otherwise, or served no more.
-        self.listeners: list[Callable[[], None]] = []
 
     def add(self, resource: Resource) -> None:
         """Serve a resource, or serve it anew."""
@@ -41,19 +39,9 @@ class Registry:
         }
         self.generation += 1
 
-    def announce(self) -> None:
-        """Tell the listeners that a change is complete."""
-        for listener in self.listeners:
-            listener()
-
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         """Return a resource, if it is served."""
         return self._resources.get((group, version, plural))
-
-    def of_kind(self, group: str, kind: str) -> Resource | None:
-        """Return the preferred version of a kind, if it is served."""
-        found = [r for r in self if r.group == group and r.kind == kind]
-        return min(found, key=lambda r: version_rank(r.version)) if found else None
 
     def groups(self) -> dict[str, list[str]]:
         """Return the versions of each group, preferred first; groups in alphabetical order."""

@@ -16,14 +16,8 @@ _VERBS = {
     "PATCH": "patch",
     "DELETE": "delete",
 }
-# A path may say its verb before the resource, as it did before there was `?watch=1`.
-_VERBS_IN_PATHS = frozenset({"proxy", "watch"})
 # Under a namespace these are subresources of the namespace itself, not resources in it.
 _OF_NAMESPACE = frozenset({"status", "finalize"})
-
-
-class VerbAloneError(Exception):
-    """A path that ends with its verb, so that it is about nothing; the message is the server's."""
 
 
 class RequestInfo(msgspec.Struct, frozen=True, gc=False):
@@ -41,8 +35,6 @@ class RequestInfo(msgspec.Struct, frozen=True, gc=False):
     selected: str = ""
     """The one object that `metadata.name=...` narrows a collection to: a role may allow to list
     and watch it by resourceNames."""
-    in_path: bool = False
-    """Whether the path says the verb, as the deprecated watches do."""
 
     @property
     def described(self) -> str:
@@ -51,11 +43,7 @@ class RequestInfo(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
-    """Return what a request is about.
-
-    Raises:
-        VerbAloneError: the path has a verb and no resource.
-    """
+    """Return what a request is about."""
     parts = path.strip("/").split("/")
     if len(parts) >= 3 and parts[0] == "api":
         group, version, rest = "", parts[1], parts[2:]
@@ -63,25 +51,19 @@ def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInf
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return RequestInfo(path, method.lower())
-    in_path = rest[0] in _VERBS_IN_PATHS
-    if in_path:
-        verb, rest = rest[0], rest[1:]
-        if not rest:
-            raise VerbAloneError(f"unable to determine kind and namespace from url, {path}")
-    else:
-        verb = _VERBS.get(method, "")
+    verb = _VERBS.get(method, "")
     namespace, rest = _namespace(rest)
     resource, name, subresource = [*rest[:3], "", "", ""][:3]
     if len(rest) > 3:
         subresource = "/".join(rest[2:])
-    if not name and not in_path:
+    if not name:
         verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
         if verb == "list" and query.get("watch", "0").lower() not in {"0", "false"}:
             verb = "watch"
-    narrowed = verb in {"list", "watch"} and not in_path and not name
+    narrowed = verb in {"list", "watch"} and not name
     selected = _selected(query.get("fieldSelector", "")) if narrowed else ""
     return RequestInfo(
-        path, verb, True, group, version, namespace, resource, subresource, name, selected, in_path
+        path, verb, True, group, version, namespace, resource, subresource, name, selected
     )
 
 

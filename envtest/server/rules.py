@@ -5,7 +5,7 @@ special fields are not. `Rules` holds the answers of a kind without specialities
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,8 +52,6 @@ class Rules(ABC):
     counts_generations = False
     # DELETE marks an object in a way of the kind's own, whatever the options say of propagation.
     marks_deletion = False
-    # By what rows of a table are sorted, where that is not the name.
-    row_order: Callable[[Body], Any] | None = None
     # The group that refusals name, where it is not the resource's own.
     error_group: str | None = None
 

@@ -9,11 +9,14 @@ from envtest.schema.errors import FieldError, aggregate_message, invalid
 from envtest.schema.gotext import quote
 from envtest.schema.names import label_value_errors, qualified_name_errors
 from envtest.server.failures import StatusError, bad_request
-from envtest.wire.texts import number_fault
 
-_TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!,()<>]|[^ \t\r\n=!,()<>\0]+)\0?")
-_PUNCTUATION = frozenset({"=", "==", "!=", "!", ",", "(", ")", "<", ">"})
-_OPERATORS = ("in", "notin", "=", "==", "!=", ">", "<")
+# The terms of a label selector, between commas that are not in brackets; and the parts of one.
+_TERMS = re.compile(r",(?![^(]*\))")
+_TERM = re.compile(
+    r"(?P<key>[^\s=!,()<>]+)\s*"
+    r"(?:(?P<operator>==|!=|=|>|<)\s*(?P<value>[^\s=!,()<>]*)"
+    r"|(?P<among>in|notin)\s*\((?P<values>[^()]*)\))?"
+)
 # The terms of a field selector, between commas that nothing escapes.
 _PARTS = re.compile(r"(?:[^\\,]|\\(?:.|\Z))+", re.DOTALL)
 _ESCAPES = re.compile(r"\\([\\,=])|\\.|\\|[,=]", re.DOTALL)
@@ -90,10 +93,6 @@ class FieldSelector:
         """Tell whether an object satisfies every term; `value_of` reads one of its fields."""
         return all((value_of(term.field) == term.value) == term.equal for term in self.terms)
 
-    def exact(self, field: str) -> str | None:
-        """Return the one value that a field must have, if the selector says so."""
-        return next((t.value for t in self.terms if t.equal and t.field == field), None)
-
 
 def label_selector(selector: Mapping[str, Any]) -> LabelSelector:
     """Return the selector that a LabelSelector object stands for."""
@@ -108,95 +107,39 @@ def label_selector(selector: Mapping[str, Any]) -> LabelSelector:
     return LabelSelector((*exact, *others))
 
 
-class _Tokens:
-    """The words of a label selector, read one by one."""
-
-    def __init__(self, text: str) -> None:
-        self._words = _words(text)
-        self._at = 0
-
-    @property
-    def next(self) -> str:
-        """The word that comes, or nothing at the end."""
-        return self._words[self._at] if self._at < len(self._words) else ""
-
-    def take(self) -> str:
-        """Consume a word."""
-        word = self.next
-        self._at += 1
-        return word
-
-    def identifier(self) -> str:
-        """Consume a word that must be no punctuation."""
-        word = self.take()
-        if not _is_identifier(word):
-            raise _unparsed(f"found '{word}', expected: identifier")
-        return word
-
-
-def _words(text: str) -> list[str]:
-    """Split a label selector; a NUL is its end unless it follows a word, as for Go's lexer."""
-    words, at = [], 0
-    while (match := _TOKEN.match(text, at)) is not None:
-        words.append(match.group(1))
-        at = match.end()
-    return words
-
-
-def _is_identifier(word: str) -> bool:
-    return bool(word) and word not in _PUNCTUATION
-
-
-def _unparsed(why: str) -> StatusError:
-    return bad_request(f"unable to parse requirement: {why}")
-
-
 def parse_labels(text: str) -> LabelSelector:
     """Parse a label selector.
 
     Raises:
-        StatusError: 400 with the real server's sentence.
+        StatusError: 400 that says which term makes no sense, and why.
     """
-    tokens = _Tokens(text)
-    if not tokens.next:
+    if not text.strip():
         return LabelSelector()
-    if tokens.next != "!" and not _is_identifier(tokens.next):
-        among = "!, identifier, or 'end of string'"
-        raise bad_request(f"found '{tokens.next}', expected: {among}")
-    found = [_requirement(tokens)]
-    while tokens.next == ",":
-        tokens.take()
-        if tokens.next != "!" and not _is_identifier(tokens.next):
-            raise bad_request(f"found '{tokens.next}', expected: identifier after ','")
-        found.append(_requirement(tokens))
-    if tokens.next:
-        raise bad_request(f"found '{tokens.next}', expected: ',' or 'end of string'")
-    return LabelSelector(tuple(found))
+    return LabelSelector(tuple(_requirement(term.strip()) for term in _TERMS.split(text)))
 
 
-def _requirement(tokens: _Tokens) -> Requirement:
+def _requirement(term: str) -> Requirement:
     """Parse one term."""
-    absent = tokens.next == "!"
-    if absent:
-        tokens.take()
-    key = tokens.identifier()
+    absent = term.startswith("!")
+    match = _TERM.fullmatch(term.removeprefix("!").strip())
+    if match is None or (absent and (match["operator"] or match["among"])):
+        raise _unparsed(f"{quote(term)} is no term of a label selector")
+    key, operator = match["key"], match["operator"] or match["among"]
     faults = qualified_name_errors(key)
     if faults:
         raise _unparsed(f"<nil>: Invalid value: {quote(key)}: {'; '.join(faults)}")
-    if absent or tokens.next in {"", ","}:
+    if operator is None:
         return Requirement(key, "!" if absent else "exists")
-    operator = tokens.take()
-    if operator not in _OPERATORS:
-        among = ", ".join(("in", "notin", "=", "==", "!=", "gt", "lt"))
-        raise _unparsed(f"found '{operator}', expected: {among}")
-    if operator in {"in", "notin"}:
-        values = _value_set(tokens)
-    else:
-        values = frozenset({"" if tokens.next in {"", ","} else tokens.identifier()})
-    problems = _value_problems(key, operator, values)
+    values = [match["value"]] if match["operator"] else match["values"].split(",")
+    found = frozenset(value.strip() for value in values)
+    problems = _value_problems(key, operator, found)
     if problems:
         raise _unparsed(aggregate_message(problems))
-    return Requirement(key, operator, values)
+    return Requirement(key, operator, found)
+
+
+def _unparsed(why: str) -> StatusError:
+    return bad_request(f"unable to parse requirement: {why}")
 
 
 def _value_problems(key: str, operator: str, values: frozenset[str]) -> list[FieldError]:
@@ -208,40 +151,13 @@ def _value_problems(key: str, operator: str, values: frozenset[str]) -> list[Fie
         found += [
             invalid(f"values[{at}]", value, text)
             for at, value in enumerate(ordered)
-            if number_fault(value, function="ParseInt")
+            if not re.fullmatch(r"[+-]?\d+", value)
         ]
     for at, value in enumerate(ordered):
         faults = label_value_errors(value)
         if faults:
             found.append(invalid(f"values[{at}][{key}]", value, "; ".join(faults)))
     return found
-
-
-def _value_set(tokens: _Tokens) -> frozenset[str]:
-    """Parse `(a, b)`; between commas there may be nothing, which is a value, too."""
-    word = tokens.take()
-    if word != "(":
-        raise _unparsed(f"found '{word}' expected: '('")
-    if tokens.next == ")":
-        tokens.take()
-        return frozenset({""})
-    if tokens.next != "," and not _is_identifier(tokens.next):
-        raise _unparsed(f"found '{tokens.next}', expected: ',', ')' or identifier")
-    values: set[str] = set()
-    while True:
-        word = tokens.take()
-        if _is_identifier(word):
-            values.add(word)
-            if tokens.next not in {",", ")"}:
-                raise _unparsed(f"found '{tokens.next}', expected: ',' or ')'")
-        elif word == ",":
-            if not values or tokens.next in {",", ")"}:
-                values.add("")
-        else:
-            raise _unparsed(f"found '{word}', expected: ',', or identifier")
-        if tokens.next == ")":
-            tokens.take()
-            return frozenset(values)
 
 
 def parse_fields(text: str) -> FieldSelector:

@@ -5,32 +5,27 @@ a client that reads slowly costs nothing, until its position is compacted and th
 """
 
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
-from envtest.patching import ZERO
 from envtest.server.api import Api
 from envtest.server.call import Call
-from envtest.server.failures import StatusError, bad_request, expired, internal
-from envtest.server.forms import PROTOBUF, Form
-from envtest.server.options import ListOptions, flag, list_options
-from envtest.server.protobuf import encoded
+from envtest.server.failures import StatusError, expired, internal
+from envtest.server.forms import Form
+from envtest.server.options import ListOptions, list_options
 from envtest.server.reads import (
-    ready_to_select,
     revision_fault,
     select,
     selector,
     too_new,
     wait_until_fresh,
 )
+from envtest.server.rendering import check_include, table
 from envtest.server.resource import Resource
-from envtest.server.selectors import FieldSelector, FieldTerm
-from envtest.server.tables import check_include, partial, table
 from envtest.storage import Alarm, Event, EventLog, Stored
-from envtest.wire.encoding import write_event
 
 # Seconds between bookmarks, and how long before its end a watch gets a last one.
 BOOKMARK_EVERY = 60.0
@@ -55,35 +50,24 @@ class _Frames:
         self._form = form
         self._include = include
         self._headers = True
-        # By what events keep their bytes for the watchers that come after.
-        protobuf = form.media == PROTOBUF
-        self._shared: object = (resource, PROTOBUF) if protobuf else resource
 
     def event(self, event: Event) -> bytes:
         """Return an event as it happened; watchers of the same form share the bytes."""
-        if self._form.shape != "object":
+        if self._form == "table":
             return self.frame(event.type, event.current)
-        known = event.frames.get(self._shared)
+        known = event.frames.get(self._resource)
         if known is None:
             known = self.frame(event.type, event.current)
             if self._api.store.is_recent(event):
-                event.frames[self._shared] = known
+                event.frames[self._resource] = known
         return known
 
     def frame(self, kind: str, stored: Stored) -> bytes:
         """Return one event of the stream."""
         body = self._resource.dressed(stored)
-        if self._form.shape == "partial":
-            body = msgspec.json.encode(partial(_decode(body), self._form.version))
-        elif self._form.shape == "table":
+        if self._form == "table":
             body = self._row(body, stored.revision)
-        return self._framed(kind, body)
-
-    def _framed(self, kind: str, body: bytes) -> bytes:
-        """Return an object with the type of the event: a line, or a message behind its length."""
-        if self._form.media == PROTOBUF:
-            return write_event(kind, encoded(_decode(body)))
-        return b'{"type":"' + kind.encode() + b'","object":' + body + b"}\n"
+        return _line_of(kind, body)
 
     def _row(self, body: bytes, revision: int, *, marked: bool = False) -> bytes:
         """Return a table of one row; what is marked by an annotation carries it in any case."""
@@ -95,7 +79,6 @@ class _Frames:
                 [_decode(body)],
                 meta={"resourceVersion": str(revision)},
                 include=include,
-                version=self._form.version,
                 headers=headers,
             )
         )
@@ -107,20 +90,16 @@ class _Frames:
             meta["annotations"] = {"k8s.io/initial-events-end": "true"}
         resource = self._resource
         custom = resource.rules.custom
-        # Of a built-in kind Go writes an object with nothing in it but what is always written.
-        empty = {} if custom else ZERO.get((resource.group, resource.kind), {})
         kind = {"kind": resource.kind, "apiVersion": resource.api_version}
-        body: dict[str, object] = {**kind, **empty, "metadata": meta}
-        if self._form.shape == "partial":
-            body = partial(body, self._form.version)
+        body: dict[str, object] = {**kind, "metadata": meta}
         data = _encode(body) if custom else msgspec.json.encode(body)
-        if self._form.shape == "table":
+        if self._form == "table":
             data = self._row(data, revision, marked=initial_end)
-        return self._framed("BOOKMARK", data)
+        return _line_of("BOOKMARK", data)
 
     def error(self, error: StatusError) -> bytes:
         """Return the event that ends a stream with a Status."""
-        return self._framed("ERROR", msgspec.json.encode(error.body()))
+        return _line_of("ERROR", msgspec.json.encode(error.body()))
 
 
 @dataclass(slots=True)
@@ -153,14 +132,14 @@ class Watch:
             return
         position = log.position_after(revision)
         if wants_present:
-            for chunk in await self._present(frames, revision):
+            for chunk in self._present(frames, revision):
                 yield chunk
         # Closed with the stream, not when somebody collects it.
         async with aclosing(self._follow(frames, log, position, revision)) as following:
             async for chunk in following:
                 yield chunk
 
-    async def _present(self, frames: _Frames, revision: int) -> Sequence[bytes]:
+    def _present(self, frames: _Frames, revision: int) -> Sequence[bytes]:
         """Return what is there now as ADDED events, in batches."""
         present = ListOptions(
             labels=self.options.labels,
@@ -174,10 +153,7 @@ class Watch:
             initial_events=None,
             timeout=0,
         )
-        if self.options.fields:
-            await ready_to_select(self.api, self.call.resource)
         found = select(self.api, self.call, present).items
-        await self.call.resource.ready(found)
         lines = [frames.frame("ADDED", stored) for stored in found]
         if self.options.initial_events and self.options.bookmarks:
             lines.append(frames.bookmark(revision, initial_end=True))
@@ -205,7 +181,8 @@ class Watch:
                     position += len(events)
                     if events[0].revision <= after:
                         events = [event for event in events if event.revision > after]
-                    chunk = await self._chunk(frames, events)
+                    lines = (self._line(frames, event) for event in events)
+                    chunk = b"".join(line for line in lines if line)
                     if chunk:
                         yield chunk
                         paced = time.monotonic() + _PACE
@@ -216,13 +193,6 @@ class Watch:
                     yield frames.bookmark(self.api.store.revision)
                     due = self._next_bookmark(deadline)
                 await alarm.wait(min(due, deadline))
-
-    async def _chunk(self, frames: _Frames, events: Sequence[Event]) -> bytes:
-        """Return the lines of those events that this watch is to see."""
-        resource = self.call.resource
-        if resource.conversion is not None:
-            await resource.ready(_states(events))
-        return b"".join([line for event in events if (line := self._line(frames, event))])
 
     def _next_bookmark(self, deadline: float) -> float:
         """Return when a bookmark is due: regularly, and shortly before the end."""
@@ -252,13 +222,9 @@ class Watch:
         return b""
 
 
-def _states(events: Sequence[Event]) -> Iterator[Stored]:
-    """Yield what events show: the state after each, and the one before as it is shown then."""
-    for event in events:
-        yield event.current
-        if event.previous is not None:
-            yield event.previous
-            yield _at_revision(event.previous, event.revision)
+def _line_of(kind: str, body: bytes) -> bytes:
+    """Return an object with the type of the event."""
+    return b'{"type":"' + kind.encode() + b'","object":' + body + b"}\n"
 
 
 def _at_revision(stored: Stored, revision: int) -> Stored:
@@ -274,27 +240,10 @@ def open_watch(api: Api, call: Call, form: Form) -> Watch:
     Raises:
         StatusError: when it makes no sense; what is too old becomes an event of the stream.
     """
-    # A verb in the path makes a list a watch only after the options of the list were judged.
-    asked = not call.info.in_path or bool(flag(call.query, "watch"))
-    rules = call.resource.rules
-    options = list_options(call.query, rules, watch=True, judged_as_list=not asked)
-    if call.info.name:
-        options = _of_one(options, call.info.name)
+    options = list_options(call.query, call.resource.rules, watch=True)
     fault = revision_fault(options.version) if options.version else ""
     if fault:
         raise internal(fault)
-    if form.shape == "table":
+    if form == "table":
         check_include(call.query.get("includeObject", ""))
     return Watch(api, call, options, form)
-
-
-def _of_one(options: ListOptions, name: str) -> ListOptions:
-    """Narrow a watch to the object that its path names.
-
-    Raises:
-        StatusError: 400; its field selector asks for another.
-    """
-    term = FieldTerm("metadata.name", name, equal=True)
-    if options.fields and term not in options.fields.terms:
-        raise bad_request("fieldSelector metadata.name doesn't match requested name")
-    return options if options.fields else replace(options, fields=FieldSelector((term,)))

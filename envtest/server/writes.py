@@ -3,11 +3,10 @@
 One write goes: namespace → defaults → ownership → mutating admission → what the server decides →
 validation → validating admission → preconditions → store. From the preconditions on there is no
 await, so nothing can come between a check and the write. What mutating admission adds belongs to
-nobody; what the kind has no place for is dropped after validating admission has seen it.
+nobody.
 """
 
 import copy
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,7 +19,6 @@ from envtest.server.bodies import check_version, fit, judge_complaints, read_obj
 from envtest.server.call import Call, One
 from envtest.server.failures import StatusError, bad_request, invalid_object
 from envtest.server.options import WriteOptions, write_options
-from envtest.server.ownership import settle_owners
 from envtest.server.resource import Resource
 from envtest.storage import Stored
 from envtest.wire.texts import number_fault
@@ -61,11 +59,10 @@ async def create_object(
         resource.rules.default_applied(body)
     else:
         resource.rules.default(body)
-        await _track(call, None, body, options, "")
-    asked, body = body, await api.admission.mutate(call, "CREATE", body, None)
+        _track(call, None, body, options, "")
+    body = await api.admission.mutate(call, "CREATE", body, None)
     meta = body["metadata"]
     _set_namespace(call, meta)
-    api.guard(call, body, None)
     resource.rules.prepare_create(body)
     objectmeta.fill_in(meta)
     _refuse_invalid(resource, body, _creation_problems(resource, body))
@@ -73,17 +70,13 @@ async def create_object(
     if call.info.verb != "create":
         api.creation_guard(call, meta["name"])
     await api.admission.validate(call, "CREATE", body, None)
-    if body is not asked:
-        resource.rules.decode(body)
     if _is_revision(meta.get("resourceVersion", "")) and not options.dry_run:
         raise failures.internal("resourceVersion should not be set on objects to be created")
     key = resource.key(meta.get("namespace", ""), meta["name"])
-    form = await resource.kept_form(body)
     _refuse_existing(api, resource, key, meta["name"])
     if options.dry_run:
         return One(201, resource, _encode(body))
-    stored = api.store.write(resource.place, key, form)
-    await resource.ready([stored])
+    stored = api.store.write(resource.place, key, resource.stored_form(body))
     return One(201, resource, resource.dressed(stored))
 
 
@@ -106,7 +99,7 @@ def _other_namespace() -> StatusError:
     )
 
 
-async def _track(
+def _track(
     call: Call,
     live: dict[str, Any] | None,
     body: dict[str, Any],
@@ -115,8 +108,7 @@ async def _track(
 ) -> None:
     """Note who set which field."""
     resource = call.resource
-    settle = partial(
-        track_update,
+    track_update(
         live,
         body,
         manager=options.manager,
@@ -126,8 +118,6 @@ async def _track(
         now=objectmeta.timestamp(),
         versions=resource.versions,
     )
-    owners = (live or {}).get("metadata", {}).get("managedFields")
-    await settle_owners(resource, owners, settle)
 
 
 def _creation_problems(resource: Resource, body: dict[str, Any]) -> list[FieldError]:
@@ -152,7 +142,7 @@ def _refuse_invalid(resource: Resource, body: dict[str, Any], found: list[FieldE
 def _refuse_existing(api: Api, resource: Resource, key: str, name: str) -> None:
     existing = api.table(resource).get(key)
     if existing is not None:
-        deleting = "deletionTimestamp" in resource.raw(existing)["metadata"]
+        deleting = "deletionTimestamp" in resource.load(existing)["metadata"]
         raise failures.already_exists(resource.plural, resource.group, name, deleting=deleting)
 
 
@@ -172,7 +162,6 @@ async def update(api: Api, call: Call) -> One:
             body["metadata"].pop("resourceVersion", None)
             return await create_object(api, call, body, options)
         raise resource.not_found(call.info.name)
-    await resource.ready([stored])
     live = resource.load(stored)
     uid = body["metadata"].get("uid")
     if uid and uid != live["metadata"]["uid"]:
@@ -247,20 +236,16 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
         resource.rules.default_applied(body)
     else:
         resource.rules.default_changed(body, live)
-        await _track(call, live, body, options, subresource)
-    asked, body = body, await api.admission.mutate(call, "UPDATE", body, live)
-    api.guard(call, body, live)
+        _track(call, live, body, options, subresource)
+    body = await api.admission.mutate(call, "UPDATE", body, live)
     _check_revision(call, stored, body)
     _prepare(resource, subresource, body, live)
     _refuse_invalid(resource, body, _update_problems(call, body, live))
     call.warnings += resource.rules.warnings(body, live)
     await api.admission.validate(call, "UPDATE", body, live)
-    if body is not asked:
-        resource.rules.decode(body)
-    form = await resource.kept_form(body)
     if api.table(resource).get(call.key) is not stored:
         raise resource.conflict(call.info.name)
-    return await _commit(api, call, stored, live, body, form=form, options=options)
+    return _commit(api, call, stored, live, body, options)
 
 
 def _is_revision(text: str) -> bool:
@@ -316,14 +301,12 @@ def _update_problems(call: Call, body: dict[str, Any], live: dict[str, Any]) -> 
     ]
 
 
-async def _commit(  # noqa: PLR0913  # one write, seen from all sides
+def _commit(
     api: Api,
     call: Call,
     stored: Stored,
     live: dict[str, Any],
     body: dict[str, Any],
-    *,
-    form: dict[str, Any],
     options: WriteOptions,
 ) -> One:
     """Write, or see that there is nothing to write; the last finalizer takes the object along."""
@@ -335,10 +318,8 @@ async def _commit(  # noqa: PLR0913  # one write, seen from all sides
             api.store.delete(resource.place, call.key)
         return One(200, resource, answer)
     if same_except_times(live, body):
-        await resource.ready([stored])
         return One(200, resource, resource.dressed(stored))
     if options.dry_run:
         return One(200, resource, _encode(body))
-    written = api.store.write(resource.place, call.key, form)
-    await resource.ready([written])
+    written = api.store.write(resource.place, call.key, resource.stored_form(body))
     return One(200, resource, resource.dressed(written))

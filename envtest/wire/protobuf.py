@@ -1,18 +1,20 @@
-"""Protobuf bodies of built-in kinds, as the JSON that they stand for.
+"""Protobuf bodies of built-in kinds, which kubectl sends, as the JSON that they stand for.
 
-The opposite direction is `envtest.wire.encoding`.
+`wire.json` has the messages field by field; kinds and shapes of fields are told where it is made:
+tests/realservers/harvest/wire.py.
 """
 
 import base64
 import json
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
 
-from envtest.wire.messages import MAGIC, Field, is_list, message
-from envtest.wire.varints import fields
+MAGIC: Final = b"k8s\x00"
 
 _DEPTH = 100
 # What is raised on the way through bad data: texts that are none, times out of this world, JSON
@@ -21,6 +23,44 @@ _FAULTS = (IndexError, ValueError, struct.error, OverflowError, OSError, Recursi
 _INT64_MAX = 2**63 - 1
 # From there on Go writes a number with an exponent.
 _LONGEST_WHOLE = 1e21
+
+
+class Field(NamedTuple):
+    """What stands behind a field number."""
+
+    number: int
+    # The member of the JSON object; nothing where the message is a list alone.
+    name: str
+    kind: str
+    shape: str
+    # The message that the value is.
+    inner: str
+
+
+@cache
+def _file() -> Mapping[str, Mapping[str, list[str]]]:
+    text = files("envtest.kinds").joinpath("wire.json").read_text(encoding="utf-8")
+    loaded: Mapping[str, Mapping[str, list[str]]] = json.loads(text)
+    return loaded
+
+
+@cache
+def _message_fields(name: str) -> Mapping[int, Field] | None:
+    """Return the fields of a message by their numbers, in order, if the message is known.
+
+    Args:
+        name: the OpenAPI name of the type.
+    """
+    found = _file().get(name)
+    if found is None:
+        return None
+    listed = [Field(int(number), *described) for number, described in found.items()]
+    return {field.number: field for field in sorted(listed)}
+
+
+def _is_list(fields: Mapping[int, Field]) -> bool:
+    """Tell whether a message is but a list: protobuf puts one around lists that are in lists."""
+    return 1 in fields and fields[1].shape == "list" and not fields[1].name
 
 
 class ProtobufError(Exception):
@@ -42,11 +82,11 @@ def read_protobuf(data: bytes, name: str) -> dict[str, Any]:
             "provided data does not appear to be a protobuf message, expected prefix "
             f"[{' '.join(map(str, MAGIC))}]"
         )
-    if message(name) is None:
+    if _message_fields(name) is None:
         raise ProtobufError(f"protobuf is not read for {name.rpartition('.')[2]}; send JSON")
     try:
-        envelope = dict(fields(data[len(MAGIC) :]))
-        named = dict(fields(_bytes(envelope.get(1, b""))))
+        envelope = dict(_fields(data[len(MAGIC) :]))
+        named = dict(_fields(_bytes(envelope.get(1, b""))))
         head = {"apiVersion": _bytes(named.get(1, b"")), "kind": _bytes(named.get(2, b""))}
         shown = {key: value.decode() for key, value in head.items() if value}
         return {**shown, **_message(_bytes(envelope.get(2, b"")), name, 0)}
@@ -67,19 +107,19 @@ def _message(data: bytes, name: str, depth: int) -> Any:
     special = _SPECIAL.get(name.rpartition(".")[2])
     if special is not None:
         return special(data, depth)
-    known = message(name) or {}
+    known = _message_fields(name) or {}
     body: dict[str, Any] = {}
-    for number, value in fields(data):
+    for number, value in _fields(data):
         field = known.get(number)
         if field is not None:
             _take(body, field, value, depth)
-    return body.get("", []) if is_list(known) else body
+    return body.get("", []) if _is_list(known) else body
 
 
 def _take(body: dict[str, Any], field: Field, value: int | bytes, depth: int) -> None:
     """Put what a field holds where JSON has it; what Go's JSON leaves out is left out."""
     if field.shape == "map":
-        entry = dict(fields(_bytes(value)))
+        entry = dict(_fields(_bytes(value)))
         held = entry.get(2, 0 if field.kind in {"int", "bool"} else b"")
         body.setdefault(field.name, {})[_bytes(entry.get(1, b"")).decode()] = _value(
             held, field, depth
@@ -129,7 +169,7 @@ def _double(data: bytes) -> float | int:
 
 def _time(data: bytes, *, micro: bool) -> str | None:
     """Return a time as JSON has it; the zero time is no time."""
-    parts = dict(fields(data))
+    parts = dict(_fields(data))
     if not parts:
         return None
     seconds, nanos = _signed(parts.get(1, 0)), _signed(parts.get(2, 0))
@@ -138,11 +178,11 @@ def _time(data: bytes, *, micro: bool) -> str | None:
 
 
 def _quantity(data: bytes) -> str:
-    return _bytes(dict(fields(data)).get(1, b"")).decode()
+    return _bytes(dict(_fields(data)).get(1, b"")).decode()
 
 
 def _int_or_string(data: bytes) -> int | str:
-    parts = dict(fields(data))
+    parts = dict(_fields(data))
     if parts.get(1, 0) == 1:
         return _bytes(parts.get(3, b"")).decode()
     return _signed(parts.get(2, 0))
@@ -150,13 +190,13 @@ def _int_or_string(data: bytes) -> int | str:
 
 def _raw(data: bytes) -> Any:
     """Return the JSON that stands there as it is, if any does."""
-    raw = _bytes(dict(fields(data)).get(1, b""))
+    raw = _bytes(dict(_fields(data)).get(1, b""))
     return json.loads(raw) if raw else None
 
 
 def _schema_or(data: bytes, depth: int) -> Any:
     """Decode what is a schema or else a flag."""
-    parts = dict(fields(data))
+    parts = dict(_fields(data))
     if 2 in parts:
         return _message(_bytes(parts[2]), _SCHEMA, depth + 1)
     return bool(_signed(parts.get(1, 0)))
@@ -165,7 +205,7 @@ def _schema_or(data: bytes, depth: int) -> Any:
 def _schema_or_list(data: bytes, depth: int, *, texts: bool) -> Any:
     """Decode what is a schema or else a list, of schemas or of texts."""
     several: list[Any] = []
-    for number, value in fields(data):
+    for number, value in _fields(data):
         if number == 1:
             return _message(_bytes(value), _SCHEMA, depth + 1)
         held = _bytes(value)
@@ -187,3 +227,52 @@ _SPECIAL: Final[dict[str, Callable[[bytes, int], Any]]] = {
     "JSONSchemaPropsOrArray": lambda data, depth: _schema_or_list(data, depth, texts=False),
     "JSONSchemaPropsOrStringArray": lambda data, depth: _schema_or_list(data, depth, texts=True),
 }
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at an offset and the offset behind it.
+
+    Raises:
+        IndexError: the data ends within it.
+        ValueError: it has more than 64 bits.
+    """
+    value = data[at]
+    if value < 0x80:
+        return value, at + 1
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number has more than 64 bits")
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield (field number, value) of one message; texts and messages are bytes.
+
+    Raises:
+        IndexError, ValueError: this is no message.
+    """
+    at, end = 0, len(data)
+    while at < end:
+        tag, at = _varint(data, at)
+        match tag & 7:
+            case 0:
+                value, at = _varint(data, at)
+                yield tag >> 3, value
+            case 2:
+                length, at = _varint(data, at)
+                if at + length > end:
+                    raise ValueError("a field is longer than the message")
+                yield tag >> 3, data[at : at + length]
+                at += length
+            case 1 | 5 as width:
+                size = 8 if width == 1 else 4
+                yield tag >> 3, data[at : at + size]
+                at += size
+            case other:
+                raise ValueError(f"wire type {other} is not used")

@@ -220,78 +220,6 @@ async def told_of(stream: ByteStream, count: int) -> None:
         tail = data[-len(b'"name":"heavy-') + 1 :]
 
 
-@pytest.mark.parametrize(
-    ("line", "code", "part"),
-    [
-        (f"BREW {MAPS} HTTP/1.1", 405, '"reason":"MethodNotAllowed"'),
-        ("nonsense", 400, "400 Bad Request"),
-        ("GET / HTTP/1.1\r\nno header", 400, "400 Bad Request"),
-        (
-            "GET / HTTP/1.1\r\nX-Long: " + "x" * 1_100_000,
-            431,
-            "431 Request Header Fields Too Large",
-        ),
-    ],
-)
-async def test_what_is_no_request_is_answered_as_go_answers_it(
-    line: str, code: int, part: str
-) -> None:
-    async with serve() as server, connection(server) as stream:
-        await stream.send(f"{line}\r\nHost: localhost\r\n\r\n".encode())
-        with anyio.fail_after(10):
-            answer = (await read_to_end(stream)).decode()
-
-    first, _, body = answer.partition("\r\n\r\n")
-    assert first.split(" ")[1] == str(code)
-    assert part in body
-    assert line not in answer
-
-
-REFUSED = "HTTP/1.1 {0}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n{1}"
-
-
-@pytest.mark.parametrize(
-    ("said", "status", "text"),
-    [
-        ("GET / HTTP/1.1", "400 Bad Request: missing required Host header", ""),
-        ("GET / HTTP/1.1\r\nHost: a\r\nHost: b", "400 Bad Request: too many Host headers", ""),
-        ("GET / HTTP/1.1\r\nHost: a\r\nX: b\0", "400 Bad Request: invalid header value", ""),
-        ("GET / HTTP/1.1\r\nHost: a\r\nno header", "400 Bad Request", ""),
-        ("GET /", "400 Bad Request", ""),
-        ("GET / HTTP/2.0", "505 HTTP Version Not Supported: unsupported protocol version", ""),
-        ("GET / HTTP/3.0", "505 HTTP Version Not Supported: unsupported protocol version", ""),
-        (
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip",
-            "501 Not Implemented",
-            "Unsupported transfer encoding",
-        ),
-        (
-            "GET / HTTP/1.1\r\nHost: a\r\n" + "\r\n".join(["X: " + "y" * 10_000] * 200),
-            "431 Request Header Fields Too Large",
-            "",
-        ),
-    ],
-)
-async def test_what_is_no_request_is_refused_byte_for_byte(
-    said: str, status: str, text: str
-) -> None:
-    async with serve() as server, connection(server) as stream:
-        await stream.send(f"{said}\r\n\r\n".encode())
-        answer = (await read_to_end(stream)).decode()
-
-    assert answer == REFUSED.format(status, text or status)
-
-
-async def test_thousands_of_small_headers_are_taken() -> None:
-    lines = "".join(f"X-{number}: y\r\n" for number in range(5000))
-    async with serve() as server, connection(server) as stream:
-        await stream.send(head(server, "GET", "/healthz") + f"{lines}\r\n".encode())
-        with anyio.fail_after(10):
-            answer = await stream.receive()
-
-    assert answer.startswith(b"HTTP/1.1 200 OK")
-
-
 async def test_requests_that_follow_each_other_may_be_large_together() -> None:
     long = f"X-Long: {'y' * 700_000}"
     async with serve() as server, connection(server) as stream:
@@ -300,29 +228,6 @@ async def test_requests_that_follow_each_other_may_be_large_together() -> None:
             with anyio.fail_after(10):
                 answer = await stream.receive()
             assert answer.startswith(b"HTTP/1.1 200 OK")
-
-
-async def test_a_path_may_come_as_a_proxy_is_asked() -> None:
-    async with serve() as server, connection(server) as stream:
-        await stream.send(head(server, "GET", "https://elsewhere/readyz") + b"\r\n")
-        with anyio.fail_after(10):
-            answer = await stream.receive()
-
-    assert answer.startswith(b"HTTP/1.1 200 OK")
-    assert answer.endswith(b"\r\n\r\nok")
-
-
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "HEAD"])
-async def test_who_forgets_tls_is_told_so(method: str) -> None:
-    async with serve() as server:
-        port = int(server.url.rpartition(":")[2])
-        async with await anyio.connect_tcp("127.0.0.1", port) as stream:
-            await stream.send(f"{method} / HTTP/1.1\r\nHost: a\r\n\r\n".encode())
-            answer = await read_to_end(stream)
-
-    assert answer == (
-        b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
-    )
 
 
 async def test_what_is_neither_tls_nor_http_gets_no_answer() -> None:

@@ -13,9 +13,7 @@ from tests.envtest.replay import ADMIN, Player, names, steps
 # scenario/step -> why the answer is not the recorded one.
 KNOWN: dict[str, str] = {
     "core-resources/secret-bad-base64": "says what Python says of it",
-    "core-resources/lease-bad-time": "says what Python says of it",
     "crud/create-bad-json": "says what Python says of it",
-    "lists/bad-continue": "says what Python says of it",
     "server-side-apply/apply-after-update-conflict": "shows the value in JSON",
     "server-side-apply/apply-yaml": "shows the value in JSON",
 }

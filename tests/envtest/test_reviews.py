@@ -59,10 +59,7 @@ async def test_a_token_tells_its_account_until_the_account_goes(http: httpx.Asyn
 async def test_a_token_request_says_what_it_got(http: httpx.AsyncClient) -> None:
     null = {"spec": {"expirationSeconds": None}}
     body = (await http.post(f"{ACCOUNTS}/bob/token", json=null)).json()
-    (entry,) = body["metadata"].pop("managedFields")
 
-    assert (entry["manager"], entry["subresource"]) == ("tests", "token")
-    assert entry["fieldsV1"] == {"f:spec": {"f:expirationSeconds": {}}}
     assert body["metadata"].pop("creationTimestamp")
     assert body["metadata"] == {"name": "bob", "namespace": "default"}
     assert body["spec"] == {
@@ -75,19 +72,14 @@ async def test_a_token_request_says_what_it_got(http: httpx.AsyncClient) -> None
 @pytest.mark.parametrize(
     ("spec", "code", "part"),
     [
-        ({"expirationSeconds": 5}, 422, "may not specify a duration less than 10 minutes"),
-        ({"expirationSeconds": 1 << 33}, 422, "a duration larger than 2^32 seconds"),
+        ({"expirationSeconds": 5}, 422, "must be between 600 and 4294967296 seconds"),
+        ({"expirationSeconds": 1 << 33}, 422, "must be between 600 and 4294967296 seconds"),
         ({"expirationSeconds": "x"}, 400, "cannot unmarshal string"),
         ({"audiences": "x"}, 400, "cannot unmarshal string"),
         (
-            {"boundObjectRef": {"kind": "ConfigMap", "apiVersion": "v1", "name": "x"}},
+            {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "x"}},
             400,
-            "cannot bind token to object of type /v1, Kind=ConfigMap",
-        ),
-        (
-            {"boundObjectRef": {"kind": "Secret", "apiVersion": "v1", "name": "x"}},
-            404,
-            'secrets "x" not found',
+            "tokens that are bound to an object are not served",
         ),
     ],
 )
@@ -120,42 +112,6 @@ async def test_a_written_token_counts_before_this_server_only(http: httpx.AsyncC
 
     assert here["audiences"] == [str(http.base_url)]
     assert elsewhere == UNKNOWN
-
-
-async def test_a_bound_token_counts_while_its_object_lives(http: httpx.AsyncClient) -> None:
-    secrets = "/api/v1/namespaces/default/secrets"
-    uid = (await http.post(secrets, json={"metadata": {"name": "s"}})).json()["metadata"]["uid"]
-    reference = {"kind": "Secret", "apiVersion": "v1", "name": "s"}
-    wrong = {"boundObjectRef": {**reference, "uid": "no"}}
-    refused = await http.post(f"{ACCOUNTS}/bob/token", json={"spec": wrong})
-    made = await token(http, boundObjectRef={**reference, "uid": uid})
-    before = await review(http, made)
-    await http.delete(f"{secrets}/s")
-    gone = await review(http, made)
-    await http.post(secrets, json={"metadata": {"name": "s"}})
-    another = await review(http, made)
-
-    assert refused.status_code == 409
-    assert "the UID in the bound object reference (no) does not match" in refused.text
-    assert before["authenticated"]
-    assert gone["error"] == "[invalid bearer token, service account token has been invalidated]"
-    assert f"does not match service account secret ref claim ({uid})" in another["error"]
-
-
-async def test_a_pods_token_tells_of_the_pod(http: httpx.AsyncClient) -> None:
-    pods = "/api/v1/namespaces/default/pods"
-    spec = {"serviceAccountName": "bob", "containers": [{"name": "a", "image": "b"}]}
-    await http.post(pods, json={"metadata": {"name": "p"}, "spec": spec})
-    other = {**spec, "serviceAccountName": "eve"}
-    await http.post(pods, json={"metadata": {"name": "q"}, "spec": other})
-    reference = {"kind": "Pod", "apiVersion": "v1", "name": "p"}
-    known = await review(http, await token(http, boundObjectRef=reference))
-    strange = {"boundObjectRef": {**reference, "name": "q"}}
-    refused = await http.post(f"{ACCOUNTS}/bob/token", json={"spec": strange})
-
-    assert known["user"]["extra"]["authentication.kubernetes.io/pod-name"] == ["p"]
-    assert refused.status_code == 400
-    assert "pod running with different serviceaccount name" in refused.text
 
 
 async def test_access_reviews_tell_by_what_binding(http: httpx.AsyncClient) -> None:

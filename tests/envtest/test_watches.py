@@ -207,22 +207,13 @@ async def test_the_last_event_of_an_object_shows_what_was_stored_last(
     assert int(told["object"]["metadata"]["resourceVersion"]) > int(marked["resourceVersion"])
 
 
-@pytest.mark.parametrize(
-    ("path", "rest"),
-    [
-        ("/api/v1/configmaps", {}),
-        ("/api/v1/services", {"spec": {}, "status": {"loadBalancer": {}}}),
-        ("/api/v1/namespaces", {"spec": {}, "status": {}}),
-        (PATH, {}),
-    ],
-)
+@pytest.mark.parametrize("path", ["/api/v1/services", PATH])
 async def test_a_bookmark_is_an_object_with_nothing_in_it(
-    http: httpx.AsyncClient, path: str, rest: dict[str, Any]
+    http: httpx.AsyncClient, path: str
 ) -> None:
     query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "1"}
 
     last = json.loads((await http.get(path, params=query)).text.splitlines()[-1])["object"]
 
-    assert {"apiVersion", "kind", "metadata"} <= last.keys()
+    assert last.keys() == {"apiVersion", "kind", "metadata"}
     assert last["metadata"].keys() == {"annotations", "resourceVersion"}
-    assert {name: last[name] for name in last if name in {"spec", "status", "data"}} == rest

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from envtest.schema import openapi_v2, openapi_v3
+from envtest.schema import openapi_v3
 from tests.envtest.schema.answers import recorded
 
 _CASES = recorded("published.json")
@@ -19,14 +19,3 @@ def _id(case: dict[str, Any]) -> str:
 @pytest.mark.parametrize("case", _CASES, ids=_id)
 def test_the_third_version_tells_everything(case: dict[str, Any]) -> None:
     assert openapi_v3(case["spec"], "v1") == case["v3"]
-
-
-@pytest.mark.parametrize("case", _CASES, ids=_id)
-def test_the_second_version_leaves_out_what_it_cannot_say(case: dict[str, Any]) -> None:
-    assert openapi_v2([case["spec"]]) == case["v2"]
-
-
-def test_versions_that_are_not_served_are_not_published() -> None:
-    spec = _CASES[0]["spec"]
-    hidden = {**spec, "versions": [{**spec["versions"][0], "served": False}]}
-    assert openapi_v2([hidden]) == {}

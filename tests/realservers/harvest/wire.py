@@ -1,6 +1,6 @@
-"""Rebuild `wire.json` with Go: python -m envtest.kinds.harvest_wire.
+"""Rebuild `wire.json` with Go: python -m tests.realservers.harvest.wire.
 
-Clients built with client-go speak protobuf about built-in kinds. The numbers of the fields are in
+kubectl sends many built-in kinds as protobuf. The numbers of the fields are in
 the tags of Go's types, which a small program prints: for each message and number the name in
 JSON, the kind of value, its shape and, where it is a message, which one. Shapes are
 
@@ -21,29 +21,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import envtest.kinds
 from envtest.kinds.catalogue import resources, schema_name
 
 VERSION = "v0.36.2"
-_MODULES = ("api", "apiextensions-apiserver", "apimachinery", "client-go", "kube-aggregator")
-_META = "io.k8s.apimachinery.pkg.apis.meta"
+_MODULES = ("api", "apiextensions-apiserver", "apimachinery", "client-go")
+# Bodies that are of no resource's kind.
 _ALSO = (
-    "io.k8s.api.apidiscovery.v2.APIGroupDiscoveryList",
-    "io.k8s.api.apidiscovery.v2beta1.APIGroupDiscoveryList",
     "io.k8s.api.authentication.v1.TokenRequest",
     "io.k8s.api.autoscaling.v1.Scale",
-    "io.k8s.api.policy.v1.Eviction",
-    f"{_META}.v1.APIGroup",
-    f"{_META}.v1.APIGroupList",
-    f"{_META}.v1.APIResourceList",
-    f"{_META}.v1.APIVersions",
-    f"{_META}.v1.DeleteOptions",
-    f"{_META}.v1.ListMeta",
-    f"{_META}.v1.PartialObjectMetadata",
-    f"{_META}.v1.PartialObjectMetadataList",
-    f"{_META}.v1.Status",
-    f"{_META}.v1beta1.PartialObjectMetadataList",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
 )
-# Types whose JSON is not that of their fields; reader and writer know them by name.
+# Types whose JSON is not that of their fields; the reader knows them by name.
 _SPECIAL = ("Time", "MicroTime", "Quantity", "IntOrString", "RawExtension", "FieldsV1", "JSON")
 
 Messages = dict[str, dict[str, list[str]]]
@@ -60,9 +49,9 @@ def main() -> int:
     ]
     chosen = _reachable(found, [*wanted, *_ALSO])
     text = json.dumps(chosen, sort_keys=True, separators=(",", ":"))
-    here = Path(__file__).with_name("wire.json")
-    here.write_text(text + "\n", encoding="utf-8")
-    sys.stdout.write(f"{here}: {len(text)} bytes, {len(chosen)} messages\n")
+    target = Path(envtest.kinds.__file__).with_name("wire.json")
+    target.write_text(text + "\n", encoding="utf-8")
+    sys.stdout.write(f"{target}: {len(text)} bytes, {len(chosen)} messages\n")
     return 0
 
 
@@ -74,10 +63,8 @@ def _facts() -> Messages:
         Path(folder, "go.mod").write_text("\n".join(lines) + "\n", encoding="utf-8")
         shutil.copy(Path(__file__).with_suffix(".go"), Path(folder, "main.go"))
         go = shutil.which("go") or "go"
-        subprocess.run([go, "mod", "tidy"], cwd=folder, check=True)  # noqa: S603
-        done = subprocess.run(  # noqa: S603
-            [go, "run", "."], cwd=folder, check=True, stdout=subprocess.PIPE
-        )
+        subprocess.run([go, "mod", "tidy"], cwd=folder, check=True)
+        done = subprocess.run([go, "run", "."], cwd=folder, check=True, stdout=subprocess.PIPE)
     found: Messages = json.loads(done.stdout)
     return found
 

@@ -1,6 +1,6 @@
-// Command harvest_wire prints how the fields of Kubernetes' types stand in protobuf.
+// Command wire prints how the fields of Kubernetes' types stand in protobuf.
 //
-// It reads struct tags of the published modules by reflection; see harvest_wire.py, which runs it.
+// It reads struct tags of the published modules by reflection; see wire.py, which runs it.
 package main
 
 import (
@@ -9,14 +9,10 @@ import (
 	"reflect"
 	"strings"
 
-	discoveryv2 "k8s.io/api/apidiscovery/v2"
-	discoveryv2beta1 "k8s.io/api/apidiscovery/v2beta1"
 	extensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
-	registrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 // field is a name, a kind of value, a shape, and the message that the value is, if it is one.
@@ -31,19 +27,11 @@ var (
 )
 
 func main() {
-	for _, add := range []any{
-		extensionsv1.AddToScheme, registrationv1.AddToScheme, discoveryv2.AddToScheme,
-		discoveryv2beta1.AddToScheme, metav1.AddMetaToScheme, metav1beta1.AddMetaToScheme,
-	} {
-		called := reflect.ValueOf(add).Call([]reflect.Value{reflect.ValueOf(scheme.Scheme)})
-		if err, failed := called[0].Interface().(error); failed {
-			utilruntime.Must(err)
-		}
-	}
+	utilruntime.Must(extensionsv1.AddToScheme(scheme.Scheme))
+	utilruntime.Must(metav1.AddMetaToScheme(scheme.Scheme))
 	for _, kind := range scheme.Scheme.AllKnownTypes() {
 		visit(kind)
 	}
-	visit(reflect.TypeFor[metav1.ListMeta]())
 	utilruntime.Must(json.NewEncoder(os.Stdout).Encode(found))
 }
 

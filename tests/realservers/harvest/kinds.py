@@ -1,7 +1,10 @@
-"""Rebuild `kinds.json` from a running API server: python -m envtest.kinds.harvest URL TOKEN.
+"""Rebuild `kinds.json` from a running API server.
 
-The file holds facts only: which kinds there are, how discovery describes them, and the shape of
-their fields. Descriptions are left out; they are prose of another project and most of the bytes.
+    python -m tests.realservers.harvest.kinds URL TOKEN
+
+The file holds facts only: which built-in kinds the embedded server serves, how discovery describes
+them, and the shape of their fields. Descriptions are left out; they are prose of another project
+and most of the bytes.
 """
 
 import json
@@ -11,36 +14,45 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import envtest.kinds
+
 GROUP_VERSIONS = (
     "v1",
     "admissionregistration.k8s.io/v1",
     "apiextensions.k8s.io/v1",
-    "apiregistration.k8s.io/v1",
     "apps/v1",
     "authentication.k8s.io/v1",
     "authorization.k8s.io/v1",
-    "autoscaling/v1",
-    "autoscaling/v2",
     "batch/v1",
-    "certificates.k8s.io/v1",
     "coordination.k8s.io/v1",
     "discovery.k8s.io/v1",
     "events.k8s.io/v1",
-    "flowcontrol.apiserver.k8s.io/v1",
     "networking.k8s.io/v1",
-    "node.k8s.io/v1",
     "policy/v1",
     "rbac.authorization.k8s.io/v1",
-    "resource.k8s.io/v1",
+    # Nothing here uses priorities, but kubectl takes the short name `pc` for them on real servers.
     "scheduling.k8s.io/v1",
-    "storage.k8s.io/v1",
 )
-# Nothing behind these answers here: they need a scheduler, or components that could be asked.
-LEFT_OUT = ("bindings", "componentstatuses")
+# Kinds of these groups that nothing here meets.
+LEFT_OUT = (
+    "bindings",
+    "componentstatuses",
+    "controllerrevisions",
+    "ingressclasses",
+    "ipaddresses",
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
+    "podtemplates",
+    "replicationcontrollers",
+    "servicecidrs",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+)
 LEFT_OUT_SUBRESOURCES = (
     "attach",
     "binding",
     "ephemeralcontainers",
+    "eviction",
     "exec",
     "log",
     "portforward",
@@ -53,7 +65,7 @@ _ALSO = ("DeleteOptions", "ListMeta")
 def main() -> int:
     """Fetch, trim and write; print what was written."""
     url, token = sys.argv[1:3]
-    here = Path(__file__).with_name("kinds.json")
+    target = Path(envtest.kinds.__file__).with_name("kinds.json")
     resources: dict[str, Any] = {}
     schemas: dict[str, Any] = {}
     for gv in GROUP_VERSIONS:
@@ -66,8 +78,8 @@ def main() -> int:
     text = json.dumps(
         {"resources": resources, "schemas": schemas}, sort_keys=True, separators=(",", ":")
     )
-    here.write_text(text + "\n", encoding="utf-8")
-    sys.stdout.write(f"{here}: {len(text)} bytes, {len(schemas)} schemas\n")
+    target.write_text(text + "\n", encoding="utf-8")
+    sys.stdout.write(f"{target}: {len(text)} bytes, {len(schemas)} schemas\n")
     return 0
 
 
@@ -76,8 +88,8 @@ def _get(url: str, token: str) -> Any:  # JSON of any shape
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310
-    with urllib.request.urlopen(request, context=context) as answer:  # noqa: S310
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, context=context) as answer:
         return json.load(answer)
 
 
