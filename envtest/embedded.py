@@ -4,7 +4,7 @@ import os
 import secrets
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from ipaddress import IPv4Network
@@ -36,12 +36,10 @@ from envtest.front.connections import Deadlines, Watchers
 from envtest.keys import kept_key, new_key, write_private
 from envtest.kubeconfig import kubeconfig
 from envtest.listening import EVERYWHERE, ListenError, parse_address, reachable, shown
-from envtest.mishaps import Mishaps
 from envtest.server.api import Api
 from envtest.server.call import User
-from envtest.server.clock import ServerClock
 from envtest.server.definitions import Definitions
-from envtest.server.registry import Registry
+from envtest.server.resource import Registry
 from envtest.storage import Disk, Store
 
 ADMIN = "admin"
@@ -62,8 +60,6 @@ class EmbeddedServer:
         self.url = ""
         # The watches that are open now.
         self.watchers = Watchers()
-        self.clock = ServerClock()
-        self.mishaps = Mishaps(api.store, self.clock)
         self._kept = data / "users.csv" if data else None
         self._users: dict[str, str] = {}
         if self._kept is not None and self._kept.exists():
@@ -147,7 +143,6 @@ async def serve(  # every setting is named at the call
         reviews,
         accounts,
         deadlines or Deadlines(),
-        server.clock,
     )
     server.watchers = front.watchers
     runner = web.ServerRunner(
@@ -168,9 +163,9 @@ async def serve(  # every setting is named at the call
                 tasks = await stack.enter_async_context(anyio.create_task_group())
                 stack.callback(tasks.cancel_scope.cancel)
                 if namespace_controller:
-                    tasks.start_soon(_ruled, server.clock, NamespaceController(api).run)
+                    tasks.start_soon(NamespaceController(api).run)
                 if garbage_collector:
-                    tasks.start_soon(_ruled, server.clock, GarbageCollector(api).run)
+                    tasks.start_soon(GarbageCollector(api).run)
             yield server
     finally:
         with anyio.CancelScope(shield=True):
@@ -192,12 +187,6 @@ def _read_users(path: Path) -> dict[str, User]:
             f"{path} is no text ({error}); restore it from a copy, or remove it to have new users"
         ) from error
     return parse_token_file(text, str(path))
-
-
-async def _ruled(clock: ServerClock, run: Callable[[], Awaitable[None]]) -> None:
-    """Run a controller by the server's clock."""
-    clock.rule()
-    await run()
 
 
 async def _listen(runner: web.ServerRunner, host: str, port: int, authority: Authority) -> int:

@@ -11,7 +11,6 @@ from envtest.access.tokens import token_line
 from envtest.binaries import real_control_plane
 from envtest.embedded import ADMIN, EmbeddedServer, serve
 from envtest.existing import ExistingControlPlane
-from envtest.mishaps import Mishaps
 from envtest.plane import Controller
 from envtest.plane import ControlPlane as Plane
 from envtest.server.call import User
@@ -29,11 +28,6 @@ class EmbeddedControlPlane(Plane):
         super().__init__(server.url)
         self.server = server
         self.controllers = controllers
-
-    @property
-    def mishaps(self) -> Mishaps:
-        """Return what tests can do to this server: stale lists, compaction, a wrong clock."""
-        return self.server.mishaps
 
     @override
     def kubeconfig(self, user: str = ADMIN) -> str:

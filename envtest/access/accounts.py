@@ -6,6 +6,7 @@ not made: nothing runs here that would need one.
 
 import base64
 import hashlib
+import time
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -23,7 +24,6 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 from envtest.access.tokens import CREDENTIAL, Known, TokenRefused
 from envtest.schema.errors import invalid
 from envtest.schema.gotext import quote
-from envtest.server import clock
 from envtest.server.api import Api
 from envtest.server.bodies import read_as
 from envtest.server.call import Call, Plain, User
@@ -76,7 +76,7 @@ class AccountTokens:
         if spec.get("boundObjectRef"):
             raise bad_request("tokens that are bound to an object are not served")
         audiences = spec.get("audiences") or [self.issuer]
-        ends = int(clock.seconds()) + seconds
+        ends = int(time.time()) + seconds
         meta = account["metadata"]
         names = {"name": meta["name"], "namespace": meta["namespace"]}
         return Plain(
@@ -99,7 +99,7 @@ class AccountTokens:
 
     def _sign(self, meta: dict[str, Any], audiences: list[str], ends: int) -> str:
         namespace, name = meta["namespace"], meta["name"]
-        now = int(clock.seconds())
+        now = int(time.time())
         claims = {
             "aud": audiences,
             "exp": ends,
@@ -190,7 +190,7 @@ def _check_time(claims: dict[str, Any]) -> None:
     Raises:
         TokenRefused: it has expired, or does not count yet.
     """
-    now = clock.seconds()
+    now = time.time()
     if now < claims["nbf"]:
         raise TokenRefused("service account token is not valid yet")
     if now > claims["exp"]:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from envtest.admission.attributes import Attributes, in_version, labels
-from envtest.admission.review import admission_request
+from envtest.admission.review import Attributes, admission_request, in_version, labels
 from envtest.schema.cel import CelError, Condition, compile_condition
 from envtest.server.api import Api
 from envtest.server.failures import StatusError, forbidden

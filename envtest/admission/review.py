@@ -1,11 +1,103 @@
-"""AdmissionReview: the question about a write, as the real server puts it."""
+"""What a write is about: all that rules match on, and the AdmissionReview that tells it."""
 
 import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from envtest.access.reviews import describe
-from envtest.admission.attributes import Attributes, in_version, kind_of
+from envtest.server.call import Call
 from envtest.server.resource import Resource
+
+Body = dict[str, Any]
+
+_NAMESPACES = ("", "namespaces")
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """One write; `new` is None for a DELETE, `old` for a CREATE.
+
+    Attributes:
+        call: the request; it names the resource as the client wrote it.
+        operation: CREATE, UPDATE or DELETE.
+        new: the object as it shall be.
+        old: the object as it is.
+    """
+
+    call: Call
+    operation: str
+    new: Body | None
+    old: Body | None
+
+    @property
+    def is_namespace(self) -> bool:
+        """Tell whether the object is a namespace."""
+        return (self.call.resource.group, self.call.resource.plural) == _NAMESPACES
+
+    @property
+    def name(self) -> str:
+        """Return the object's name; nothing while it is still to be generated."""
+        if self.call.info.name or self.operation == "DELETE":
+            return self.call.info.name
+        # That of the client, if it gave one: a webhook may have put another in its place.
+        return self.call.named or str(metadata(self.new).get("name") or "")
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace that is written to; a namespace is taken to be in itself."""
+        if self.is_namespace:
+            return self.name
+        return self.call.info.namespace if self.call.resource.namespaced else ""
+
+    @property
+    def subresource(self) -> str:
+        """Return `status` or another subresource, or nothing."""
+        return self.call.info.subresource
+
+    @property
+    def dry_run(self) -> bool:
+        """Tell whether nothing will be stored."""
+        return bool(self.call.dry_runs)
+
+    def changed(self, new: Body) -> "Attributes":
+        """Return the same write of another object."""
+        return replace(self, new=new)
+
+
+def metadata(body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return an object's metadata; empty where there is none."""
+    found = (body or {}).get("metadata")
+    return found if isinstance(found, dict) else {}
+
+
+def labels(body: Mapping[str, Any] | None) -> Mapping[str, str]:
+    """Return an object's labels; empty where there are none."""
+    return metadata(body).get("labels") or {}
+
+
+def kind_of(resource: Resource, subresource: str) -> dict[str, str]:
+    """Return the kind of a resource's objects, or of those that a subresource takes."""
+    entry = resource.subresources.get(subresource) or {}
+    if entry.get("group") or entry.get("version"):
+        return {name: entry.get(name, "") for name in ("group", "version", "kind")}
+    return {"group": resource.group, "version": resource.version, "kind": resource.kind}
+
+
+def in_version(body: Body | None, given: Resource, wanted: Resource) -> Body | None:
+    """Return an object of one resource as another version of that resource has it.
+
+    What is of neither, such as a Scale, is the same in all versions.
+    """
+    if body is None or given is wanted or body.get("apiVersion") != given.api_version:
+        return body
+    if given.rules.custom:
+        # Versions of a custom resource differ in their name only: nothing is pruned on the way.
+        return {**body, "apiVersion": wanted.api_version}
+    bare = given.stored_form(body)
+    shown = wanted.to_version(bare) if wanted.to_version else bare
+    return {**shown, "apiVersion": wanted.api_version, "kind": wanted.kind}
+
 
 _GROUP: Final = "admission.k8s.io"
 _VERSIONS: Final = ("v1", "v1beta1")

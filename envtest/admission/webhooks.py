@@ -10,9 +10,7 @@ from typing import Any, Final
 
 import anyio
 
-from envtest.admission.answers import CallFailed, Response
-from envtest.admission.attributes import Attributes, Body, in_version
-from envtest.admission.caller import Caller
+from envtest.admission.caller import Caller, CallFailed, Response
 from envtest.admission.matching import (
     MUTATING,
     VALIDATING,
@@ -22,7 +20,7 @@ from envtest.admission.matching import (
     Matcher,
     concerns_nobody,
 )
-from envtest.admission.review import admission_review
+from envtest.admission.review import Attributes, Body, admission_review, in_version
 from envtest.kinds.typed import TypedError
 from envtest.patching import PatchError, json_patch
 from envtest.schema import MalformedMetadata, MalformedObject

@@ -5,12 +5,11 @@ here fills in, such as pods and deployments, have a name and an age.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from envtest.schema.tables import human_duration
 from envtest.schema.wording import CREATION_TIMESTAMP, NAME
-from envtest.server import clock
 from envtest.server.rules import Column
 
 Body = Mapping[str, Any]
@@ -29,7 +28,7 @@ def _age(moment: object) -> str:
     """Return how long ago a time was, as kubectl words it: 45s, 3m5s, 2h, 5d."""
     if not isinstance(moment, str):
         return _UNKNOWN
-    passed = clock.now() - datetime.fromisoformat(moment)
+    passed = datetime.now(UTC) - datetime.fromisoformat(moment)
     return human_duration(passed.total_seconds())
 
 

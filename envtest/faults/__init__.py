@@ -1,12 +1,15 @@
 """What networks and overloaded servers do to clients, done on purpose by a proxy."""
 
 from envtest.faults.calls import Call, Match, Record
-from envtest.faults.exchanges import (
+from envtest.faults.fault import (
     CutAnswer,
+    End,
+    Fault,
     GatewayPage,
     LateAnswer,
     LateRequest,
     LostAnswer,
+    Pause,
     Refusal,
     RefusedConnection,
     SlowAnswer,
@@ -16,7 +19,6 @@ from envtest.faults.exchanges import (
     too_many_requests,
     unavailable,
 )
-from envtest.faults.fault import End, Fault, Pause
 from envtest.faults.proxy import Injection, Proxy
 from envtest.faults.streams import (
     ClosedAtOnce,

@@ -27,7 +27,6 @@ from envtest.kinds.catalogue import resources
 from envtest.server.api import Api
 from envtest.server.bodies import media_type
 from envtest.server.call import Call, User
-from envtest.server.clock import ServerClock
 from envtest.server.failures import StatusError, internal
 from envtest.server.forms import JSON, Form, negotiate
 from envtest.server.openapi import OpenApi
@@ -70,7 +69,6 @@ class Front:
     reviews: Reviews
     accounts: AccountTokens
     deadlines: Deadlines
-    clock: ServerClock
     watchers: Watchers = field(default_factory=Watchers)
     # What was asked for lately: controllers ask for the same objects again and again.
     targets: dict[tuple[str, str], _Target] = field(default_factory=dict)
@@ -87,7 +85,6 @@ class Front:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; every refusal is a Status."""
         warnings: list[str] = []
-        self.clock.rule()
         try:
             return await self._answer(request, warnings)
         except StatusError as error:

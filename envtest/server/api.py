@@ -6,8 +6,7 @@ from typing import Any, Protocol
 
 from envtest.server import failures
 from envtest.server.call import Call
-from envtest.server.registry import Registry
-from envtest.server.resource import Resource
+from envtest.server.resource import Registry, Resource
 from envtest.storage import Store, Stored, Table
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -13,11 +14,10 @@ from envtest.schema.errors import NO_FIELD, FieldError, invalid
 from envtest.schema.names import subdomain_errors
 from envtest.schema.objectmeta import coerce
 from envtest.schema.tables import table_cells, table_columns
-from envtest.server import clock, objectmeta
+from envtest.server import objectmeta
 from envtest.server.api import Api
 from envtest.server.objectmeta import Body
-from envtest.server.registry import version_rank
-from envtest.server.resource import MAIN_VERBS, Resource
+from envtest.server.resource import MAIN_VERBS, Resource, version_rank
 from envtest.server.rules import Cells, Column, Rules, keep_only
 from envtest.storage import Stored
 
@@ -163,7 +163,7 @@ class CustomRules(Rules):
 
     @override
     def cells(self, body: Body) -> Cells:
-        return table_cells(self._columns, body, clock.now())
+        return table_cells(self._columns, body, datetime.now(UTC))
 
 
 def _type_problems(body: Mapping[str, Any], kind: str, api_version: str) -> list[FieldError]:

@@ -5,8 +5,7 @@ import hashlib
 from typing import Any
 
 from envtest.kinds.catalogue import resources
-from envtest.server.registry import Registry
-from envtest.server.resource import Resource
+from envtest.server.resource import Registry, Resource
 
 VERSION = {
     "major": "1",

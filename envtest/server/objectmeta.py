@@ -5,6 +5,7 @@ BeforeCreate and BeforeUpdate.
 """
 
 import secrets
+import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,7 +16,6 @@ from envtest.patching import validate_managed_fields
 from envtest.schema.errors import FieldError, forbidden, invalid, required
 from envtest.schema.names import label_errors, qualified_name_errors
 from envtest.schema.objectmeta import check_annotations, check_labels, check_owners
-from envtest.server import clock
 from envtest.server.failures import as_error
 
 Body = dict[str, Any]
@@ -42,7 +42,7 @@ _MANY: tuple[tuple[str, Callable[[Any, str, list[FieldError]], None]], ...] = (
 
 def timestamp() -> str:
     """Return the present moment as metadata carries it."""
-    return _shown(int(clock.seconds()))
+    return _shown(int(time.time()))
 
 
 @lru_cache(maxsize=16)

@@ -9,8 +9,7 @@ import msgspec
 from envtest.kinds.catalogue import schema_name, schemas
 from envtest.schema import openapi_v3
 from envtest.server.custom import CustomRules
-from envtest.server.registry import Registry
-from envtest.server.resource import Resource
+from envtest.server.resource import Registry, Resource
 
 _META = (
     "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta",

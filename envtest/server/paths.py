@@ -2,13 +2,13 @@
 
 import hashlib
 from collections.abc import Mapping
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
 import msgspec
 
-from envtest.server import clock, discovery
+from envtest.server import discovery
 from envtest.server.api import Api
 from envtest.server.forms import JSON, negotiate
 from envtest.server.openapi import OpenApi
@@ -147,7 +147,7 @@ class Documents:
         headers = {"Vary": "Accept"}
         if query.get("hash"):
             # What the hash names never changes.
-            expiry = clock.now().astimezone(UTC) + timedelta(days=365)
+            expiry = datetime.now(UTC) + timedelta(days=365)
             headers["Cache-Control"] = "public, immutable"
             headers["Expires"] = format_datetime(expiry, usegmt=True)
         return _tagged(found, JSON, known, headers)

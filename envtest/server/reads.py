@@ -117,7 +117,7 @@ def select(api: Api, call: Call, options: ListOptions) -> Selected:
     """
     resource, table = call.resource, api.table(call.resource)
     prefix = f"{call.info.namespace}/" if resource.namespaced and call.info.namespace else ""
-    revision, after = _starting_point(api, table, options, prefix)
+    revision, after = _starting_point(api, options, prefix)
     if revision < table.log.floor:
         raise _too_old(options, after.removeprefix(prefix))
     matches = selector(resource, options)
@@ -137,7 +137,7 @@ def select(api: Api, call: Call, options: ListOptions) -> Selected:
     return Selected(items, revision)
 
 
-def _starting_point(api: Api, table: Table, options: ListOptions, prefix: str) -> tuple[int, str]:
+def _starting_point(api: Api, options: ListOptions, prefix: str) -> tuple[int, str]:
     """Return the revision of which a list shows the world, and the key behind which it begins.
 
     Raises:
@@ -162,7 +162,7 @@ def _starting_point(api: Api, table: Table, options: ListOptions, prefix: str) -
     # A page of a revision is a page of that one, said or not.
     if options.match == "Exact" or (not options.match and options.limit and revision):
         return revision, ""
-    return api.store.present(table, revision), ""
+    return api.store.revision, ""
 
 
 def _too_old(options: ListOptions, after: str) -> StatusError:

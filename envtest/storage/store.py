@@ -108,8 +108,6 @@ class Store:
         self._floors = disk.floors() if disk else {}
         self._compacted = disk.compacted() if disk else 1
         self.revision = disk.revision() if disk else 1
-        # How far lists that may be stale lag behind, in revisions; only tests set it.
-        self.lag = 0
         # Told of every change, in order, before the writer gets its answer.
         self.listeners: list[Callable[[str, Event], None]] = []
         self._bell: anyio.Event | None = None
@@ -154,15 +152,6 @@ class Store:
         self._compacted = max(self._compacted, revision)
         if self._disk:
             self._disk.compact(self._compacted)
-
-    def present(self, table: Table, at_least: int) -> int:
-        """Return the revision that a list is served from which may be stale.
-
-        Args:
-            table: that is listed.
-            at_least: what the client has seen; 0 if it does not mind.
-        """
-        return max(at_least, table.log.floor, self.revision - self.lag)
 
     def write(self, place: str, key: str, body: dict[str, Any]) -> Stored:
         """Store an object under a new revision; sets its resourceVersion."""

@@ -1,4 +1,4 @@
-"""A server without any kinds of its own, and a conversion webhook that it can reach."""
+"""A server without any kinds of its own."""
 
 from collections.abc import AsyncIterator
 
@@ -8,7 +8,6 @@ import pytest
 from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from tests.envtest.conftest import admin_client
-from tests.envtest.definitions.gears import Converter, converter
 
 
 @pytest.fixture
@@ -23,10 +22,3 @@ async def http(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
     """The administrator's client."""
     async with admin_client(plane) as client:
         yield client
-
-
-@pytest.fixture
-async def hook() -> AsyncIterator[Converter]:
-    """A webhook that converts gears."""
-    async with converter() as started:
-        yield started
