@@ -63,6 +63,7 @@ async def test_every_generator_creates_its_kind(kubectl: Kubectl) -> None:
         "job j --image=busybox:1",
         "ingress i --rule=foo.com/bar=one:80",
         "poddisruptionbudget p --selector=a=b --min-available=1",
+        "priorityclass high --value=5",
     ]
     for command in commands:
         assert (await kubectl("create", *command.split())).strip().endswith("created"), command
@@ -266,6 +267,15 @@ async def test_discovery_is_narrowed_and_told(kubectl: Kubectl) -> None:
     assert "[]EnvVar" in await kubectl("explain", "pods.spec.containers", "--recursive")
     assert "REDACTED" in await kubectl("config", "view")
     assert "kubectl" in await kubectl("completion", "bash")
+
+
+async def test_what_kubectl_reads_unasked_is_served(kubectl: Kubectl) -> None:
+    dumped = await kubectl("cluster-info", "dump")
+    # Without an allowlist it lists a fixed set of kinds, ReplicationControllers among them.
+    pruned = await kubectl("apply", "--prune", "-l", "app=x", "-f", "-", text=text(labelled("b")))
+
+    assert '"ReplicationControllerList"' in dumped
+    assert "gauge.lab.example.com/b created" in pruned
 
 
 async def test_raw_paths_are_read_written_and_proxied(kubectl: Kubectl) -> None:

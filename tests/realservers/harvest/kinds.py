@@ -43,7 +43,6 @@ LEFT_OUT = (
     "mutatingadmissionpolicies",
     "mutatingadmissionpolicybindings",
     "podtemplates",
-    "replicationcontrollers",
     "servicecidrs",
     "validatingadmissionpolicies",
     "validatingadmissionpolicybindings",
