@@ -155,7 +155,7 @@ def _find(api: Api, group: str, plural: str) -> Resource:
 
 
 def _create(api: Api, resource: Resource, body: Body) -> None:
-    """Store a new object past authorization and admission; nobody owns its fields."""
+    """Store a new object past authorization and admission; it has no managedFields."""
     body = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,

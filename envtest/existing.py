@@ -17,7 +17,7 @@ from envtest.settings import PlaneError
 
 
 class ExistingControlPlane(ControlPlane):
-    """A cluster that somebody else runs; it is used as its kubeconfig's current user."""
+    """A cluster that runs already; it is used as its kubeconfig's current user."""
 
     kind = "existing"
 
@@ -60,7 +60,7 @@ class ExistingControlPlane(ControlPlane):
 
     @override
     async def add_user(self, name: str, groups: Sequence[str] = ()) -> str:
-        raise PlaneError(f"user {name} cannot be made on a cluster that somebody else runs")
+        raise PlaneError(f"user {name} cannot be made on a cluster that was not started here")
 
     @override
     def tls(self) -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""Private keys and other secrets in files: written in one step, damage told in a sentence."""
+"""Private keys and other secrets in files: written in one step, damage reported clearly."""
 
 import os
 from pathlib import Path

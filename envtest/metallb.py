@@ -171,7 +171,7 @@ def _text(log: Path) -> str:
 def definitions(settings: Settings) -> list[dict[str, Any]]:
     """Return the CustomResourceDefinitions of all kinds that the controller watches.
 
-    They are MetalLB's own where the folder `metallb-crds` lies beside the program; else short
+    They are MetalLB's own where the folder `metallb-crds` is next to the program; else short
     ones, which let everything pass.
 
     Raises:

@@ -165,5 +165,5 @@ async def _all_answer(session: ClientSession, paths: list[str]) -> bool:
 
 
 def new_token() -> str:
-    """Return a token that nobody guesses."""
+    """Return a random token."""
     return secrets.token_urlsafe(24)

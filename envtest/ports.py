@@ -1,8 +1,8 @@
-"""Ports that nobody else takes: neither a stranger who listens already, nor a plane of ours.
+"""Free ports: taken neither by another process nor by another control plane of ours.
 
-A free port stays free only until somebody listens. Two control planes that start at once could
-draw the same one, and the first to lose it might find the other's etcd under its address, in good
-health. So who draws a port leaves a note, as Go's envtest does, by which the others pass it over.
+A free port stays free only until a process listens on it. Two control planes that start at once
+could choose the same one, and one might find the other's etcd at its address, ready to serve. So
+each port that is given out is noted in a file, as in Go's envtest, and not given out again.
 """
 
 import os
@@ -11,12 +11,12 @@ import tempfile
 import time
 from pathlib import Path
 
-# By then whoever drew the port listens on it, or never will.
+# By then the process that got the port listens on it, or never will.
 _NOTED_SECONDS = 120.0
 
 
 def free_port(host: str, notes: Path | None = None) -> int:
-    """Return a port that nobody listens on, and that nobody of ours drew lately.
+    """Return a port that no process listens on, and that was not given out lately.
 
     Args:
         host: the address to listen on; IPv6 ones may have brackets.

@@ -39,7 +39,7 @@ _LOG_WIDTH = 300
 
 
 class PortTakenError(Exception):
-    """Somebody else listens where a process wanted to."""
+    """Another process listens on the port."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Acting as somebody else: the Impersonate headers of `kubectl --as`, and who may use them.
+"""Acting as another user: the Impersonate headers of `kubectl --as`, and who may use them.
 
 Each part of the identity needs the verb `impersonate`: users, groups, serviceaccounts, uids and
 userextras. The constrained impersonation of newer servers is not served.

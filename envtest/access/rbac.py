@@ -21,7 +21,7 @@ _PLACES = tuple(
 
 
 class Attributes(msgspec.Struct, frozen=True, gc=False):
-    """One thing that somebody wants to do."""
+    """One request, as rules see it."""
 
     verb: str
     group: str = ""

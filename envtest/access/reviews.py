@@ -1,4 +1,4 @@
-"""Reviews: questions about who somebody is and what they may do. They are never stored."""
+"""Reviews: questions about who a user is and what they may do. They are never stored."""
 
 from typing import Any
 

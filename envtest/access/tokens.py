@@ -109,7 +109,7 @@ class Authenticator:
         self._tokens[token] = self._bearers[f"Bearer {token}"] = _authenticated(user)
 
     def of_token(self, token: str, audiences: Sequence[str] = ()) -> Known | None:
-        """Return whom a token stands for; None if nobody knows it.
+        """Return the user of a token; None for an unknown one.
 
         Args:
             token: the token.
@@ -135,7 +135,7 @@ class Authenticator:
             certificate: what the client has shown and TLS has verified.
 
         Raises:
-            StatusError: 401 for a token that nobody has.
+            StatusError: 401 for an unknown token.
         """
         user = None if certificate is None else certificate.user()
         if user is not None:

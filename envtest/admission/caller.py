@@ -51,8 +51,10 @@ def _read_response(
         CallFailed: it says nothing that counts.
     """
     if not 200 <= code <= 206:
-        told = quote(data.decode("utf-8", "replace").strip())
-        raise _failed(f"an error on the server ({told}) has prevented the request from succeeding")
+        shown = quote(data.decode("utf-8", "replace").strip())
+        raise _failed(
+            f"an error on the server ({shown}) has prevented the request from succeeding"
+        )
     if not data:
         raise _failed(f"0-length response with status code: {code}")
     try:
@@ -155,8 +157,8 @@ class Caller:
                 why = f"dial tcp: lookup {error.host}: no such host"
             except aiohttp.ClientConnectorError as error:
                 # Its own text shows where an object of ours is in memory.
-                told = os.strerror(error.errno or errno.ECONNREFUSED).lower()
-                why = f"dial tcp {error.host}:{error.port}: connect: {told}"
+                reason = os.strerror(error.errno or errno.ECONNREFUSED).lower()
+                why = f"dial tcp {error.host}:{error.port}: connect: {reason}"
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 why = error
         raise CallFailed(f'failed to call webhook: Post "{url}": {why}')
@@ -204,7 +206,7 @@ def _trust(bundle: str) -> ssl.SSLContext:
     if not bundle:
         context.load_default_certs()
         return context
-    # Where nothing in it is a certificate, nobody is trusted, as in Go.
+    # Without a certificate in it no server is trusted, as in Go.
     with suppress(ssl.SSLError, ValueError, binascii.Error):
         context.load_verify_locations(cadata=base64.b64decode(bundle).decode("ascii"))
     return context

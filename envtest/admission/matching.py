@@ -113,19 +113,19 @@ class Matcher:
         Raises:
             StatusError: a condition cannot be decided and the hook must not be passed over.
         """
-        homeless: StatusError | None = None
+        no_namespace: StatusError | None = None
         try:
             if not self._namespace_fits(hook, attributes):
                 return None
         except StatusError as error:
-            homeless = error
+            no_namespace = error
         if not _object_fits(hook, attributes):
             return None
         resource = self._resource(hook, attributes)
         if resource is None:
             return None
-        if homeless is not None:
-            raise homeless
+        if no_namespace is not None:
+            raise no_namespace
         if hook.conditions and not _conditions_hold(hook, attributes, resource):
             return None
         return Invocation(hook, resource)

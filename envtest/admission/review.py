@@ -125,9 +125,9 @@ def admission_review(
 
 
 def admission_request(attributes: Attributes, resource: Resource) -> dict[str, Any]:
-    """Return what is told about a request by itself; what it lacks is left out."""
+    """Return the fields of a review that describe the request; empty ones are left out."""
     given, sub = attributes.call.resource, attributes.subresource
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "kind": kind_of(resource, sub),
         "resource": _plural(resource),
         "subResource": sub,
@@ -141,7 +141,7 @@ def admission_request(attributes: Attributes, resource: Resource) -> dict[str, A
         "dryRun": attributes.dry_run,
         "options": _options(attributes),
     }
-    return {name: value for name, value in told.items() if value != ""}
+    return {name: value for name, value in fields.items() if value != ""}
 
 
 def _plural(resource: Resource) -> dict[str, str]:

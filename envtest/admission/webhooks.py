@@ -1,7 +1,7 @@
 """Asking webhooks about writes: in order where they change the object, at once where they judge.
 
 Mutating webhooks see an object before the server has given it a uid; validating ones see what will
-be stored, after the schema had its say. Each mutating webhook is asked once: none is asked again
+be stored, after validation by the schema. Each mutating webhook is asked once: none is asked again
 because of what those after it changed (reinvocationPolicy).
 """
 
@@ -93,7 +93,7 @@ class Webhooks:
     async def _judge(
         self, invocation: Invocation, attributes: Attributes, refusals: list[StatusError]
     ) -> None:
-        """Ask one validating webhook; the first refusal that comes is the one that is told."""
+        """Ask one validating webhook; the first refusal that comes is returned to the client."""
         try:
             await self._ask(invocation, attributes, mutating=False)
         except StatusError as error:
@@ -152,9 +152,9 @@ def _amended(body: Body, operations: list[Any], call: Call, invocation: Invocati
 def _denial(hook: Hook, status: Mapping[str, Any]) -> StatusError:
     """Return the refusal that a webhook asks for."""
     reason = str(status.get("reason") or "")
-    told = status.get("message") or reason
+    message = status.get("message") or reason
     text = f"admission webhook {quote(hook.name)} denied the request"
-    text += f": {told}" if told else " without explanation"
+    text += f": {message}" if message else " without explanation"
     code, details = status.get("code"), status.get("details")
     # Nothing below 400 is a refusal.
     refusal = code if isinstance(code, int) and code > 400 else 400

@@ -22,7 +22,7 @@ _CORE_NAMES = {core: new for new, core in _NAMES.items()}
 # What the newer version selects by; the names of the core are none of its own.
 _RENAMED = ("regarding", "reportingController")
 _ALIKE = ("reason", "source", "type", "metadata.name", "metadata.namespace")
-# What Go writes of fields that nobody set: they have no omitempty.
+# What Go writes of unset fields: they have no omitempty.
 _CORE_BLANKS: dict[str, Any] = {
     "involvedObject": {},
     "source": {},

@@ -30,7 +30,7 @@ _SPECIAL: dict[tuple[str, str], type[BuiltinRules]] = {
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): WebhookRules,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): WebhookRules,
 }
-# What clients are told that use a kind which is on its way out.
+# The warnings to clients that use a deprecated kind.
 _DEPRECATED = {
     ("", "v1", "Endpoints"): (
         "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"

@@ -1,4 +1,4 @@
-"""Owner references: dependents go with their last owner, before it, or are let go.
+"""Owner references: dependents go with their last owner or before it, or are orphaned.
 
 Follows kube-controller-manager: background (an object whose owners are all gone is deleted),
 foreground (the owner waits for the dependents that block it) and orphan (the references are cut).
@@ -79,7 +79,7 @@ class GarbageCollector:
         self._nodes: dict[str, _Node] = {}
         self._dependents: dict[str, set[str]] = {}
         self._due: set[str] = set()
-        # Dependents and owners of which an event has told.
+        # Dependents and owners that an event named.
         self._told: set[tuple[str, str]] = set()
         # Owners that were seen to go, the latest last: their kind may have gone with them.
         self._gone: dict[str, None] = {}
@@ -93,9 +93,9 @@ class GarbageCollector:
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
-            bell = self._api.store.bell()
+            changed = self._api.store.next_change()
             if not self._due:
-                await bell.wait()
+                await changed.wait()
                 continue
             await anyio.sleep(_DELAY_SECONDS)
             due, self._due = self._due, set()
@@ -166,7 +166,7 @@ class GarbageCollector:
         self._delete(node, next(wanted, "Background"))
 
     def _unblock(self, node: _Node) -> None:
-        """Let nobody in a circle of owners wait for another."""
+        """Break a circle of owners that wait for each other."""
         if any(FOREGROUND in one.meta.finalizers for one in self._dependents_of(node)):
             self._amend(
                 node,

@@ -29,10 +29,10 @@ class NamespaceController:
     async def run(self) -> None:
         """Work until cancelled; every change of anything may be what a namespace waited for."""
         while True:
-            bell = self._api.store.bell()
+            changed = self._api.store.next_change()
             for name in self._terminating():
                 self._advance(name)
-            await bell.wait()
+            await changed.wait()
             # One sweep for a burst of changes, and time for the requests that make them.
             await anyio.lowlevel.checkpoint()
 
@@ -59,11 +59,11 @@ class NamespaceController:
                 if stored is not None:
                     left[f"{resource.plural}.{resource.group}"] += 1
                     held.update(msgspec.json.decode(stored.body)["metadata"].get("finalizers", ()))
-        self._tell(name, left, held)
+        self._write_conditions(name, left, held)
         if not left:
-            self._let_go(name)
+            self._remove_finalizer(name)
 
-    def _tell(self, name: str, left: Counter[str], held: Counter[str]) -> None:
+    def _write_conditions(self, name: str, left: Counter[str], held: Counter[str]) -> None:
         """Say in the namespace's conditions what is still there."""
         stored = self._api.table(self._namespaces).get(name)
         if stored is None:
@@ -82,7 +82,7 @@ class NamespaceController:
             bare = self._namespaces.stored_form(body)
             self._api.store.write(self._namespaces.place, name, bare)
 
-    def _let_go(self, name: str) -> None:
+    def _remove_finalizer(self, name: str) -> None:
         stored = self._api.table(self._namespaces).get(name)
         if stored is None:
             return

@@ -87,7 +87,7 @@ class Upstream:
         """Send a request; return the answer with its body unread.
 
         Raises:
-            aiohttp.ClientError, OSError: the server is not there, or hangs up.
+            aiohttp.ClientError, OSError: the server is not there, or closes the connection.
         """
         session, sent = self._nobody, CIMultiDict(headers)
         kind, _, token = sent.get("Authorization", "").partition(" ")
@@ -158,7 +158,7 @@ class Exchange:
         try:
             return await self._answered()
         except (ConnectionTornError, ClientError, OSError):
-            # A server that hangs up on the proxy hangs up on its client.
+            # A connection that the server closes is closed to the client, too.
             reset(self._request)
             return web.Response()
 

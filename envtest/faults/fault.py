@@ -18,7 +18,7 @@ class End(Enum):
     RESET = auto()
     """The connection is torn down (RST)."""
     SILENCE = auto()
-    """Nothing more arrives and nobody closes: a connection that died without a word."""
+    """Nothing more arrives and the connection stays open, as when a network drops packets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ _HTML = {"Content-Type": "text/html"}
 
 @dataclass(frozen=True, slots=True)
 class LateRequest(Fault):
-    """The request waits on its way to the server; it runs late, even if nobody waits any more."""
+    """The request waits on its way to the server; it runs late, even if the client gave up."""
 
     pause: Pause
 

@@ -94,7 +94,7 @@ class Proxy(ControlPlane):
         """
         proxy = cls(plane, seed)
         async with AsyncExitStack() as stack:
-            server = _Server(proxy._handle, proxy._hung_up)
+            server = _Server(proxy._handle, proxy._end_watch)
             runner = web.ServerRunner(server, shutdown_timeout=_GRACE_SECONDS)
             stack.push_async_callback(proxy._close, runner)
             await runner.setup()
@@ -151,7 +151,7 @@ class Proxy(ControlPlane):
         query = {name: request.query[name] for name in request.query}
         call = read_call(request.method, request.rel_url.raw_path, query, body)
         self.calls.add(call)
-        exchange = Exchange(request, call, self._striking(call), self._upstream)
+        exchange = Exchange(request, call, self._faults_for(call), self._upstream)
         with anyio.CancelScope() as scope:
             self._open[scope] = request.protocol if call.verb == "watch" else None
             try:
@@ -162,8 +162,8 @@ class Proxy(ControlPlane):
         reset(request)
         return web.Response()
 
-    def _striking(self, call: Call) -> list[Fault]:
-        """Return the faults that strike a request, and note them."""
+    def _faults_for(self, call: Call) -> list[Fault]:
+        """Return the faults to inject into a request, and record them."""
         faults: list[Fault] = []
         for injection in self._injections:
             if injection.takes(call):
@@ -173,7 +173,7 @@ class Proxy(ControlPlane):
                     break
         return faults
 
-    def _hung_up(self, connection: RequestHandler) -> None:
+    def _end_watch(self, connection: RequestHandler) -> None:
         """End the watch whose client has gone."""
         for scope, owner in self._open.items():
             if owner is connection:
@@ -189,17 +189,17 @@ class Proxy(ControlPlane):
 
 
 class _Server(web.Server):
-    """A server that tells of connections that are gone."""
+    """A server that calls `on_close` for each connection that was closed."""
 
     def __init__(
         self,
         handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
-        hung_up: Callable[[RequestHandler], None],
+        on_close: Callable[[RequestHandler], None],
     ) -> None:
         super().__init__(handler, access_log=None, max_line_size=_LIMIT, max_field_size=_LIMIT)
-        self._tell = hung_up
+        self._on_close = on_close
 
     @override
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
-        self._tell(handler)
+        self._on_close(handler)

@@ -145,7 +145,7 @@ def expired_event(events: int = 0) -> InsertedEvent:
 
 
 def unknown_event(events: int = 0) -> InsertedEvent:
-    """Return the fault of an event whose type nobody knows."""
+    """Return the fault of an event whose type is unknown."""
     return InsertedEvent(event("RENAMED", {"metadata": {"name": "odd"}}), events)
 
 
@@ -171,7 +171,7 @@ class LargeEvents(Fault):
         if not number or piece.startswith(_BOOKMARK):
             yield piece
             return
-        told = msgspec.json.decode(piece)
-        metadata = told["object"].setdefault("metadata", {})
+        sent = msgspec.json.decode(piece)
+        metadata = sent["object"].setdefault("metadata", {})
         metadata["annotations"] = {**metadata.get("annotations", {}), "weight": "x" * self.size}
-        yield event(told["type"], told["object"])
+        yield event(sent["type"], sent["object"])

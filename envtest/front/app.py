@@ -44,7 +44,7 @@ _NO_SPACE = "etcdserver: mvcc: database space exceeded"
 NOT_FOUND = b"404 page not found\n"
 # How many meanings of methods and URLs are remembered.
 _TARGETS = 2048
-# URLs that are longer are not: whoever makes them up shall not fill the memory.
+# Longer URLs are not: made-up ones must not fill the memory.
 _TARGET_LENGTH = 512
 # A piece of a watch, in bytes, that an empty buffer takes without anybody waiting.
 _PROMPT = 32 * 1024
@@ -52,7 +52,7 @@ _BUILTIN = frozenset(name.rpartition("/")[0] for name in resources())
 
 
 class _Target(msgspec.Struct, frozen=True):
-    """What a method and a URL mean, whoever asks."""
+    """What a method and a URL mean, for any user."""
 
     query: Query
     info: RequestInfo
@@ -94,7 +94,7 @@ class Front:
         except DiskError as error:
             _log.error("%s %s was not kept: %s", request.method, request.path, error)
             return _refused(request, StatusError(500, _NO_SPACE), warnings)
-        except Exception:  # noqa: BLE001  # the last resort: told to the client, logged in full
+        except Exception:  # noqa: BLE001  # the last resort: a short answer to the client, the trace in the log
             _log.exception("%s %s failed", request.method, request.path)
             return _refused(request, internal("Internal error occurred"), warnings)
 
@@ -225,7 +225,7 @@ def _headers(content_type: str, warnings: list[str]) -> list[tuple[str, str]]:
 
 
 def _audit_id() -> str:
-    """Return a random UUID; nobody has to be kept from guessing it, so it needs no system call."""
+    """Return a random UUID; it is no secret, so it needs no system call."""
     text = f"{getrandbits(128):032x}"
     return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-a{text[17:20]}-{text[20:]}"
 

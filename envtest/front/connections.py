@@ -3,7 +3,7 @@
 The deadlines are those of Go's server under kube-apiserver: 32 seconds for the head of a request,
 90 for an idle connection. A body is given as long as a head. A watcher that does not read costs
 nothing but its connection, since watches hold no queue; it is dropped all the same once a single
-write has waited too long, as the real server drops whoever does not keep up.
+write has waited too long, as the real server drops clients that do not keep up.
 """
 
 import asyncio
@@ -60,23 +60,23 @@ class Watchers:
         while len(self._open) != count:
             await self._changed.wait()
 
-    def _ring(self) -> None:
-        bell, self._changed = self._changed, anyio.Event()
-        bell.set()
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
 
     @contextmanager
     def opened(self, connection: RequestHandler) -> Iterator[None]:
-        """Count a watch for as long as the block lasts; a client that hangs up ends the block."""
+        """Count a watch while the block lasts; the end of the connection ends the block."""
         with anyio.CancelScope() as scope:
             self._open[scope] = connection
-            self._ring()
+            self._notify()
             try:
                 yield
             finally:
                 del self._open[scope]
-                self._ring()
+                self._notify()
 
-    def hung_up(self, connection: RequestHandler) -> None:
+    def end_watches(self, connection: RequestHandler) -> None:
         """End the watches of a connection that is gone."""
         for scope, owner in self._open.items():
             if owner is connection:
@@ -88,7 +88,7 @@ class Connections(web.Server):
 
     Args:
         handler: answers requests.
-        watchers: are told of connections that are gone.
+        watchers: end their watches when a connection is closed.
         deadlines: that clients have to keep.
     """
 
@@ -126,11 +126,11 @@ class Connections(web.Server):
         timer = self._silent.pop(handler, None)
         if timer is not None:
             timer.cancel()
-        self._watchers.hung_up(handler)
+        self._watchers.end_watches(handler)
 
 
 class ClientGoneError(Exception):
-    """The client hung up in the middle of its request; there is nobody to answer."""
+    """The client closed the connection in the middle of its request."""
 
 
 async def read_body(request: web.BaseRequest, seconds: float) -> bytes:
@@ -152,7 +152,7 @@ async def read_body(request: web.BaseRequest, seconds: float) -> bytes:
         raise too_large(BODY_LIMIT)
     if not request.can_read_body:
         return b""
-    await _invite(request)
+    await _send_continue(request)
     try:
         with anyio.move_on_after(seconds):
             return await _collected(request)
@@ -163,7 +163,7 @@ async def read_body(request: web.BaseRequest, seconds: float) -> bytes:
     raise StatusError(504, text, "Timeout", details={})
 
 
-async def _invite(request: web.BaseRequest) -> None:
+async def _send_continue(request: web.BaseRequest) -> None:
     """Tell a client that waits for it to send the body, as curl does with large ones."""
     asked = request.headers.get("Expect", "").lower() == "100-continue"
     if asked and request.version == HttpVersion11:

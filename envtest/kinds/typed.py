@@ -86,7 +86,7 @@ def build(body: Mapping[str, Any]) -> Node:
     return Node("", "any", "interface {}")
 
 
-# Keys of maps belong to the paths of unknown fields, but not to those that misfits are told with.
+# Keys of maps belong to the paths of unknown fields, but not to those in errors.
 _KEY = "\0"
 _KEYS = re.compile("\0([^\0]*)\0")
 

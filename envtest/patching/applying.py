@@ -1,4 +1,4 @@
-"""Server-side apply: merging what somebody wants into an object, and settling who owns what.
+"""Server-side apply: merges an applied object into the live one, and settles who owns which field.
 
 Conflicts with other owners, and the annotation of kubectl's client-side apply, are here too.
 """
@@ -14,7 +14,7 @@ from envtest.patching.fieldmodel import FieldModel, Versions
 from envtest.patching.fieldset import Fields
 from envtest.patching.merging import check, merge
 from envtest.patching.pruning import prune
-from envtest.patching.tracking import Write, take_away, update
+from envtest.patching.tracking import Write, subtract, update
 from envtest.schema import gotext
 
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
@@ -202,7 +202,7 @@ class _Act:
         self._applied = applied
 
     def first(self, who: entries.Manager, now: str) -> Managed:
-        """Return who owns an object that nobody tracked: a name that stands for the past."""
+        """Return the manager of an object without managedFields, for all earlier writers."""
         model = self._write.model
         blank = {"apiVersion": self._live.get("apiVersion"), "kind": self._live.get("kind")}
         try:
@@ -247,7 +247,7 @@ class _Act:
         lost, gone = write.taken(others, live, new, change)
         if lost and not force:
             raise Conflicts(lost)
-        take_away(managed, lost, gone)
+        subtract(managed, lost, gone)
         changed = not equal(live, new)
         own = fieldset.difference(claims, UNOWNED)
         managed.pop(who, None)
@@ -282,7 +282,7 @@ def same_except_times(left: dict[str, Any], right: dict[str, Any]) -> bool:
     """
     for name, value in left.items():
         if name != "metadata" and right.get(name) != value:
-            return False  # the usual case, told without taking metadata apart
+            return False  # the usual case, seen without comparing metadata
     ours, theirs = _timeless(left), _timeless(right)
     return ours == theirs and equal(ours, theirs)
 

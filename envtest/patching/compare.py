@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envtest.patching import fieldset
-from envtest.patching.errors import MisfitError, ModelError
+from envtest.patching.errors import ModelError, TypeMismatchError
 from envtest.patching.fieldset import SELF, Fields
 from envtest.patching.model import FLAT, ListNode, MapNode, Node, item_element
 
@@ -33,7 +33,7 @@ class Comparison:
         self.added = fieldset.union(self.added, other.added)
 
     def without(self, ignored: Fields) -> None:
-        """Drop what lies in fields that do not count."""
+        """Drop differences within fields that do not count."""
         if ignored:
             self.removed = fieldset.without_trees(self.removed, ignored)
             self.modified = fieldset.without_trees(self.modified, ignored)
@@ -159,7 +159,7 @@ def by_element(atom: ListNode, items: list[Any]) -> dict[str, list[Any]]:
     for index, item in enumerate(items):
         try:
             element = item_element(atom, item)
-        except MisfitError as error:
+        except TypeMismatchError as error:
             raise ModelError([f"element {index}: {error}"]) from None
         found.setdefault(element, []).append(item)
     return found
@@ -184,7 +184,7 @@ def everything(node: Node, value: Any) -> Fields:
 
 
 def claimed(node: Node, value: Any) -> Fields:
-    """Return the fields that somebody who applies an object lays claim to.
+    """Return the fields that the applier of an object claims to own.
 
     Unlike `everything`, containers are claimed only where nothing else would show that they are
     there: items of lists, members of free maps, and whatever is empty or null.
@@ -225,13 +225,13 @@ def _claimed_items(atom: ListNode, value: Any) -> Fields | None:
 
 def equal(left: Any, right: Any) -> bool:
     """Tell whether two values are the same: 1 is 1.0, but true is not 1."""
-    return bool(left == right) and _alike(left, right)
+    return bool(left == right) and _equal(left, right)
 
 
-def _alike(left: Any, right: Any) -> bool:
+def _equal(left: Any, right: Any) -> bool:
     """Tell whether booleans stand in the same places of two values that Python holds for equal."""
     if isinstance(left, dict):
-        return all(_alike(value, right[name]) for name, value in left.items())
+        return all(_equal(value, right[name]) for name, value in left.items())
     if isinstance(left, list):
-        return all(map(_alike, left, right))
+        return all(map(_equal, left, right))
     return isinstance(left, bool) == isinstance(right, bool)

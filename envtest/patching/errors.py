@@ -45,14 +45,14 @@ class PatchError(Exception):
 
 
 class ApplyConflict(PatchError):
-    """Server-side apply would change fields that others own, and was not told to force it."""
+    """Server-side apply would change fields that others own, and `force` was not set."""
 
     def __init__(self, message: str, causes: list[Cause]) -> None:
         """Take the sentence and one cause for each field of each other owner."""
         super().__init__(409, "Conflict", message, causes)
 
 
-class MisfitError(ValueError):
+class TypeMismatchError(ValueError):
     """A value has not the shape that it must have; the text is the real server's."""
 
 

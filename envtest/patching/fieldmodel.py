@@ -10,7 +10,7 @@ from envtest.patching.fieldset import Fields
 from envtest.patching.model import UNKNOWN, UNKNOWN_ATOMIC, ListNode, MapNode, Node, Scalar
 
 # What Go writes of every object that has it, though nobody filled it in; and what it writes beyond
-# that of the kinds whose owners somebody looks at.
+# that of the kinds whose ownership tests and products look at.
 _ALWAYS = ("metadata", "spec", "status")
 _ZERO: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("", "Event"): {
@@ -201,7 +201,7 @@ class FieldModel:
             filled in, so that an empty `spec` of a Service is nobody's; {} for custom resources.
         reset: by subresource ("" is the object itself), the fields that a write there cannot
             change and therefore does not own.
-        is_custom: whether the kind is a custom resource, which takes it ill if an entry is of a
+        is_custom: whether the kind is a custom resource, which is refused if an entry is of a
             version that it does not have; built-in kinds just drop such entries.
     """
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from envtest.patching.errors import MisfitError
+from envtest.patching.errors import TypeMismatchError
 from envtest.schema import gotext
 
 SELF = "."
@@ -62,7 +62,7 @@ def normalised(element: str) -> str | None:
     if kind == "k":
         keys = json.loads(text)
         if not isinstance(keys, dict):
-            raise MisfitError(f"not an object: {text}")
+            raise TypeMismatchError(f"not an object: {text}")
         return of_key(keys)
     return None
 
@@ -274,12 +274,12 @@ def read(raw: Any, *, depth: int = 0) -> Fields:
     """Return what a client wrote as fieldsV1 in the one spelling, without unknown elements.
 
     Raises:
-        MisfitError: it is no set of fields.
+        TypeMismatchError: it is no set of fields.
     """
     if raw is None and depth == 0:
         return {}
     if not isinstance(raw, dict):
-        raise MisfitError("fields are objects in objects")
+        raise TypeMismatchError("fields are objects in objects")
     out: Fields = {}
     for element, node in raw.items():
         if element == SELF:

@@ -1,4 +1,4 @@
-"""Merging what somebody applies into the live object, after checking that it fits the model.
+"""Merges an applied object into the live one, after checking that it fits the model.
 
 Nothing is removed, and what is applied wins.
 """
@@ -7,7 +7,7 @@ from collections import deque
 from typing import Any
 
 from envtest.patching import fieldset
-from envtest.patching.errors import MisfitError, ModelError
+from envtest.patching.errors import ModelError, TypeMismatchError
 from envtest.patching.model import ListNode, MapNode, Node, Scalar, item_element
 from envtest.schema import gotext
 
@@ -86,7 +86,7 @@ def _item_problems(atom: ListNode, value: list[Any], *, duplicates: bool) -> lis
         if not atom.atomic:
             try:
                 element = item_element(atom, item)
-            except MisfitError as error:
+            except TypeMismatchError as error:
                 found.append(("", f"element {index}: {error}"))
                 break
             place = fieldset.shown_element(element)
@@ -222,6 +222,6 @@ def _elements(atom: ListNode, items: list[Any]) -> list[str]:
     for index, item in enumerate(items):
         try:
             found.append(item_element(atom, item))
-        except MisfitError as error:
+        except TypeMismatchError as error:
             raise ModelError([f"element {index}: {error}"]) from None
     return found

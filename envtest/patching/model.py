@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envtest.patching import fieldset
-from envtest.patching.errors import MisfitError
+from envtest.patching.errors import TypeMismatchError
 from envtest.patching.fieldset import Fields
 from envtest.schema import gotext
 
 
 class Scalar(enum.Enum):
-    """The kinds of scalars that are told apart."""
+    """The kinds of scalars that are distinguished."""
 
     NUMERIC = "numeric"
     STRING = "string"
@@ -65,7 +65,7 @@ class Node:
         scalar, items, members: the kinds of values that may stand here.
         strict: no untyped scalar can be anywhere below, so equal values are of equal types.
         granular: nothing at or below it is owned as a whole, so no change of the schema can have
-            made it so since somebody came to own a part.
+            made it so after a manager came to own a part.
     """
 
     scalar: Scalar | None = None
@@ -110,7 +110,7 @@ def item_element(items: ListNode, item: Any) -> str:
     """Return the path element of an item in a list that is not atomic.
 
     Raises:
-        MisfitError: the item cannot be in such a list; the text is the server's.
+        TypeMismatchError: the item cannot be in such a list; the text is the server's.
     """
     if not items.keys:
         return _member_element(item)
@@ -125,19 +125,19 @@ def _keys(items: ListNode, item: Any) -> dict[str, Any]:
     """Return the key fields by which an item is known.
 
     Raises:
-        MisfitError: it has none; the text is the server's.
+        TypeMismatchError: it has none; the text is the server's.
     """
     if item is None:
-        raise MisfitError("associative list with keys may not have a null element")
+        raise TypeMismatchError("associative list with keys may not have a null element")
     if not isinstance(item, dict):
-        raise MisfitError("associative list with keys may not have non-map elements")
+        raise TypeMismatchError("associative list with keys may not have non-map elements")
     keys: dict[str, Any] = {}
     members = items.item.members
     for name in items.keys:
         if name in item:
             keys[name] = item[name]
         elif members is None:
-            raise MisfitError(
+            raise TypeMismatchError(
                 f"couldn't find default value for {name}: "
                 "associative list may not have non-map types"
             )
@@ -145,7 +145,7 @@ def _keys(items: ListNode, item: Any) -> dict[str, Any]:
             keys[name] = members.defaults[name]
     if not keys:
         names = " ".join(gotext.quote(name) for name in items.keys)
-        raise MisfitError(
+        raise TypeMismatchError(
             f"associative list with keys has an element that omits all key fields [{names}] "
             "(and doesn't have default values for any key fields)"
         )
@@ -155,11 +155,13 @@ def _keys(items: ListNode, item: Any) -> dict[str, Any]:
 def _member_element(item: Any) -> str:
     """Return the path element of a member of a set."""
     if isinstance(item, dict):
-        raise MisfitError("associative list without keys has an element that's a map type")
+        raise TypeMismatchError("associative list without keys has an element that's a map type")
     if isinstance(item, list):
-        raise MisfitError("not supported: associative list with lists as elements")
+        raise TypeMismatchError("not supported: associative list with lists as elements")
     if item is None:
-        raise MisfitError("associative list without keys has an element that's an explicit null")
+        raise TypeMismatchError(
+            "associative list without keys has an element that's an explicit null"
+        )
     return fieldset.of_value(item)
 
 
@@ -173,7 +175,7 @@ def in_line(atom: MapNode | ListNode, fields: Fields) -> Fields:
     """Return the set below an object or a list as the model sees it; the very same if it can."""
     changed: Fields | None = None
     known = atom.coarse if isinstance(atom, MapNode) else None
-    for element, child in _suspects(atom, fields) if known is None else known:
+    for element, child in _coarse_elements(atom, fields) if known is None else known:
         below = fields.get(element)
         if below:
             found = {} if child.atomic else in_line(child, below)
@@ -183,7 +185,7 @@ def in_line(atom: MapNode | ListNode, fields: Fields) -> Fields:
     return fields if changed is None else changed
 
 
-def _suspects(
+def _coarse_elements(
     atom: MapNode | ListNode, fields: Fields
 ) -> Collection[tuple[str, MapNode | ListNode]]:
     """Return the elements that may be owned as a whole now, or below which something may be.
@@ -192,17 +194,17 @@ def _suspects(
     matter; some of those may not be in the set.
     """
     if isinstance(atom, ListNode):
-        item = _suspect(atom.item)
+        item = _coarse(atom.item)
         return [(element, item) for element in fields] if item else ()
-    if _suspect(atom.other):
-        found = [(element, _suspect(_member(atom, element))) for element in fields]
+    if _coarse(atom.other):
+        found = [(element, _coarse(_member(atom, element))) for element in fields]
         return [(element, child) for element, child in found if child]
-    named = [("f:" + name, _suspect(child)) for name, child in atom.fields.items()]
+    named = [("f:" + name, _coarse(child)) for name, child in atom.fields.items()]
     atom.coarse = tuple((element, child) for element, child in named if child)
     return atom.coarse
 
 
-def _suspect(node: Node | None) -> MapNode | ListNode | None:
+def _coarse(node: Node | None) -> MapNode | ListNode | None:
     """Return what of a node may be owned as a whole now, or have something below it that is."""
     if node is None or node.granular:
         return None
@@ -219,7 +221,7 @@ def _member(atom: MapNode, element: str) -> Node | None:
 
 
 def _is_free_form(atom: MapNode) -> bool:
-    """Tell whether nothing is said about the members of an object; such ones are left alone."""
+    """Tell whether the schema says nothing about the members of an object."""
     other = atom.other
     if atom.fields or other is None or other is UNKNOWN_ATOMIC:
         return False

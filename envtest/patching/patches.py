@@ -117,13 +117,13 @@ def json_patch(doc: Any, operations: Any) -> Any:
     doc = copy.deepcopy(doc)
     try:
         for operation in copy.deepcopy(operations):
-            doc = _carry_out(doc, operation)
+            doc = _apply_operation(doc, operation)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError) as error:
         raise unprocessable() from error
     return doc
 
 
-def _carry_out(doc: Any, operation: dict[str, Any]) -> Any:
+def _apply_operation(doc: Any, operation: dict[str, Any]) -> Any:
     """Return the document after one operation.
 
     The API server lets `replace` make a member that is not there, and clients rely on it.

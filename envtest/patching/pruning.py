@@ -112,7 +112,7 @@ def prune(write: Write, merged: dict[str, Any], managed: Managed, last: Owned) -
 def _with_owned(
     write: Write, whole: dict[str, Any], pruned: dict[str, Any], managed: Managed, first: str
 ) -> dict[str, Any]:
-    """Return the pruned object with what somebody owns put back, version by version.
+    """Return the pruned object with the fields of other managers put back, version by version.
 
     The version that was pruned in comes first, as conversion to others may need what it brings.
     """

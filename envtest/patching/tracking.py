@@ -16,7 +16,7 @@ from envtest.patching.model import reconcile
 
 
 class Write:
-    """One write, seen through each version in which somebody owns fields."""
+    """One write, compared in each version in which a manager owns fields."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Write:
         return lost, gone
 
 
-def take_away(managed: Managed, *losses: dict[Manager, Fields]) -> None:
+def subtract(managed: Managed, *losses: dict[Manager, Fields]) -> None:
     """Subtract what managers have lost; an entry without fields goes."""
     for loss in losses:
         for who, fields in loss.items():
@@ -162,7 +162,7 @@ def track_update(  # noqa: PLR0913  # the parts of a request, nearly all by name
     sent = metadata.pop("managedFields", None)
     managed = _starting_point(before, sent, is_subresource=bool(subresource))
     if not managed and live is not None:
-        return  # nobody is tracked since somebody reset it; the first apply starts again
+        return  # tracking was reset by a client; the first apply starts it again
     write = Write(fields, api_version, subresource, versions)
     old = live if live is not None else dict(fields.zero)
     try:
@@ -197,7 +197,7 @@ def _with(previous: Owned | None, own: Fields) -> Fields:
 
 
 def _is_reset(sent: Any) -> bool:
-    """Tell whether a client wants nobody to own anything: an empty list, or one empty entry."""
+    """Tell whether a client resets ownership: by an empty list, or one empty entry."""
     if not isinstance(sent, list) or len(sent) > 1:
         return False
     entry = sent[0] if sent else None
@@ -228,7 +228,7 @@ def update(
     change = write.compare(old, new)
     lost, gone = write.taken(managed, old, new, change, who)
     own = fieldset.difference(change.written(), UNOWNED)
-    take_away(managed, lost, gone)
+    subtract(managed, lost, gone)
     if own:
         managed[who] = Owned(_with(managed.get(who), own), write.api_version, now)
     entries.cap(managed)

@@ -37,7 +37,7 @@ class CelError(Exception):
     """An expression that does not compile, or that has no value."""
 
 
-def _said(error: object) -> str:
+def _message(error: object) -> str:
     """Return an error of the library without the code that stands around it."""
     found = _CODED.fullmatch(str(error))
     return found[1] if found else str(error)
@@ -149,7 +149,7 @@ class Program:
         try:
             self._expression = _evaluating().compile(text, disable_check=True)
         except RuntimeError as error:
-            raise CelError(_said(error)) from error
+            raise CelError(_message(error)) from error
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """Return the value.
@@ -159,7 +159,7 @@ class Program:
         """
         found = self._expression.eval(data=variables)
         if found.type() == _Type.ERROR:
-            raise CelError(_NO_KEY.sub(r"no such key: \1", _said(found.plain_value())))
+            raise CelError(_NO_KEY.sub(r"no such key: \1", _message(found.plain_value())))
         return found.plain_value()
 
 
@@ -224,7 +224,7 @@ def _compile_failure(environment: Any, text: str, wanted: Any, otherwise: str) -
     try:
         found = environment.compile(text).return_type()
     except RuntimeError as error:
-        said = _said(error)
+        said = _message(error)
         if "undeclared reference" in said:
             said += _KNOWN
         for name in _UNDEFINED.findall(said):

@@ -87,15 +87,15 @@ class CompiledSchema:
                 to be put behind `Widget in version "v1" cannot be handled as a Widget: `.
         """
         metadata = obj.get("metadata")
-        told: list[str] = []
+        problems: list[str] = []
         if metadata is not None:
-            told = objectmeta.coerce(metadata, "metadata", old.get("metadata") or _NOTHING)
+            problems = objectmeta.coerce(metadata, "metadata", old.get("metadata") or _NOTHING)
         unknown: list[str] = []
         self._prune.prune_root(obj, unknown, old)
         unknown.sort()
         if self._embedded is not None:
             self._embedded.coerce(obj, "", unknown)
-        return told + unknown
+        return problems + unknown
 
     def default(self, obj: dict[str, Any], old: Mapping[str, Any] = _NOTHING) -> None:
         """Fill in defaults and drop nulls that mean «not there», in place.
@@ -164,7 +164,7 @@ class CompiledSchema:
 
 
 def _once(errors: list[FieldError]) -> list[FieldError]:
-    """Each error once: a value that fails the same check in several branches is told once."""
+    """Each error once: a value that fails the same check in several branches is reported once."""
     seen: dict[tuple[str, str, str], FieldError] = {}
     for error in errors:
         seen.setdefault((error.kind, error.field, error.detail), error)

@@ -113,7 +113,7 @@ class ListNode:
 
     def _check_list(self, value: list[Any], path: str, out: list[FieldError]) -> None:
         seen: set[object] = set()
-        told: set[object] = set()
+        reported: set[object] = set()
         for index, item in enumerate(value if self._kind in {"set", "map"} else ()):
             key: object = _typed(item)
             shown = item
@@ -126,8 +126,8 @@ class ListNode:
                     break
                 key = self._map_keys.key(item)
                 shown = {name: item[name] for name in self._map_keys.names if name in item}
-            if key in seen and key not in told:
-                told.add(key)
+            if key in seen and key not in reported:
+                reported.add(key)
                 out.append(duplicate(f"{path}[{index}]", shown))
             seen.add(key)
         if self._items is not None:

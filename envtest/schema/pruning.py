@@ -29,12 +29,12 @@ class PruneNode:
         self._embedded = bool(schema.get("x-kubernetes-embedded-resource"))
         properties: Mapping[str, Any] = schema.get("properties") or {}
         self._properties = {name: PruneNode(child) for name, child in properties.items()}
-        self._additional = self._beyond(schema.get("additionalProperties"))
+        self._additional = self._additional_node(schema.get("additionalProperties"))
         items = schema.get("items")
         self._items = PruneNode(items) if isinstance(items, Mapping) else None
 
     @classmethod
-    def _beyond(cls, schema: object) -> Self | None:
+    def _additional_node(cls, schema: object) -> Self | None:
         # A boolean lets names stand (`false` is for validation to refuse) but says nothing about
         # what is inside: scalars stay, the rest is emptied.
         if isinstance(schema, Mapping):
@@ -145,10 +145,10 @@ class DefaultNode:
             for name, child in properties.items()
             if child.get("default") is not None
         )
-        self._additional, self._additional_default = self._beside(
+        self._additional, self._additional_default = self._child_node(
             schema.get("additionalProperties")
         )
-        self._items, self._items_default = self._beside(schema.get("items"))
+        self._items, self._items_default = self._child_node(schema.get("items"))
         # The properties below which there can be anything to do; few of the many.
         self._deep = {name: node for name, node in self._properties.items() if not node.is_idle}
 
@@ -162,7 +162,7 @@ class DefaultNode:
         return self._items is None or (self._items.is_idle and not replaces)
 
     @classmethod
-    def _beside(cls, schema: object) -> tuple[Self | None, tuple[bool, Any]]:
+    def _child_node(cls, schema: object) -> tuple[Self | None, tuple[bool, Any]]:
         if not isinstance(schema, Mapping):
             return None, (False, None)
         return cls(schema), (not schema.get("nullable"), schema.get("default"))
@@ -227,7 +227,7 @@ class DefaultNode:
 class AppliedDefaultNode(DefaultNode):
     """What one schema node fills in for server-side apply, which drops no null.
 
-    A null that somebody applies stays where the schema has no default, and validation refuses it
+    An applied null stays where the schema has no default, and validation refuses it
     where null is not allowed.
     """
 

@@ -107,7 +107,7 @@ class Rule:
         return self.message
 
     def failed(self, error: CelError) -> str:
-        """Return what is said of a rule that has no value."""
+        """Return the message of a rule that has no value."""
         return f"{error} evaluating rule: {self._named}"
 
 

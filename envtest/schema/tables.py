@@ -27,7 +27,7 @@ _YEAR: Final = 365 * _DAY
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: what the client is told of it, and where its cells come from."""
+    """One column: its header for the client, and where its cells come from."""
 
     name: str
     type: str
@@ -185,7 +185,7 @@ def human_duration(seconds: float) -> str:
     return f"{whole // _YEAR}y"
 
 
-# Below this many seconds: in which unit, and with which smaller one beside it.
+# Below this many seconds: the unit, and the smaller unit shown after it.
 _AGES: Final = (
     (2 * _MINUTE, 1, 0),
     (10 * _MINUTE, _MINUTE, 1),

@@ -280,7 +280,7 @@ class _Branches:
     """`anyOf`, `oneOf`, `allOf` and `not` of one schema node.
 
     Branches know of no old value: what is unchanged is forgiven by the node around them. Where
-    none fits, the errors of the first one with the fewest are told.
+    none fits, the errors of the first one with the fewest are reported.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
@@ -309,9 +309,9 @@ class _Branches:
             found = [_errors(branch, value, path) for branch in self._one_of]
             fitting = found.count([])
             if fitting != 1:
-                told = f"Found {fitting} valid alternatives" if fitting else "Found none valid"
+                counted = f"Found {fitting} valid alternatives" if fitting else "Found none valid"
                 words = "must validate one and only one schema (oneOf)"
-                out.append(_composite(f"{shown} {words}. {told}"))
+                out.append(_composite(f"{shown} {words}. {counted}"))
                 out += _shortest(found)
         if self._all_of:
             self._check_all(value, path, out)

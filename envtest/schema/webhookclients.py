@@ -28,7 +28,7 @@ def bundle_fault(bundle: str) -> str:
 
     Args:
         bundle: base64 of PEM. Blocks of other kinds and with headers do not count, nor do broken
-            certificates beside a sound one.
+            certificates next to a sound one.
     """
     try:
         data = base64.b64decode(bundle)

@@ -30,7 +30,7 @@ class Admission(Protocol):
 
 
 class NoAdmission:
-    """Nobody intervenes."""
+    """Admission that lets every write pass."""
 
     async def mutate(
         self,

@@ -258,10 +258,10 @@ class Definition:
             found["scale"] = {**shared, **scale}
         return found
 
-    def refit(self, api: Api) -> None:
+    def convert_stored(self, api: Api) -> None:
         """Let stored objects read as the present schema has it: new defaults, nothing unknown.
 
-        The real server does this on every read; nobody sees a write.
+        The real server does this on every read; watches see no event.
 
         Args:
             api: the state.

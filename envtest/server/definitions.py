@@ -1,7 +1,7 @@
 """From CustomResourceDefinitions to served resources: names, establishment, clean-up.
 
 The parts of kube-apiserver that do this are controllers. Here it happens in the same turn of the
-event loop as the write that it follows: nobody has to wait, and there is nothing to race with.
+event loop as the write that it follows: no client has to wait, and no other task runs in between.
 
 The names of one group are handed out in the order in which CRDs ask for them. One that asks for a
 taken name waits; one that is served goes on under the names that it has.
@@ -119,7 +119,7 @@ class Definitions:
             self._api.registry.add(resource)
         self._served[name] = shown
         if before is not None or body["metadata"]["generation"] > 1:
-            definition.refit(self._api)
+            definition.convert_stored(self._api)
 
     def _withdraw(self, name: str) -> None:
         """Serve a CRD no more."""
@@ -139,9 +139,11 @@ class Definitions:
         if set_condition(status, "Terminating", "True", "InstanceDeletionInProgress", text):
             return self._write(live, body)
         if condition(body, "Established") != "True":
-            return self._let_go(live, body, "NeverEstablished", "resource was never established")
+            return self._finish_deletion(
+                live, body, "NeverEstablished", "resource was never established"
+            )
         self._api.ending.add(place)
-        # What is removed here is not news: the loop below goes on by itself.
+        # Removals from here need no new pass: the loop below goes on by itself.
         self._waiting.pop(place, None)
         table = self._api.store.table(place)
         for key in list(table.scan()):
@@ -150,7 +152,9 @@ class Definitions:
             self._waiting[place] = meta["name"]
             return False
         self._api.ending.discard(place)
-        return self._let_go(live, body, "InstanceDeletionCompleted", "removed all instances")
+        return self._finish_deletion(
+            live, body, "InstanceDeletionCompleted", "removed all instances"
+        )
 
     def _remove(self, place: str, key: str) -> None:
         """Remove an object of a terminating CRD, or mark it where it has finalizers."""
@@ -167,7 +171,7 @@ class Definitions:
             meta["generation"] = meta.get("generation", 0) + 1
             self._api.store.write(place, key, body)
 
-    def _let_go(self, live: Body, body: Body, reason: str, message: str) -> bool:
+    def _finish_deletion(self, live: Body, body: Body, reason: str, message: str) -> bool:
         meta = body["metadata"]
         set_condition(body["status"], "Terminating", "False", reason, message)
         meta["finalizers"] = [one for one in meta["finalizers"] if one != CLEANUP]
@@ -177,11 +181,11 @@ class Definitions:
         return False
 
     def _write(self, live: Body, body: Body) -> bool:
-        self._own(live, body)
+        self._track_status(live, body)
         self._api.store.write(_PLACE, body["metadata"]["name"], self._resource.stored_form(body))
         return True
 
-    def _own(self, live: Body, body: Body) -> None:
+    def _track_status(self, live: Body, body: Body) -> None:
         """Note that the server itself wrote this status."""
         track_update(
             live,
@@ -233,11 +237,11 @@ def accept_names(body: Body, others: Iterable[Body]) -> bool:
     if status.get("acceptedNames") != accepted:
         status["acceptedNames"] = accepted
         changed = True
-    return changed and _announce(body, named=verdict[0] == "True")
+    return changed and _set_established(body, named=verdict[0] == "True")
 
 
-def _announce(body: Body, *, named: bool) -> bool:
-    """Say how far a CRD is whose names were decided about just now."""
+def _set_established(body: Body, *, named: bool) -> bool:
+    """Set the condition Established of a CRD whose names were just accepted or refused."""
     held, status = condition(body, "Established"), body["status"]
     if named and held != "True":
         set_condition(status, "Established", "False", "Installing", _ACCEPTED)
@@ -276,18 +280,18 @@ def _taken(group: str, others: Iterable[Body]) -> tuple[set[str], set[str]]:
 
 
 def _conflict(wanted: Any, held: Any, taken: set[str]) -> str:
-    """Return what is said of names that others hold; nothing if all can be had."""
+    """Return why names cannot be had that other CRDs hold; empty if all can."""
     if isinstance(wanted, list):
         had = set(held or ())
         found = [name for name in wanted if name not in had and name in taken]
     else:
         found = [wanted] if wanted and wanted != held and wanted in taken else []
-    told = [f"{quote(name)} is already in use" for name in dict.fromkeys(found)]
-    return f"[{', '.join(told)}]" if len(told) > 1 else "".join(told)
+    faults = [f"{quote(name)} is already in use" for name in dict.fromkeys(found)]
+    return f"[{', '.join(faults)}]" if len(faults) > 1 else "".join(faults)
 
 
 def judge_approval(body: Body) -> bool:
-    """Say of a CRD in one of Kubernetes' own groups who approved it; tell if that is news."""
+    """Set the condition of a CRD in one of Kubernetes' own groups that says who approved it."""
     if not f".{body['spec']['group']}".endswith((".k8s.io", ".kubernetes.io")):
         return False
     value = (body["metadata"].get("annotations") or {}).get(_APPROVAL, "")

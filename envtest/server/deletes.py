@@ -44,7 +44,7 @@ async def delete_collection(api: Api, call: Call) -> Answer:
         if api.table(call.resource).get(stored.key) is not None:
             current = api.table(call.resource).get(stored.key) or stored
             await _delete_one(api, call, current, options)
-    bodies = [call.resource.bare(stored) for stored in selected.items]
+    bodies = [call.resource.body_of(stored) for stored in selected.items]
     # Without a limit all pages were gone through, and nothing remains.
     token, remaining = (selected.token, selected.remaining) if chosen.limit else ("", 0)
     return Many(call.resource, bodies, selected.revision, token, remaining)
@@ -93,7 +93,7 @@ async def _delete(
     """Remove an object for a client, or mark it as terminating.
 
     Raises:
-        StatusError: 404 when somebody else was faster; whoever may refuse it, refuses it.
+        StatusError: 404 when another request deleted it first; else the refusal of admission.
     """
     resource = call.resource
     why = _IMMORTAL.get((resource.place, key))
@@ -116,7 +116,7 @@ def _answer(resource: Resource, stored: Stored, left: Stored | None) -> Answer:
     """Return the answer to a deletion: the object if it is still there, else that it is gone."""
     shown = left or (stored if resource.rules.returns_deleted else None)
     if shown is not None:
-        return One(200, resource, resource.dressed(shown))
+        return One(200, resource, resource.json_of(shown))
     meta = resource.load(stored)["metadata"]
     details = {"name": meta["name"], "group": resource.group, "kind": resource.plural}
     present = {name: value for name, value in details.items() if value}
@@ -147,7 +147,7 @@ def remove(
         The object as it is now, marked; None if it is gone.
     """
     body = resource.load(stored)
-    if not _marks(resource, body):
+    if not _has_own_marker(resource, body):
         _propagate(resource, body, options)
     dry = bool(options.get("dryRun"))
     if not resource.rules.is_finished(body):
@@ -167,7 +167,7 @@ def _check_preconditions(
     """
     resource, meta = call.resource, body["metadata"]
     uid, revision = given.get("uid"), given.get("resourceVersion")
-    if _marks(resource, body):
+    if _has_own_marker(resource, body):
         for name, wanted, found in (
             ("UID", uid, meta["uid"]),
             ("ResourceVersion", revision, str(stored.revision)),
@@ -194,13 +194,13 @@ def _check_preconditions(
         )
 
 
-def _marks(resource: Resource, body: Mapping[str, Any]) -> bool:
+def _has_own_marker(resource: Resource, body: Mapping[str, Any]) -> bool:
     """Tell whether the kind itself decides what its first deletion does to an object."""
     return resource.rules.marks_deletion and "deletionTimestamp" not in body["metadata"]
 
 
 def _propagate(resource: Resource, body: dict[str, Any], options: Mapping[str, Any]) -> None:
-    """Set or take the finalizers by which dependents are waited for or let go."""
+    """Set the finalizer by which the garbage collector waits for dependents or orphans them."""
     policy, meta = options.get("propagationPolicy"), body["metadata"]
     if resource.place in _NEVER_COLLECTED or policy is None:
         return

@@ -175,7 +175,7 @@ def method_not_allowed() -> StatusError:
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
-    """The body is in a format that nobody reads."""
+    """The body is in a format that is not read."""
     return StatusError(
         415,
         "the body of the request was in an unknown format - accepted media types include: "

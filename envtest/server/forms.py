@@ -1,7 +1,7 @@
 """In which form an answer is wanted: the object, a table of it, or all of discovery at once.
 
 JSON is the only format that is written. Go clients ask for protobuf before it and get JSON; a
-client that takes nothing else is told so.
+client that accepts nothing else gets 406.
 """
 
 from collections.abc import Mapping

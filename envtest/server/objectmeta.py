@@ -105,7 +105,7 @@ def check(
         text = "must be greater than or equal to 0"
         found.append(invalid("metadata.generation", meta["generation"], text))
     _check_lists(meta, old, found)
-    for finalizer in _news(meta, old, "finalizers") or ():
+    for finalizer in _if_changed(meta, old, "finalizers") or ():
         texts = qualified_name_errors(finalizer)
         found += [invalid("metadata.finalizers", finalizer, text) for text in texts]
     if meta.get("managedFields"):
@@ -165,12 +165,12 @@ def check_change(meta: Body, old: Body) -> list[FieldError]:
 def _check_lists(meta: Body, old: Body, found: list[FieldError]) -> None:
     """Judge what there may be many of."""
     for name, judge in _MANY:
-        given = _news(meta, old, name)
+        given = _if_changed(meta, old, name)
         if given:
             judge(given, f"metadata.{name}", found)
 
 
-def _news(meta: Body, old: Body, name: str) -> Any:
+def _if_changed(meta: Body, old: Body, name: str) -> Any:
     """Return a part of metadata, unless it is the stored object's own: that has been judged."""
     given = meta.get(name)
     return None if given is old.get(name) else given

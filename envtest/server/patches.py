@@ -68,7 +68,7 @@ async def patch(api: Api, call: Call) -> One:
 
 
 async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
-    """Change an existing object; that there is none is told before any fault of the patch."""
+    """Change an existing object; a missing object is reported before any fault of the patch."""
     api.current(call)
     change, noticed = _reader(call)
     for attempt in range(_TRIES):
@@ -102,7 +102,7 @@ def _shares(call: Call) -> bool:
 
     A merge patch copies what it changes. The rules of custom resources change nothing below the
     top of what was decoded before, and know what they need not look at again; the rules of
-    built-in kinds fill in as they like.
+    built-in kinds may fill in anything.
     """
     return call.content_type == MERGE_PATCH and call.resource.rules.custom
 
@@ -136,7 +136,7 @@ def _object(value: Any) -> dict[str, Any]:
     return value
 
 
-# How often a patch without resourceVersion is tried again when somebody else writes in between.
+# How often a patch without resourceVersion is tried again when another write comes in between.
 _TRIES = 5
 
 _Quoted = Callable[[], dict[str, Any]]
@@ -165,7 +165,7 @@ def _decode_patched(resource: Resource, body: dict[str, Any], live: dict[str, An
     """Decode a patched object, in place; return the paths of unknown fields.
 
     Entries of managedFields that the patch left alone were decoded when they were stored; they are
-    most of an object, so they are spared.
+    most of an object, so they are not decoded again.
 
     Raises:
         TypedError: it is of another kind now, or does not fit its own.

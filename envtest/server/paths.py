@@ -70,9 +70,9 @@ class Documents:
             StatusError: 406.
         """
         accept, known = headers.get("Accept", ""), headers.get("If-None-Match", "")
-        told = _probe(path, verbose="verbose" in query)
-        if told is not None:
-            return Document(told, _TEXT)
+        text = _probe(path, verbose="verbose" in query)
+        if text is not None:
+            return Document(text, _TEXT)
         if path.startswith("/openapi/"):
             return self._open(path, query, accept, known)
         if path in _ROOTS:
@@ -97,7 +97,7 @@ class Documents:
         return _tagged(data, _AGGREGATED, known, headers)
 
     def _below(self, path: str) -> Mapping[str, Any] | None:
-        """Return what is told of one group or version, or of the server."""
+        """Return the discovery document of one group or version, or of the server."""
         match path.strip("/").split("/"):
             case [""]:
                 return {"paths": self._paths()}

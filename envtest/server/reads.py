@@ -54,7 +54,7 @@ async def get(api: Api, call: Call) -> One:
         await wait_until_fresh(api, version)
         check_not_future(api, int(version))
     stored = api.current(call)
-    return One(200, call.resource, call.resource.dressed(stored))
+    return One(200, call.resource, call.resource.json_of(stored))
 
 
 async def list_(api: Api, call: Call) -> Many:
@@ -63,7 +63,7 @@ async def list_(api: Api, call: Call) -> Many:
     if options.version:
         await wait_until_fresh(api, options.version)
     found = select(api, call, options)
-    bodies = [call.resource.bare(stored) for stored in found.items]
+    bodies = [call.resource.body_of(stored) for stored in found.items]
     return Many(call.resource, bodies, found.revision, found.token, found.remaining)
 
 
@@ -78,7 +78,7 @@ async def wait_until_fresh(api: Api, version: str) -> None:
         return
     with anyio.move_on_after(api.patience):
         while int(version) > api.store.revision:
-            await api.store.bell().wait()
+            await api.store.next_change().wait()
 
 
 def revision_fault(version: str) -> str:
@@ -208,7 +208,7 @@ class selector:  # used like a function
             return False
         if not self._fields:
             return True
-        body = msgspec.json.decode(self._resource.bare(stored))
+        body = msgspec.json.decode(self._resource.body_of(stored))
         value_of = self._resource.rules.field_value
         return self._fields.matches(lambda field: value_of(body, field))
 

@@ -34,7 +34,7 @@ class Resource:
     subresources: dict[str, dict[str, Any]] = field(default_factory=dict)
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    # What clients are told that use a version which is on its way out.
+    # The warning to clients that use a deprecated version.
     deprecation: str = ""
     # Where the objects are: another resource's place if they are stored as that (events).
     place: str = ""
@@ -60,15 +60,15 @@ class Resource:
         """Return the key of an object in its table."""
         return f"{namespace}/{name}" if self.namespaced else name
 
-    def bare(self, stored: Stored) -> bytes:
+    def body_of(self, stored: Stored) -> bytes:
         """Return an object's JSON in this version, without apiVersion and kind."""
         if self.to_version is None:
             return stored.body
         return msgspec.json.encode(self.to_version(_decode(stored.body)), order="sorted")
 
-    def dressed(self, stored: Stored) -> bytes:
+    def json_of(self, stored: Stored) -> bytes:
         """Return an object's JSON in this version."""
-        return self.head + self.bare(stored)[1:]
+        return self.head + self.body_of(stored)[1:]
 
     def load(self, stored: Stored) -> dict[str, Any]:
         """Return an object in this version, with apiVersion and kind, free to be changed."""

@@ -74,7 +74,7 @@ class Rules(ABC):
         self.default(body)
 
     def default_applied(self, body: Body) -> None:
-        """As `default`, for what came of a server-side apply: a null in it is somebody's wish."""
+        """As `default`, for the result of a server-side apply, whose nulls stay."""
         self.default(body)
 
     def warnings(self, body: Body, old: Body | None) -> list[str]:  # noqa: ARG002  # a hook

@@ -25,7 +25,7 @@ from envtest.server.reads import (
 )
 from envtest.server.rendering import check_include, table
 from envtest.server.resource import Resource
-from envtest.storage import Alarm, Event, EventLog, Stored
+from envtest.storage import Event, EventLog, Stored, Waiter
 
 # Seconds between bookmarks, and how long before its end a watch gets a last one.
 BOOKMARK_EVERY = 60.0
@@ -64,7 +64,7 @@ class _Frames:
 
     def frame(self, kind: str, stored: Stored) -> bytes:
         """Return one event of the stream."""
-        body = self._resource.dressed(stored)
+        body = self._resource.json_of(stored)
         if self._form == "table":
             body = self._row(body, stored.revision)
         return _line_of(kind, body)
@@ -134,7 +134,7 @@ class Watch:
         if wants_present:
             for chunk in self._present(frames, revision):
                 yield chunk
-        # Closed with the stream, not when somebody collects it.
+        # Closed with the stream, not when it is garbage-collected.
         async with aclosing(self._follow(frames, log, position, revision)) as following:
             async for chunk in following:
                 yield chunk
@@ -169,13 +169,13 @@ class Watch:
         deadline = time.monotonic() + (self.options.timeout or _LONGEST)
         due = self._next_bookmark(deadline)
         paced = 0.0
-        with closing(Alarm(log)) as alarm:
+        with closing(Waiter(log)) as waiter:
             while (now := time.monotonic()) < deadline:
                 events = log.since(position, _BATCH)
                 if events is None:
                     return
                 if 0 < len(events) < _BATCH and now < paced:
-                    await alarm.sleep(paced - now)
+                    await waiter.sleep(paced - now)
                     continue
                 if events:
                     position += len(events)
@@ -192,7 +192,7 @@ class Watch:
                 if now >= due:
                     yield frames.bookmark(self.api.store.revision)
                     due = self._next_bookmark(deadline)
-                await alarm.wait(min(due, deadline))
+                await waiter.wait(min(due, deadline))
 
     def _next_bookmark(self, deadline: float) -> float:
         """Return when a bookmark is due: regularly, and shortly before the end."""

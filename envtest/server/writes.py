@@ -77,7 +77,7 @@ async def create_object(
     if options.dry_run:
         return One(201, resource, _encode(body))
     stored = api.store.write(resource.place, key, resource.stored_form(body))
-    return One(201, resource, resource.dressed(stored))
+    return One(201, resource, resource.json_of(stored))
 
 
 def _set_namespace(call: Call, meta: dict[str, Any]) -> None:
@@ -173,7 +173,7 @@ async def update(api: Api, call: Call) -> One:
     except StatusError as error:
         if error.code != 409 or api.table(resource).get(call.key) is stored:
             raise
-    # Somebody else wrote while admission decided; the client did not say that it minds.
+    # Another write came while admission decided; the client sent no resourceVersion.
     return await update(api, call)
 
 
@@ -318,8 +318,8 @@ def _commit(
             api.store.delete(resource.place, call.key)
         return One(200, resource, answer)
     if same_except_times(live, body):
-        return One(200, resource, resource.dressed(stored))
+        return One(200, resource, resource.json_of(stored))
     if options.dry_run:
         return One(200, resource, _encode(body))
     written = api.store.write(resource.place, call.key, resource.stored_form(body))
-    return One(200, resource, resource.dressed(written))
+    return One(200, resource, resource.json_of(written))

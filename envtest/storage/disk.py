@@ -191,7 +191,7 @@ def _opened(path: Path) -> sqlite3.Connection:
         database.execute("PRAGMA locking_mode=EXCLUSIVE")
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=NORMAL")
-        # Damage is told now, in a sentence, and not by the request that meets it.
+        # Damage is reported at the start, not by the first request that reads the damaged row.
         fault = database.execute("PRAGMA quick_check(1)").fetchone()[0]
         if fault != "ok":
             raise sqlite3.DatabaseError(": ".join(fault.split("\n")))

@@ -43,7 +43,7 @@ class Event(msgspec.Struct, eq=False):
     frames: dict[object, bytes] = msgspec.field(default_factory=dict)
 
 
-class Alarm:
+class Waiter:
     """Wakes the reader of a log at the next event, or at a time that it names.
 
     With many watchers of one kind this is done for every event and watcher, so waiting costs one
@@ -53,57 +53,57 @@ class Alarm:
     def __init__(self, log: "EventLog") -> None:
         self._log = log
         self._loop = asyncio.get_running_loop()
-        self._waiter: asyncio.Future[None] | None = None
+        self._future: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
 
     async def wait(self, due: float) -> None:
-        """Sleep until there is news, the log is closed or `due` is here, by `time.monotonic`."""
+        """Wait for the next event, the end of the log or the time `due` (of `time.monotonic`)."""
         if self._timer is None or due != self._due:
             self.close()
             self._due = due
-            self._timer = self._loop.call_later(due - time.monotonic(), self._ring_in_time)
-        self._waiter = self._loop.create_future()
-        self._log.alarms.add(self)
+            self._timer = self._loop.call_later(due - time.monotonic(), self._wake_at_due)
+        self._future = self._loop.create_future()
+        self._log.waiters.add(self)
         try:
-            await self._waiter
+            await self._future
         finally:
-            self._log.alarms.discard(self)
+            self._log.waiters.discard(self)
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep, whatever happens."""
-        timer = self._loop.call_later(seconds, self.ring)
-        self._waiter = self._loop.create_future()
+        """Wait for some seconds; events do not end the wait."""
+        timer = self._loop.call_later(seconds, self.wake)
+        self._future = self._loop.create_future()
         try:
-            await self._waiter
+            await self._future
         finally:
             timer.cancel()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake the reader, if it waits."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
 
     def close(self) -> None:
-        """Forget the time."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _ring_in_time(self) -> None:
+    def _wake_at_due(self) -> None:
         self._timer = None
-        self.ring()
+        self.wake()
 
 
 class EventLog:
-    """A bounded list of events, and the alarms of those who wait for the next one."""
+    """A bounded list of events, and the watches that wait for the next one."""
 
     def __init__(self, floor: int) -> None:
         self.floor = floor
         self._events: list[Event] = []
         self._revisions: list[int] = []
         self._first = 0
-        self.alarms: set[Alarm] = set()
+        self.waiters: set[Waiter] = set()
         # Set when the kind is served no more: watches end.
         self.closed = False
 
@@ -113,7 +113,7 @@ class EventLog:
         self._revisions.append(event.revision)
         if len(self._events) > SHARED_EVENTS:
             self._events[-1 - SHARED_EVENTS].frames.clear()
-        self._ring()
+        self._wake_all()
         return self._trim(event.at)
 
     def restore(self, event: Event) -> None:
@@ -124,11 +124,11 @@ class EventLog:
     def close(self) -> None:
         """End every watch once it has read what is there."""
         self.closed = True
-        self._ring()
+        self._wake_all()
 
-    def _ring(self) -> None:
-        for alarm in self.alarms:
-            alarm.ring()
+    def _wake_all(self) -> None:
+        for waiter in self.waiters:
+            waiter.wake()
 
     def position_after(self, revision: int) -> int:
         """Return the position of the first event above a revision."""

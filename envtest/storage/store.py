@@ -26,7 +26,7 @@ class Table:
         self.place = place
         self.log = EventLog(floor)
         self.changes = 0
-        # Told of every change of these objects, after the listeners of the store.
+        # Called with every change of these objects, after the listeners of the store.
         self.listeners: list[Callable[[Event], None]] = []
         self._objects: dict[str, Stored] = {}
         self._order: list[str] = []
@@ -108,9 +108,9 @@ class Store:
         self._floors = disk.floors() if disk else {}
         self._compacted = disk.compacted() if disk else 1
         self.revision = disk.revision() if disk else 1
-        # Told of every change, in order, before the writer gets its answer.
+        # Called with every change, in order, before the writer gets its answer.
         self.listeners: list[Callable[[str, Event], None]] = []
-        self._bell: anyio.Event | None = None
+        self._next_change: anyio.Event | None = None
         if disk:
             for version in disk.load():
                 self.table(version.place).restore(version)
@@ -158,11 +158,11 @@ class Store:
         stored, at = self._keep(place, key, body, deleted=False)
         table = self.table(place)
         previous = table.put(stored)
-        self._tell(table, "ADDED" if previous is None else "MODIFIED", stored, previous, at)
+        self._publish(table, "ADDED" if previous is None else "MODIFIED", stored, previous, at)
         return stored
 
     def delete(self, place: str, key: str) -> Stored:
-        """Remove an object; its last state, under the revision of the deletion, is what is told.
+        """Remove an object; its last state, under the revision of the deletion, is in the event.
 
         A write that takes the last finalizer is never stored, so the event still shows it.
 
@@ -172,7 +172,7 @@ class Store:
         table = self.table(place)
         body = _decode(table[key].body)
         last, at = self._keep(place, key, body, deleted=True)
-        self._tell(table, "DELETED", last, table.pop(key), at)
+        self._publish(table, "DELETED", last, table.pop(key), at)
         return last
 
     def _keep(
@@ -191,11 +191,11 @@ class Store:
         """Tell whether an event may keep its bytes for the wire: watchers will ask for them."""
         return event.revision > self.revision - SHARED_EVENTS
 
-    def bell(self) -> anyio.Event:
-        """Return what the next change of anything rings."""
-        if self._bell is None:
-            self._bell = anyio.Event()
-        return self._bell
+    def next_change(self) -> anyio.Event:
+        """Return the event that is set by the next change of any object."""
+        if self._next_change is None:
+            self._next_change = anyio.Event()
+        return self._next_change
 
     def tables(self) -> list[Table]:
         """Return all tables."""
@@ -206,10 +206,10 @@ class Store:
         if self._disk:
             self._disk.close()
 
-    def _tell(  # one change, seen from all sides
+    def _publish(  # the parts of one change
         self, table: Table, kind: EventType, current: Stored, previous: Stored | None, at: float
     ) -> None:
-        """Log a change and let listeners know."""
+        """Log a change and call the listeners."""
         event = Event(kind, current.revision, current, previous, at)
         gone = table.log.append(event)
         if gone:
@@ -218,9 +218,9 @@ class Store:
             listener(table.place, event)
         for listen in table.listeners:
             listen(event)
-        bell, self._bell = self._bell, None
-        if bell is not None:
-            bell.set()
+        changed, self._next_change = self._next_change, None
+        if changed is not None:
+            changed.set()
 
     def _forget(self, place: str, floor: int, gone: Sequence[Event]) -> None:
         """Drop from disk what only these events needed: what they replaced, and deletions."""

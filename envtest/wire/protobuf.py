@@ -1,7 +1,7 @@
 """Protobuf bodies of built-in kinds, which kubectl sends, as the JSON that they stand for.
 
-`wire.json` has the messages field by field; kinds and shapes of fields are told where it is made:
-tests/realservers/harvest/wire.py.
+`wire.json` has the messages field by field; tests/realservers/harvest/wire.py, which makes it,
+describes the kinds and shapes of fields.
 """
 
 import base64
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 MAGIC: Final = b"k8s\x00"
 
 _DEPTH = 100
-# What is raised on the way through bad data: texts that are none, times out of this world, JSON
+# What is raised on the way through bad data: bytes that are no text, times out of range, JSON
 # that is nested too deeply.
 _FAULTS = (IndexError, ValueError, struct.error, OverflowError, OSError, RecursionError)
 _INT64_MAX = 2**63 - 1
@@ -101,7 +101,7 @@ def _bytes(value: int | bytes) -> bytes:
 
 
 def _message(data: bytes, name: str, depth: int) -> Any:
-    """Decode a message; fields that nobody knows are skipped, as protobuf wants it."""
+    """Decode a message; unknown fields are skipped, as protobuf wants it."""
     if depth > _DEPTH:
         raise ValueError("messages are nested too deeply")
     special = _SPECIAL.get(name.rpartition(".")[2])

@@ -66,7 +66,7 @@ def validate_crd(crd: _Body, old: _Body | None = None) -> list[FieldError]:
 
 
 def crd_warnings(crd: _Body) -> list[str]:
-    """The warnings that a CRD's creation gives: formats that nobody checks, each once."""
+    """The warnings that a CRD's creation gives: formats that are not checked, each once."""
     names: dict[str, None] = {}
     for version in (crd.get("spec") or {}).get("versions") or ():
         for node in _nodes((version.get("schema") or {}).get("openAPIV3Schema")):
