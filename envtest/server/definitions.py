@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from envtest.patching import track_update
-from envtest.schema.crd.definition import ca_bundle_fault
 from envtest.schema.gotext import quote
 from envtest.server import objectmeta
 from envtest.server.api import Api
@@ -254,14 +253,10 @@ def _set_established(body: Body, *, named: bool) -> bool:
 def establish(body: Body) -> bool:
     """Let a CRD be served once all its names are accepted; tell whether its status changed.
 
-    From then on it stays so. One whose conversion webhook is to be trusted by what is no
-    certificate waits for another.
+    From then on it stays so.
     """
     if condition(body, "NamesAccepted") != "True" or condition(body, "Established") == "True":
         return False
-    if ca_bundle_fault(body["spec"].get("conversion")):
-        text = "The conversion webhook CABundle is invalid"
-        return set_condition(body["status"], "Established", "False", "InvalidCABundle", text)
     return set_condition(body["status"], "Established", "True", "InitialNamesAccepted", _ACCEPTED)
 
 

@@ -13,7 +13,7 @@ from envtest.schema import formats
 from envtest.schema.crd import versions as per_version
 from envtest.schema.errors import FieldError, forbidden, invalid, not_supported, required
 from envtest.schema.names import label_1035_errors, subdomain_errors
-from envtest.schema.webhookclients import bundle_fault, client_errors
+from envtest.schema.webhookclients import client_errors
 
 _APPROVAL: Final = "api-approved.kubernetes.io"
 _APPROVAL_RULE: Final = "https://github.com/kubernetes/enhancements/pull/1111"
@@ -58,7 +58,7 @@ def validate_crd(crd: _Body, old: _Body | None = None) -> list[FieldError]:
     out: list[FieldError] = []
     if old is None:
         out += _name_errors(crd, spec)
-    out += _spec_errors(spec, old or {})
+    out += _spec_errors(spec)
     if old is not None:
         out += _change_errors(spec, old)
     out += _stored_errors(crd, spec)
@@ -94,8 +94,7 @@ def _name_errors(crd: _Body, spec: _Body) -> list[FieldError]:
     return [invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
 
 
-def _spec_errors(spec: _Body, old: _Body) -> list[FieldError]:
-    before = old.get("spec") or {}
+def _spec_errors(spec: _Body) -> list[FieldError]:
     versions = spec.get("versions")
     hoisted = per_version.hoisted_fields(versions or [])
     out = _group_errors(spec)
@@ -113,9 +112,7 @@ def _spec_errors(spec: _Body, old: _Body) -> list[FieldError]:
     out += names_errors(spec.get("names") or {}, "spec.names")
     if versions:
         out += per_version.shared_errors(versions, hoisted)
-    return out + conversion_errors(
-        spec.get("conversion"), before.get("conversion"), served=_established(old)
-    )
+    return out + conversion_errors(spec.get("conversion"))
 
 
 def _group_errors(spec: _Body) -> list[FieldError]:
@@ -245,17 +242,8 @@ _CLIENT: Final = f"{_PATH}.webhookClientConfig"
 _REVIEWS: Final = f"{_PATH}.conversionReviewVersions"
 
 
-def conversion_errors(
-    conversion: _Body | None, held: _Body | None = None, *, served: bool = False
-) -> list[FieldError]:
-    """What is wrong with `spec.conversion`.
-
-    Args:
-        conversion: the object, or None.
-        held: what it replaces; a caBundle without certificates may stay.
-        served: whether the CRD is established. Until then any caBundle will do: it is what a CRD
-            waits with for the one who injects the certificates.
-    """
+def conversion_errors(conversion: _Body | None) -> list[FieldError]:
+    """What is wrong with `spec.conversion`; the caBundle is not read, as no webhook is called."""
     if conversion is None:
         return []
     strategy, webhook = conversion.get("strategy") or "", conversion.get("webhook") or {}
@@ -267,9 +255,6 @@ def conversion_errors(
     reviews = webhook.get("conversionReviewVersions") or []
     if strategy == "Webhook":
         out += _client_errors(webhook.get("clientConfig"))
-        fault = ca_bundle_fault(conversion)
-        if fault and served and not ca_bundle_fault(held):
-            out.append(invalid(f"{_CLIENT}.caBundle", webhook["clientConfig"]["caBundle"], fault))
         return out + _review_errors(reviews)
     detail = "should not be set when strategy is not set to Webhook"
     if webhook.get("clientConfig") is not None:
@@ -277,13 +262,6 @@ def conversion_errors(
     if reviews:
         out.append(forbidden(_REVIEWS, detail))
     return out
-
-
-def ca_bundle_fault(conversion: _Body | None) -> str:
-    """What keeps the webhook's caBundle from being used; nothing if it can be or there is none."""
-    client = ((conversion or {}).get("webhook") or {}).get("clientConfig")
-    bundle = (client or {}).get("caBundle")
-    return bundle_fault(bundle) if bundle else ""
 
 
 def _client_errors(config: _Body | None) -> list[FieldError]:

@@ -1,13 +1,10 @@
 """Definitions that change, compete and end while there are objects of their kind."""
 
-import base64
 import copy
 from typing import Any
 
 import httpx
-import pytest
 
-from envtest.certs import Authority
 from envtest.plane import ControlPlane as Plane
 from tests.envtest.definitions.gears import DEFINITION, DEFINITIONS, GROUP, V1, V2, crd, gear
 
@@ -255,68 +252,16 @@ async def test_an_entry_of_managed_fields_has_to_name_a_manager_that_can_be_one(
     assert expected in causes
 
 
-def _trusting(bundle: bytes, *reviews: str) -> dict[str, Any]:
-    client = {"url": "https://127.0.0.1:9/", "caBundle": base64.b64encode(bundle).decode()}
-    webhook = {"clientConfig": client, "conversionReviewVersions": list(reviews or ["v1"])}
-    return {"strategy": "Webhook", "webhook": webhook}
-
-
-async def test_a_definition_is_served_once_its_webhook_can_be_trusted(
+async def test_a_conversion_webhook_is_not_called_and_a_warning_says_so(
     http: httpx.AsyncClient,
 ) -> None:
-    made = await http.post(DEFINITIONS, json=crd(conversion=_trusting(b"\n")))
+    client = {"url": "https://127.0.0.1:9/", "caBundle": "Cg=="}
+    webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
+    conversion = {"strategy": "Webhook", "webhook": webhook}
+
+    made = await http.post(DEFINITIONS, json=crd(conversion=conversion))
+
     assert made.status_code == 201, made.text
-
-    assert (await _conditions(http, "gears"))["Established"] == (
-        "False",
-        "InvalidCABundle",
-        "The conversion webhook CABundle is invalid",
-    )
-    assert (await http.get(V1)).status_code == 404
-
-    sound = Authority.create().pair.certificate
-    change = {"spec": {"conversion": _trusting(sound)}}
-    changed = await http.patch(DEFINITION, json=change, headers=MERGE)
-    assert changed.status_code == 200, changed.text
-
+    assert "conversion webhooks are not called" in made.headers["warning"]
     assert (await _conditions(http, "gears"))["Established"][0] == "True"
     assert (await http.get(V1)).status_code == 200
-
-
-@pytest.mark.parametrize(
-    ("bundle", "fault"),
-    [
-        (b"\n", "unable to parse bytes as PEM block"),
-        (
-            b"-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n",
-            "no valid certificate authority data seen",
-        ),
-        (
-            b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
-            "failed to parse certificate: x509: malformed certificate",
-        ),
-    ],
-)
-async def test_a_served_definition_gets_no_bundle_without_certificates(
-    http: httpx.AsyncClient, plane: Plane, bundle: bytes, fault: str
-) -> None:
-    await plane.install_crds([crd()])
-    change = {"spec": {"conversion": _trusting(bundle)}}
-
-    refused = await http.patch(DEFINITION, json=change, headers=MERGE)
-
-    assert refused.status_code == 422
-    (cause,) = refused.json()["details"]["causes"]
-    assert cause["field"] == "spec.conversion.webhookClientConfig.caBundle"
-    shown = base64.b64encode(bundle).decode()
-    assert cause["message"].startswith(
-        f'Invalid value: "{shown}": unable to load root certificates: {fault}'
-    )
-
-
-async def test_a_bundle_may_hold_more_than_certificates(http: httpx.AsyncClient) -> None:
-    sound = Authority.create().pair.certificate
-    bundle = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n# of old\n" + sound
-    made = await http.post(DEFINITIONS, json=crd(conversion=_trusting(bundle)))
-    assert made.status_code == 201, made.text
-    assert (await _conditions(http, "gears"))["Established"][0] == "True"
