@@ -17,6 +17,9 @@ _SIZES: dict[str, Any] = {
         "properties": {"amount": {"type": "integer"}, "unit": {**_TEXT, "default": "mm"}},
     },
 }
+# Not the same in both: kube-apiserver 1.36 takes those for fields of all versions, which it
+# accepts only where all versions have one schema, too.
+_SELECTABLE = {"v1": [".spec.maker"], "v2": [".spec.maker", ".status.turns"]}
 
 
 def crd(*, storage: str = "v1", conversion: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -27,7 +30,7 @@ def crd(*, storage: str = "v1", conversion: dict[str, Any] | None = None) -> dic
             "served": True,
             "storage": name == storage,
             "subresources": {"status": {}},
-            "selectableFields": [{"jsonPath": ".spec.maker"}],
+            "selectableFields": [{"jsonPath": path} for path in _SELECTABLE[name]],
             "schema": {
                 "openAPIV3Schema": {
                     "type": "object",
