@@ -1,9 +1,8 @@
 """Which addresses? Pure arithmetic on address ranges: no I/O, no clock, no Kubernetes.
 
-Read in this order: `addresses` (ranges and their texts), `validation` and `layout` (what a pool
-may hand out), `extents` on `sortedints` (free space), `holders` (held space), `space` (the
-allocator). `errors` draws what can go wrong; `spans` has the two operations on sets that the rest
-is made of.
+Read in this order: `addresses` (ranges, their texts, sets of them), `layout` (what a pool may hand
+out, and what is wrong with its specification), `extents` (free space), `space` (the allocator).
+`errors` has what can go wrong.
 """
 
 from allocator.addresses import (
@@ -27,9 +26,8 @@ from allocator.errors import (
     PoolTooLarge,
     RequestRefused,
 )
-from allocator.layout import MAX_ADDRESSES, Layout
+from allocator.layout import MAX_ADDRESSES, Fault, Layout, pool_faults, validate_pool
 from allocator.space import Capacity, Space
-from allocator.validation import Fault, pool_faults, validate_pool
 
 __all__ = [
     "LISTED_ADDRESSES",

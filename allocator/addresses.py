@@ -6,9 +6,12 @@ and is therefore the same for IPv4 and IPv6. Only this module knows how addresse
 Texts go through `socket.inet_pton` and `inet_ntop`, which do no I/O and are about 15 times as
 fast as `ipaddress`; a pool with 25,000 allocations is read again and again. They refuse what Go's
 parser refuses too: leading zeros, short forms such as 10.1, zones, blanks.
+
+`union` and `minus` are the two operations on sets that a pool is made of, each one sweep over
+sorted input: a pool is built again from all its allocations on every pass.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 from json import dumps
@@ -21,6 +24,9 @@ Family = Literal[4, 6]
 
 LISTED_ADDRESSES = 65_536
 """How many addresses of a range are listed one by one at most."""
+
+Span = tuple[int, int]
+"""A first and a last address as numbers; a set of addresses is spans, ascending and disjoint."""
 
 BITS: Mapping[Family, int] = {4: 32, 6: 128}
 """How long an address of each family is."""
@@ -222,3 +228,38 @@ def _why_no_range(first: int, last: int, family: int) -> str:
     if first > last:
         return f"start is after end: start {first}, end {last}"
     return f"{first} to {last} are not IPv{family} addresses"
+
+
+def union(ascending: Iterable[Span]) -> list[Span]:
+    """Merge spans that overlap or touch.
+
+    Args:
+        ascending: spans sorted by their first address; they may overlap.
+    """
+    merged: list[Span] = []
+    reach = -2  # touches nothing, not even address 0
+    for first, last in ascending:
+        if first > reach + 1:
+            merged.append((first, last))
+            reach = last
+        elif last > reach:
+            merged[-1] = (merged[-1][0], last)
+            reach = last
+    return merged
+
+
+def minus(spans: Iterable[Span], holes: Iterable[Span]) -> Iterator[Span]:
+    """Yield what is left of `spans` without `holes`; both ascending and without overlap."""
+    remaining = iter(holes)
+    hole = next(remaining, None)
+    for first, last in spans:
+        start = first
+        while hole is not None and hole[0] <= last:
+            if hole[0] > start:
+                yield start, hole[0] - 1
+            start = max(start, hole[1] + 1)
+            if hole[1] > last:
+                break  # this hole reaches into the next span
+            hole = next(remaining, None)
+        if start <= last:
+            yield start, last

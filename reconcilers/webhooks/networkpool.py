@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from allocator import AddressRange, InvalidCIDR, InvalidPool, Layout
-from allocator.addresses import address_text, quoted
-from allocator.spans import Span, minus
+from allocator.addresses import Span, address_text, minus, quoted
 from controller.errors import Cause
 from reconcilers import poolspec, ranges
 from reconcilers.api.ipallocation import ALLOCATED, RELEASED, IPAllocation

@@ -2,6 +2,7 @@
 
 import dataclasses
 import ipaddress
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from allocator import (
     cidr_text,
     read_range,
 )
+from allocator.addresses import Span, minus, union
 
 
 @pytest.mark.parametrize(
@@ -246,3 +248,30 @@ def test_ipv4_addresses_written_as_ipv6_are_ipv4_for_who_asks() -> None:
     assert AddressRange.parse("::fffe:ffff:ffff", "::ffff:10.0.0.9").in_family(4) is None
     assert AddressRange.parse("fd00::1", "fd00::1").in_family(4) is None
     assert AddressRange.parse("10.0.0.1", "10.0.0.9").in_family(6) is None
+
+
+SPANS = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 12)).map(lambda pair: (pair[0], sum(pair)))
+)
+
+
+def members(spans: list[Span]) -> set[int]:
+    return {address for first, last in spans for address in range(first, last + 1)}
+
+
+def maximal(spans: list[Span]) -> bool:
+    return all(low[1] + 1 < high[0] for low, high in pairwise(spans))
+
+
+@given(spans=SPANS)
+def test_a_union_holds_the_same_addresses_in_maximal_spans(spans: list[Span]) -> None:
+    merged = union(sorted(spans))
+    assert members(merged) == members(spans)
+    assert maximal(merged)
+
+
+@given(spans=SPANS, holes=SPANS)
+def test_a_difference_holds_what_is_not_in_the_holes(spans: list[Span], holes: list[Span]) -> None:
+    left = list(minus(union(sorted(spans)), union(sorted(holes))))
+    assert members(left) == members(spans) - members(holes)
+    assert maximal(left)

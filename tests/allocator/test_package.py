@@ -1,4 +1,4 @@
-"""The package stands on the standard library alone, and its front door is complete."""
+"""The package stands on the standard library alone, and its public names are complete."""
 
 import ast
 import inspect
@@ -37,7 +37,7 @@ def test_a_module_has_no_clock_no_chance_and_no_input(module: Path) -> None:
     assert not imported(module) & DOING_THINGS
 
 
-def test_the_front_door_is_sorted_and_holds_every_error() -> None:
+def test_the_public_names_are_sorted_and_hold_every_error() -> None:
     constants = [name for name in allocator.__all__ if name.isupper()]
     others = [name for name in allocator.__all__ if not name.isupper()]
     assert constants == sorted(constants)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator import sortedints
-from allocator.sortedints import SortedInts
+from allocator import extents
+from allocator.extents import SortedInts
 
 VALUES = st.integers(0, 60)
 
@@ -15,7 +15,7 @@ VALUES = st.integers(0, 60)
 @pytest.fixture(params=[1, 2, 3, 512], autouse=True, scope="module")
 def block(request: pytest.FixtureRequest) -> object:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sortedints, "_BLOCK", request.param)
+        patch.setattr(extents, "_BLOCK", request.param)
         yield
 
 
@@ -28,7 +28,7 @@ def check(ints: SortedInts, model: list[int], bound: int) -> None:
     assert ints.from_(bound) == above
     assert ints.around(bound) == (below, above)
     # what makes it fast: no block is long, none is empty
-    assert all(0 < len(block) <= 2 * sortedints._BLOCK for block in ints._blocks)
+    assert all(0 < len(block) <= 2 * extents._BLOCK for block in ints._blocks)
 
 
 @given(start=st.sets(VALUES), changes=st.lists(st.tuples(VALUES, VALUES), max_size=60))
