@@ -1,9 +1,10 @@
 """The order in which keys leave a work queue: by due time, then by priority, in turns, by age.
 
-`Delays` holds keys until they are due. `ReadyLevels` holds the ready ones in levels of priority.
-In a level the keys of different groups (tenants, for example) take turns, so that one group with a
-thousand keys delays the first key of another by at most one key per group. Within a group it is
-first in, first out, and without groups that is all.
+`KeyBackoff` says how long a key waits after failures. `Delays` holds keys until they are due.
+`ReadyLevels` holds the ready ones in levels of priority. In a level the keys of different groups
+(tenants, for example) take turns, so that one group with a thousand keys delays the first key of
+another by at most one key per group. Within a group it is first in, first out, and without groups
+that is all.
 
 Strict priorities would starve keys: with enough live events the objects of the initial list are
 never reconciled (controller-runtime issue 3496). Rejected: letting every old key go first. After a
@@ -21,10 +22,49 @@ K = TypeVar("K", bound=Hashable)
 
 Group = Callable[[K], Hashable]
 
+KEY_BASE_SECONDS = 0.005
+KEY_MAX_SECONDS = 1000.0
 AGEING_SECONDS = 10.0
 SHARE = 16
 
 _STALE_ENTRIES = 64
+
+
+class KeyBackoff(Generic[K]):
+    """Exponential delays per key: base, 2 base, 4 base and so on up to a maximum.
+
+    These are the numbers of client-go's per-item limiter. Its second part, a token bucket that all
+    keys share, is left out, as in controller-runtime's priority queue: with it the failures of one
+    tenant's keys would delay all other keys.
+
+    Args:
+        base: seconds before the first retry.
+        maximum: seconds of the longest delay.
+    """
+
+    def __init__(self, base: float = KEY_BASE_SECONDS, maximum: float = KEY_MAX_SECONDS) -> None:
+        self._base = base
+        self._maximum = maximum
+        self._failures: dict[K, int] = {}
+
+    def __len__(self) -> int:
+        """Return the number of keys that have failures."""
+        return len(self._failures)
+
+    def failed(self, key: K) -> float:
+        """Count a failure of `key`; return the seconds to wait before the retry."""
+        before = self._failures.get(key, 0)
+        self._failures[key] = before + 1
+        # The exponent is limited because 2.0**1024 raises OverflowError.
+        return min(self._maximum, self._base * 2.0 ** min(before, 64))
+
+    def forget(self, key: K) -> None:
+        """Reset the failures of `key` to 0, after a success or when it is not retried."""
+        self._failures.pop(key, None)
+
+    def failures(self, key: K) -> int:
+        """Return how often `key` has failed since it was last forgotten."""
+        return self._failures.get(key, 0)
 
 
 class Delays(Generic[K]):

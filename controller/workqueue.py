@@ -26,9 +26,8 @@ from typing import Generic, TypeVar
 import anyio
 from anyio.lowlevel import checkpoint
 
-from controller.backoff import KeyBackoff
 from controller.clock import Clock
-from controller.queueorder import AGEING_SECONDS, Delays, Group, ReadyLevels
+from controller.queueorder import AGEING_SECONDS, Delays, Group, KeyBackoff, ReadyLevels
 
 K = TypeVar("K", bound=Hashable)
 

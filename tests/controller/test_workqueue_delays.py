@@ -3,8 +3,7 @@
 import anyio
 import pytest
 
-from controller.backoff import KeyBackoff
-from controller.queueorder import Delays
+from controller.queueorder import Delays, KeyBackoff
 from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock, settle
 

@@ -9,11 +9,11 @@ import anyio
 import pytest
 
 from controller import SETTLED, Client, Key, NoAnswer, Outcome, Watch, to_self
-from controller.backoff import KeyBackoff
 from controller.cache import Cache
 from controller.codec import Added, Deleted, Modified
 from controller.informer import Informer
 from controller.metrics import Metrics
+from controller.queueorder import KeyBackoff
 from controller.runner import Controller
 from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock
