@@ -149,6 +149,14 @@ class Cache(Generic[T]):
         """
         return tuple(self._objects[key] for key in self._indexes.keys(index, value))
 
+    def index_values(self, index: str) -> Iterable[str]:
+        """Return the values in `index` that at least one object has, in no order.
+
+        Raises:
+            KeyError: there is no index of that name.
+        """
+        return tuple(self._indexes.values(index))
+
     @property
     def unreadable(self) -> Mapping[Key, str]:
         """The objects whose latest version could not be decoded, with the reason.

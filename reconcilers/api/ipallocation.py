@@ -109,6 +109,11 @@ class IPAllocationStatus:
     """Which controller chose it."""
 
 
+POOL_INDEX = "spec.poolRef.name"
+"""The index of a cache of allocations by pool."""
+TENANT_INDEX = "spec.tenantClusterRef"
+"""The index of a cache of allocations by TenantCluster."""
+
 IMMUTABLE = Rule(
     "self == oldSelf",
     "spec cannot be changed: delete the IPAllocation, ask again",
@@ -153,3 +158,13 @@ class IPAllocation:
         except ValueError:
             return created
         return min(carried, created) if carried.tzinfo else created
+
+
+def pool_index(allocation: IPAllocation) -> tuple[str, ...]:
+    """Return the values of an allocation in POOL_INDEX: its pool, with their common namespace."""
+    return (str(allocation.pool_key),)
+
+
+def tenant_index(allocation: IPAllocation) -> tuple[str, ...]:
+    """Return the values of an allocation in TENANT_INDEX: the TenantCluster that it serves."""
+    return (str(allocation.spec.tenantClusterRef.key),)

@@ -1,1 +1,1 @@
-"""The life of one request: finalizer, Pending, and Released only after the tenant let go."""
+"""The reconciler of IPAllocations: finalizer, Pending, and at the end Released."""

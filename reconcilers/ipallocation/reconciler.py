@@ -1,34 +1,47 @@
 """One pass over one IPAllocation.
 
-    gone?              nothing to do
-    being deleted?     once the tenant let go: Released, then the finalizer goes
+    gone?              forget it
+    being deleted?     once the tenant has released the range: Released, then the finalizer goes
     no finalizer?      add it; nothing is handed out to an allocation without
     holds a range?     nothing to do
     not yet served?    Pending with the reason, unless the pool is about to serve it
 
 Ranges, Allocated and Failed are written by the pool's reconciler alone.
+
+A burst of requests is served within seconds, but not all in the first. To mark each of them
+Pending would cost as many writes as serving them; so no allocation is marked while its pool hands
+out ranges, and all are as soon as it does not: because it is blocked, or without memory.
 """
 
+from collections.abc import Container
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import structlog
 
-from controller.cache import Cache
-from controller.client import Client
-from controller.clock import Clock
+from controller import (
+    SETTLED,
+    Again,
+    Blocked,
+    Cache,
+    Client,
+    Clock,
+    Conflict,
+    Key,
+    NotFound,
+    Outcome,
+    add_finalizer,
+    has_finalizer,
+    remove_finalizer,
+)
 from controller.conditions import find, is_true, rfc3339
-from controller.errors import Conflict, NotFound
-from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
-from controller.meta import Key
-from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, RELEASED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
-from reconcilers.ipallocation.activity import PoolActivity
 from reconcilers.ipallocation.gate import Gate, Holding
 from reconcilers.settings import AllocationSettings
 
@@ -36,7 +49,7 @@ _log = structlog.get_logger(__name__)
 
 
 class IPAllocationReconciler:
-    """Looks after the life of requests, not after their ranges."""
+    """Adds and removes finalizers, and writes Pending and Released."""
 
     def __init__(
         self,
@@ -64,20 +77,20 @@ class IPAllocationReconciler:
         if allocation is None:
             self._marks.pop(key, None)
             self._waiting_since.pop(key, None)
-            self._activity.tidy(self._pools)
+            self._activity.forget_gone(self._pools)
             return SETTLED
         if allocation.status.phase not in {None, PENDING}:
             self._waiting_since.pop(key, None)
         try:
             return await self._pass(allocation)
         except (Conflict, NotFound):
-            # The cache is behind what happened; it will show it, and that wakes us.
+            # The cache is behind; the event that brings it up to date enqueues the key again.
             return Again(self._settings.pending_after)
 
     async def _pass(self, allocation: IPAllocation) -> Outcome:
         ours = has_finalizer(allocation, names.FINALIZER_ALLOCATION)
         if allocation.metadata.terminating:
-            return await self._leave(allocation) if ours else SETTLED
+            return await self._release(allocation) if ours else SETTLED
         if not ours:
             await add_finalizer(
                 self._client, IP_ALLOCATION, allocation, names.FINALIZER_ALLOCATION
@@ -85,30 +98,30 @@ class IPAllocationReconciler:
             return SETTLED
         if ranges.held(allocation) is not None and allocation.status.phase == ALLOCATED:
             return Again(self._settings.requeue_allocated)
-        if allocation.status.phase == FAILED and self._stands(allocation):
+        if allocation.status.phase == FAILED and self._still_refused(allocation):
             return Again(self._settings.requeue_failed)
         return await self._wait(allocation)
 
-    def _stands(self, allocation: IPAllocation) -> bool:
-        """Whether a refusal still says what is wrong: its pool is there and serves others."""
+    def _still_refused(self, allocation: IPAllocation) -> bool:
+        """Return whether a refusal is still true: the pool exists and serves others."""
         pool = self._pools.get(allocation.pool_key)
         return waiting_for(allocation, pool).reason == "Reconciling"
 
     async def _wait(self, allocation: IPAllocation) -> Outcome:
-        """Show that, and why, the allocation waits; but not while it is about to be served.
+        """Write Pending with the reason, unless the allocation is about to be served.
 
-        A write here makes a new version, which voids a promise for the old one: an allocation
-        that can be served at once is left alone for a moment.
+        A write here makes a new version, which voids a promise for the old one; so nothing is
+        written to an allocation that can be served at once, for a moment.
         """
         pool = self._pools.get(allocation.pool_key)
         reason = waiting_for(allocation, pool)
         if reason.reason == "Reconciling":
             if pool is not None and _is_promised(allocation, pool):
                 return Again(self._settings.requeue_pending)
-            left = self._patience(allocation, pool) - self._waited(allocation)
+            left = self._pending_after(allocation, pool) - self._waited(allocation)
             if left > 0:
                 return Again(min(left, self._settings.pending_after))
-        if not says(allocation, PENDING, reason):
+        if not shows(allocation, PENDING, reason):
             status = pending_status(allocation, reason, self._clock.now())
             await self._client.patch_status(IP_ALLOCATION, allocation, status)
         return Blocked(reason.reason, self._settings.requeue_pending)
@@ -119,8 +132,11 @@ class IPAllocationReconciler:
         self._waiting_since[meta.key] = (meta.uid, since if uid == meta.uid else now)
         return now - self._waiting_since[meta.key][1]
 
-    def _patience(self, allocation: IPAllocation, pool: NetworkPool | None) -> float:
-        """Return how long a wait needs no telling: longer in a burst that there is room for."""
+    def _pending_after(self, allocation: IPAllocation, pool: NetworkPool | None) -> float:
+        """Return after how many seconds of waiting Pending is written.
+
+        Later in a burst, if the pool has room for the allocation.
+        """
         if pool is None or allocation.spec.pinnedRange is not None:
             return self._settings.pending_after
         wanted = allocation.spec.count or pool.spec.default_count(allocation.spec.type)
@@ -128,13 +144,13 @@ class IPAllocationReconciler:
         busy = self._activity.busy(pool)
         return self._settings.pending_in_burst if fits and busy else self._settings.pending_after
 
-    async def _leave(self, allocation: IPAllocation) -> Outcome:
-        """Give the range back: once the tenant let go, Released, then the finalizer goes."""
+    async def _release(self, allocation: IPAllocation) -> Outcome:
+        """Once the tenant has released the range: write Released, remove the finalizer."""
         if allocation.status.phase != RELEASED:
             if ranges.held(allocation) is not None:
                 answer = await self._gate.ask(allocation, self._mark(allocation))
                 if isinstance(answer, Holding):
-                    return await self._hold(allocation, answer)
+                    return await self._wait_for_tenant(allocation, answer)
                 _log.info("releasing IPAllocation", reason=answer.how)
             allocation = await self._client.patch_status(
                 IP_ALLOCATION, allocation, released_status(allocation, self._clock.now())
@@ -145,7 +161,7 @@ class IPAllocationReconciler:
     def _mark(self, allocation: IPAllocation) -> int:
         """Return the first resourceVersion at which this replica saw the allocation deleted.
 
-        Not the present one: saying why it waits makes a new version, and a projection that left
+        Not the present one: writing why it waits makes a new version, and a projection that left
         the range out before that is as good as one after it.
         """
         meta = allocation.metadata
@@ -153,9 +169,9 @@ class IPAllocationReconciler:
         self._marks[meta.key] = (meta.uid, first if uid == meta.uid else meta.revision)
         return self._marks[meta.key][1]
 
-    async def _hold(self, allocation: IPAllocation, holding: Holding) -> Outcome:
-        finding = Finding(READY, False, "WaitingForTenant", holding.why)
-        if not says(allocation, allocation.status.phase, finding):
+    async def _wait_for_tenant(self, allocation: IPAllocation, in_use: Holding) -> Outcome:
+        finding = Finding(READY, False, "WaitingForTenant", in_use.why)
+        if not shows(allocation, allocation.status.phase, finding):
             conditions = _conditions(allocation, finding, self._clock.now())
             await self._client.patch_status(IP_ALLOCATION, allocation, {"conditions": conditions})
         return Blocked("WaitingForTenant", self._settings.requeue_releasing)
@@ -189,7 +205,7 @@ def _is_promised(allocation: IPAllocation, pool: NetworkPool) -> bool:
     )
 
 
-def says(allocation: IPAllocation, phase: str | None, finding: Finding) -> bool:
+def shows(allocation: IPAllocation, phase: str | None, finding: Finding) -> bool:
     """Return whether the allocation's status carries this phase and finding already."""
     said = find(allocation.status.conditions, finding.type)
     return (
@@ -223,3 +239,64 @@ def _conditions(allocation: IPAllocation, finding: Finding, now: datetime) -> li
     return rendered(
         with_findings(allocation.status.conditions, [finding], allocation.metadata.generation, now)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A version of a pool, and since when it is the latest; None if it was the first seen."""
+
+    version: tuple[str, str]
+    since: float | None
+
+
+@dataclass(slots=True)
+class PoolActivity:
+    """Whether a pool is handing out ranges just now.
+
+    Args:
+        allocations: shows whether a promise is still open.
+        clock: the time.
+        settings: how recent counts as just now, and for how long a batch may take.
+    """
+
+    allocations: Cache[IPAllocation]
+    clock: Clock
+    settings: AllocationSettings
+    _seen: dict[Key, _Seen] = field(default_factory=dict)
+
+    def busy(self, pool: NetworkPool) -> bool:
+        """Return whether the pool's status changed just now, or a batch is being written."""
+        if not pool.status.allocationsRevision:
+            return False
+        unchanged = self._unchanged_for(pool)
+        if unchanged is None:
+            return False
+        if unchanged < self.settings.pending_after:
+            return True
+        return unchanged < self.settings.pending_in_burst and self._is_writing(pool)
+
+    def forget_gone(self, pools: Container[Key]) -> None:
+        """Forget pools that are gone."""
+        for key in [key for key in self._seen if key not in pools]:
+            del self._seen[key]
+
+    def _unchanged_for(self, pool: NetworkPool) -> float | None:
+        """Return for how many seconds the pool is unchanged; None if no change was seen."""
+        meta, now = pool.metadata, self.clock.monotonic()
+        version = (meta.uid, meta.resourceVersion)
+        seen = self._seen.get(meta.key)
+        if seen is None or seen.version != version:
+            same = seen is not None and seen.version[0] == meta.uid
+            seen = self._seen[meta.key] = _Seen(version, now if same else None)
+        return None if seen.since is None else now - seen.since
+
+    def _is_writing(self, pool: NetworkPool) -> bool:
+        """Return whether the last promise is not written yet: they are written in order."""
+        if not pool.status.assignments:
+            return False
+        last = pool.status.assignments[-1]
+        found = self.allocations.get(Key(pool.metadata.namespace, last.name))
+        return found is not None and (found.metadata.uid, found.metadata.resourceVersion) == (
+            last.uid,
+            last.resourceVersion,
+        )

@@ -1,4 +1,4 @@
-"""A pool without memory hands out nothing until earlier promises are void.
+"""A pool without memory hands out nothing until earlier promises are void: the fence.
 
 A pool that was just created, forcibly re-created or restored from a backup, or whose status was
 wiped, does not know what was promised before; a write of such a promise may still be on its way.
@@ -15,8 +15,8 @@ from reconcilers.api.ipallocation import PENDING, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.conditions import READY, Finding, rendered, with_findings
+from reconcilers.networkpool.pending_promises import AllocationWriter
 from reconcilers.networkpool.view import Reader
-from reconcilers.networkpool.writes import AllocationWriter
 
 
 def void_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:

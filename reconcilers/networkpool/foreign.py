@@ -1,10 +1,10 @@
 """Another controller that writes our statuses: Butler's own, say, that was not scaled to zero.
 
-It hands out ranges without asking the pool's assignments, and its writes of a pool's status wipe
-them. Two allocators over one pool are what no precondition can put right, so ours steps back
-until the other one has been silent for a while. Who wrote what is in managedFields.
+It hands out ranges without reading the pool's assignments, and its writes of a pool's status wipe
+them. No precondition makes two allocators over one pool safe, so ours hands out nothing until the
+other one has written nothing for a while. Who wrote what is in managedFields.
 
-People are not meant: `kubectl` is a person's tool, and a single edit is met by the fence.
+`kubectl` does not count: it is a person's tool, and a single edit is handled by the fence.
 """
 
 from collections.abc import Iterable
@@ -22,46 +22,46 @@ STATUS = "status"
 
 
 @dataclass(frozen=True, slots=True)
-class Intruder:
+class ForeignManager:
     """Another controller, and when it last wrote."""
 
     manager: str
     wrote: str
     at: datetime
 
-    def silent_in(self, now: datetime, silence: float) -> float:
-        """Return in how many seconds it will have been silent for `silence` seconds."""
+    def stopped_in(self, now: datetime, silence: float) -> float:
+        """Return in how many seconds it will have written nothing for `silence` seconds."""
         return silence - (now - self.at).total_seconds()
 
     def findings(self, pool: NetworkPool) -> list[Finding]:
-        """Return what the pool says of it.
+        """Return the pool's conditions while it writes.
 
-        Ready is turned once and then left to the other one, which may well write it too: two
-        controllers that correct each other at every write would never be silent.
+        Ready is set once and then left alone, as the other controller may write it too: two
+        controllers that correct each other at every write would never stop writing.
         """
         message = (
             f"{self.manager} writes {self.wrote}: nothing is handed out while another controller"
             " does that; scale it to zero"
         )
-        told = [Finding(FOREIGN_MANAGER, True, "StatusWrittenByOthers", message)]
+        found = [Finding(FOREIGN_MANAGER, True, "StatusWrittenByOthers", message)]
         if not is_true(pool.status.conditions, FOREIGN_MANAGER):
-            told.append(Finding(READY, False, "ForeignManager", message))
-        return told
+            found.append(Finding(READY, False, "ForeignManager", message))
+        return found
 
 
-def intruder(
+def foreign_manager(
     pool: NetworkPool,
     allocations: Iterable[IPAllocation],
     ours: str,
     now: datetime,
     silence: float,
-) -> Intruder | None:
+) -> ForeignManager | None:
     """Return the controller that wrote last, if it did within the last `silence` seconds.
 
     Args:
         pool: its status is looked at.
-        allocations: theirs too.
-        ours: our field manager; if that is not known, nobody is foreign.
+        allocations: their statuses are looked at too.
+        ours: our field manager; if that is not known, no manager counts as foreign.
         now: the time.
         silence: seconds after which a controller counts as stopped.
     """
@@ -70,25 +70,25 @@ def intruder(
     written: list[tuple[str, TracedMeta]] = [("the status of this NetworkPool", pool.metadata)]
     written += [("the status of its IPAllocations", a.metadata) for a in allocations]
     found = [
-        Intruder(writer.manager, what, at)
+        ForeignManager(writer.manager, what, at)
         for what, meta in written
         for writer in meta.managedFields
         if writer.subresource == STATUS
         and writer.manager != ours
-        and not _harmless(writer.manager)
-        and (at := _moment(writer.time)) is not None
+        and not _is_ignored(writer.manager)
+        and (at := _parsed_time(writer.time)) is not None
     ]
-    recent = [one for one in found if one.silent_in(now, silence) > 0]
+    recent = [one for one in found if one.stopped_in(now, silence) > 0]
     return max(recent, key=lambda one: (one.at, one.manager), default=None)
 
 
-def _harmless(manager: str) -> bool:
+def _is_ignored(manager: str) -> bool:
     """Whether it is a person, or the controller that lists what the platform itself uses."""
     person = manager == "kubectl" or manager.startswith("kubectl-")
     return person or manager == names.INFRASTRUCTURE_FIELD_MANAGER
 
 
-def _moment(text: str) -> datetime | None:
+def _parsed_time(text: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -96,8 +96,8 @@ def _moment(text: str) -> datetime | None:
     return moment if moment.tzinfo else None
 
 
-def gone() -> Finding:
-    """Return what a pool says once the other controller is silent."""
+def none_foreign() -> Finding:
+    """Return the ForeignManager condition once the other controller has stopped writing."""
     return Finding(
         FOREIGN_MANAGER, False, "NoForeignManager", "no other controller writes these statuses"
     )

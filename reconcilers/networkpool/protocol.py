@@ -1,10 +1,11 @@
 """The rules by which two ranges never overlap, as pure functions of what was read.
 
     settle   which promises are kept open, and how far a later reader must have read
-    taken    what nobody else may get
-    waiting  who asks, oldest first
-    choose   who gets what: best fit, lowest address on ties
+    taken    what may not be handed out
+    waiting  which allocations wait for a range, oldest first
+    choose   which of them gets what: best fit, lowest address on ties
     decide   all four, for one pass
+    blockers what a pool's deletion waits for
 
 A promise (an assignment in the pool's status) takes effect at most once: it may be written only
 to the very version of the allocation that it names. It is settled for good when that object has
@@ -63,7 +64,7 @@ def settle(pool: NetworkPool, view: View) -> Settlement:
     still_open = []
     for promise in pool.status.assignments:
         if not promise.resourceVersion.isdecimal() or ranges.promised(promise) is None:
-            continue  # garbled by hand: nobody can keep it
+            continue  # edited by hand into something that cannot be written
         version = int(promise.resourceVersion)
         seen = view.current(promise.name, promise.uid)
         if seen is not None and seen.metadata.revision > version:
@@ -74,10 +75,10 @@ def settle(pool: NetworkPool, view: View) -> Settlement:
 
 
 def taken(view: View, promises: Iterable[Assignment]) -> Iterator[AddressRange]:
-    """Yield what nobody else may get: every range in a status, and every open promise.
+    """Yield what may not be handed out: every range in a status, and every open promise.
 
-    The phase does not matter: an allocation that is being deleted, or whose phase somebody wiped,
-    holds its range until it is gone. Ranges may overlap each other where others made that so.
+    The phase does not matter: an allocation that is being deleted, or whose phase was wiped, holds
+    its range until it is gone. Ranges may overlap each other where others made that so.
     """
     held = (ranges.held(allocation) for allocation in view.of_pool)
     promised = (ranges.promised(promise) for promise in promises)
@@ -87,15 +88,15 @@ def taken(view: View, promises: Iterable[Assignment]) -> Iterator[AddressRange]:
 def waiting(view: View, promises: Iterable[Assignment]) -> list[IPAllocation]:
     """Return the allocations that wait for a range, oldest request first, name as tie-break."""
     promised = {promise.uid for promise in promises}
-    asking = (
+    waiting_now = (
         allocation
         for allocation in view.of_pool
-        if allocation.metadata.uid not in promised and _asks(allocation)
+        if allocation.metadata.uid not in promised and _waits(allocation)
     )
-    return sorted(asking, key=lambda a: (a.requested_at, a.metadata.name))
+    return sorted(waiting_now, key=lambda a: (a.requested_at, a.metadata.name))
 
 
-def _asks(allocation: IPAllocation) -> bool:
+def _waits(allocation: IPAllocation) -> bool:
     return (
         names.FINALIZER_ALLOCATION in allocation.metadata.finalizers
         and not allocation.metadata.terminating
@@ -139,13 +140,13 @@ class Choice:
 
     Args:
         grants: at most a batch.
-        refusals: those who cannot be served now.
-        unheard: whether a full batch left others for the next pass.
+        refusals: which cannot be served now.
+        more: whether a full batch left others for the next pass.
     """
 
     grants: tuple[Grant, ...]
     refusals: tuple[Refusal, ...]
-    unheard: bool
+    more: bool
 
 
 _REASONS: dict[type[AllocatorError], str] = {
@@ -167,17 +168,17 @@ def choose(pool: NetworkPool, asking: Sequence[IPAllocation], space: Space, room
     refusals: list[Refusal] = []
     for allocation in asking:
         if len(grants) == room:
-            return Choice(tuple(grants), tuple(refusals), unheard=True)
+            return Choice(tuple(grants), tuple(refusals), more=True)
         try:
             grants.append(Grant(allocation, _take(pool, allocation, space)))
         except AllocatorError as refused:
             refusals.append(_refusal(allocation, refused))
-    return Choice(tuple(grants), tuple(refusals), unheard=False)
+    return Choice(tuple(grants), tuple(refusals), more=False)
 
 
 def _take(pool: NetworkPool, allocation: IPAllocation, space: Space) -> AddressRange:
     kept = ranges.held(allocation)
-    if kept is not None:  # somebody wiped its phase: it gets what it holds, and nobody else does
+    if kept is not None:  # its phase was wiped: it gets what it holds
         return kept
     wanted = ranges.pinned(allocation)
     if wanted is not None:
@@ -222,3 +223,10 @@ def decide(pool: NetworkPool, view: View, geometry: Layout, batch: int) -> Decis
     room = min(batch, MAX_ASSIGNMENTS - len(settlement.open))
     choice = choose(pool, waiting(view, settlement.open), space, room)
     return Decision(settlement, choice, space, sum(claim.size for claim in claims))
+
+
+def blockers(pool: NetworkPool, view: View) -> int:
+    """Return how many allocations hold, or may still come to hold, a range of the pool."""
+    holders = {a.metadata.uid for a in view.of_pool if ranges.held(a) is not None}
+    promised = {promise.uid for promise in settle(pool, view).open}
+    return len(holders | promised)

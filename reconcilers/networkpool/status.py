@@ -1,19 +1,18 @@
-"""What a pool's status says: counters, conditions, promises. A function of the objects alone."""
+"""A pool's status: counters, conditions, promises. A function of the objects alone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from allocator import Capacity
+from allocator import MAX_ADDRESSES, Capacity
 from controller.conditions import find, remove_condition
 from reconcilers import ranges
 from reconcilers.api.fields import INT32_MAX
 from reconcilers.api.ipallocation import ALLOCATED
 from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolStatus
 from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
-from reconcilers.networkpool import foreign, soundness
-from reconcilers.networkpool.neighbours import Neighbour
+from reconcilers.networkpool import foreign, problems
 from reconcilers.networkpool.protocol import Decision
 from reconcilers.networkpool.view import View
 
@@ -93,15 +92,26 @@ def served(
     view: View,
     decision: Decision,
     now: datetime,
-    neighbours: Sequence[Neighbour] = (),
+    others: Iterable[NetworkPool] = (),
+    max_addresses: int = MAX_ADDRESSES,
 ) -> dict[str, Any]:
-    """Return the whole status of a pool whose spec is sound."""
+    """Return the whole status of a pool whose spec is sound.
+
+    Args:
+        pool: the pool.
+        view: its allocations.
+        decision: what the pass hands out.
+        now: the time.
+        others: all pools, to find those that overlap with this one.
+        max_addresses: the largest pool, in addresses.
+    """
     found = summary(view, decision)
-    amiss = soundness.findings(pool, view, decision, neighbours)
-    alone = [foreign.gone()] if find(pool.status.conditions, FOREIGN_MANAGER) else []
+    overlapping = problems.overlapping_pools(pool, others, max_addresses)
+    wrong = problems.findings(pool, view, decision, overlapping)
+    alone = [foreign.none_foreign()] if find(pool.status.conditions, FOREIGN_MANAGER) else []
     conditions = with_findings(
         remove_condition(pool.status.conditions, STALLED),
-        [found.ready(), *found.tiers(), *amiss, *alone],
+        [found.ready(), *found.tiers(), *wrong, *alone],
         pool.metadata.generation,
         now,
     )
@@ -113,7 +123,7 @@ def served(
     }
 
 
-# What nobody can be served from; allocatedIPs stay what they were.
+# The counters of a pool that serves nothing; allocatedIPs stay what they were.
 _NOTHING = {"totalIPs": 0, "availableIPs": 0, "largestFreeBlock": 0}
 
 
@@ -128,14 +138,16 @@ def invalid(pool: NetworkPool, problems: Sequence[str], now: datetime) -> dict[s
     return _NOTHING | _conditions_only(pool, findings, now)
 
 
-def blind(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
-    """Return the status of a pool that cannot know what is taken."""
+def unreadable(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
+    """Return the status of a pool while some of its allocations cannot be decoded."""
     message = f"nothing is handed out until they are repaired or deleted: {why}"
     return _conditions_only(pool, [Finding(READY, False, "UnreadableAllocation", message)], now)
 
 
-def intruded(pool: NetworkPool, other: foreign.Intruder, now: datetime) -> dict[str, Any]:
-    """Return the status of a pool that leaves the field to another controller."""
+def foreign_managed(
+    pool: NetworkPool, other: foreign.ForeignManager, now: datetime
+) -> dict[str, Any]:
+    """Return the status of a pool that hands out nothing as long as another controller writes."""
     return _conditions_only(pool, other.findings(pool), now)
 
 
@@ -171,10 +183,10 @@ def promises(assignments: Sequence[Assignment], revision: int) -> dict[str, Any]
 
 
 def differs(status: NetworkPoolStatus, wanted: dict[str, Any]) -> bool:
-    """Return whether a write of `wanted` would tell anybody anything new.
+    """Return whether `wanted` differs from the status, apart from its promises.
 
-    Promises that are settled do not count: they go with the next write, never by one of their own
-    (see Pass.tidy for the one exception, a quiet minute later).
+    Settled promises go with the next write and are no reason for one, except after a quiet minute
+    (NetworkPoolReconciler._should_drop_settled).
     """
     ignored = {"assignments", "allocationsRevision", "conditions"}
     plain = any(

@@ -1,4 +1,4 @@
-"""Which allocations there are, and how far the reader of them has read."""
+"""The allocations of a pool, and up to which resourceVersion they were read."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,16 +8,9 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.codec import DecodeFailure, Page
 from controller.meta import Key
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, AllocationOutline
-
-POOL_INDEX = "spec.poolRef.name"
-
-
-def pool_index(allocation: IPAllocation) -> tuple[str, ...]:
-    """Return the index values of an allocation: its pool, with the namespace they share."""
-    return (str(allocation.pool_key),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +43,29 @@ def of_page(page: Page[IPAllocation], pool: Key) -> View:
 
 
 class Behind(Exception):
-    """The cache has not read far enough yet; look again after `after` seconds."""
+    """The cache has not read far enough yet; try again after `after` seconds."""
 
     def __init__(self, after: float) -> None:
-        super().__init__(f"the cache is behind; looking again after {after} s")
+        super().__init__(f"the cache is behind; trying again after {after} s")
         self.after = after
 
 
 class Unreadable(Exception):
-    """Some allocations of the pool cannot be decoded, so nobody knows what they hold."""
+    """Some allocations of the pool cannot be decoded, so what they hold is unknown."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__(f"IPAllocations that cannot be read: {', '.join(names)}")
         self.names = names
 
 
-_LOOK_AGAIN = 0.1
+_RETRY_SECONDS = 0.1
 
 
-def hidden(unreadable: Mapping[Key, str], pool: Key) -> tuple[str, ...]:
+def unreadable_of(unreadable: Mapping[Key, str], pool: Key) -> tuple[str, ...]:
     """Return the names of those among unreadable allocations that may be the pool's, sorted.
 
-    One of which not even the pool can be read may be anybody's in its namespace; one of which not
-    even the namespace can be read may be anybody's.
+    An allocation whose poolRef cannot be read may be of any pool in its namespace; one whose
+    namespace cannot be read may be of any pool.
     """
     return tuple(
         sorted(key.name for key, why in unreadable.items() if _may_concern(key, why, pool))
@@ -118,7 +111,7 @@ class Reader:
             ControllerError: the list failed.
         """
         page = await self._client.list(IP_ALLOCATION, namespace=pool.namespace)
-        if names := hidden(page.unreadable, pool):
+        if names := unreadable_of(page.unreadable, pool):
             raise Unreadable(names)
         return of_page(page, pool)
 
@@ -131,14 +124,14 @@ class Reader:
             ControllerError: the list failed.
         """
         key = pool.metadata.key
-        if names := hidden(self._cache.unreadable, key):
+        if names := unreadable_of(self._cache.unreadable, key):
             raise Unreadable(names)
         if self._cache.position >= revision:
             self._behind_since.pop(key, None)
             return self.cached(key)
         since = self._behind_since.setdefault(key, self._clock.monotonic())
         if self._clock.monotonic() - since < self._patience:
-            raise Behind(_LOOK_AGAIN)
+            raise Behind(_RETRY_SECONDS)
         return await self.live(key)
 
     def forget(self, pool: Key) -> None:

@@ -11,16 +11,10 @@ from typing import Any
 
 from controller.cache import Cache
 from controller.meta import Key
+from reconcilers import labels
 from reconcilers.api import names
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.tenantcluster import TenantCluster
-
-TENANT_INDEX = "spec.tenantClusterRef"
-
-
-def tenant_index(allocation: IPAllocation) -> tuple[str, ...]:
-    """Return the index values of an allocation: the tenant it serves."""
-    return (str(allocation.spec.tenantClusterRef.key),)
 
 
 def members(allocations: Cache[IPAllocation], tenant: TenantCluster) -> list[IPAllocation]:
@@ -140,32 +134,18 @@ def _is_own(allocation: IPAllocation, tenant: TenantCluster, kind: str) -> bool:
     return served == (tenant.metadata.key, kind) and not is_foreign(allocation, tenant)
 
 
-def labels(tenant: TenantCluster, pool: str, kind: str, role_name: str) -> dict[str, str]:
-    """Return the labels that every allocation of a tenant carries."""
-    return {
-        names.LABEL_TEAM: names.label_value(tenant.metadata.namespace),
-        names.LABEL_TENANT: names.label_value(tenant.metadata.name),
-        names.LABEL_POOL: names.label_value(pool),
-        names.LABEL_TYPE: kind,
-        names.LABEL_ROLE: role_name,
-        names.LABEL_MANAGED_BY: names.MANAGED_BY,
-    }
-
-
 def repairs(allocation: IPAllocation, tenant: TenantCluster) -> dict[str, Any]:
-    """Return the merge patch that mends what an allocation's metadata says of its tenant.
+    """Return the merge patch that repairs an allocation's metadata; empty if nothing is wrong.
 
-    Labels are for people, so they are put right; the role is inferred where none is told, once,
-    and then stays. An allocation that nobody stamped is stamped with its tenant's uid. Empty if
-    all is as it should be.
+    Labels follow reconcilers/labels.py. A missing role is inferred, once, and then stays. The
+    tenant's uid is noted where none is.
     """
     meta = allocation.metadata
-    should = labels(tenant, allocation.spec.poolRef.name, allocation.spec.type, "")
     if allocation.spec.type == names.TYPE_LOADBALANCER:
-        should[names.LABEL_ROLE] = role(allocation, tenant)
+        wanted_role = role(allocation, tenant)
     else:
-        should[names.LABEL_ROLE] = meta.labels.get(names.LABEL_ROLE) or names.ROLE_INITIAL
-    wrong = {name: value for name, value in should.items() if meta.labels.get(name) != value}
+        wanted_role = meta.labels.get(names.LABEL_ROLE) or names.ROLE_INITIAL
+    wrong = labels.repairs(allocation, wanted_role)
     change: dict[str, Any] = {"labels": wrong} if wrong else {}
     if not meta.annotations.get(names.ANNOTATION_TENANT_UID):
         change["annotations"] = {names.ANNOTATION_TENANT_UID: tenant.metadata.uid}
@@ -184,7 +164,8 @@ def request(
     return {
         "metadata": {
             "name": name,
-            "labels": labels(tenant, pool, kind, role_name),
+            "labels": labels.expected(tenant.metadata.key, pool, kind)
+            | {names.LABEL_ROLE: role_name, names.LABEL_MANAGED_BY: names.MANAGED_BY},
             "annotations": {names.ANNOTATION_TENANT_UID: tenant.metadata.uid},
             "finalizers": [names.FINALIZER_ALLOCATION],
         },

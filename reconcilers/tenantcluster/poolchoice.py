@@ -14,10 +14,9 @@ from allocator import InvalidPool
 from controller.cache import Cache, Change
 from controller.meta import Key
 from reconcilers import ranges
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
-from reconcilers.networkpool.view import POOL_INDEX
 from reconcilers.tenantcluster.outlook import Outlook
 
 _log = structlog.get_logger(__name__)

@@ -82,6 +82,16 @@ def referred(reference: Mapping[str, Any] | None, default_namespace: str) -> Key
     return Key(str(reference.get("namespace") or default_namespace), str(reference["name"]))
 
 
+def refers_to(
+    cluster: TenantCluster, config: ProviderConfig, default_namespace: str, *, by_default: bool
+) -> bool:
+    """Return whether `cluster` names `config`; one that names none does so if `by_default`."""
+    named = cluster.spec.providerConfigRef
+    if named is None:
+        return by_default
+    return config.metadata.key == (named.namespace or default_namespace, named.name)
+
+
 def chosen(
     tenant: TenantCluster,
     configs: Cache[ProviderConfig],

@@ -1,18 +1,17 @@
-"""All of it, put on one manager."""
+"""All controllers and services, put on one manager."""
+
+import anyio
 
 from controller.clock import Clock
 from controller.manager import Manager
+from reconcilers.gauges import Gauges
+from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.gate import TenantGate
 from reconcilers.tenantcluster.kubeconfigs import OpenTransport
 from reconcilers.tenantcluster.tenants import Tenants
-from reconcilers.wiring import (
-    beside,
-    ipallocations,
-    networkpools,
-    providerconfigs,
-    tenantclusters,
-)
+from reconcilers.webhooks.serving import Caches, webhooks
+from reconcilers.wiring import controllers
 from reconcilers.wiring.shared import Shared
 
 
@@ -22,7 +21,7 @@ def assemble(
     settings: Settings,
     open_tenant: OpenTransport | None = None,
 ) -> Tenants:
-    """Add the four controllers to `manager`; return the ways into tenants, closed at the end.
+    """Add the four controllers to `manager`; return the clients of tenants, to close at the end.
 
     Args:
         manager: runs them.
@@ -40,11 +39,67 @@ def assemble(
         clock,
         settings.tenant,
     )
-    networkpools.add(shared)
-    ipallocations.add(shared, gate)
-    tenantclusters.add(shared, tenants, gate)
-    providerconfigs.add(shared)
-    beside.add_orphans(shared)
-    beside.add_gauges(shared)
-    beside.add_webhooks(shared)
+    controllers.add_networkpools(shared)
+    controllers.add_ipallocations(shared, gate)
+    controllers.add_tenantclusters(shared, tenants, gate)
+    controllers.add_providerconfigs(shared)
+    add_orphans(shared)
+    add_gauges(shared)
+    add_webhooks(shared)
     return tenants
+
+
+def add_orphans(shared: Shared) -> None:
+    """Add the collector of orphans, which begins once all caches that it reads are synced."""
+    informers = shared.informers
+    collector = OrphanCollector(
+        shared.client,
+        pools=informers.pools.cache,
+        allocations=informers.allocations.cache,
+        clusters=informers.clusters.cache,
+        recorder=shared.recorder,
+        clock=shared.clock,
+        settings=shared.settings.orphans,
+        collected=shared.metrics.collected,
+    )
+
+    async def run() -> None:
+        for informer in (informers.pools, informers.allocations, informers.clusters):
+            await informer.wait_synced()
+        await collector.run()
+
+    shared.manager.add_service("orphans", run)
+
+
+def add_gauges(shared: Shared) -> None:
+    """Add the metrics that are read off the caches, by the leader alone."""
+    informers = shared.informers
+    leading = anyio.Event()
+
+    async def lead() -> None:
+        leading.set()
+
+    shared.manager.metrics.registry.register(
+        Gauges(
+            informers.pools.cache,
+            informers.allocations.cache,
+            informers.providers.cache,
+            informers.clusters.cache,
+            shared.clock,
+            leading.is_set,
+        )
+    )
+    shared.manager.add_service("gauges", lead)
+
+
+def add_webhooks(shared: Shared) -> None:
+    """Add the webhooks; the manager's options decide whether and where they are served."""
+    informers = shared.informers
+    caches = Caches(
+        informers.pools.cache,
+        informers.allocations.cache,
+        informers.clusters.cache,
+        informers.providers.cache,
+    )
+    for webhook in webhooks(shared.manager.client, caches, shared.clock, shared.settings):
+        shared.manager.add_webhook(webhook)

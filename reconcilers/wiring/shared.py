@@ -1,4 +1,4 @@
-"""What every part is handed."""
+"""What every part is given."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,13 @@ from controller.events import Recorder
 from controller.informer import Informer
 from controller.manager import Manager
 from reconcilers.api import names
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import (
+    POOL_INDEX,
+    TENANT_INDEX,
+    IPAllocation,
+    pool_index,
+    tenant_index,
+)
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import (
@@ -19,9 +25,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.metrics import IpamMetrics
-from reconcilers.networkpool.view import POOL_INDEX, pool_index
 from reconcilers.settings import Settings
-from reconcilers.tenantcluster.membership import TENANT_INDEX, tenant_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class Informers:
 
     @classmethod
     def of(cls, manager: Manager) -> "Informers":
-        """Return the manager's informers of our kinds, with the indexes that are asked by."""
+        """Return the manager's informers of our kinds, with the indexes that they read by."""
         return cls(
             pools=manager.informer(NETWORK_POOL),
             allocations=manager.informer(
@@ -48,12 +52,12 @@ class Informers:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What every part is handed.
+    """What every part is given.
 
     Args:
         manager: runs it.
         informers: what all read.
-        client: the manager's, under the name by which we know our own writes again.
+        client: the manager's client, with the field manager that tells our writes from others'.
         recorder: takes events.
         clock: the time.
         settings: intervals and thresholds.
@@ -70,7 +74,7 @@ class Shared:
 
     @classmethod
     def of(cls, manager: Manager, clock: Clock, settings: Settings) -> "Shared":
-        """Make what is shared on a manager, and have the recorder run in every replica."""
+        """Make the shared parts on a manager; the recorder runs in every replica."""
         client = manager.client.with_field_manager(names.FIELD_MANAGER)
         recorder = Recorder(client, clock, names.COMPONENT, dropped=manager.metrics.events_dropped)
         manager.add_service("events", recorder.run, leader_only=False)

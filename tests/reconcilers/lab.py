@@ -22,7 +22,13 @@ from controller.events import Recorder
 from controller.meta import Key
 from controller.outcome import Outcome
 from controller.transport import Transport
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import (
+    POOL_INDEX,
+    TENANT_INDEX,
+    IPAllocation,
+    pool_index,
+    tenant_index,
+)
 from reconcilers.api.resources import (
     IP_ALLOCATION,
     NETWORK_POOL,
@@ -31,14 +37,13 @@ from reconcilers.api.resources import (
 )
 from reconcilers.ipallocation.gate import Gate, Holding, LetGo
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
+from reconcilers.networkpool.events import PoolEvents
+from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
-from reconcilers.networkpool.view import POOL_INDEX, pool_index
-from reconcilers.orphans.collector import OrphanCollector
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.assembly import tenant_side
 from reconcilers.tenantcluster.gate import TenantGate
-from reconcilers.tenantcluster.membership import TENANT_INDEX, tenant_index
 from reconcilers.tenantcluster.tenants import Tenants
 from reconcilers.tenantcluster.world import World
 from tests.clock import VirtualClock
@@ -115,8 +120,9 @@ class Replica:
         recorder = cast("Recorder", self.heard)
         pools, allocations, clusters, providers = self.caches.values()
         self.tenants = Tenants(self.client, settings.tenant, clock, lab.open_tenant)
+        events = PoolEvents(recorder, clock, settings.pool.event_interval)
         self.pools = NetworkPoolReconciler(
-            self.client, pools, allocations, recorder, clock, settings.pool
+            self.client, pools, allocations, events, clock, settings.pool
         )
         self.allocations = IPAllocationReconciler(
             self.client, allocations, pools, self.gate, clock, settings.allocation

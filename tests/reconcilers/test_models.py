@@ -24,7 +24,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.networkpool import protocol, status
-from reconcilers.networkpool.writes import granted_status
+from reconcilers.networkpool.pending_promises import granted_status
 from tests.reconcilers import make
 
 OURS: dict[str, Resource[Any]] = {

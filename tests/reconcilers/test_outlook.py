@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from controller.cache import Cache
 from controller.codec import Deleted, Modified
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.networkpool.protocol import decide
-from reconcilers.networkpool.view import POOL_INDEX, View, pool_index
+from reconcilers.networkpool.view import View
 from reconcilers.ranges import layout
 from reconcilers.tenantcluster.poolchoice import PoolChoice
 from tests.reconcilers import make

@@ -13,7 +13,7 @@ from controller.clock import SystemClock
 from controller.conditions import is_true
 from controller.events import Recorder
 from reconcilers.conditions import with_findings
-from reconcilers.networkpool.alarms import Alarms
+from reconcilers.networkpool.events import CapacityEvents, PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.status import Summary
 from tests.reconcilers import make
@@ -50,7 +50,7 @@ class Gauge:
             lab.client,
             lab.caches["networkpools"],
             lab.caches["ipallocations"],
-            cast("Recorder", lab.heard),
+            PoolEvents(cast("Recorder", lab.heard), lab.clock, lab.settings.pool.event_interval),
             lab.clock,
             lab.settings.pool,
         )
@@ -232,7 +232,7 @@ class _Story:
 
     def restart(self) -> None:
         """Let another process take over."""
-        self.alarms = Alarms(cast("Recorder", self), self.clock, 600.0)
+        self.events = CapacityEvents(cast("Recorder", self), self.clock, 600.0)
 
     def record(self, *_: Any, action: str, **__: Any) -> None:
         """Take an event."""
@@ -244,7 +244,7 @@ class _Story:
         conditions = with_findings(self.pool.status.conditions, tiers, 1, self.clock.now())
         before = self.pool
         self.pool = replace(before, status=replace(before.status, conditions=conditions))
-        self.alarms.wrote(before, self.pool)
+        self.events.status_written(before, self.pool)
 
     def play(self, steps: list[tuple[int, int]], restarts: frozenset[int]) -> None:
         """Fill step by step, each a fill and the seconds after it, then let everything rest."""
@@ -255,7 +255,7 @@ class _Story:
             self.clock.seconds += seconds
         for _ in range(20):
             self.clock.seconds += 60
-            self.alarms.catch_up(self.pool)
+            self.events.record_due(self.pool)
 
 
 _STEPS = st.lists(

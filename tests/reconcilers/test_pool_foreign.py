@@ -8,6 +8,7 @@ import pytest
 from controller.conditions import rfc3339
 from controller.events import Recorder
 from controller.outcome import Again, Blocked
+from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
@@ -24,7 +25,7 @@ def _lab() -> Lab:
         lab.client.with_field_manager(OURS),
         lab.caches["networkpools"],
         lab.caches["ipallocations"],
-        cast("Recorder", lab.heard),
+        PoolEvents(cast("Recorder", lab.heard), lab.clock, lab.settings.pool.event_interval),
         lab.clock,
         lab.settings.pool,
     )

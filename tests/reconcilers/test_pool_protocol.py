@@ -178,7 +178,7 @@ def test_an_allocation_without_count_gets_the_pools_default_for_its_type(
 def test_a_batch_leaves_the_rest_for_the_next_pass() -> None:
     asking = [make.allocation(f"a{n}", size=1) for n in range(5)]
     choice = _decide(make.pool(), *asking, batch=3).choice
-    assert (len(choice.grants), choice.unheard) == (3, True)
+    assert (len(choice.grants), choice.more) == (3, True)
 
 
 def test_the_status_never_carries_more_promises_than_the_schema_allows() -> None:

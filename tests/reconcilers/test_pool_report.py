@@ -9,6 +9,7 @@ import pytest
 from controller.client import Client
 from controller.errors import Invalid
 from controller.events import Recorder
+from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
@@ -35,7 +36,7 @@ async def _telling(lab: Lab) -> AsyncIterator[Callable[[], Awaitable[list[str]]]
         lab.client,
         lab.caches["networkpools"],
         lab.caches["ipallocations"],
-        recorder,
+        PoolEvents(recorder, lab.clock, lab.settings.pool.event_interval),
         lab.clock,
         lab.settings.pool,
     )

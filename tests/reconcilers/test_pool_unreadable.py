@@ -6,7 +6,7 @@ import pytest
 
 from controller.codec import DecodeFailure
 from controller.meta import Key
-from reconcilers.networkpool.view import hidden
+from reconcilers.networkpool.view import unreadable_of
 from tests.reconcilers import make
 from tests.reconcilers.platform import Platform
 
@@ -85,6 +85,6 @@ async def test_a_new_pool_is_not_fenced_past_an_allocation_that_may_be_its_own()
 
 
 def test_one_without_even_a_namespace_may_be_anybodys() -> None:
-    assert hidden({Key("", "item 2"): DecodeFailure("no metadata")}, make.key("lab")) == (
+    assert unreadable_of({Key("", "item 2"): DecodeFailure("no metadata")}, make.key("lab")) == (
         "item 2",
     )

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from reconcilers import labels
 from reconcilers.api import names
 from reconcilers.tenantcluster import membership, sizing
 from tests.reconcilers import make
@@ -113,8 +114,8 @@ def test_names_and_labels_of_long_tenants_stay_within_the_limits(kind: str) -> N
 def test_long_names_that_differ_at_the_end_only_differ() -> None:
     one, other = (make.tenant("n" * 250 + end, "s") for end in ("one", "two"))
     assert membership.base_name(one, "nodes") != membership.base_name(other, "nodes")
-    labels = [membership.labels(t, "p", "nodes", "initial") for t in (one, other)]
-    assert labels[0][names.LABEL_TENANT] != labels[1][names.LABEL_TENANT]
+    found = [labels.expected(t.metadata.key, "p", "nodes") for t in (one, other)]
+    assert found[0][names.LABEL_TENANT] != found[1][names.LABEL_TENANT]
 
 
 @pytest.mark.parametrize(

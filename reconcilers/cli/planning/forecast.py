@@ -19,18 +19,16 @@ from allocator import InvalidPool, Layout
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.api.ipallocation import ALLOCATED, FAILED, RELEASED
+from reconcilers.api.ipallocation import ALLOCATED, FAILED, POOL_INDEX, RELEASED
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.cli.planning.tenants import Tenants
 from reconcilers.conditions import rendered
 from reconcilers.ipallocation.reconciler import pending_status, waiting_for
 from reconcilers.networkpool import status
-from reconcilers.networkpool.departure import blockers
-from reconcilers.networkpool.neighbours import neighbours
-from reconcilers.networkpool.protocol import Decision, decide
-from reconcilers.networkpool.view import POOL_INDEX, View
-from reconcilers.networkpool.writes import granted_status, news, refused_status
+from reconcilers.networkpool.pending_promises import granted_status, new_refusals, refused_status
+from reconcilers.networkpool.protocol import Decision, blockers, decide
+from reconcilers.networkpool.view import View
 from reconcilers.settings import Settings
 
 _ROUNDS = 100
@@ -139,12 +137,12 @@ class Forecast:
             self.ledger.allocations.write_status(
                 allocation, granted_status(allocation, range_, self.now)
             )
-        refused = news(decision.choice.refusals)
+        refused = new_refusals(decision.choice.refusals)
         for refusal in refused:
             self.ledger.allocations.write_status(
                 refusal.allocation, refused_status(refusal, self.now)
             )
-        others = decision.choice.refusals or decision.choice.unheard or decision.settlement.open
+        others = decision.choice.refusals or decision.choice.more or decision.settlement.open
         return bool(others and (given or refused))
 
     def _write(self, pool: NetworkPool, view: View, decision: Decision) -> None:
@@ -153,8 +151,14 @@ class Forecast:
         Its memory (allocationsRevision) is a number of the server's; only one that was in the
         input is shown.
         """
-        others = neighbours(pool, self.ledger.pools.cache, self.settings.pool.max_addresses)
-        wanted = status.served(pool, view, decision, self.now, others)
+        wanted = status.served(
+            pool,
+            view,
+            decision,
+            self.now,
+            self.ledger.pools.cache,
+            self.settings.pool.max_addresses,
+        )
         for name in ("assignments", "allocationsRevision"):
             del wanted[name]
         if pool.status.assignments:

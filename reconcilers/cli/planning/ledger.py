@@ -17,7 +17,13 @@ from controller.indexes import IndexFunction
 from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.api import names
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import (
+    POOL_INDEX,
+    TENANT_INDEX,
+    IPAllocation,
+    pool_index,
+    tenant_index,
+)
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import (
@@ -28,8 +34,6 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.reading.manifests import UNBORN, Manifest, Manifests
-from reconcilers.networkpool.view import POOL_INDEX, pool_index
-from reconcilers.tenantcluster.membership import TENANT_INDEX, tenant_index
 
 T = TypeVar("T", bound=Object)
 Body = dict[str, Any]

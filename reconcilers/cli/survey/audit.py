@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from controller.meta import Key, Object
 from controller.resource import Resource
-from reconcilers import ranges
+from reconcilers import labels, ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -20,7 +20,6 @@ from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.cli.survey.extents import ALL_SIZES, Extent, Picture, State, picture
 from reconcilers.cli.survey.objects import Objects, sorted_by_key
 from reconcilers.cli.survey.usage import usage
-from reconcilers.orphans import labels
 from reconcilers.tenantcluster.membership import is_foreign
 
 Severity = Literal["error", "warning"]
@@ -221,7 +220,7 @@ def _one(one: IPAllocation, objects: Objects, now: datetime) -> Iterator[Finding
         yield Finding(NO_FINALIZER, "warning", subject, sentence)
     wrong = {
         label: value
-        for label, value in labels.wanted(one).items()
+        for label, value in labels.expected_on(one).items()
         if one.metadata.labels.get(label) != value
     }
     if wrong:

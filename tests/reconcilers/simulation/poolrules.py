@@ -19,11 +19,11 @@ from controller.outcome import Outcome
 from reconcilers import ranges
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolStatus
-from reconcilers.networkpool import courier, departure, fence, protocol, reconciler, status
+from reconcilers.networkpool import fence, pending_promises, protocol, reconciler, status
+from reconcilers.networkpool.pending_promises import Promised
 from reconcilers.networkpool.protocol import Settlement
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.networkpool.view import Reader, View
-from reconcilers.networkpool.writes import Promised
 from tests.reconcilers.simulation.world import POOLS, Json, World
 
 Patch = pytest.MonkeyPatch
@@ -95,7 +95,7 @@ def without_finalizer(mp: Patch) -> None:
     def asks(allocation: IPAllocation) -> bool:
         return not allocation.metadata.terminating and ranges.held(allocation) is None
 
-    mp.setattr(protocol, "_asks", asks)
+    mp.setattr(protocol, "_waits", asks)
 
 
 def while_terminating(mp: Patch) -> None:
@@ -104,8 +104,8 @@ def while_terminating(mp: Patch) -> None:
     def asks(allocation: IPAllocation) -> bool:
         return bool(allocation.metadata.finalizers) and ranges.held(allocation) is None
 
-    mp.setattr(protocol, "_asks", asks)
-    mp.setattr(courier, "at_version", _at_version_though_terminating)
+    mp.setattr(protocol, "_waits", asks)
+    mp.setattr(pending_promises, "at_version", _at_version_though_terminating)
 
 
 def _at_version_though_terminating(promise: Assignment, view: View) -> list[Promised]:
@@ -195,7 +195,7 @@ def unbound_promises(mp: Patch) -> None:
         return [Promised(promise, found)]
 
     _settling(mp, settle)
-    mp.setattr(courier, "at_version", current)
+    mp.setattr(pending_promises, "at_version", current)
 
 
 # 6. Drop.
@@ -215,7 +215,7 @@ def _settled(pool: NetworkPool, view: View, done: Any) -> Settlement:
 
 
 def _settling(mp: Patch, settle: Any) -> None:
-    for module in (protocol, reconciler, departure):
+    for module in (protocol, reconciler):
         mp.setattr(module, "settle", settle)
 
 
@@ -278,15 +278,15 @@ def no_fence(mp: Patch) -> None:
 
 def memory_of_others_believed(mp: Patch) -> None:
     """A memory above every LIST is taken for one of our own."""
-    remembered = NetworkPoolReconciler._remembered
+    with_memory = NetworkPoolReconciler._with_memory
 
     async def trusting(self: NetworkPoolReconciler, pool: NetworkPool) -> tuple[NetworkPool, View]:
         revision = protocol.memory(pool)
         if revision is None:
-            return await remembered(self, pool)
+            return await with_memory(self, pool)
         return pool, await self._reader.at_least(pool, revision)
 
-    mp.setattr(NetworkPoolReconciler, "_remembered", trusting)
+    mp.setattr(NetworkPoolReconciler, "_with_memory", trusting)
 
 
 def fence_voids_nothing(mp: Patch) -> None:
@@ -297,31 +297,31 @@ def fence_voids_nothing(mp: Patch) -> None:
 def terminating_serves(mp: Patch) -> None:
     """A pool that is being deleted goes on handing out."""
 
-    async def depart(self: NetworkPoolReconciler, pool: NetworkPool) -> Outcome:
+    async def serve(self: NetworkPoolReconciler, pool: NetworkPool) -> Outcome:
         geometry = ranges.layout(pool.spec, self._settings.max_addresses)
-        pool, view = await self._remembered(pool)
+        pool, view = await self._with_memory(pool)
         return await self._serve(pool, view, geometry)
 
-    mp.setattr(NetworkPoolReconciler, "_depart", depart)
+    mp.setattr(NetworkPoolReconciler, "_reconcile_deleted", serve)
 
 
 def serves_without_finalizer(mp: Patch) -> None:
     """A pool hands out though nothing keeps it from vanishing."""
 
-    async def adopt(self: NetworkPoolReconciler, pool: NetworkPool) -> NetworkPool:
+    async def unchanged(self: NetworkPoolReconciler, pool: NetworkPool) -> NetworkPool:
         return pool
 
-    mp.setattr(NetworkPoolReconciler, "_adopt", adopt)
+    mp.setattr(NetworkPoolReconciler, "_with_finalizer", unchanged)
 
 
 def leaves_by_cache(mp: Patch) -> None:
     """A pool goes when the cache shows nobody, without a LIST."""
 
-    async def remaining(pool: NetworkPool, reader: Reader) -> tuple[int, View]:
-        view = reader.cached(pool.metadata.key)
-        return departure.blockers(pool, view), view
+    async def by_cache(self: NetworkPoolReconciler, pool: NetworkPool) -> tuple[int, View]:
+        view = self._reader.cached(pool.metadata.key)
+        return protocol.blockers(pool, view), view
 
-    mp.setattr(departure, "remaining", remaining)
+    mp.setattr(NetworkPoolReconciler, "_blockers", by_cache)
 
 
 # 8. Own answers.

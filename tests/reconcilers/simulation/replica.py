@@ -17,12 +17,12 @@ from controller.errors import ControllerError
 from controller.events import Recorder
 from controller.meta import Key, Object
 from controller.resource import Resource
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.ipallocation.gate import Gate, LetGo
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
+from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
-from reconcilers.networkpool.view import POOL_INDEX, pool_index
 from reconcilers.settings import AllocationSettings, PoolSettings
 from tests.clock import VirtualClock
 from tests.reconcilers.simulation.wire import Flight, Wire
@@ -118,10 +118,9 @@ class Replica:
 
         client = Client(Wire(flights), on_object=answered)
         settings = PoolSettings(foreign_patience=patience)
+        events = PoolEvents(cast("Recorder", _Silent()), clock, settings.event_interval)
         self._reconcilers = (
-            NetworkPoolReconciler(
-                client, pools, allocations, cast("Recorder", _Silent()), clock, settings
-            ).reconcile,
+            NetworkPoolReconciler(client, pools, allocations, events, clock, settings).reconcile,
             IPAllocationReconciler(
                 client, allocations, pools, OpenGate(), clock, AllocationSettings()
             ).reconcile,

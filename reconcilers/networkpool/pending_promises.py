@@ -1,11 +1,16 @@
-"""The writes of a pass, each with its precondition.
+"""Promises that are not written to their allocations yet: which are due now, and the writes.
+
+A replica writes its own promises at once. Those of other replicas it writes only after it saw them
+unchanged for a while, so that two live replicas do not double every write. One whose write was
+refused for good stays in the pool's status and is tried again once per resync: what refused it, an
+admission webhook say, may accept it later.
 
 A range is written to an allocation only with exactly the promise's resourceVersion as
 precondition. A conflict is not an error: the object has moved on, so the promise is settled.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
 from typing import Any
@@ -28,14 +33,16 @@ from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.fields import INT32_MAX
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, IPAllocation
-from reconcilers.api.networkpool import Assignment
+from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.conditions import READY, Finding, rendered, with_findings
 from reconcilers.networkpool.protocol import Refusal
+from reconcilers.networkpool.view import View
+from reconcilers.settings import PoolSettings
 
 
 class Fate(Enum):
-    """What became of one write."""
+    """The result of one write."""
 
     WRITTEN = auto()
     """The object carries it."""
@@ -44,7 +51,7 @@ class Fate(Enum):
     UNKNOWN = auto()
     """No answer, or one that says to try again: it may or may not have taken effect."""
     REFUSED = auto()
-    """Refused for good."""
+    """Refused for good: sending it again does not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,7 @@ class AllocationWriter:
         self._width = width
 
     async def grant(self, promised: Sequence[Promised], now: datetime) -> list[Written]:
-        """Write each promised range to its allocation; return what became of each, in order."""
+        """Write each promised range to its allocation; return the results, in order."""
         return await self.write([(p.allocation, _granted(p, now)) for p in promised])
 
     async def refuse(self, refusals: Sequence[Refusal], now: datetime) -> list[Written]:
@@ -81,7 +88,7 @@ class AllocationWriter:
         return await self.write([(r.allocation, refused_status(r, now)) for r in refusals])
 
     async def write(self, writes: Sequence[tuple[IPAllocation, dict[str, Any]]]) -> list[Written]:
-        """Write each status to its allocation; return what became of each, in order."""
+        """Write each status to its allocation; return the results, in order."""
         results: dict[int, Written] = {}
         limit = anyio.CapacityLimiter(self._width)
 
@@ -149,17 +156,101 @@ def refused_status(refusal: Refusal, now: datetime) -> dict[str, Any]:
     }
 
 
-def tells_news(refusal: Refusal) -> bool:
-    """Return whether the allocation does not say yet that, and why, it was refused."""
+def _is_new(refusal: Refusal) -> bool:
+    """Return whether the allocation's status does not show this refusal yet."""
     status = refusal.allocation.status
-    said = next((c for c in status.conditions if c.type == READY), None)
+    ready = next((c for c in status.conditions if c.type == READY), None)
     return (
         status.phase != FAILED
-        or said is None
-        or (said.status, said.reason, said.message) != ("False", refusal.reason, refusal.message)
+        or ready is None
+        or (ready.status, ready.reason, ready.message)
+        != ("False", refusal.reason, refusal.message)
     )
 
 
-def news(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
-    """Return the refusals that their allocations do not tell yet."""
-    return tuple(refusal for refusal in refusals if tells_news(refusal))
+def new_refusals(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
+    """Return the refusals that the statuses of their allocations do not show yet."""
+    return tuple(refusal for refusal in refusals if _is_new(refusal))
+
+
+RETRY = 1.0
+
+Identity = tuple[str, str]
+"""The uid and resourceVersion of a promise."""
+
+
+def identity(promise: Assignment) -> Identity:
+    """Return what tells a promise from all others."""
+    return promise.uid, promise.resourceVersion
+
+
+@dataclass(slots=True)
+class PendingPromises:
+    """What one replica remembers of one pool's promises; losing it only delays some writes.
+
+    Args:
+        settings: the delays.
+        promised_at: monotonic time of the last new promises.
+    """
+
+    settings: PoolSettings
+    promised_at: float
+    _own: set[Identity] = field(default_factory=set)
+    _seen: dict[Identity, float] = field(default_factory=dict)
+    _refused: dict[Identity, float] = field(default_factory=dict)
+
+    def add_own(self, promises: Iterable[Assignment], now: float) -> None:
+        """Note the new promises with which the pool is about to be written."""
+        self._own.update(identity(promise) for promise in promises)
+        self.promised_at = now
+
+    def due(self, pool: NetworkPool, view: View, now: float) -> list[Promised]:
+        """Return the promises in the pool's status that are to be written now."""
+        known = {identity(promise) for promise in pool.status.assignments}
+        self._own &= known
+        self._seen = {one: self._seen.get(one, now) for one in known}
+        self._refused = {one: at for one, at in self._refused.items() if one in known}
+        return [
+            promised
+            for promise in pool.status.assignments
+            if self.wait(promise, now) <= 0
+            for promised in at_version(promise, view)
+        ]
+
+    def wait(self, promise: Assignment, now: float) -> float:
+        """Return in how many seconds the promise is to be written; 0 or less for now."""
+        one = identity(promise)
+        if one in self._refused:
+            return self._refused[one] + self.settings.resync - now
+        if one in self._own:
+            return 0.0
+        return self._seen.get(one, now) + self.settings.foreign_patience - now
+
+    def note_refused(self, written: Iterable[Written], now: float) -> None:
+        """Remember which writes were refused for good."""
+        for one in written:
+            if one.fate is Fate.REFUSED:
+                meta = one.allocation.metadata
+                self._refused[meta.uid, meta.resourceVersion] = now
+
+    def next_in(self, still_open: Sequence[Assignment], now: float) -> float | None:
+        """Return in how many seconds the next open promise is to be tried; None if none is open.
+
+        One that is due but could not be written, because the view had not read that far, is tried
+        again after a second.
+        """
+        waits = [self.wait(promise, now) for promise in still_open]
+        return min((wait if wait > 0 else RETRY for wait in waits), default=None)
+
+
+def at_version(promise: Assignment, view: View) -> list[Promised]:
+    """Return the promise with its allocation if the view shows it at the promised version."""
+    allocation = view.current(promise.name, promise.uid)
+    if (
+        allocation is None
+        or allocation.metadata.terminating
+        or allocation.metadata.resourceVersion != promise.resourceVersion
+        or ranges.promised(promise) is None
+    ):
+        return []
+    return [Promised(promise, allocation)]

@@ -1,22 +1,25 @@
-"""What is amiss in a pool that can be served, as conditions that are always present.
+"""Problems of a pool that can be served, as conditions that are always present.
 
     Overlapping     another pool may hand out the same addresses
     RangesOverlap   allocations hold the same addresses: others made that so, we never do
     OutOfRange      allocations hold, or were promised, what the spec does not hand out any more
     Degraded        the free space would do for a default request, but no free block does
 
-None of them takes anything from anybody: ranges are reported, never revoked.
+Ranges are only reported, never revoked. Pools may overlap, for sites behind NAT say; both pools
+report it. What counts is what two pools may hand out: pools that share a CIDR and divide it among
+them, by their ranges or by reservations, do not overlap.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from allocator import AddressRange, Capacity, Layout
+from allocator import AddressRange, Capacity, InvalidPool, Layout
+from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.conditions import Finding
-from reconcilers.networkpool.neighbours import Neighbour
 from reconcilers.networkpool.protocol import Decision
 from reconcilers.networkpool.view import View
 
@@ -28,7 +31,52 @@ DEGRADED = "Degraded"
 FRAGMENTED_PERCENT = 50
 """From this fragmentation on a pool without a block for a default request counts as degraded."""
 NAMED = 5
-"""So many offenders are named in a message; the others are counted."""
+"""Up to so many allocations or pools are named in a message; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverlappingPool:
+    """Another pool, and how many addresses both may hand out."""
+
+    key: Key
+    shared: int
+
+
+def overlapping_pools(
+    pool: NetworkPool, others: Iterable[NetworkPool], max_addresses: int
+) -> tuple[OverlappingPool, ...]:
+    """Return the pools among `others` that may hand out addresses of `pool`, sorted by key."""
+    mine = _layout(pool.spec, max_addresses)
+    if mine is None:
+        return ()
+    found = []
+    for other in others:
+        if other.metadata.key == pool.metadata.key:
+            continue
+        theirs = _layout(other.spec, max_addresses)
+        shared = _shared(mine, theirs) if theirs is not None else 0
+        if shared:
+            found.append(OverlappingPool(other.metadata.key, shared))
+    return tuple(sorted(found, key=lambda one: one.key))
+
+
+@lru_cache(maxsize=4_096)
+def _layout(spec: NetworkPoolSpec, max_addresses: int) -> Layout | None:
+    """Return the geometry of a spec; None of one that contradicts itself and so offers nothing."""
+    try:
+        return ranges.layout(spec, max_addresses)
+    except InvalidPool:
+        return None
+
+
+def _shared(one: Layout, other: Layout) -> int:
+    if one.family != other.family:
+        return 0
+    return sum(
+        last - first + 1
+        for block in one.blocks
+        for first, last in other.clip((block.first, block.last))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +93,25 @@ class Holding:
 
 
 def findings(
-    pool: NetworkPool, view: View, decision: Decision, others: Sequence[Neighbour]
+    pool: NetworkPool, view: View, decision: Decision, others: Sequence[OverlappingPool]
 ) -> list[Finding]:
     """Return the four conditions."""
-    held = () if tidy(decision) else tuple(holdings(view, decision))
+    held = () if is_sound(decision) else tuple(holdings(view, decision))
     return [
-        overlapping(others),
-        ranges_overlap(held),
-        out_of_range(held, decision.space.layout),
-        degraded(pool, decision.space.capacity()),
+        overlapping_condition(others),
+        ranges_overlap_condition(held),
+        out_of_range_condition(held, decision.space.layout),
+        degraded_condition(pool, decision.space.capacity()),
     ]
 
 
-def tidy(decision: Decision) -> bool:
-    """Return whether every range lies in the pool, and none in another: by sums, so it is quick.
+def is_sound(decision: Decision) -> bool:
+    """Return whether every range lies in the pool and no two overlap: by sums, so it is quick.
 
     The space counts an address once however many hold it, and not at all if it is none of the
-    pool's. So the sizes of all ranges add up to what it counts only if nothing is amiss. (They do
-    not either where an allocation holds what it is promised again, which is not amiss: then the
-    thorough look says so.)
+    pool's. So the sizes of all ranges add up to what it counts only if nothing is wrong. False may
+    also mean that an allocation holds what it is promised again, which is no problem: the caller
+    then compares range by range.
     """
     granted = sum(
         grant.range.size
@@ -87,19 +135,19 @@ def holdings(view: View, decision: Decision) -> Iterator[Holding]:
             yield Holding(promise.name, promised)
 
 
-def overlapping(others: Sequence[Neighbour]) -> Finding:
+def overlapping_condition(others: Sequence[OverlappingPool]) -> Finding:
     """Return whether other pools may hand out the same addresses."""
     if not others:
         return Finding(OVERLAPPING, False, "NoOverlap", "no other pool hands out these addresses")
-    told = [f"NetworkPool {one.key} ({one.shared} addresses)" for one in others]
+    named = [f"NetworkPool {one.key} ({one.shared} addresses)" for one in others]
     return Finding(
-        OVERLAPPING, True, "PoolsOverlap", f"addresses are also handed out by {_named(told)}"
+        OVERLAPPING, True, "PoolsOverlap", f"addresses are also handed out by {_named(named)}"
     )
 
 
-def ranges_overlap(held: Iterable[Holding]) -> Finding:
+def ranges_overlap_condition(held: Iterable[Holding]) -> Finding:
     """Return whether allocations hold the same addresses."""
-    pairs = [f"{one.text} and {other.text}" for one, other in _clashes(held)]
+    pairs = [f"{one.text} and {other.text}" for one, other in _overlaps(held)]
     if not pairs:
         return Finding(RANGES_OVERLAP, False, "NoOverlap", "no address is held twice")
     return Finding(
@@ -110,10 +158,10 @@ def ranges_overlap(held: Iterable[Holding]) -> Finding:
     )
 
 
-def _clashes(held: Iterable[Holding]) -> Iterator[tuple[Holding, Holding]]:
+def _overlaps(held: Iterable[Holding]) -> Iterator[tuple[Holding, Holding]]:
     """Yield each range that begins inside an earlier one, with the one that reaches furthest."""
     furthest: Holding | None = None
-    for one in sorted(held, key=_place):
+    for one in sorted(held, key=_sort_key):
         if (
             furthest is not None
             and furthest.range.family == one.range.family
@@ -125,12 +173,12 @@ def _clashes(held: Iterable[Holding]) -> Iterator[tuple[Holding, Holding]]:
         furthest = one
 
 
-def _place(holding: Holding) -> tuple[int, int, int, str]:
+def _sort_key(holding: Holding) -> tuple[int, int, int, str]:
     found = holding.range
     return found.family, found.first, found.last, holding.name
 
 
-def out_of_range(held: Iterable[Holding], layout: Layout) -> Finding:
+def out_of_range_condition(held: Iterable[Holding], layout: Layout) -> Finding:
     """Return whether allocations hold what the pool does not hand out."""
     outside = sorted(
         (one for one in held if not _inside(one.range, layout)), key=lambda one: one.name
@@ -152,12 +200,12 @@ def _inside(held: AddressRange, layout: Layout) -> bool:
     return span is not None and layout.clip(span) == [span]
 
 
-def degraded(pool: NetworkPool, capacity: Capacity) -> Finding:
+def degraded_condition(pool: NetworkPool, capacity: Capacity) -> Finding:
     """Return whether the free space is in pieces too small for a request of default size."""
     usual = max(
         pool.spec.default_count(kind) for kind in (names.TYPE_NODES, names.TYPE_LOADBALANCER)
     )
-    told = (
+    free = (
         f"{capacity.available} IPs are free, the largest free block has {capacity.largest_free}"
         f" (fragmentation {capacity.fragmentation_percent}%)"
     )
@@ -166,9 +214,9 @@ def degraded(pool: NetworkPool, capacity: Capacity) -> Finding:
         and capacity.largest_free < usual <= capacity.available
     ):
         return Finding(
-            DEGRADED, True, "HighFragmentation", f"{told}; a request of default size needs {usual}"
+            DEGRADED, True, "HighFragmentation", f"{free}; a request of default size needs {usual}"
         )
-    return Finding(DEGRADED, False, "NotDegraded", told)
+    return Finding(DEGRADED, False, "NotDegraded", free)
 
 
 def _named(items: Sequence[str]) -> str:

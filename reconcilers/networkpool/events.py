@@ -1,0 +1,374 @@
+"""Events and log lines about a pool: what was handed out or refused, and how full the pool is.
+
+Allocations. A few get an event each, with a note of its own and the allocation as the related
+object. Many at once, or many within a minute, share one event, because a burst must not cost an
+event write for each. Allocations that are created one after another, as fast as they can be, are
+served by passes that see one or two of them each, so the size of a pass alone does not show a
+burst. Shared events of later passes join the series of the first, whose note stands: what each
+allocation got or was refused is in its own status, and in the log.
+
+Capacity. One event when a tier of utilization is entered, one when it is left. They follow the
+transitions of the conditions, so a restart neither repeats nor loses one: whoever writes a status
+compares it with the one it replaces. At most one event of each kind for each tier and pool in ten
+minutes: one that comes too soon is recorded when that time is over, if it is still true then. A
+pool at rest records nothing, however full it is. Which events were recorded before this process
+began is not known; none of a kind can have been recorded after the transition before the present
+one, so the time of that transition counts as the last time.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import accumulate
+
+import structlog
+
+from controller.clock import Clock
+from controller.conditions import Condition, find, is_true
+from controller.eventkind import NOTE_BYTES, shortened
+from controller.events import EventType, Recorder
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.conditions import FOREIGN_MANAGER
+from reconcilers.metrics import IpamMetrics
+from reconcilers.networkpool.pending_promises import Fate, Written
+from reconcilers.networkpool.protocol import Refusal
+from reconcilers.networkpool.status import NO_CAPACITY, TIERS
+from reconcilers.networkpool.view import Unreadable
+from reconcilers.networkpool.window import MinuteWindow
+
+_log = structlog.get_logger(__name__)
+
+ALLOCATE = "Allocate"
+FEW = 8
+"""Up to so many allocations of one pass get an event each."""
+FEW_PER_MINUTE = 32
+"""Up to so many allocations of one pool get an event each within a minute."""
+ITEM_BYTES = 300
+"""The most that one allocation takes of a shared note: its name, and a range or a short reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class _AllocationEvent:
+    """An event about one allocation: a note of its own, and its item in a shared note."""
+
+    allocation: IPAllocation
+    note: str
+    item: str
+
+
+class AllocationEvents:
+    """Turns the results of a pass' writes into events, log lines and metrics."""
+
+    def __init__(self, recorder: Recorder, clock: Clock, metrics: IpamMetrics) -> None:
+        self._recorder = recorder
+        self._clock = clock
+        self._metrics = metrics
+        self._single = MinuteWindow(clock)
+
+    def served(
+        self,
+        pool: NetworkPool,
+        granted: Sequence[Written],
+        refusals: Sequence[Refusal],
+        refused: Sequence[Written],
+    ) -> None:
+        """Record what one pass handed out and refused.
+
+        Args:
+            pool: whose ranges they are.
+            granted: the writes of ranges: those handed out, and those refused for good.
+            refusals: which allocations get nothing, and why.
+            refused: the status writes of these refusals, in the same order.
+        """
+        self._count(pool.metadata.key, granted, refused)
+        self._record(
+            pool,
+            "Warning",
+            "AllocationFailed",
+            "Failed to allocate IPs for",
+            [*_unwritable(granted), *_failures(refusals, refused)],
+        )
+        answers = [w.answer for w in granted if w.fate is Fate.WRITTEN and w.answer is not None]
+        total = sum(answer.status.allocatedCount or 0 for answer in answers)
+        self._record(
+            pool, "Normal", "IPsAllocated", f"Allocated {total} IPs for", list(_grants(answers))
+        )
+
+    def foreign_manager(self, before: NetworkPool, after: NetworkPool) -> None:
+        """Record that a foreign controller was noticed, or has stopped writing."""
+        found = find(after.status.conditions, FOREIGN_MANAGER)
+        if found is None or is_true(before.status.conditions, FOREIGN_MANAGER) == (
+            found.status == "True"
+        ):
+            return
+        kind: EventType = "Warning" if found.status == "True" else "Normal"
+        if kind == "Warning" or find(before.status.conditions, FOREIGN_MANAGER) is not None:
+            self._recorder.record(
+                NETWORK_POOL, after, kind, found.reason, found.message, action=ALLOCATE
+            )
+            _log.warning("foreign manager", reason=found.reason, message=found.message)
+
+    def unreadable(self, pool: NetworkPool, unreadable: Unreadable) -> None:
+        """Record that nothing is handed out, because what some allocations hold is unknown."""
+        self._recorder.record(
+            NETWORK_POOL,
+            pool,
+            "Warning",
+            "UnreadableAllocation",
+            f"Nothing is handed out: {unreadable}. Repair or delete them.",
+            action=ALLOCATE,
+        )
+        _log.error("pool hands out nothing", reason=str(unreadable))
+
+    def _count(self, pool: Key, granted: Sequence[Written], refused: Sequence[Written]) -> None:
+        self._metrics.pool(pool)
+        now = self._clock.now()
+        for one in granted:
+            # One that held its range before, and lost its phase only, waited for nothing.
+            if one.fate is Fate.WRITTEN and ranges.held(one.allocation) is None:
+                waited = (now - one.allocation.requested_at).total_seconds()
+                self._metrics.served(pool, one.allocation.spec.type, waited)
+        for one in refused:
+            if one.fate is Fate.WRITTEN:
+                self._metrics.failed(pool)
+        for one in (*granted, *refused):
+            if one.fate is Fate.REFUSED:
+                self._metrics.write_refused(pool)
+
+    def _record(
+        self,
+        pool: NetworkPool,
+        kind: EventType,
+        reason: str,
+        opening: str,
+        events: Sequence[_AllocationEvent],
+    ) -> None:
+        """Record an event for each of a few, or one for all of many."""
+        if not events:
+            return
+        if not self._may_be_single(pool.metadata.key, len(events)):
+            note = _shared_note(opening, events)
+            self._recorder.record(NETWORK_POOL, pool, kind, reason, note, action=ALLOCATE)
+            return
+        for one in events:
+            self._recorder.record(
+                NETWORK_POOL,
+                pool,
+                kind,
+                reason,
+                one.note,
+                action=ALLOCATE,
+                related=(IP_ALLOCATION, one.allocation),
+            )
+
+    def _may_be_single(self, pool: Key, count: int) -> bool:
+        """Return whether `count` events of their own may be recorded now; if so, count them."""
+        if count > FEW or self._single.recent(pool) + count > FEW_PER_MINUTE:
+            return False
+        self._single.add(pool, count)
+        return True
+
+
+def _grants(answers: Iterable[IPAllocation]) -> Iterator[_AllocationEvent]:
+    for answer in answers:
+        status, name = answer.status, answer.metadata.name
+        _log.info("allocated IPs", allocation=name, cidr=status.cidr)
+        span = f"({status.startAddress} - {status.endAddress})"
+        note = f"Allocated {status.allocatedCount} IPs {span} for {name}"
+        yield _AllocationEvent(answer, note, f"{name} {span}")
+
+
+def _unwritable(granted: Iterable[Written]) -> Iterator[_AllocationEvent]:
+    for one in granted:
+        if one.fate is Fate.REFUSED:
+            yield _failure(one.allocation, str(one.error))
+
+
+def _failures(
+    refusals: Iterable[Refusal], refused: Iterable[Written]
+) -> Iterator[_AllocationEvent]:
+    for refusal, one in zip(refusals, refused, strict=True):
+        if one.fate is Fate.WRITTEN:
+            yield _failure(refusal.allocation, refusal.message)
+        elif one.fate is Fate.REFUSED:
+            yield _failure(refusal.allocation, str(one.error))
+
+
+def _failure(allocation: IPAllocation, why: str) -> _AllocationEvent:
+    name = allocation.metadata.name
+    _log.warning("allocation failed", allocation=name, reason=why)
+    item = f"{name} ({shortened(why, ITEM_BYTES - len(name) - len(' ()'))})"
+    return _AllocationEvent(allocation, f"Failed to allocate IPs for {name}: {why}", item)
+
+
+def _shared_note(opening: str, events: Sequence[_AllocationEvent]) -> str:
+    """Return a note that names as many of them as the server accepts, and counts the rest."""
+    if len(events) == 1:
+        return events[0].note
+    opening, items = f"{opening} {len(events)} IPAllocations: ", [one.item for one in events]
+    whole = opening + ", ".join(items)
+    if len(whole.encode()) <= NOTE_BYTES:
+        return whole
+    room = NOTE_BYTES - len(f"{opening}... and {len(items)} more".encode())
+    sizes = accumulate(len(f"{item}, ".encode()) for item in items)
+    named = sum(1 for size in sizes if size <= room)
+    return opening + ", ".join([*items[:named], f"... and {len(items) - named} more"])
+
+
+THRESHOLDS = dict(TIERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """A tier of utilization was entered or left."""
+
+    tier: str
+    entered: bool
+
+    @property
+    def type(self) -> EventType:
+        """Warning when entered."""
+        return "Warning" if self.entered else "Normal"
+
+    @property
+    def reason(self) -> str:
+        """The event's reason."""
+        return f"Pool{self.tier}" if self.entered else "PoolCapacityRecovered"
+
+    @property
+    def action(self) -> str:
+        """The event's action; it tells the tiers apart that one write leaves at once."""
+        return f"{'Enter' if self.entered else 'Leave'}{self.tier}"
+
+    def note(self, pool: NetworkPool) -> str:
+        """The event's note."""
+        what = "is over {}% utilized" if self.entered else "utilization recovered below {}%"
+        used = f"({pool.status.allocatedIPs}/{pool.status.totalIPs} IPs allocated)"
+        return f"NetworkPool {what.format(THRESHOLDS[self.tier])} {used}"
+
+    def still_true(self, pool: NetworkPool) -> bool:
+        """Return whether the pool's condition still says the same."""
+        found = find(pool.status.conditions, self.tier)
+        return found is not None and _matches(self, found)
+
+
+def _matches(crossing: Crossing, found: Condition) -> bool:
+    return (found.status == "True") == crossing.entered and found.reason != NO_CAPACITY
+
+
+def crossings(before: Sequence[Condition], after: Sequence[Condition]) -> list[Crossing]:
+    """Return every tier that a status write left, and of those it entered only the highest.
+
+    A tier that was entered on the way to a higher one gets no event; its condition is True.
+    """
+    left = [
+        Crossing(tier, entered=False)
+        for tier in THRESHOLDS
+        if is_true(before, tier)
+        and (found := find(after, tier)) is not None
+        and _matches(Crossing(tier, entered=False), found)
+    ]
+    reached = [tier for tier in THRESHOLDS if is_true(after, tier)]
+    entered = [Crossing(tier, entered=True) for tier in reached[-1:] if not is_true(before, tier)]
+    return left + entered
+
+
+class CapacityEvents:
+    """Records crossed tiers, each at most once per interval.
+
+    Args:
+        recorder: takes the events.
+        clock: the time.
+        interval: seconds between two of the same kind, tier and pool.
+    """
+
+    def __init__(self, recorder: Recorder, clock: Clock, interval: float) -> None:
+        self._recorder = recorder
+        self._clock = clock
+        self._interval = timedelta(seconds=interval)
+        self._known_since = clock.now()
+        self._recorded: dict[tuple[str, Crossing], datetime] = {}
+        self._postponed: dict[Key, dict[Crossing, datetime]] = {}
+        self._seen_from_start: dict[Key, str] = {}
+        """The uids of pools all of whose history this process has seen."""
+
+    def status_written(self, before: NetworkPool, after: NetworkPool) -> None:
+        """Record what a status write of the pool changed: now, or later if that is too soon."""
+        now, key = self._clock.now(), after.metadata.key
+        if not any(find(before.status.conditions, tier) for tier in THRESHOLDS):
+            self._seen_from_start[key] = before.metadata.uid
+        for crossing in crossings(before.status.conditions, after.status.conditions):
+            last = self._last(before, crossing)
+            due = now if last is None else last + self._interval
+            self._postponed.setdefault(key, {})[crossing] = max(due, now)
+        self.record_due(after)
+
+    def record_due(self, pool: NetworkPool) -> float | None:
+        """Record what is due; return seconds until the next event is due, None if none is."""
+        now, key = self._clock.now(), pool.metadata.key
+        postponed = self._postponed.pop(key, {})
+        postponed = {one: due for one, due in postponed.items() if one.still_true(pool)}
+        for crossing, due in list(postponed.items()):
+            if due <= now:
+                del postponed[crossing]
+                self._record(pool, crossing, now)
+        if not postponed:
+            return None
+        self._postponed[key] = postponed
+        return (min(postponed.values()) - now).total_seconds()
+
+    def forget(self, key: Key) -> None:
+        """Forget a pool that is gone, and what was recorded too long ago to matter."""
+        self._postponed.pop(key, None)
+        self._seen_from_start.pop(key, None)
+        horizon = self._clock.now() - self._interval
+        self._recorded = {one: at for one, at in self._recorded.items() if at > horizon}
+
+    def _record(self, pool: NetworkPool, crossing: Crossing, now: datetime) -> None:
+        self._recorded[pool.metadata.uid, crossing] = now
+        self._recorder.record(
+            NETWORK_POOL,
+            pool,
+            crossing.type,
+            crossing.reason,
+            crossing.note(pool),
+            action=crossing.action,
+        )
+
+    def _last(self, before: NetworkPool, crossing: Crossing) -> datetime | None:
+        """Return when the same event may last have been recorded; None if it never was."""
+        recorded = self._recorded.get((before.metadata.uid, crossing))
+        if recorded is not None:
+            return recorded
+        earlier = find(before.status.conditions, crossing.tier)
+        from_start = self._seen_from_start.get(before.metadata.key) == before.metadata.uid
+        if from_start or earlier is None or earlier.lastTransitionTime is None:
+            return None
+        return min(earlier.lastTransitionTime, self._known_since)
+
+
+class PoolEvents:
+    """Everything that is recorded about pools.
+
+    Args:
+        recorder: takes the events.
+        clock: the time.
+        interval: seconds between two capacity events of the same kind, tier and pool.
+        metrics: takes the counts.
+    """
+
+    def __init__(
+        self, recorder: Recorder, clock: Clock, interval: float, metrics: IpamMetrics | None = None
+    ) -> None:
+        self._metrics = metrics or IpamMetrics()
+        self.allocations = AllocationEvents(recorder, clock, self._metrics)
+        self.capacity = CapacityEvents(recorder, clock, interval)
+
+    def forget(self, pool: Key) -> None:
+        """Forget a pool that is gone."""
+        self.capacity.forget(pool)
+        self._metrics.forget(pool)

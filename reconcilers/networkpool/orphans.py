@@ -1,0 +1,324 @@
+"""Allocations whose TenantCluster is gone are deleted; one sweep over all pools a minute.
+
+What a sweep reads comes from caches and costs no request; at rest nothing is sent. An orphan is
+deleted in whatever phase; then its finalizer releases the range as after any deletion. Noting
+owners and repairing labels is not urgent, so a sweep does a limited number of them, and only where
+no promise becomes void by the write.
+
+If so many allocations of a pool would go at once that the mistake must be elsewhere, none goes: a
+backup restored without its TenantClusters, or a CRD deleted and put back, makes every allocation
+look orphaned. The pool then carries a condition, and people decide.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.clock import Clock
+from controller.conditions import find, is_true
+from controller.errors import Conflict, ControllerError, NotFound
+from controller.events import Recorder
+from controller.meta import Key, Version
+from reconcilers import labels
+from reconcilers.api import names
+from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.conditions import FOREIGN_MANAGER, Finding, rendered, with_findings
+from reconcilers.networkpool.owners import LiveOwners, OwnerState, noted_uid, owner_state
+from reconcilers.networkpool.window import MinuteWindow
+from reconcilers.settings import OrphanSettings
+
+OWNER_FOUND = "OwnerFound"
+SUSPENDED = "OrphanCollectionSuspended"
+COLLECT = "CollectOrphans"
+FEW = 16
+"""Up to so many allocations that a sweep deletes from one pool get an event each."""
+
+_log = structlog.get_logger(__name__)
+
+
+class OrphanCollector:
+    """Deletes orphaned allocations, notes owners, repairs labels.
+
+    Args:
+        client: the management cluster.
+        pools: the NetworkPools.
+        allocations: the IPAllocations, indexed by pool.
+        clusters: the TenantClusters.
+        recorder: takes the events.
+        clock: the time.
+        settings: how often, and how much at once.
+        collected: called with the pool of each allocation that is deleted.
+    """
+
+    def __init__(  # noqa: PLR0913 - the caches it reads; the wiring is the one caller
+        self,
+        client: Client,
+        *,
+        pools: Cache[NetworkPool],
+        allocations: Cache[IPAllocation],
+        clusters: Cache[TenantCluster],
+        recorder: Recorder,
+        clock: Clock,
+        settings: OrphanSettings,
+        collected: Callable[[Key], None] = lambda _: None,
+    ) -> None:
+        self._client = client
+        self._pools = pools
+        self._allocations = allocations
+        self._clusters = clusters
+        self._recorder = recorder
+        self._clock = clock
+        self._settings = settings
+        self._count_collected = collected
+        self._collected = MinuteWindow(clock)
+
+    async def run(self) -> None:
+        """Sweep once per interval until cancelled."""
+        while True:
+            await self._clock.sleep(self._settings.resync)
+            await self.sweep()
+
+    async def sweep(self) -> None:
+        """Check every allocation once, pool by pool, those of pools that do not exist too."""
+        owners = LiveOwners(self._client)
+        writes_left = self._settings.batch
+        for value in sorted(self._allocations.index_values(POOL_INDEX)):
+            found = self._allocations.by_index(POOL_INDEX, value)
+            if not found:
+                continue  # they went while the sweep waited for an answer
+            pool = found[0].pool_key
+            if self._has_foreign_manager(pool):
+                continue
+            try:
+                writes_left -= await self._repair(pool, found, owners, writes_left)
+                await self._collect(pool, found, owners)
+            except (Conflict, NotFound):
+                continue  # the caches are behind; the next sweep sees what happened
+            except ControllerError as error:
+                _log.warning("orphans not collected", pool=str(pool), error=str(error))
+
+    def _has_foreign_manager(self, key: Key) -> bool:
+        """Return whether another controller writes the statuses of the pool's allocations."""
+        pool = self._pools.get(key)
+        return pool is not None and is_true(pool.status.conditions, FOREIGN_MANAGER)
+
+    async def _collect(self, key: Key, found: Sequence[IPAllocation], owners: LiveOwners) -> None:
+        """Delete the orphans among the allocations of a pool, or suspend that if they are many."""
+        pool = self._pools.get(key)
+        suspects = [a for a in found if owner_state(a, self._clusters) is OwnerState.MAYBE_GONE]
+        allowed = limit(len(found), self._settings)
+        if len(suspects) + self._collected.recent(key) > allowed:
+            _log.warning("too many orphans at once", pool=str(key), count=len(suspects))
+            if pool is not None:
+                await self._suspend(pool, too_many(len(suspects), len(found), allowed))
+            return
+        if pool is not None:
+            await self._resume(pool)
+        collected = [a for a in suspects if await self._delete_if_orphaned(a, owners)]
+        if collected:
+            _log.info(
+                "garbage collected orphaned allocations", pool=str(key), count=len(collected)
+            )
+        if pool is not None:
+            self._record(pool, collected)
+
+    async def _delete_if_orphaned(self, allocation: IPAllocation, owners: LiveOwners) -> bool:
+        """Delete an allocation if a live read confirms that its owner is gone.
+
+        Returns:
+            Whether it was deleted.
+        """
+        owner, name = allocation.spec.tenantClusterRef, allocation.metadata.name
+        try:
+            if not await owners.is_gone(owner.key, noted_uid(allocation)):
+                return False
+            _log.info(
+                "garbage collecting orphaned IPAllocation",
+                allocation=name,
+                owner=str(owner.key),
+                uid=noted_uid(allocation),
+            )
+            await self._client.delete(IP_ALLOCATION, Version.from_object(allocation))
+        except (Conflict, NotFound):
+            return False
+        except ControllerError as error:
+            _log.warning("orphan not collected", allocation=name, error=str(error))
+            return False
+        self._collected.add(allocation.pool_key)
+        self._count_collected(allocation.pool_key)
+        return True
+
+    def _record(self, pool: NetworkPool, collected: Sequence[IPAllocation]) -> None:
+        """Record an event for each of a few deletions, and one for all others."""
+        for allocation in collected[:FEW]:
+            owner = allocation.spec.tenantClusterRef.key
+            self._recorder.record(
+                NETWORK_POOL,
+                pool,
+                "Normal",
+                "OrphanedAllocationGC",
+                f"Garbage collected IPAllocation {allocation.metadata.name}"
+                f" (TenantCluster {owner} no longer exists)",
+                action=COLLECT,
+                related=(IP_ALLOCATION, allocation),
+            )
+        if more := len(collected[FEW:]):
+            self._recorder.record(
+                NETWORK_POOL,
+                pool,
+                "Normal",
+                "OrphanedAllocationGC",
+                f"Garbage collected {more} more IPAllocations"
+                " (their TenantClusters no longer exist)",
+                action=COLLECT,
+            )
+
+    async def _suspend(self, pool: NetworkPool, finding: Finding) -> None:
+        """Write the condition that collection is suspended, with an event the first time.
+
+        Raises:
+            Conflict: the pool changed meanwhile; the next sweep writes it.
+            ControllerError: the write failed.
+        """
+        if is_true(pool.status.conditions, SUSPENDED):
+            return  # the first numbers stay: present ones would be a write each minute
+        written = await self._write_condition(pool, finding)
+        self._recorder.record(
+            NETWORK_POOL, written, "Warning", SUSPENDED, finding.message, action=COLLECT
+        )
+
+    async def _resume(self, pool: NetworkPool) -> None:
+        """Turn the condition to False if collection was suspended.
+
+        Raises:
+            Conflict: the pool changed meanwhile; the next sweep writes it.
+            ControllerError: the write failed.
+        """
+        if is_true(pool.status.conditions, SUSPENDED):
+            message = "orphaned IPAllocations are collected"
+            await self._write_condition(pool, Finding(SUSPENDED, False, "WithinLimit", message))
+
+    async def _write_condition(self, pool: NetworkPool, finding: Finding) -> NetworkPool:
+        conditions = with_findings(
+            pool.status.conditions, [finding], pool.metadata.generation, self._clock.now()
+        )
+        return await self._client.patch_status(
+            NETWORK_POOL, pool, {"conditions": rendered(conditions)}
+        )
+
+    async def _repair(
+        self, pool: Key, found: Sequence[IPAllocation], owners: LiveOwners, most: int
+    ) -> int:
+        """Note owners on and repair at most `most` allocations; return how many it were."""
+        repaired = 0
+        promised = self._promised_versions(pool)
+        for allocation in found:
+            if repaired >= most:
+                break
+            meta, phase = allocation.metadata, allocation.status.phase
+            if phase is None or meta.terminating or (meta.uid, meta.resourceVersion) in promised:
+                continue  # a write makes a new version, which voids a promise to the present one
+            repaired += await self._repair_one(allocation, owners)
+        return repaired
+
+    def _promised_versions(self, key: Key) -> set[tuple[str, str]]:
+        pool = self._pools.get(key)
+        return {(p.uid, p.resourceVersion) for p in pool.status.assignments} if pool else set()
+
+    async def _repair_one(self, allocation: IPAllocation, owners: LiveOwners) -> bool:
+        """Write what is missing on one allocation; return whether a write was tried."""
+        state = owner_state(allocation, self._clusters)
+        if state is OwnerState.MAYBE_GONE:
+            return False
+        try:
+            uid = ""
+            if state is OwnerState.NOT_NOTED:
+                uid = await self._live_uid(allocation, owners)
+            changed = await self._repair_metadata(allocation, uid)
+            status = await self._write_owner_found(changed or allocation, state, uid)
+            return status or changed is not None
+        except (Conflict, NotFound):
+            return True
+        except ControllerError as error:
+            _log.warning(
+                "IPAllocation not repaired", allocation=allocation.metadata.name, error=str(error)
+            )
+            return True
+
+    async def _live_uid(self, allocation: IPAllocation, owners: LiveOwners) -> str:
+        """Return the owner's uid to note; empty if there is no owner after all.
+
+        Read live: a uid out of an old cache would later cost the allocation its range.
+        """
+        owner = await owners.get(allocation.spec.tenantClusterRef.key)
+        return "" if owner is None or owner.metadata.terminating else owner.metadata.uid
+
+    async def _repair_metadata(self, allocation: IPAllocation, uid: str) -> IPAllocation | None:
+        """Write labels that are wrong, and `uid` if there is one; return None if none is."""
+        change: dict[str, Any] = {}
+        if repairs := labels.repairs(allocation):
+            change["labels"] = repairs
+        if uid:
+            change["annotations"] = {names.ANNOTATION_TENANT_UID: uid}
+        if not change:
+            return None
+        return await self._client.patch(
+            IP_ALLOCATION, Version.from_object(allocation), {"metadata": change}
+        )
+
+    async def _write_owner_found(
+        self, allocation: IPAllocation, state: OwnerState, uid: str
+    ) -> bool:
+        """Write the OwnerFound condition if it changes; return whether it did.
+
+        An allocation has it only if its owner was not found at some time.
+        """
+        present = find(allocation.status.conditions, OWNER_FOUND)
+        if state is OwnerState.NEVER_SEEN:
+            finding = never_seen(allocation)
+        elif present is not None and (uid or noted_uid(allocation)):
+            finding = Finding(OWNER_FOUND, True, "TenantClusterSeen", "its TenantCluster was seen")
+        else:
+            return False
+        if present is not None and (present.status == "True") == finding.status:
+            return False
+        conditions = with_findings(
+            allocation.status.conditions,
+            [finding],
+            allocation.metadata.generation,
+            self._clock.now(),
+        )
+        await self._client.patch_status(
+            IP_ALLOCATION, allocation, {"conditions": rendered(conditions)}
+        )
+        return True
+
+
+def limit(size: int, settings: OrphanSettings) -> int:
+    """Return how many of a pool's `size` allocations may be collected in a minute."""
+    return max(settings.most, size * settings.percent // 100)
+
+
+def too_many(count: int, size: int, allowed: int) -> Finding:
+    """Return the condition of a pool whose orphans are not collected."""
+    message = (
+        f"{count} of {size} IPAllocations seem to have lost their TenantCluster, more than"
+        f" {allowed} in a minute are not collected: bring the clusters back, or delete those"
+        " allocations if they are really gone"
+    )
+    return Finding(SUSPENDED, True, "TooManyOrphans", message)
+
+
+def never_seen(allocation: IPAllocation) -> Finding:
+    """Return the condition of an allocation whose owner was never seen."""
+    message = (
+        f"TenantCluster {allocation.spec.tenantClusterRef.key} was never seen: the allocation is"
+        " kept for it, delete it if it will not come"
+    )
+    return Finding(OWNER_FOUND, False, "TenantClusterNeverSeen", message)

@@ -1,0 +1,39 @@
+"""Counts per pool over the last minute: events that were recorded, orphans that were collected."""
+
+from collections import deque
+
+from controller.clock import Clock
+from controller.meta import Key
+
+WINDOW_SECONDS = 60.0
+
+
+class MinuteWindow:
+    """Counts what happened to each pool during the last 60 seconds.
+
+    Args:
+        clock: the time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._times: dict[Key, deque[float]] = {}
+
+    def add(self, pool: Key, count: int = 1) -> None:
+        """Count `count` things that happen to a pool now."""
+        if count:
+            times = self._times.setdefault(pool, deque())
+            times.extend([self._clock.monotonic()] * count)
+
+    def recent(self, pool: Key) -> int:
+        """Return how many there were in the last minute."""
+        self._drop(self._clock.monotonic() - WINDOW_SECONDS)
+        return len(self._times.get(pool, ()))
+
+    def _drop(self, until: float) -> None:
+        """Forget what happened at `until` or before, of all pools, gone ones included."""
+        for pool, times in list(self._times.items()):
+            while times and times[0] <= until:
+                times.popleft()
+            if not times:
+                del self._times[pool]

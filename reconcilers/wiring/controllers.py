@@ -1,0 +1,237 @@
+"""The four controllers: what each watches, and which keys a change enqueues."""
+
+from collections.abc import Callable, Iterable
+
+from controller.cache import Change
+from controller.conditions import find, is_true
+from controller.meta import Key
+from controller.triggers import ClusterWatch, Watch, generation_changed, to_self
+from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, TENANT_INDEX
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.conditions import FOREIGN_MANAGER, READY
+from reconcilers.ipallocation.gate import Gate
+from reconcilers.ipallocation.reconciler import IPAllocationReconciler
+from reconcilers.networkpool.events import PoolEvents
+from reconcilers.networkpool.problems import overlapping_pools
+from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
+from reconcilers.tenantcluster.assembly import tenant_side
+from reconcilers.tenantcluster.gate import TenantGate
+from reconcilers.tenantcluster.provider import refers_to
+from reconcilers.tenantcluster.services import matters
+from reconcilers.tenantcluster.status import DEMAND_MET, NETWORK_READY
+from reconcilers.tenantcluster.tenants import Tenants
+from reconcilers.tenantcluster.world import World
+from reconcilers.wiring.shared import Shared
+
+
+def add_networkpools(shared: Shared) -> None:
+    """Add the controller of NetworkPools, which alone hands out ranges."""
+    settings = shared.settings
+    pools, allocations = shared.informers.pools, shared.informers.allocations
+    reconciler = NetworkPoolReconciler(
+        shared.client,
+        pools.cache,
+        allocations.cache,
+        PoolEvents(shared.recorder, shared.clock, settings.pool.event_interval, shared.metrics),
+        shared.clock,
+        settings.pool,
+    )
+
+    def overlapping(pool: NetworkPool) -> Iterable[Key]:
+        found = overlapping_pools(pool, pools.cache, settings.pool.max_addresses)
+        return [one.key for one in found]
+
+    shared.manager.controller(
+        "networkpool",
+        reconciler.reconcile,
+        watches=[
+            Watch(pools, to_self),
+            Watch(pools, overlapping, generation_changed),
+            Watch(allocations, lambda allocation: [allocation.pool_key]),
+        ],
+        concurrency=settings.concurrency,
+    )
+
+
+def add_ipallocations(shared: Shared, gate: Gate) -> None:
+    """Add the controller of IPAllocations: finalizer, Pending, Released.
+
+    Args:
+        shared: what every part is given.
+        gate: asks whether a tenant has released a range.
+    """
+    informers, settings = shared.informers, shared.settings
+    allocations = informers.allocations.cache
+    reconciler = IPAllocationReconciler(
+        shared.client,
+        allocations,
+        informers.pools.cache,
+        gate,
+        shared.clock,
+        settings.allocation,
+    )
+
+    def unserved(pool: NetworkPool) -> Iterable[Key]:
+        found = allocations.by_index(POOL_INDEX, str(pool.metadata.key))
+        return [a.metadata.key for a in found if a.status.phase != ALLOCATED]
+
+    def deleted(cluster: TenantCluster) -> Iterable[Key]:
+        found = allocations.by_index(TENANT_INDEX, str(cluster.metadata.key))
+        return [a.metadata.key for a in found if a.metadata.terminating]
+
+    def tenant(key: Key) -> Key:
+        found = allocations.get(key)
+        return key if found is None else found.spec.tenantClusterRef.key
+
+    shared.manager.controller(
+        "ipallocation",
+        reconciler.reconcile,
+        watches=[
+            Watch(informers.allocations, to_self),
+            Watch(informers.pools, unserved, serving_changed),
+            # A cluster's status changes once the projection without a deleted range was written.
+            Watch(informers.clusters, deleted),
+        ],
+        concurrency=settings.concurrency,
+        # All allocations live in one namespace; a tenant with hundreds must not delay the others.
+        group=tenant,
+    )
+
+
+def add_tenantclusters(shared: Shared, tenants: Tenants, gate: TenantGate) -> None:
+    """Add the controller of TenantClusters, and the watches of elastic tenants' Services.
+
+    Args:
+        shared: what every part is given.
+        tenants: clients of the tenants.
+        gate: asks whether a tenant has released a range.
+    """
+    informers, settings = shared.informers, shared.settings
+    clusters = informers.clusters.cache
+    side = tenant_side(
+        shared.client,
+        World(
+            informers.pools.cache,
+            informers.allocations.cache,
+            clusters,
+            informers.providers.cache,
+        ),
+        tenants=tenants,
+        gate=gate,
+        recorder=shared.recorder,
+        clock=shared.clock,
+        settings=settings,
+        metrics=shared.metrics,
+    )
+    shared.manager.add_service("tenant-services", side.services.watches.run)
+
+    def waiting(_: NetworkPool) -> Iterable[Key]:
+        return _keys(clusters, waits_for_room)
+
+    def users(config: ProviderConfig) -> Iterable[Key]:
+        return _keys(
+            clusters, lambda one: refers_to(one, config, settings.namespace, by_default=True)
+        )
+
+    shared.manager.controller(
+        "tenantcluster",
+        side.reconciler.reconcile,
+        watches=[
+            Watch(informers.clusters, to_self),
+            Watch(informers.allocations, lambda a: [a.spec.tenantClusterRef.key]),
+            # By spec: capacity in their status moves with every range that is handed out.
+            Watch(informers.providers, users, generation_changed),
+            Watch(informers.pools, waiting, has_more_room),
+            ClusterWatch(side.services.kind, lambda cluster, _: [cluster], matters),
+        ],
+        concurrency=settings.concurrency,
+        group=lambda cluster: cluster.namespace,
+    )
+
+
+def add_providerconfigs(shared: Shared) -> None:
+    """Add the controller of ProviderConfigs: capacity, credentials, and their deletion."""
+    informers, settings = shared.informers, shared.settings
+    configs = informers.providers.cache
+    reconciler = ProviderConfigReconciler(
+        shared.client,
+        configs,
+        pools=informers.pools.cache,
+        clusters=informers.clusters.cache,
+        recorder=shared.recorder,
+        clock=shared.clock,
+        settings=settings,
+    )
+
+    def naming(pool: NetworkPool) -> Iterable[Key]:
+        return [
+            config.metadata.key
+            for config in configs
+            if config.metadata.namespace == pool.metadata.namespace
+            and pool.metadata.name in config.spec.networking.pools_in_order()
+        ]
+
+    def deleted(cluster: TenantCluster) -> Iterable[Key]:
+        return [
+            config.metadata.key
+            for config in configs
+            if config.metadata.terminating
+            and refers_to(cluster, config, settings.namespace, by_default=False)
+        ]
+
+    shared.manager.controller(
+        "providerconfig",
+        reconciler.reconcile,
+        watches=[
+            Watch(informers.providers, to_self),
+            Watch(informers.pools, naming),
+            Watch(informers.clusters, deleted),
+        ],
+        concurrency=1,
+    )
+
+
+def _keys(
+    clusters: Iterable[TenantCluster], holds: Callable[[TenantCluster], bool]
+) -> Iterable[Key]:
+    return [cluster.metadata.key for cluster in clusters if holds(cluster)]
+
+
+def waits_for_room(cluster: TenantCluster) -> bool:
+    """Return whether a cluster needs more room in a pool, Ready or not."""
+    conditions = cluster.status.conditions
+    demand = find(conditions, DEMAND_MET)
+    return (
+        not cluster.is_ready
+        or not is_true(conditions, NETWORK_READY)
+        or (demand is not None and demand.reason == "PoolExhausted")
+    )
+
+
+def serving_changed(change: Change[NetworkPool]) -> bool:
+    """Return whether a pool appeared, went, or began or ceased to serve."""
+    return _serving(change.old) != _serving(change.new)
+
+
+def _serving(pool: NetworkPool | None) -> tuple[bool, ...]:
+    if pool is None:
+        return ()
+    conditions = pool.status.conditions
+    states = (is_true(conditions, kind) for kind in (READY, FOREIGN_MANAGER))
+    return (pool.metadata.terminating, *states)
+
+
+def has_more_room(change: Change[NetworkPool]) -> bool:
+    """Return whether a pool appeared or could serve more, or larger, requests than before."""
+    if change.new is None:
+        return False
+    if change.old is None:
+        return True
+    before, after = change.old, change.new
+    return (
+        after.status.largestFreeBlock > before.status.largestFreeBlock
+        or after.metadata.generation != before.metadata.generation
+    )

@@ -1,0 +1,49 @@
+"""Labels of allocations follow one policy, whichever reconciler repairs them."""
+
+import pytest
+
+from reconcilers import labels
+from reconcilers.api import names
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+ROLE = {names.LABEL_ROLE: "initial"}
+EXPECTED = {
+    names.LABEL_POOL: "lab",
+    names.LABEL_TEAM: "team",
+    names.LABEL_TENANT: "a",
+    names.LABEL_TYPE: "loadbalancer",
+}
+
+
+def test_labels_follow_the_spec_and_those_of_others_stay() -> None:
+    allocation = make.allocation("lb", labels=EXPECTED | {names.LABEL_POOL: "x", "theirs": "y"})
+    assert labels.repairs(allocation) == {
+        names.LABEL_POOL: "lab",
+        names.LABEL_MANAGED_BY: "butler",
+    }
+
+
+def test_the_role_is_repaired_only_where_a_role_is_given() -> None:
+    managed = {names.LABEL_MANAGED_BY: "butler"}
+    allocation = make.allocation("lb", labels=EXPECTED | managed | {names.LABEL_ROLE: "growth"})
+    assert labels.repairs(allocation) == {}
+    assert labels.repairs(allocation, "initial") == ROLE
+
+
+@pytest.mark.parametrize("repairer", ["the sweep", "the reconciler of TenantClusters"])
+async def test_another_tools_managed_by_stays_whoever_repairs_labels(repairer: str) -> None:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("providerconfigs", make.provider("lab"))
+    lab.server.add("tenantclusters", make.tenant())
+    lab.tenant_server("a")
+    await lab.rounds()
+    theirs = {names.LABEL_MANAGED_BY: "Helm", names.LABEL_POOL: "wrong"}
+    lab.server.edit("ipallocations", "team-a-lb", {"metadata": {"labels": theirs}})
+    if repairer == "the sweep":
+        await lab.orphans.sweep()
+    else:
+        await lab.cluster()
+    found = lab.server.see("ipallocations", "team-a-lb")["metadata"]["labels"]
+    assert found == EXPECTED | ROLE | {names.LABEL_MANAGED_BY: "Helm"}
