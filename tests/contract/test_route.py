@@ -1,0 +1,166 @@
+"""The route of one event: which of our modules run from a watch's bytes to the status write.
+
+ARCHITECTURE.md walks that route. The event is the creation of an IPAllocation without our
+finalizer, as `kubectl create` makes one. It passes two controllers: that of IPAllocations adds the
+finalizer, that of NetworkPools hands out the range. A profiler notes each function of ours that is
+called until the API server has answered the write of the range.
+"""
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import anyio
+import httpx
+from typing_extensions import override
+
+import controller
+from controller.clock import SystemClock
+from controller.config import connect
+from controller.manager import Manager
+from controller.options import ManagerOptions
+from controller.transport import NO_QUERY, Transport
+from envtest.plane import ControlPlane as Plane
+from reconcilers.api import names
+from reconcilers.api.crd import crds
+from reconcilers.settings import Settings
+from reconcilers.wiring.controllers import add_ipallocations, add_networkpools
+from reconcilers.wiring.shared import Shared
+from tests.reconcilers.lab import OpenGate
+
+ROOT = Path(controller.__file__).parent.parent
+PACKAGES = ("allocator", "controller", "reconcilers")
+MOST_MODULES = 40
+"""So many modules are read to follow one event; merge some before adding one."""
+NAMESPACE = names.DEFAULT_NAMESPACE
+HOME = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}"
+STATUS = f"{HOME}/ipallocations/one/status"
+LIMIT = 60.0
+
+Calls = dict[str, set[str]]
+"""The functions that were called, by module."""
+
+
+class Observed(Transport):
+    """A transport that calls `written` when the status of an allocation was written."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.written: Callable[[], None] = lambda: None
+
+    @override
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        answer = await self._inner.request(method, path, **options)
+        if (method, path) == ("PATCH", STATUS) and b'"Allocated"' in answer:
+            self.written()
+        return answer
+
+    @override
+    def stream(
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._inner.stream(path, query=query)
+
+    @override
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+@contextmanager
+def profiled(calls: Calls) -> Iterator[None]:
+    """Note each call of a function of ours, by module, while the context lasts."""
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        path = Path(code.co_filename)
+        if event == "call" and path.is_relative_to(ROOT):
+            module = path.relative_to(ROOT)
+            if module.parts[0] in PACKAGES:
+                calls[str(module)].add(code.co_qualname)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+@asynccontextmanager
+async def two_controllers(transport: Transport) -> AsyncIterator[None]:
+    """Run the controllers of NetworkPools and of IPAllocations."""
+    clock = SystemClock()
+    manager = Manager(transport, clock=clock, options=ManagerOptions())
+    shared = Shared.of(manager, clock, Settings())
+    add_networkpools(shared)
+    add_ipallocations(shared, OpenGate())
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        yield
+        group.cancel_scope.cancel()
+
+
+async def create(admin: httpx.AsyncClient, path: str, kind: str, body: dict[str, Any]) -> None:
+    """Create an object of ours."""
+    whole = {"apiVersion": names.API_VERSION, "kind": kind} | body
+    answer = await admin.post(f"{HOME}/{path}", json=whole)
+    assert answer.status_code == 201, answer.text
+
+
+async def pool_is_ready(admin: httpx.AsyncClient) -> None:
+    """Wait until the pool has been served once: what it does but once is no part of the route."""
+    with anyio.fail_after(LIMIT):
+        while True:
+            pool = (await admin.get(f"{HOME}/networkpools/lab")).json()
+            found = pool.get("status", {}).get("conditions", [])
+            if any((one["type"], one["status"]) == ("Ready", "True") for one in found):
+                return
+
+
+async def test_one_event_passes_at_most_forty_modules_and_all_that_the_document_names(
+    plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    await plane.install_crds(crds())
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201
+    pool = {"metadata": {"name": "lab"}, "spec": {"cidr": "10.40.0.0/24"}}
+    await create(admin, "networkpools", "NetworkPool", pool)
+    spec = {
+        "poolRef": {"name": "lab"},
+        "tenantClusterRef": {"name": "a", "namespace": "team"},
+        "type": "nodes",
+        "count": 3,
+    }
+    transport = Observed(await connect(plane.write_kubeconfig(tmp_path / "kubeconfig")))
+    calls: Calls = defaultdict(set)
+    async with two_controllers(transport):
+        await pool_is_ready(admin)
+        written = anyio.Event()
+        with profiled(calls), anyio.fail_after(LIMIT):
+
+            def stop() -> None:
+                sys.setprofile(None)
+                written.set()
+
+            transport.written = stop
+            body = {"metadata": {"name": "one"}, "spec": spec}
+            await create(admin, "ipallocations", "IPAllocation", body)
+            await written.wait()
+    await transport.aclose()
+    route = [f"{module}: {', '.join(sorted(calls[module]))}" for module in sorted(calls)]
+    functions = sum(map(len, calls.values()))
+    sys.stdout.write("\n".join([f"{len(calls)} modules, {functions} functions", *route, ""]))
+    assert [module for module in described() if module not in calls] == []
+    assert len(calls) <= MOST_MODULES, "\n".join(route)
+
+
+def described() -> list[str]:
+    """Return the modules that ARCHITECTURE.md names on the route."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    section = text.partition("## The route of one event")[2].partition("\n## ")[0]
+    return re.findall(rf"`((?:{'|'.join(PACKAGES)})/[\w/]+\.py)`", section)
