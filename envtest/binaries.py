@@ -22,7 +22,7 @@ from envtest.kubeconfig import kubeconfig
 from envtest.listening import EVERYWHERE, ListenError, parse_address, reachable, shown
 from envtest.plane import Controller, ControlPlane
 from envtest.ports import free_port
-from envtest.processes import Children, PortTakenError
+from envtest.processes import Child, Children, PortTakenError
 from envtest.settings import PlaneError, Settings
 
 _HOST = "127.0.0.1"
@@ -36,7 +36,11 @@ _CONTROLLERS: dict[Controller, str] = {
 
 
 class RealControlPlane(ControlPlane):
-    """etcd and kube-apiserver as child processes."""
+    """etcd and kube-apiserver as child processes.
+
+    Attributes:
+        processes: the processes, in the order in which they were started.
+    """
 
     kind = "binaries"
 
@@ -46,6 +50,7 @@ class RealControlPlane(ControlPlane):
         self._servers = servers
         self._users = {"admin": clients.client("admin", ("system:masters",))}
         self._folder = folder
+        self.processes: tuple[Child, ...] = ()
 
     @override
     def kubeconfig(self, user: str = "admin") -> str:
@@ -127,6 +132,7 @@ class _Starter:
                     if not tries:
                         raise PlaneError(str(error)) from error
                     continue
+                plane.processes = tuple(children.started)
                 stack.push_async_exit(trial.pop_all())
                 return plane
 

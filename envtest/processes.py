@@ -75,6 +75,8 @@ class Children:
         self._settings = settings
         self._folder = folder
         self._stack = stack
+        self.started: list[Child] = []
+        """Every process that was started, in order."""
 
     def start(
         self,
@@ -109,6 +111,7 @@ class Children:
             except OSError as error:
                 raise PlaneError(f"{program} cannot be run: {error.strerror}") from error
         child = Child(process, log, _shown(process, log))
+        self.started.append(child)
         self._stack.push_async_callback(self._stop, child)
         return child
 
