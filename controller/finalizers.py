@@ -2,6 +2,10 @@
 
 Both writes carry the object's version as a precondition, because a merge patch replaces the whole
 list: without it, a finalizer that another program added or removed meanwhile would be undone.
+
+A finalizer that was added does not always keep the object, even though the server answered 200: a
+deletion whose request read the object before removes it all the same, for as long as that request
+may take (a minute). Reconcilers have to handle objects that are gone without having been released.
 """
 
 from typing import TypeVar

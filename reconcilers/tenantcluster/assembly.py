@@ -9,6 +9,7 @@ from reconcilers.ipallocation.gate import Gate
 from reconcilers.metrics import IpamMetrics
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.asking import Asking
+from reconcilers.tenantcluster.departed import Departed
 from reconcilers.tenantcluster.elastic.caring import Elastic
 from reconcilers.tenantcluster.elastic.returning import Returning
 from reconcilers.tenantcluster.install.installing import Installer
@@ -43,6 +44,7 @@ def tenant_side(  # noqa: PLR0913 - the collaborators; the wiring is the one cal
     world: World,
     *,
     tenants: Tenants,
+    departed: Departed,
     gate: Gate,
     recorder: Recorder,
     clock: Clock,
@@ -75,6 +77,7 @@ def tenant_side(  # noqa: PLR0913 - the collaborators; the wiring is the one cal
         sizing=sizing,
         installer=Installer(client, tenants, clock, settings.tenant, settings.namespace),
         teardown=Teardown(client, allocations),
+        departed=departed,
         tenants=tenants,
         recorder=recorder,
         clock=clock,

@@ -19,6 +19,7 @@ from reconcilers.api.resources import NAMESPACE, SERVICE, TENANT_CLUSTER, Servic
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.gate import Gate, Holding, LetGo
 from reconcilers.settings import TenantSettings
+from reconcilers.tenantcluster.departed import Departed
 from reconcilers.tenantcluster.elastic.inventory import addresses, is_ours
 from reconcilers.tenantcluster.kubeconfigs import NoWayIn
 from reconcilers.tenantcluster.membership import is_foreign
@@ -34,23 +35,27 @@ class TenantGate(Gate):
     Args:
         client: the management cluster.
         clusters: its TenantClusters.
+        departed: those that are gone.
         tenants: the ways into tenants.
         recorder: tells people when addresses are given back without the tenant's word.
         clock: for the teardown grace.
         settings: how long a deleted cluster may stay unreachable.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it looks into; the wiring is the one caller
         self,
         client: Client,
         clusters: Cache[TenantCluster],
+        departed: Departed,
         tenants: Tenants,
+        *,
         recorder: Recorder,
         clock: Clock,
         settings: TenantSettings,
     ) -> None:
         self._client = client
         self._clusters = clusters
+        self._departed = departed
         self._tenants = tenants
         self._recorder = recorder
         self._clock = clock
@@ -65,16 +70,30 @@ class TenantGate(Gate):
     async def ask(self, allocation: IPAllocation, mark: int) -> LetGo | Holding:
         if allocation.spec.type == names.TYPE_NODES:
             return LetGo("node addresses are not projected into the tenant")
-        tenant = await self._owner(allocation)
-        if tenant is None:
+        present = await self._owner(allocation)
+        if present is None or is_foreign(allocation, present):
+            return await self._ask_departed(allocation, mark, present)
+        if names.ANNOTATION_RELEASE_ANYWAY in present.metadata.annotations:
+            return _anyway()
+        if not present.metadata.terminating:
+            return await self._look(present, allocation, mark)
+        if names.ANNOTATION_PROJECTION_BEGUN not in present.metadata.annotations:
+            return LetGo("nothing was ever projected into the tenant")
+        return await self._ask_at_last(present, allocation, mark)
+
+    async def _ask_departed(
+        self, allocation: IPAllocation, mark: int, present: TenantCluster | None
+    ) -> LetGo | Holding:
+        """Ask the tenant of a cluster that is gone.
+
+        Another cluster that has the name by now may be in that same tenant, or in its place.
+        """
+        departed = self._departed.owner(allocation)
+        if departed is None:
             return LetGo("its TenantCluster is gone")
-        if is_foreign(allocation, tenant):
-            return LetGo("the cluster it was made for is gone; another has its name")
-        if names.ANNOTATION_RELEASE_ANYWAY in tenant.metadata.annotations:
-            return LetGo(f"the TenantCluster carries {names.ANNOTATION_RELEASE_ANYWAY}")
-        if tenant.metadata.terminating:
-            return await self._ask_terminating(tenant, allocation, mark)
-        return await self._look(tenant, allocation, mark)
+        if names.ANNOTATION_RELEASE_ANYWAY in departed.metadata.annotations:
+            return _anyway()
+        return await self._ask_at_last(present or departed, allocation, mark)
 
     async def _owner(self, allocation: IPAllocation) -> TenantCluster | None:
         """Return the TenantCluster; that there is none is believed of a live read only."""
@@ -89,11 +108,10 @@ class TenantGate(Gate):
                 raise MalformedAnswer(f"TenantCluster {key}: {missing}") from missing
             return None
 
-    async def _ask_terminating(
+    async def _ask_at_last(
         self, tenant: TenantCluster, allocation: IPAllocation, mark: int
     ) -> LetGo | Holding:
-        if names.ANNOTATION_PROJECTION_BEGUN not in tenant.metadata.annotations:
-            return LetGo("nothing was ever projected into the tenant")
+        """Ask the tenant of a cluster that is being deleted, or is gone: silence ends some day."""
         if await self._secret_is_gone(tenant):
             return LetGo("the tenant's kubeconfig Secret, or its namespace, is gone")
         answer = await self._look(tenant, allocation, mark)
@@ -174,6 +192,10 @@ class TenantGate(Gate):
             raise MalformedAnswer(f"Services that cannot be read: {sorted(page.unreadable)}")
         known = (s for s in page.items if is_ours(s, self._settings.load_balancer_class))
         return next((s for s in known if any(map(ours, addresses(s)))), None)
+
+
+def _anyway() -> LetGo:
+    return LetGo(f"the TenantCluster carries {names.ANNOTATION_RELEASE_ANYWAY}")
 
 
 def _touches(entry: str, given: AddressRange) -> bool:

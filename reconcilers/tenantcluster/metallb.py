@@ -12,7 +12,7 @@ anybody gave a range back; whoever froze after it conflicts, as nobody gives a r
 pool is there that was not written since.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,8 +78,17 @@ def projection(members: Sequence[IPAllocation], position: int) -> Projection:
     entries = [
         f"{found.start_text}-{found.end_text}" for _, _, found in sorted(held, key=_order) if found
     ]
-    marks = [a.metadata.revision for a in balancers if a.releasing and ranges.held(a)]
-    return Projection(tuple(entries), position, max(marks, default=0))
+    return Projection(tuple(entries), position, latest_mark(balancers))
+
+
+def latest_mark(allocations: Iterable[IPAllocation]) -> int:
+    """Return the basis that gives back every range of these that is marked for it."""
+    marks = [
+        one.metadata.revision
+        for one in allocations
+        if one.spec.type == names.TYPE_LOADBALANCER and one.releasing and ranges.held(one)
+    ]
+    return max(marks, default=0)
 
 
 def _order(entry: tuple[Any, str, Any]) -> tuple[str, str]:

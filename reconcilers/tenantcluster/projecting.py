@@ -1,5 +1,6 @@
 """Bringing a tenant's MetalLB in line with its allocations, and saying how that went."""
 
+from dataclasses import replace
 from datetime import datetime
 
 import structlog
@@ -11,7 +12,7 @@ from controller.conditions import rfc3339
 from controller.errors import Conflict, ControllerError, NotFound
 from controller.meta import Version
 from reconcilers.api import names
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
@@ -24,6 +25,7 @@ from reconcilers.tenantcluster.metallb import (
     Projection,
     Unavailable,
     basis_of,
+    latest_mark,
     projection,
 )
 from reconcilers.tenantcluster.status import load_balancer
@@ -64,8 +66,13 @@ class Projector:
         self._behind: dict[str, tuple[float, float]] = {}
 
     def wanted(self, tenant: TenantCluster) -> Projection:
-        """Return what the tenant should hold, as the cache sees it."""
-        return projection(members(self._allocations, tenant), self._allocations.position)
+        """Return what the tenant should hold, as the cache sees it.
+
+        It also gives back what earlier clusters of that name left in it.
+        """
+        found = self._allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
+        wanted = projection(members(self._allocations, tenant), self._allocations.position)
+        return replace(wanted, needed=latest_mark(found))
 
     def lags(self, tenant: TenantCluster) -> bool:
         """Return whether the cache has yet to read of a mark that is to be projected.

@@ -1,6 +1,6 @@
 """One pass over one TenantCluster.
 
-gone?               close the way into it
+gone?               take back what it left; close the way into it
 being deleted?      teardown.py
 no finalizer?       add it
 cloud mode?         Ready; the tenant is never touched
@@ -34,6 +34,7 @@ from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster import network
 from reconcilers.tenantcluster.asking import Asking
+from reconcilers.tenantcluster.departed import Departed
 from reconcilers.tenantcluster.install.installing import INSTALLING as BEING_INSTALLED
 from reconcilers.tenantcluster.install.installing import Installer
 from reconcilers.tenantcluster.metallb import BEHIND, NOT_INSTALLED
@@ -73,6 +74,7 @@ class TenantClusterReconciler:
         sizing: Sizing,
         installer: Installer,
         teardown: Teardown,
+        departed: Departed,
         tenants: Tenants,
         recorder: Recorder,
         clock: Clock,
@@ -86,6 +88,7 @@ class TenantClusterReconciler:
         self._sizing = sizing
         self._installer = installer
         self._teardown = teardown
+        self._departed = departed
         self._tenants = tenants
         self._recorder = recorder
         self._clock = clock
@@ -94,11 +97,10 @@ class TenantClusterReconciler:
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one cluster up to date."""
         tenant = self._clusters.get(key)
-        if tenant is None:
-            self._sizing.forget(key)
-            await self._tenants.leave(key)
-            return SETTLED
         try:
+            going = await self._take_back(key, tenant)
+            if tenant is None:
+                return await self._miss(key, going=going)
             if tenant.metadata.terminating:
                 return await self._leave(tenant)
             return await self._pass(tenant)
@@ -110,8 +112,34 @@ class TenantClusterReconciler:
         # The cache is behind what happened; it will show it, and that wakes us.
         return Again(SOON)
 
+    async def _take_back(self, key: Key, present: TenantCluster | None) -> bool:
+        """Take back what clusters of this name left that are gone; return whether any is going.
+
+        What was made for one that went as soon as it was begun goes at once: we know that nobody
+        else asked for it. Whatever others left, the collector of orphans has to judge, who sees
+        how many there are; then it has to leave the tenant.
+        """
+        left_by = self._departed.left_by(key)
+        for departed, left in left_by:
+            if self._departed.was_overtaken(departed):
+                await self._teardown.make_up(departed, left)
+        going = any(one.metadata.terminating for _, left in left_by for one in left)
+        if going:
+            # One that has the name by now looks after the tenant as soon as it has begun to.
+            begun = present and names.ANNOTATION_PROJECTION_BEGUN in present.metadata.annotations
+            await self._projector.project(present if present and begun else left_by[-1][0])
+        return going
+
+    async def _miss(self, key: Key, *, going: bool) -> Outcome:
+        """Forget a cluster that is gone, once nothing of it is left in its tenant."""
+        self._sizing.forget(key)
+        if going:
+            return Blocked("Deleting", self._settings.requeue_deleting)
+        await self._tenants.leave(key)
+        return SETTLED
+
     async def _pass(self, tenant: TenantCluster) -> Outcome:
-        tenant = await add_finalizer(self._client, TENANT_CLUSTER, tenant, names.FINALIZER_TENANT)
+        tenant = await self._adopt(tenant)
         provider = await self._providers.of(tenant)
         problem = network.misconfigured(provider) or network.denied(tenant, provider)
         if problem is not None or provider is None:
@@ -119,6 +147,12 @@ class TenantClusterReconciler:
         if provider.spec.networking.mode != IPAM:
             return await self._bypass(tenant)
         return await self._serve(tenant, provider)
+
+    async def _adopt(self, tenant: TenantCluster) -> TenantCluster:
+        adopted = await add_finalizer(self._client, TENANT_CLUSTER, tenant, names.FINALIZER_TENANT)
+        if adopted is not tenant and adopted.status.phase is None:
+            self._departed.begun(adopted)
+        return adopted
 
     async def _tell_problem(self, tenant: TenantCluster, problem: Finding | None) -> Outcome:
         """Say what is wrong; a cluster that was Ready stays so, or it would be begun anew."""

@@ -4,7 +4,11 @@
 2. the tenant's MetalLB loses what we put there
 3. each allocation goes once the tenant let go of it (gate.py)
 4. our finalizer goes when a live LIST shows none left
+
+One that went without all this, because a deletion overtook its finalizer, is made up for.
 """
+
+from collections.abc import Iterable
 
 import structlog
 
@@ -17,6 +21,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.networkpool.owners import LiveOwners
 from reconcilers.tenantcluster.membership import is_foreign, members
 
 _log = structlog.get_logger(__name__)
@@ -37,6 +42,23 @@ class Teardown:
             ControllerError: a delete failed; the others were tried all the same.
         """
         found = members(self._allocations, tenant)
+        await self._delete(found)
+        return len(found)
+
+    async def make_up(self, departed: TenantCluster, left: Iterable[IPAllocation]) -> None:
+        """Delete what a cluster left if a live read shows that it is gone.
+
+        Raises:
+            Conflict: an allocation changed since it was read; begin again.
+            ControllerError: the read or a delete failed.
+        """
+        meta = departed.metadata
+        going = [one for one in left if not one.metadata.terminating]
+        if going and await LiveOwners(self._client).is_gone(meta.key, meta.uid):
+            _log.info("cluster vanished in spite of its finalizer", uid=meta.uid)
+            await self._delete(going)
+
+    async def _delete(self, found: Iterable[IPAllocation]) -> None:
         failures = []
         for allocation in found:
             if allocation.metadata.terminating:
@@ -50,7 +72,6 @@ class Teardown:
                 failures.append(error)
         if failures:
             raise failures[0]
-        return len(found)
 
     async def finish(self, tenant: TenantCluster) -> bool:
         """Take our finalizer off if nothing is left; return whether that is so.

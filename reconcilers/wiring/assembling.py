@@ -7,6 +7,7 @@ from controller.manager import Manager
 from reconcilers.gauges import Gauges
 from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.settings import Settings
+from reconcilers.tenantcluster.departed import Departed
 from reconcilers.tenantcluster.gate import TenantGate
 from reconcilers.tenantcluster.kubeconfigs import OpenTransport
 from reconcilers.tenantcluster.tenants import Tenants
@@ -31,17 +32,20 @@ def assemble(
     """
     shared = Shared.of(manager, clock, settings)
     tenants = Tenants(shared.client, settings.tenant, clock, open_tenant)
+    clusters, allocations = shared.informers.clusters.cache, shared.informers.allocations.cache
+    departed = Departed(clusters, allocations, clock)
     gate = TenantGate(
         shared.client,
-        shared.informers.clusters.cache,
+        clusters,
+        departed,
         tenants,
-        shared.recorder,
-        clock,
-        settings.tenant,
+        recorder=shared.recorder,
+        clock=clock,
+        settings=settings.tenant,
     )
     controllers.add_networkpools(shared)
     controllers.add_ipallocations(shared, gate)
-    controllers.add_tenantclusters(shared, tenants, gate)
+    controllers.add_tenantclusters(shared, tenants, departed, gate)
     controllers.add_providerconfigs(shared)
     add_orphans(shared)
     add_gauges(shared)

@@ -18,6 +18,7 @@ from reconcilers.networkpool.problems import overlapping_pools
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.tenantcluster.assembly import tenant_side
+from reconcilers.tenantcluster.departed import Departed
 from reconcilers.tenantcluster.gate import TenantGate
 from reconcilers.tenantcluster.provider import refers_to
 from reconcilers.tenantcluster.services import matters
@@ -101,12 +102,15 @@ def add_ipallocations(shared: Shared, gate: Gate) -> None:
     )
 
 
-def add_tenantclusters(shared: Shared, tenants: Tenants, gate: TenantGate) -> None:
+def add_tenantclusters(
+    shared: Shared, tenants: Tenants, departed: Departed, gate: TenantGate
+) -> None:
     """Add the controller of TenantClusters, and the watches of elastic tenants' Services.
 
     Args:
         shared: what every part is given.
         tenants: clients of the tenants.
+        departed: clusters that are gone.
         gate: asks whether a tenant has released a range.
     """
     informers, settings = shared.informers, shared.settings
@@ -120,6 +124,7 @@ def add_tenantclusters(shared: Shared, tenants: Tenants, gate: TenantGate) -> No
             informers.providers.cache,
         ),
         tenants=tenants,
+        departed=departed,
         gate=gate,
         recorder=shared.recorder,
         clock=shared.clock,

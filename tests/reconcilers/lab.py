@@ -43,6 +43,7 @@ from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.assembly import tenant_side
+from reconcilers.tenantcluster.departed import Departed
 from reconcilers.tenantcluster.gate import TenantGate
 from reconcilers.tenantcluster.tenants import Tenants
 from reconcilers.tenantcluster.world import World
@@ -145,14 +146,22 @@ class Replica:
             clock=clock,
             settings=settings.orphans,
         )
+        departed = Departed(clusters, allocations, clock)
         self.tenant_gate = TenantGate(
-            self.client, clusters, self.tenants, recorder, clock, settings.tenant
+            self.client,
+            clusters,
+            departed,
+            self.tenants,
+            recorder=recorder,
+            clock=clock,
+            settings=settings.tenant,
         )
         world = World(pools, allocations, clusters, providers)
         side = tenant_side(
             self.client,
             world,
             tenants=self.tenants,
+            departed=departed,
             gate=self.gate,
             recorder=recorder,
             clock=clock,

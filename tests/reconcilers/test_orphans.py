@@ -312,7 +312,7 @@ async def test_a_cluster_that_was_forced_away_gives_its_addresses_back_within_a_
     platform = Platform()
     platform.server.add("networkpools", make.pool())
     platform.server.add("providerconfigs", make.provider("lab"))
-    platform.tenant("a")
+    tenant = platform.tenant("a")
     async with platform.running():
         platform.server.add("tenantclusters", make.tenant())
         await platform.clock.advance(5)
@@ -321,3 +321,4 @@ async def test_a_cluster_that_was_forced_away_gives_its_addresses_back_within_a_
         await platform.clock.advance(62)
         assert platform.server.all("ipallocations") == []
         assert platform.server.see("networkpools", "lab")["status"]["availableIPs"] == 256
+        assert tenant.all("ipaddresspools") == []

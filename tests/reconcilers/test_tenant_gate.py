@@ -137,11 +137,12 @@ async def test_a_cluster_kind_that_is_not_served_proves_nothing() -> None:
     assert lab.server.has("ipallocations", "x")
 
 
-async def test_out_when_another_cluster_has_the_name_now() -> None:
-    lab, tenant = _lab()
+async def test_when_another_cluster_has_the_name_now_its_tenant_is_asked() -> None:
+    lab, tenant = _lab(annotations={})
     stamp = {names.ANNOTATION_TENANT_UID: "uid-of-the-earlier-one"}
     assert isinstance(await _ask(lab, annotations=stamp), LetGo)
-    assert tenant.requests == []
+    _service(tenant, "10.40.0.3")
+    assert isinstance(await _ask(lab, annotations=stamp), Holding)
 
 
 async def test_out_with_the_annotation_that_says_release_anyway() -> None:

@@ -2,6 +2,7 @@
 
 python -m tests.reconcilers.simulation pools 42 --replicas 3
 python -m tests.reconcilers.simulation tenants 42
+python -m tests.reconcilers.simulation tenants 0 --to 5000 --force
 python -m tests.reconcilers.simulation pools 0 --to 5000
 """
 
@@ -9,7 +10,7 @@ import argparse
 import sys
 
 from tests.reconcilers.simulation.chaos import Plan, Run
-from tests.reconcilers.simulation.tenancy import Tenancy
+from tests.reconcilers.simulation.tenancy import FORCE, Tenancy
 
 
 def main() -> int:
@@ -19,13 +20,15 @@ def main() -> int:
     parser.add_argument("seed", type=int)
     parser.add_argument("--to", type=int, help="play the seeds from SEED up to this one")
     parser.add_argument("--replicas", type=int, default=2, help="of the pools' simulation")
+    parser.add_argument("--force", action="store_true", help="tenants' clusters vanish, too")
     asked = parser.parse_args()
     failed = 0
     for seed in range(asked.seed, asked.to or asked.seed + 1):
         if asked.world == "pools":
             verdict = Run(seed, Plan(replicas=asked.replicas)).play(silent=asked.to is not None)
         else:
-            verdict = Tenancy(seed).play(silent=asked.to is not None)
+            weather = FORCE if asked.force else None
+            verdict = Tenancy(seed, weather).play(silent=asked.to is not None)
         if verdict or asked.to is None:
             sys.stdout.write(f"seed {seed}: {verdict or 'clean'}\n")
         failed += verdict is not None

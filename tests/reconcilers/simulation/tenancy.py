@@ -46,6 +46,7 @@ class Weather:
         outages: whether tenants are out of order for a while.
         secrets: whether kubeconfigs are gone for a while.
         clusters: whether TenantClusters are deleted and created again.
+        force: whether they also vanish without being torn down.
         calm: whether what follows it is judged, too.
         settings: the controllers'.
     """
@@ -56,8 +57,13 @@ class Weather:
     outages: bool = True
     secrets: bool = True
     clusters: bool = True
+    force: bool = False
     calm: bool = True
     settings: Settings = SETTINGS
+
+
+FORCE = Weather(trouble=0.1, force=True)
+"""Clusters come and go, and some of them vanish without being torn down."""
 
 
 class Tenancy:
@@ -227,6 +233,8 @@ class Tenancy:
         cluster = self.server.objects.get(("tenantclusters", "team", name))
         if cluster is None or "deletionTimestamp" in cluster["metadata"]:
             return
+        if tenantlaws.left_behind(self.server, name, cluster["metadata"]["uid"]):
+            return
         if self.server.has("secrets", f"{name}-admin-kubeconfig", namespace="team"):
             self.server.vanish("secrets", f"{name}-admin-kubeconfig", namespace="team")
         else:
@@ -236,7 +244,10 @@ class Tenancy:
         name = self.random.choice(TENANTS)
         if self.server.has("tenantclusters", name, namespace="team"):
             self._make_secret(name)
-            self.server.delete("tenantclusters", name, namespace="team")
+            if self.weather.force and self.random.random() < 0.5:
+                self.server.vanish("tenantclusters", name, namespace="team")
+            else:
+                self.server.delete("tenantclusters", name, namespace="team")
         else:
             self._make_cluster(name)
 

@@ -115,6 +115,16 @@ def holdings(server: Server, tenant: str) -> list[AddressRange]:
     ]
 
 
+def left_behind(server: Server, tenant: str, uid: str) -> bool:
+    """Return whether there are allocations of an earlier cluster of a tenant's name."""
+    return any(
+        one["spec"]["tenantClusterRef"]["name"] == tenant
+        and (one["metadata"].get("annotations") or {}).get(names.ANNOTATION_TENANT_UID)
+        not in {None, uid}
+        for one in server.all("ipallocations")
+    )
+
+
 def entries(tenant: Server) -> list[AddressRange]:
     """Return the ranges that a tenant's MetalLB may hand out."""
     texts = [text for text in pool_entries(tenant) if text != NO_ADDRESS]

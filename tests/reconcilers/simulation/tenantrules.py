@@ -17,6 +17,7 @@ from reconcilers.api.resources import IP_ADDRESS_POOL, IPAddressPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.gate import Holding, LetGo
 from reconcilers.tenantcluster import gate, metallb, projecting
+from reconcilers.tenantcluster.departed import Departed
 from reconcilers.tenantcluster.elastic.caring import Elastic
 from reconcilers.tenantcluster.elastic.returning import Returning
 from reconcilers.tenantcluster.gate import TenantGate
@@ -36,6 +37,11 @@ def open_gate(mp: Patch) -> None:
     mp.setattr(TenantGate, "ask", ask)
 
 
+def gone_is_torn_down(mp: Patch) -> None:
+    """Whatever a cluster that is gone left in its tenant counts as out."""
+    mp.setattr(Departed, "owner", lambda self, allocation: None)
+
+
 def marks_projected(mp: Patch) -> None:
     """A range that is being given back is projected like any other."""
 
@@ -46,6 +52,7 @@ def marks_projected(mp: Patch) -> None:
         return Projection(tuple(entries), position)
 
     mp.setattr(projecting, "projection", projection)
+    mp.setattr(projecting, "latest_mark", lambda _: 0)
 
 
 def older_views_written(mp: Patch) -> None:

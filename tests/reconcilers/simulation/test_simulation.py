@@ -10,7 +10,7 @@ import os
 import pytest
 
 from tests.reconcilers.simulation.chaos import Plan, Run
-from tests.reconcilers.simulation.tenancy import Tenancy
+from tests.reconcilers.simulation.tenancy import FORCE, Tenancy
 
 SEEDS = int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "200"))
 PARTS = 8
@@ -40,6 +40,15 @@ def test_no_address_is_where_it_must_not_be_and_every_one_comes_back(part: int) 
     for seed in part_of(SEEDS // 4, part):
         verdict = Tenancy(seed).play()
         again = f"python -m tests.reconcilers.simulation tenants {seed}"
+        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_so_it_is_where_clusters_vanish_without_being_torn_down(part: int) -> None:
+    for seed in part_of(SEEDS // 4, part):
+        verdict = Tenancy(seed, FORCE).play()
+        again = f"python -m tests.reconcilers.simulation tenants {seed} --force"
         assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
 
 

@@ -9,13 +9,14 @@ test_orphans.py hold each of them to its rule.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from tests.reconcilers.simulation import tenantrules as rules
 from tests.reconcilers.simulation import tenantscenes as scenes
 from tests.reconcilers.simulation.switch import Switch, noticed
-from tests.reconcilers.simulation.tenancy import Tenancy, Weather
+from tests.reconcilers.simulation.tenancy import FORCE, Tenancy, Weather
 from tests.reconcilers.simulation.tenantscenes import Scene, played
 
 _STORM = Weather(calm=False)
@@ -29,6 +30,13 @@ SWITCHES = {
     "silence": Switch("who does not answer holds on", rules.silence_is_consent, GIVEN, _STORM, 3),
     "begun": Switch(
         "a projection is recorded before it begins", rules.begun_not_recorded, GIVEN, _STORM, 2
+    ),
+    "departed": Switch(
+        "a tenant outlives its cluster",
+        rules.gone_is_torn_down,
+        GIVEN,
+        replace(FORCE, calm=False),
+        seed=13,
     ),
     "shrink": Switch("shrink asks before it takes", rules.deleted_unmarked, GIVEN, _STORM, 3),
 }

@@ -1,0 +1,202 @@
+"""A cluster that went without being torn down: its finalizer was taken off, or overtaken."""
+
+from typing import Any
+
+import pytest
+
+from controller.errors import Forbidden, NoAnswer, NotFound
+from controller.meta import Key
+from controller.outcome import SETTLED, Again, Blocked
+from reconcilers.ipallocation.gate import Holding, LetGo
+from reconcilers.tenantcluster.departed import OVERTAKEN_SECONDS
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+from tests.reconcilers.server import Json, Server
+
+METALLB = "metallb-system"
+CLUSTER = Key("team", "a")
+
+
+def _begun(**cluster: Any) -> Lab:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("providerconfigs", make.provider("lab"))
+    lab.server.add("tenantclusters", make.tenant(**cluster))
+    lab.gate.real = lab.tenant_gate
+    return lab
+
+
+async def _ready(**cluster: Any) -> tuple[Lab, Server]:
+    """Return a cluster that is Ready, and its tenant."""
+    lab = _begun(**cluster)
+    status = cluster.get("status") or {}
+    tenant = lab.tenant_server("a", namespace=status.get("tenantNamespace", "team"))
+    await lab.rounds()
+    assert _pools(tenant) == ["default-pool"]
+    return lab, tenant
+
+
+def _pools(tenant: Server) -> list[str]:
+    return [pool["metadata"]["name"] for pool in tenant.all("ipaddresspools")]
+
+
+def _vanish(lab: Lab) -> None:
+    lab.server.vanish("tenantclusters", "a", namespace="team")
+
+
+def _left(lab: Lab) -> list[str]:
+    return [one["metadata"]["name"] for one in lab.server.all("ipallocations")]
+
+
+def _going(lab: Lab) -> list[str]:
+    found = [one["metadata"] for one in lab.server.all("ipallocations")]
+    return [meta["name"] for meta in found if "deletionTimestamp" in meta]
+
+
+async def _ask(lab: Lab) -> LetGo | Holding:
+    allocation: Any = lab.caches["ipallocations"].get(make.key("team-a-lb"))
+    return await lab.tenant_gate.ask(allocation, allocation.metadata.revision)
+
+
+class TestOfAClusterThatIsReady:
+    """Its tenant is alive, so it is asked before anything is given to others."""
+
+    async def test_its_ranges_are_out_only_when_its_tenant_has_let_go(self) -> None:
+        lab, tenant = await _ready()
+        _vanish(lab)
+        await lab.orphans.sweep()
+        assert _going(lab) == ["team-a-lb", "team-a-nodes"]
+        await lab.allocation("team-a-lb")
+        assert _left(lab) == ["team-a-lb", "team-a-nodes"]
+        await lab.cluster()
+        assert _pools(tenant) == []
+        await lab.rounds()
+        assert _left(lab) == []
+        assert await lab.cluster() == SETTLED
+        assert tenant.closed == 1
+
+    async def test_a_service_that_shows_an_address_keeps_the_range(self) -> None:
+        lab, tenant = await _ready()
+        shown: Json = {"loadBalancer": {"ingress": [{"ip": "10.40.0.1"}]}}
+        meta = {"name": "web", "namespace": "default"}
+        spec = {"type": "LoadBalancer"}
+        tenant.add("services", {"metadata": meta, "spec": spec, "status": shown})
+        _vanish(lab)
+        await lab.orphans.sweep()
+        assert isinstance(await lab.cluster(), Blocked)
+        assert isinstance(await _ask(lab), Holding)
+        tenant.vanish("services", "web", namespace="default")
+        assert isinstance(await _ask(lab), LetGo)
+
+    async def test_its_kubeconfig_is_looked_for_where_it_said(self) -> None:
+        lab, tenant = await _ready(status={"tenantNamespace": "elsewhere"})
+        await lab.tenants.aclose()
+        _vanish(lab)
+        await lab.orphans.sweep()
+        await lab.cluster()
+        assert _pools(tenant) == []
+
+    async def test_a_process_that_never_saw_it_finds_its_tenant_by_its_name(self) -> None:
+        lab, tenant = await _ready()
+        _vanish(lab)
+        await lab.orphans.sweep()
+        heir = lab.another()
+        heir.gate.real = heir.tenant_gate
+        await heir.allocations.reconcile(make.key("team-a-lb"))
+        assert "team-a-lb" in _left(lab)
+        await heir.clusters.reconcile(CLUSTER)
+        assert _pools(tenant) == []
+        await heir.allocations.reconcile(make.key("team-a-lb"))
+        assert "team-a-lb" not in _left(lab)
+
+    async def test_without_its_kubeconfig_it_counts_as_torn_down(self) -> None:
+        lab, _ = await _ready()
+        _vanish(lab)
+        lab.server.vanish("secrets", "a-admin-kubeconfig", namespace="team")
+        assert isinstance(await _ask(lab), LetGo)
+
+    async def test_a_tenant_that_does_not_answer_is_waited_for_as_long_as_in_a_teardown(
+        self,
+    ) -> None:
+        lab, tenant = await _ready()
+        _vanish(lab)
+        tenant.fail(NoAnswer("timed out"), times=99)
+        assert isinstance(await _ask(lab), Holding)
+        await lab.clock.advance(600)
+        assert isinstance(await _ask(lab), LetGo)
+
+    async def test_what_it_left_is_for_the_collector_of_orphans_to_judge(self) -> None:
+        lab, _ = await _ready()
+        await lab.clock.advance(OVERTAKEN_SECONDS)
+        _vanish(lab)
+        await lab.cluster()
+        assert _going(lab) == []
+
+
+class TestOfAClusterThatIsOnlyJustBegun:
+    """A deletion that had read it before may have overtaken the finalizer."""
+
+    async def test_what_was_made_for_it_goes_at_once(self) -> None:
+        lab = _begun(finalizers=[])
+        await lab.cluster()
+        assert _left(lab) == ["team-a-lb", "team-a-nodes"]
+        _vanish(lab)
+        await lab.cluster()
+        assert _going(lab) == ["team-a-lb", "team-a-nodes"]
+        await lab.rounds()
+        assert _left(lab) == []
+
+    async def test_so_it_does_where_another_cluster_has_its_name_already(self) -> None:
+        lab = _begun(finalizers=[])
+        await lab.cluster()
+        _vanish(lab)
+        lab.server.add("tenantclusters", make.tenant(uid="uid-of-the-next", finalizers=[]))
+        await lab.cluster()
+        assert _going(lab) == ["team-a-lb", "team-a-nodes"]
+
+    async def test_only_a_live_read_says_that_it_is_gone(self) -> None:
+        lab = _begun(finalizers=[])
+        await lab.cluster()
+        _vanish(lab)
+        lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="tenantclusters", verb="get")
+        with pytest.raises(Forbidden):
+            await lab.cluster()
+        lab.server.fail(NotFound(404, "", "404 page not found"), plural="tenantclusters")
+        with pytest.raises(NotFound):
+            await lab.cluster()
+        assert _going(lab) == []
+
+    async def test_a_range_that_was_given_meanwhile_is_taken_back_with_the_next_pass(self) -> None:
+        lab = _begun(finalizers=[])
+        await lab.cluster()
+        _vanish(lab)
+        lab.hold("ipallocations")
+        await lab.another().pools.reconcile(make.key("lab"))
+        assert await lab.cluster() == Again(1.0)
+        assert _going(lab) == []
+        lab.flow()
+        await lab.cluster()
+        assert _going(lab) == ["team-a-lb", "team-a-nodes"]
+
+    async def test_one_that_was_there_before_us_is_not_taken_for_new(self) -> None:
+        lab = _begun(finalizers=[], status={"phase": "Provisioning"})
+        await lab.cluster()
+        _vanish(lab)
+        await lab.cluster()
+        assert _left(lab) != []
+        assert _going(lab) == []
+
+    async def test_later_it_is_for_the_collector_of_orphans_to_judge(self) -> None:
+        lab = _begun(finalizers=[])
+        await lab.cluster()
+        await lab.clock.advance(OVERTAKEN_SECONDS)
+        _vanish(lab)
+        await lab.cluster()
+        assert _going(lab) == []
+
+
+async def test_an_allocation_whose_owner_was_never_seen_is_out_at_once() -> None:
+    lab = Lab()
+    lab.server.add("ipallocations", make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7")))
+    lab.tenant_server("a")
+    assert isinstance(await _ask(lab), LetGo)
