@@ -4,12 +4,12 @@ What is judged is seen past the proxies, from the first change to the last.
 """
 
 import base64
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -18,14 +18,15 @@ from typing_extensions import override
 from controller.cache import Cache, Change
 from controller.client import Client
 from controller.clock import Clock, SystemClock
-from controller.errors import Conflict
+from controller.errors import AlreadyExists, Conflict, ControllerError
 from controller.informer import Informer
 from controller.manager import Manager
 from controller.meta import Key, Version
 from controller.options import ManagerOptions
+from controller.resource import Resource
 from controller.transport import Transport
 from envtest import ControlPlane
-from envtest.faults import Call, Proxy
+from envtest.faults import Proxy
 from envtest.plane import ControlPlane as Plane
 from reconcilers import ranges
 from reconcilers.api import names
@@ -49,9 +50,13 @@ HOME = names.DEFAULT_NAMESPACE
 POOL = Key(HOME, "lab")
 CLUSTER = Key("team", "a")
 PROJECTED = Key("metallb-system", "default-pool")
+SMALL, LARGE = "10.40.0.0/26", "10.40.0.0/18"
 LIMIT = 60.0
 """Seconds of real time after which a test gives up."""
 SPEED = 20
+PACE = 4
+"""The speed where connections are cut: so slow that requests are over before the next cut."""
+RETRY_SECONDS = 0.2
 SETTINGS = Settings(tenant=TenantSettings(request_timeout=1.0))
 
 
@@ -62,27 +67,29 @@ class SwiftClock(Clock):
 
     Args:
         skew: how far it is ahead of the servers' at the beginning.
+        speed: how many of its seconds one of theirs has.
     """
 
-    def __init__(self, skew: timedelta = timedelta()) -> None:
+    def __init__(self, skew: timedelta = timedelta(), speed: float = SPEED) -> None:
         self._skew = skew
+        self._speed = speed
         self._begun = datetime.now(UTC)
 
     @override
     def now(self) -> datetime:
-        return self._begun + self._skew + SPEED * (datetime.now(UTC) - self._begun)
+        return self._begun + self._skew + self._speed * (datetime.now(UTC) - self._begun)
 
     @override
     def monotonic(self) -> float:
-        return SPEED * anyio.current_time()
+        return self._speed * anyio.current_time()
 
     @override
     async def sleep(self, seconds: float) -> None:
-        await anyio.sleep(max(0.0, seconds) / SPEED)
+        await anyio.sleep(max(0.0, seconds) / self._speed)
 
     @override
     def move_on_after(self, seconds: float) -> AbstractContextManager[anyio.CancelScope]:
-        return anyio.move_on_after(seconds / SPEED)
+        return anyio.move_on_after(seconds / self._speed)
 
 
 class Witness:
@@ -92,7 +99,7 @@ class Witness:
         self.management, self.tenant = Client(management), Client(tenant)
         self.informers = [
             *(Informer(k, management, SystemClock()) for k in (NETWORK_POOL, IP_ALLOCATION)),
-            Informer(TENANT_CLUSTER, management, SystemClock()),
+            *(Informer(k, management, SystemClock()) for k in (TENANT_CLUSTER, PROVIDER_CONFIG)),
             Informer(IP_ADDRESS_POOL, tenant, SystemClock()),
         ]
         self.caches: dict[str, Cache[Any]] = {i.resource.plural: i.cache for i in self.informers}
@@ -180,18 +187,32 @@ class Witness:
 
 
 _ASKED = ("ipallocations", "tenantclusters")
+Way = TypeVar("Way", bound=Plane)
 
 
 @dataclass
-class Estate:
-    """The clusters, the ways into them, and who is at work."""
+class Estate(Generic[Way]):
+    """The clusters, the ways into them, and who is at work.
 
-    management: Proxy
-    tenant: Proxy
+    Args:
+        management: the management cluster, as the controllers see it.
+        tenant: the tenant, as they see it.
+        witness: sees both as they are.
+        group: in which they run.
+        running: the processes that believe they lead.
+        managers: what is in each of them.
+        settings: theirs.
+        user: as whom they connect to the management cluster.
+    """
+
+    management: Way
+    tenant: Way
     witness: Witness
     group: TaskGroup
     running: list[anyio.CancelScope] = field(default_factory=list)
+    managers: dict[anyio.CancelScope, Manager] = field(default_factory=dict)
     settings: Settings = SETTINGS
+    user: str = "admin"
 
     @property
     def client(self) -> Client:
@@ -208,6 +229,19 @@ class Estate:
         }
         await self.client.create(IP_ALLOCATION, HOME, {"metadata": {"name": name}, "spec": spec})
         self.witness.expected.add((IP_ALLOCATION.plural, Key(HOME, name)))
+
+    async def insist(self, name: str, count: int = 1) -> None:
+        """Ask until the server has taken it, for it may be away."""
+        while True:
+            try:
+                await self.ask(name, count)
+            except AlreadyExists:
+                self.witness.expected.add((IP_ALLOCATION.plural, Key(HOME, name)))
+                return
+            except ControllerError:
+                await anyio.sleep(RETRY_SECONDS)
+            else:
+                return
 
     async def found(self) -> None:
         """Create the cluster."""
@@ -227,55 +261,93 @@ class Estate:
                 continue
             return
 
-    def start(self, skew: timedelta = timedelta()) -> None:
+    def start(self, skew: timedelta = timedelta(), clock: Clock | None = None) -> None:
         """Start a process that believes it leads."""
         scope = anyio.CancelScope()
         self.running.append(scope)
-        self.group.start_soon(partial(self._run, scope, SwiftClock(skew)))
+        self.group.start_soon(partial(self._run, scope, clock or SwiftClock(skew)))
 
     def kill(self, place: int) -> None:
         """End a process wherever it is."""
-        self.running.pop(place).cancel()
+        scope = self.running.pop(place)
+        scope.cancel()
+        self.managers.pop(scope, None)
+
+    def caches(self, resource: Resource[Any]) -> list[Cache[Any]]:
+        """Return what each process believes of a kind."""
+        return [
+            informer.cache
+            for manager in self.managers.values()
+            for informer in manager._informers
+            if informer.resource == resource
+        ]
 
     async def _run(self, scope: anyio.CancelScope, clock: Clock) -> None:
         with scope:
             async with AsyncExitStack() as stack:
-                transport = await stack.enter_async_context(transport_to(self.management))
+                transport = await stack.enter_async_context(
+                    transport_to(self.management, self.user)
+                )
                 manager = Manager(transport, clock=clock, options=ManagerOptions())
                 ways = assemble(manager, clock, self.settings)
+                self.managers[scope] = manager
                 stack.push_async_callback(ways.aclose)
                 await manager.run()
 
-    def asked(self, since: int = 0) -> Iterator[Call]:
-        """Yield what the controllers asked of the management cluster, but for watches."""
-        return (call for call in self.management.calls[since:] if call.verb != "watch")
-
 
 @asynccontextmanager
-async def estate(seed: int = 0) -> AsyncIterator[Estate]:
-    """Run both clusters: a pool and a provider in the one, MetalLB's kinds in the other."""
+async def estate(seed: int = 0) -> AsyncIterator[Estate[Proxy]]:
+    """Run both clusters, each behind a proxy."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         planes: list[Plane] = [await enter(ControlPlane.start()) for _ in range(2)]
-        await planes[0].install_crds(crds())
-        await planes[1].install_crds(metallb_crds())
         proxies = [await enter(Proxy.before(plane, seed=seed)) for plane in planes]
-        ways = [await enter(transport_to(plane)) for plane in planes]
-        witness = Witness(*ways)
+        witness, group = await enter(_witnessed(planes[0], planes[1], proxies[1]))
+        yield Estate(proxies[0], proxies[1], witness, group)
+
+
+@asynccontextmanager
+async def bare_estate(
+    plane: Plane, seen_at: Plane | None = None, cidr: str = SMALL
+) -> AsyncIterator[Estate[Plane]]:
+    """Run a tenant beside a management cluster, both without proxies.
+
+    Args:
+        plane: the management cluster.
+        seen_at: the same as the controllers see it.
+        cidr: of the pool.
+    """
+    async with (
+        ControlPlane.start(force_embedded=True) as tenant,
+        _witnessed(plane, tenant, tenant, cidr) as (witness, group),
+    ):
+        yield Estate(seen_at or plane, tenant, witness, group)
+
+
+@asynccontextmanager
+async def _witnessed(
+    management: Plane, tenant: Plane, tenant_as_seen: Plane, cidr: str = SMALL
+) -> AsyncIterator[tuple[Witness, TaskGroup]]:
+    """Watch both clusters: a pool and a provider in the one, MetalLB's kinds in the other."""
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        await management.install_crds(crds())
+        await tenant.install_crds(metallb_crds())
+        witness = Witness(*[await enter(transport_to(plane)) for plane in (management, tenant)])
         for namespace in (HOME, CLUSTER.namespace):
             await witness.management.create(NAMESPACE, "", {"metadata": {"name": namespace}})
         await witness.tenant.create(NAMESPACE, "", {"metadata": {"name": PROJECTED.namespace}})
-        await _furnish(witness.management, proxies[1])
+        await _furnish(witness.management, tenant_as_seen, cidr)
         group = await enter(anyio.create_task_group())
         for informer in witness.informers:
             group.start_soon(informer.run)
             await informer.wait_synced()
-        yield Estate(proxies[0], proxies[1], witness, group)
+        yield witness, group
         group.cancel_scope.cancel()
 
 
-async def _furnish(client: Client, tenant: Proxy) -> None:
-    pool = {"metadata": {"name": POOL.name}, "spec": {"cidr": "10.40.0.0/26"}}
+async def _furnish(client: Client, tenant: Plane, cidr: str) -> None:
+    pool = {"metadata": {"name": POOL.name}, "spec": {"cidr": cidr}}
     await client.create(NETWORK_POOL, HOME, pool)
     network = {"mode": "ipam", "poolRefs": [{"name": POOL.name}]}
     provider = {

@@ -20,12 +20,15 @@ def main() -> int:
     parser.add_argument("seed", type=int)
     parser.add_argument("--to", type=int, help="play the seeds from SEED up to this one")
     parser.add_argument("--replicas", type=int, default=2, help="of the pools' simulation")
-    parser.add_argument("--force", action="store_true", help="tenants' clusters vanish, too")
+    parser.add_argument(
+        "--force", action="store_true", help="objects vanish, too, finalizers or not"
+    )
     asked = parser.parse_args()
     failed = 0
     for seed in range(asked.seed, asked.to or asked.seed + 1):
         if asked.world == "pools":
-            verdict = Run(seed, Plan(replicas=asked.replicas)).play(silent=asked.to is not None)
+            plan = Plan(replicas=asked.replicas, force=asked.force)
+            verdict = Run(seed, plan).play(silent=asked.to is not None)
         else:
             weather = FORCE if asked.force else None
             verdict = Tenancy(seed, weather).play(silent=asked.to is not None)

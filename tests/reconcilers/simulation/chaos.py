@@ -45,6 +45,8 @@ class Plan:
     touches: bool = True
     pool_cycles: bool = True
     wipes: bool = True
+    force: bool = False
+    """Whether requests also vanish with the finalizer on them."""
     restores: bool = True
     """Whether a pool comes back from a backup of another history."""
     calm: bool = True
@@ -129,7 +131,10 @@ class Run:
     def _user(self) -> None:
         name = self.random.choice(NAMES)
         if self.world.get(ALLOCATIONS, name):
-            self.world.delete(ALLOCATIONS, name)
+            if self.plan.force and self.random.random() < 0.5:
+                self.world.vanish(ALLOCATIONS, name)
+            else:
+                self.world.delete(ALLOCATIONS, name)
             return
         spec: Json = {
             "poolRef": {"name": "q" if self.random.random() < self.plan.others else "p"},

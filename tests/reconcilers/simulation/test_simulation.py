@@ -1,8 +1,8 @@
 """The promises, proved for the real code from seeds; each failure says how to play it again.
 
 `BUTLER_IPAM_TEST_SEEDS` is how many seeds of the pools' simulation are played with two replicas;
-with three it is a quarter of that, and of the tenants' simulation as many. `python -m
-tests.reconcilers.simulation` plays single ones.
+with three, or with objects that vanish, it is a quarter of that, and of the tenants' simulation as
+many. `python -m tests.reconcilers.simulation` plays single ones.
 """
 
 import os
@@ -24,13 +24,21 @@ def part_of(seeds: int, part: int) -> range:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize(("replicas", "share"), [(2, 1), (3, 4)], ids=["two", "three"])
+@pytest.mark.parametrize(
+    ("plan", "share", "options"),
+    [
+        (Plan(), 1, "--replicas 2"),
+        (Plan(replicas=3), 4, "--replicas 3"),
+        (Plan(force=True), 4, "--force"),
+    ],
+    ids=["two", "three", "vanishing"],
+)
 def test_no_two_allocations_ever_hold_one_address_and_whoever_fits_is_served(
-    replicas: int, share: int, part: int
+    plan: Plan, share: int, options: str, part: int
 ) -> None:
     for seed in part_of(SEEDS // share, part):
-        verdict = Run(seed, Plan(replicas=replicas)).play()
-        again = f"python -m tests.reconcilers.simulation pools {seed} --replicas {replicas}"
+        verdict = Run(seed, plan).play()
+        again = f"python -m tests.reconcilers.simulation pools {seed} {options}"
         assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
 
 

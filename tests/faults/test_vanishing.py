@@ -1,0 +1,322 @@
+"""Objects that vanish though a finalizer of ours was added to them, and the server said so.
+
+An API server promises nothing by its answer to that: a deletion that had read the object before
+takes it away, finalizer and all. People can do the same by taking finalizers off by hand. Nothing
+may be left of what went: no range that nobody holds, nothing in a cache, nothing in a tenant.
+"""
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from controller.cache import Change
+from controller.clock import SystemClock
+from controller.errors import NotFound
+from controller.meta import Key
+from controller.resource import Resource
+from envtest import ControlPlane
+from envtest.plane import ControlPlane as Plane
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.resources import (
+    IP_ADDRESS_POOL,
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
+from reconcilers.settings import OrphanSettings, PoolSettings
+from tests.faults.estate import (
+    CLUSTER,
+    HOME,
+    LARGE,
+    LIMIT,
+    POOL,
+    PROJECTED,
+    SETTINGS,
+    SMALL,
+    Estate,
+    bare_estate,
+)
+from tests.faults.slowdeletions import people, slow_deletions
+
+pytestmark = pytest.mark.slow
+
+PAIRS = 80
+AT_ONCE = 12
+WHOLE_POOL = 64
+Json = dict[str, Any]
+# So many orphans at once would not be collected, so nobody is to rely on that.
+STORM = replace(
+    SETTINGS,
+    orphans=OrphanSettings(resync=1e9),
+    pool=PoolSettings(resync=1.0, quiet_period=1.0),
+)
+
+
+@asynccontextmanager
+async def _world(cidr: str = SMALL) -> AsyncIterator[Estate[Plane]]:
+    async with ControlPlane.start() as plane, bare_estate(plane, cidr=cidr) as here:
+        yield here
+
+
+class Vanished:
+    """Notices objects that went with a finalizer of ours on them, and nobody had asked us."""
+
+    def __init__(self, here: Estate[Plane]) -> None:
+        self.keys: list[Key] = []
+        for informer in here.witness.informers:
+            informer.add_handler(self._see)
+
+    def _see(self, change: Change[Any]) -> None:
+        if change.new is None and change.old is not None:
+            meta = change.old.metadata
+            ours = any(one.startswith(names.GROUP) for one in meta.finalizers)
+            if ours and not meta.terminating:
+                self.keys.append(meta.key)
+
+
+async def _create(http: httpx.AsyncClient, resource: Resource[Any], key: Key, spec: Json) -> None:
+    body = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": key.name},
+        "spec": spec,
+    }
+    made = await http.post(resource.collection(key.namespace), json=body)
+    assert made.status_code == 201, made.text
+
+
+def _allocation(pool: str = POOL.name, **more: Any) -> Json:
+    owner = {"name": "elsewhere", "namespace": CLUSTER.namespace}
+    base = {"poolRef": {"name": pool}, "tenantClusterRef": owner, "type": "nodes", "count": 2}
+    return base | more
+
+
+_SPECS: dict[str, Callable[[int], tuple[Resource[Any], Key, Json]]] = {
+    "IPAllocation": lambda n: (IP_ALLOCATION, Key(HOME, f"v{n}"), _allocation()),
+    "NetworkPool": lambda n: (NETWORK_POOL, Key(HOME, f"v{n}"), {"cidr": f"10.{n}.0.0/28"}),
+    "TenantCluster": lambda n: (
+        TENANT_CLUSTER,
+        Key(CLUSTER.namespace, f"v{n}"),
+        {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}},
+    ),
+    "ProviderConfig": lambda n: (PROVIDER_CONFIG, Key(HOME, f"v{n}"), {"provider": "local"}),
+}
+
+
+async def _storm(here: Estate[Plane]) -> None:
+    """Create and delete objects so that deletions meet the moment in which they are adopted."""
+    dice = random.Random(0)
+    limit = anyio.CapacityLimiter(AT_ONCE)
+
+    async def pair(http: httpx.AsyncClient, kind: str, number: int, pause: float) -> None:
+        resource, key, spec = _SPECS[kind](number)
+        async with limit:
+            await _create(http, resource, key, spec)
+            await anyio.sleep(pause)
+            gone = await http.delete(resource.path(key))
+            assert gone.status_code == 200, gone.text
+
+    async with people(here.management) as http, anyio.create_task_group() as group:
+        for number in range(PAIRS):
+            for kind in _SPECS:
+                group.start_soon(pair, http, kind, number, dice.uniform(0, 0.03))
+
+
+def _left(here: Estate[Plane]) -> str:
+    """Return what is left of the storm, in the cluster or in what the controllers believe."""
+    for resource in (IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER, PROVIDER_CONFIG):
+        for cache in here.caches(resource):
+            left = [one.metadata.name for one in cache if _is_of_the_storm(one)]
+            if left:
+                return f"{resource.kind}: {left}"
+    return here.witness.unsettled() or here.witness.untidy()
+
+
+def _is_of_the_storm(one: Any) -> bool:
+    of = one.spec.tenantClusterRef.name if hasattr(one.spec, "tenantClusterRef") else ""
+    return one.metadata.name.startswith("v") or of.startswith("v")
+
+
+async def test_nothing_is_left_of_objects_that_vanish_while_they_are_adopted(
+    record_property: Callable[[str, object], None],
+) -> None:
+    async with _world(LARGE) as here:
+        vanished = Vanished(here)
+        here.settings = STORM
+        here.start(clock=SystemClock())
+        here.start(clock=SystemClock())
+        await here.ask("n0")
+        await here.witness.until(here.witness.unsettled)
+        await _storm(here)
+        await here.witness.until(lambda: _left(here))
+        record_property(
+            "vanished with a finalizer", f"{len(vanished.keys)} of {PAIRS * len(_SPECS)}"
+        )
+        assert vanished.keys or here.management.kind == "embedded", "nothing vanished at all"
+        assert here.witness.clashes == []
+
+
+Vanishing = Callable[[Estate[Plane], Resource[Any], Key], AbstractAsyncContextManager[None]]
+
+
+@asynccontextmanager
+async def _overtaken(
+    here: Estate[Plane], resource: Resource[Any], key: Key
+) -> AsyncIterator[None]:
+    """Begin to delete an object before anybody adopts it; it goes when the context ends."""
+    path = resource.path(key)
+    vanished = Vanished(here)
+    async with (
+        slow_deletions(here.management, resource.plural, path) as slow,
+        people(here.management) as http,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(http.delete, path)
+        with anyio.fail_after(LIMIT):
+            await slow.begun.wait()
+        here.start()
+        here.start()
+        yield
+        slow.go()
+    await here.witness.until(lambda: "" if key in vanished.keys else f"{key} is still there")
+
+
+@asynccontextmanager
+async def _by_force(here: Estate[Plane], resource: Resource[Any], key: Key) -> AsyncIterator[None]:
+    """Delete an object when the context ends, and take its finalizers off at once."""
+    here.start()
+    here.start()
+    yield
+    path = resource.path(key)
+    headers = {"Content-Type": "application/merge-patch+json"}
+    async with people(here.management) as http:
+        gone = await http.delete(path)
+        assert gone.status_code == 200, gone.text
+        without: Json = {"metadata": {"finalizers": None}}
+        await http.patch(path, json=without, headers=headers)
+    cache = here.witness.caches[resource.plural]
+    await here.witness.until(lambda: f"{key} is still there" if key in cache else "")
+
+
+HOW = pytest.mark.parametrize("vanishing", [_overtaken, _by_force])
+
+
+@HOW
+async def test_a_request_that_vanishes_leaves_its_range_to_others(vanishing: Vanishing) -> None:
+    async with _world() as here:
+        key = Key(HOME, "n0")
+        await here.ask(key.name, count=WHOLE_POOL)
+        async with vanishing(here, IP_ALLOCATION, key):
+            await here.witness.until(here.witness.unsettled)
+            here.witness.expected.clear()
+        await here.ask("n1", count=WHOLE_POOL)
+        await here.witness.until(here.witness.unsettled)
+        assert [key in cache for cache in here.caches(IP_ALLOCATION)] == [False, False]
+
+
+@HOW
+async def test_a_request_for_a_tenant_that_vanishes_leaves_nothing_in_it(
+    vanishing: Vanishing,
+) -> None:
+    async with _world() as here:
+        await here.found()
+        key = Key(HOME, "extra")
+        owner = {"name": CLUSTER.name, "namespace": CLUSTER.namespace}
+        spec = _allocation(tenantClusterRef=owner, type="loadbalancer")
+        async with people(here.management) as http:
+            await _create(http, IP_ALLOCATION, key, spec)
+        async with vanishing(here, IP_ALLOCATION, key):
+            await here.witness.until(lambda: _unprojected(here, key))
+        await here.witness.until(here.witness.unsettled)
+
+
+def _unprojected(here: Estate[Plane], key: Key) -> str:
+    """Return whether a tenant does not hold the range of an allocation of its yet."""
+    one = here.witness.caches["ipallocations"].get(key)
+    held = ranges.held(one) if one is not None else None
+    pool = here.witness.caches["ipaddresspools"].get(PROJECTED)
+    if held is None or pool is None:
+        return f"{key} holds {held}, the tenant has {pool}"
+    entry = f"{held.start_text}-{held.end_text}"
+    return "" if entry in pool.spec.addresses else f"the tenant has {pool.spec.addresses}"
+
+
+@HOW
+async def test_a_pool_that_vanishes_leaves_its_ranges_to_those_who_hold_them(
+    vanishing: Vanishing,
+) -> None:
+    async with _world() as here:
+        for number in range(4):
+            await here.ask(f"n{number}", count=5)
+        async with vanishing(here, NETWORK_POOL, POOL):
+            await here.witness.until(here.witness.unsettled)
+        held = _held(here)
+        assert len(held) == 4
+        await here.ask("n4", count=5)
+        await here.delete(IP_ALLOCATION, Key(HOME, "n2"))
+        await here.witness.until(lambda: _waits(here, "n4"))
+        await here.witness.until(lambda: "not gone yet" if "n2" in _held(here) else "")
+        rest = WHOLE_POOL - 4 * 5
+        async with people(here.management) as http:
+            await _create(http, NETWORK_POOL, POOL, {"cidr": "10.40.0.0/26"})
+        for number in range(rest):
+            await here.ask(f"nn{number}")
+        await here.witness.until(here.witness.unsettled)
+        now = _held(here)
+        assert {name: now[name] for name in ("n0", "n1", "n3")} == {
+            name: held[name] for name in ("n0", "n1", "n3")
+        }
+        pool = here.witness.caches["networkpools"].get(POOL)
+        assert pool is not None
+        assert pool.status.availableIPs == 0
+        assert here.witness.clashes == []
+
+
+def _held(here: Estate[Plane]) -> dict[str, str]:
+    found = here.witness.caches["ipallocations"]
+    return {
+        one.metadata.name: held.text for one in found if (held := ranges.held(one)) is not None
+    }
+
+
+def _waits(here: Estate[Plane], name: str) -> str:
+    one = here.witness.caches["ipallocations"].get(Key(HOME, name))
+    conditions = one.status.conditions if one is not None else ()
+    return "" if any(c.reason == "PoolNotFound" for c in conditions) else f"{name}: {conditions}"
+
+
+@HOW
+async def test_a_cluster_that_vanishes_leaves_nothing_in_its_tenant_and_no_addresses_taken(
+    vanishing: Vanishing,
+) -> None:
+    async with _world() as here:
+        await here.found()
+        async with vanishing(here, TENANT_CLUSTER, CLUSTER):
+            await here.witness.until(here.witness.unsettled)
+            here.witness.expected.clear()
+        await here.witness.until(lambda: "not free yet" if _held(here) else "")
+        with pytest.raises(NotFound):
+            await here.witness.tenant.get(IP_ADDRESS_POOL, PROJECTED)
+        await here.ask("n0", count=WHOLE_POOL)
+        await here.witness.until(here.witness.unsettled)
+
+
+@HOW
+async def test_a_provider_that_vanishes_is_missed_and_nothing_else(vanishing: Vanishing) -> None:
+    async with _world() as here:
+        await here.found()
+        key = Key(HOME, "default")
+        async with vanishing(here, PROVIDER_CONFIG, key):
+            await here.witness.until(here.witness.unsettled)
+        held = _held(here)
+        await here.ask("n0")
+        await here.witness.until(here.witness.unsettled)
+        assert held.items() <= _held(here).items()
