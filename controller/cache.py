@@ -16,7 +16,7 @@ resourceVersion, arrives after the DELETED event.
 
 import heapq
 import operator
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -24,6 +24,7 @@ from controller.codec import Deleted, ObjectEvent, Unreadable
 from controller.indexes import Indexes, IndexFunction
 from controller.meta import Key, Object, Version
 from controller.resource import Resource
+from controller.tombstones import Tombstones
 
 T = TypeVar("T", bound=Object)
 
@@ -48,58 +49,6 @@ class Change(Generic[T]):
 
 
 Subscriber = Callable[[Change[T]], None]
-
-
-class Tombstones:
-    """The uids of objects that the server deleted for us, while the watch may still show them.
-
-    Events and lists that lag behind may still contain such an object; a uid is never used again,
-    so it is hidden. So is an earlier object of the same name, which was deleted before that one
-    could be created. A tombstone is removed when the deletion is delivered or a newer list comes.
-    (The response to a deletion does not hold the deletion's resourceVersion, so the position
-    alone cannot tell.)
-    """
-
-    def __init__(self) -> None:
-        self._revisions: dict[Key, dict[str, int]] = {}
-
-    def __len__(self) -> int:
-        return sum(len(uids) for uids in self._revisions.values())
-
-    def add(self, key: Key, uid: str, revision: int) -> None:
-        """Hide the object with that uid; `revision` is at most that of its last version."""
-        self._revisions.setdefault(key, {})[uid] = revision
-
-    def visible(self, obj: T | None) -> T | None:
-        """Return `obj`, or None if it or a later object of its name has a tombstone."""
-        if obj is None or not self._revisions:
-            return obj
-        metadata = obj.metadata
-        revisions = self._revisions.get(metadata.key)
-        if revisions is None:
-            return obj
-        hidden = metadata.uid in revisions or metadata.revision <= max(revisions.values())
-        return None if hidden else obj
-
-    def remove(self, key: Key, uid: str) -> None:
-        """Remove the tombstone of an object whose deletion was delivered."""
-        uids = self._revisions.get(key, {})
-        uids.pop(uid, None)
-        if not uids:
-            self._revisions.pop(key, None)
-
-    def remove_absent(self, revision: int, uids: Container[str]) -> None:
-        """Remove the tombstones of objects that a list at `revision` no longer contains."""
-        for key, known in list(self._revisions.items()):
-            kept = {uid: at for uid, at in known.items() if at > revision or uid in uids}
-            if kept:
-                self._revisions[key] = kept
-            else:
-                del self._revisions[key]
-
-    def clear(self) -> None:
-        """Remove all: the history of the deletions was replaced."""
-        self._revisions.clear()
 
 
 class Cache(Generic[T]):
@@ -128,6 +77,11 @@ class Cache(Generic[T]):
         It decreases only when a list shows that the server's history was replaced."""
         self.synced = False
         """Whether a list has been delivered."""
+        self.history_confirmed = True
+        """False from the moment the server could not be reached until the next list: it may
+        come back restored from a backup, with another history."""
+        self.replaced_histories = 0
+        """How many lists showed that the server's history was replaced."""
         self._objects: dict[Key, T] = {}
         # For keys whose object is the response to our own write: the delivered object.
         self._delivered: dict[Key, T | None] = {}
@@ -156,6 +110,11 @@ class Cache(Generic[T]):
             KeyError: there is no index of that name.
         """
         return tuple(self._indexes.values(index))
+
+    @property
+    def highest_revision(self) -> int:
+        """The highest resourceVersion of the delivered state and of own writes still shown."""
+        return max([self.position, *(revision for revision, _ in self._own_writes)])
 
     @property
     def unreadable(self) -> Mapping[Key, str]:
@@ -261,8 +220,22 @@ class Cache(Generic[T]):
         if revision > self.position:
             self._notify(self._advance(revision))
 
+    def unconfirm_history(self) -> None:
+        """Note that the server could not be reached, so that it may have been restored.
+
+        Objects that were deleted may exist again, so the tombstones are removed; the next list
+        has to be one of the newest state.
+        """
+        self.history_confirmed = False
+        self._tombstones.clear()
+
     def replace(
-        self, items: Iterable[T], revision: int, unreadable: Mapping[Key, str] | None = None
+        self,
+        items: Iterable[T],
+        revision: int,
+        unreadable: Mapping[Key, str] | None = None,
+        *,
+        replaced: bool = False,
     ) -> None:
         """Replace all delivered objects by those of a list.
 
@@ -270,19 +243,22 @@ class Cache(Generic[T]):
         address now leads to another cluster. (The caller must know that it is not a stale
         response; a list without resourceVersion never is.) Then all own writes and tombstones are
         dropped, and equal resourceVersions no longer mean equal objects. A restored history that
-        has already passed our position looks like the old one; that is why etcd is restored with
-        its revision raised.
+        has already passed our position looks like the old one, so objects are also compared by
+        their contents after the server could not be reached.
 
         Args:
             items: the decoded objects.
             revision: the list's resourceVersion.
             unreadable: the objects in the list that could not be decoded, with the reason.
+            replaced: the list is below the highest resourceVersion that was known before it was
+                requested, so it is from another history even if it is above the position.
         """
         before = dict(self._objects)
         present = {item.metadata.key: item for item in items}
         self._unreadable = dict(unreadable or {})
-        same: Callable[[T, T], bool] = _same_version
-        if revision < self.position:
+        same: Callable[[T, T], bool] = _same_version if self.history_confirmed else operator.eq
+        if replaced or revision < self.position:
+            self.replaced_histories += 1
             for key, delivered in self._delivered.items():
                 self._set(key, delivered)
             self._delivered.clear()
@@ -300,6 +276,7 @@ class Cache(Generic[T]):
         for key, item in listed.items():
             self._deliver_listed(key, item, revision, same)
         self.position = revision
+        self.history_confirmed = True
         initial, self.synced = not self.synced, True
         absent = {key: old for key, old in before.items() if key not in listed}
         rest = {key: before.get(key) for key in listed}

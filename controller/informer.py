@@ -96,6 +96,7 @@ class Informer(Generic[T]):
         )
         # Our own writes: resourceVersion, and when (monotonic seconds) they were answered.
         self._own_writes: deque[tuple[int, float]] = deque()
+        self._replaced_histories = 0
         self._synced = anyio.Event()
         self._failure: ControllerError | None = None
 
@@ -214,6 +215,10 @@ class Informer(Generic[T]):
 
     def _listed(self) -> None:
         self._failure = None
+        if self.cache.replaced_histories != self._replaced_histories:
+            # The watch never delivers writes of a history that was replaced.
+            self._replaced_histories = self.cache.replaced_histories
+            self._own_writes.clear()
         self._synced.set()
 
     def _admits(self, obj: T) -> bool:

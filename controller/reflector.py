@@ -12,20 +12,21 @@ The loop is a set of named states. Each says where the loop goes when its reques
                  the feature is refused    → Listing at once, and never Streaming again
                  any other failure         → Listing at once
     Listing    read everything with a LIST → Watching
-                 410, "too large"          → Expired, after a delay
+                 410, 5xx, no connection   → Expired, after a delay
                  any other failure         → Listing again, after a delay
     Watching   watch from the position     → Watching when the server ends the watch normally
-                 no response, silence, 429 → Watching at the same position, after a delay
-                 410, HTTP or in-stream    → Expired, after a delay
+                 cut, silence, 429         → Watching at the same position, after a delay
+                 no connection, 5xx, 410   → Expired, after a delay
                  ended at once and empty,
                  any other failure         → Streaming or Listing at the position, after a delay
     Expired    the position is not in the server's history → Streaming or Listing at ""
 
-This is client-go's reflector (tools/cache/reflector.go) with three differences. After a 410
+This is client-go's reflector (tools/cache/reflector.go) with four differences. After a 410
 client-go lists at its old position ("not older than"); this one lists the newest state, because a
-list without resourceVersion also shows that the history was replaced by a restored backup.
-HTTP/1.1 has no ping, so a dead connection is found by its silence. And initial events that are not
-complete in time are given up.
+list without resourceVersion also shows that the history was replaced by a restored backup. So it
+does when the server could not be reached, because a watch from a position of the old history would
+never deliver the changes below it. HTTP/1.1 has no ping, so a dead connection is found by its
+silence. And initial events that are not complete in time are given up.
 """
 
 import random
@@ -55,6 +56,7 @@ from controller.errors import (
     ControllerError,
     Invalid,
     NoAnswer,
+    ServerFailure,
     SilentWatch,
     SourceError,
     TooManyRequests,
@@ -70,8 +72,9 @@ T = TypeVar("T", bound=Object)
 SILENCE_SECONDS = 90.0
 """A watch that sends nothing for so long is dead: servers send a bookmark about every minute."""
 SHORT_WATCH_SECONDS = 1.0
-RESET_WATCH_SECONDS = 60.0
-"""A watch that lasted so long resets the backoff, however it ended."""
+RESET_WATCH_SECONDS = 5.0
+"""A watch that lasted so long resets the backoff. It is short so that the next attempt comes while
+a server that is being restored from a backup cannot be reached yet."""
 WATCH_SECONDS = (300, 600)
 """Range of the random `timeoutSeconds` of a watch."""
 CUT_STREAMS = 2
@@ -156,6 +159,8 @@ class Reflector(Generic[T]):
         self._cluster_changed = False
         self._streams = streams
         self._cut_streams = 0
+        self._accepted = False
+        self._highest_revision = 0
         self._initial: InitialEvents[T] | None = None
         self._observer = observer or WatchObserver()
         self._listed = listed
@@ -185,6 +190,7 @@ class Reflector(Generic[T]):
             case Expired():
                 self.state = self._read_all("")
             case Streaming(revision):
+                self._highest_revision = self._cache.highest_revision
                 deadline = self._clock.monotonic() + STREAM_SECONDS
                 self._initial = InitialEvents(revision, deadline)
                 self.state = await self._watch()
@@ -206,6 +212,8 @@ class Reflector(Generic[T]):
         return Streaming(revision) if self._streams else Listing(revision)
 
     async def _list(self, revision: str) -> State:
+        self._highest_revision = self._cache.highest_revision
+        self._accepted = False
         try:
             page = await list_all(
                 self._transport,
@@ -216,8 +224,9 @@ class Reflector(Generic[T]):
             self._check_not_older(page, revision)
         except ControllerError as error:
             await self._wait_after("list", error)
-            return Expired() if _is_expired(error) else Listing(revision)
-        self._replace(page)
+            anew = _is_expired(error) or self._unreachable(error)
+            return Expired() if anew else Listing(revision)
+        self._replace(page, revision)
         return Watching()
 
     def _check_not_older(self, page: Page[T], revision: str) -> None:
@@ -230,18 +239,23 @@ class Reflector(Generic[T]):
                 410, "", f"the list at {page.revision} is older than what was asked for"
             )
 
-    def _replace(self, page: Page[T]) -> None:
-        """Put a complete list into the cache."""
+    def _replace(self, page: Page[T], revision: str) -> None:
+        """Put a complete list into the cache; `revision` is the one that was asked for."""
         for key, reason in page.unreadable.items():
             self._log_unreadable(key, reason)
         self.last_error = self.failing_since = None
         self.last_received = self._clock.monotonic()
         self._observer.listed()
-        self._cache.replace(page.items, page.revision, page.unreadable)
+        # The newest state is at least as new as all responses before the request for it.
+        replaced = not revision and page.revision < self._highest_revision
+        if replaced:
+            log.warning("history replaced", resource=self._kind, revision=page.revision)
+        self._cache.replace(page.items, page.revision, page.unreadable, replaced=replaced)
         self._listed()
 
     async def _watch(self) -> State:
         begun = self._clock.monotonic()
+        self._accepted = False
         try:
             received = await self._read_watch()
             if self._initial is not None:
@@ -262,7 +276,14 @@ class Reflector(Generic[T]):
         await self._wait_after("watch", NoAnswer("the watch ended at once, without an event"))
         return self._read_all(str(self._cache.position))
 
+    def _unreachable(self, error: ControllerError) -> bool:
+        """Return whether the server was away since the last list; a load balancer may say so."""
+        failed = isinstance(error, NoAnswer | ServerFailure) and not _is_expired(error)
+        return failed and not self._accepted and self._cache.synced
+
     def _after_failed_watch(self, error: ControllerError) -> State:
+        if self._unreachable(error):
+            return Expired()
         if isinstance(error, NoAnswer | TooManyRequests):
             # After a backup was restored our position may be in the server's future: then watches
             # stay empty. Where bookmarks are known to come, two empty watches mean that.
@@ -283,7 +304,7 @@ class Reflector(Generic[T]):
         if not (_is_expired(error) or isinstance(error, NoAnswer | TooManyRequests)):
             return listing  # which fails, too, unless only watches fail
         await self._wait_after("watch", error)
-        if _is_expired(error):
+        if _is_expired(error) or self._unreachable(error):
             return Expired()
         self._cut_streams += initial.opened
         return listing if self._cut_streams >= CUT_STREAMS else Streaming(initial.revision)
@@ -305,6 +326,7 @@ class Reflector(Generic[T]):
             # Counted only now: a server that accepts no watch, because it restarts or is
             # overloaded, says nothing about the position, and lists would add to its load.
             self._empty_watches += 1
+            self._accepted = True
             if initial is not None:
                 initial.opened = True
             else:
@@ -332,9 +354,10 @@ class Reflector(Generic[T]):
             case _ if self._initial is not None:
                 page = self._initial.add(event)
                 if page is not None:
-                    self._check_not_older(page, self._initial.revision)
+                    revision = self._initial.revision
+                    self._check_not_older(page, revision)
                     self._initial, self._cut_streams = None, 0
-                    self._replace(page)
+                    self._replace(page, revision)
             case Bookmark(revision):
                 self._bookmarks_seen = True
                 if revision < self._cache.position:
@@ -352,6 +375,8 @@ class Reflector(Generic[T]):
 
     async def _wait_after(self, verb: str, error: ControllerError) -> None:
         """Wait as long as the backoff, or the server, says after a failed list or watch."""
+        if self._unreachable(error):
+            self._cache.unconfirm_history()
         self.last_error = SourceError(verb, self._kind, error)
         if self.failing_since is None:
             self.failing_since = self._clock.monotonic()

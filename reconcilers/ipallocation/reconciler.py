@@ -162,12 +162,14 @@ class IPAllocationReconciler:
         """Return the first resourceVersion at which this replica saw the allocation deleted.
 
         Not the present one: writing why it waits makes a new version, and a projection that left
-        the range out before that is as good as one after it.
+        the range out before that is as good as one after it. A version below the first one is from
+        another history, that of a restored backup, where the first may be far in the future.
         """
         meta = allocation.metadata
         uid, first = self._marks.get(meta.key, (meta.uid, meta.revision))
-        self._marks[meta.key] = (meta.uid, first if uid == meta.uid else meta.revision)
-        return self._marks[meta.key][1]
+        mark = min(first, meta.revision) if uid == meta.uid else meta.revision
+        self._marks[meta.key] = (meta.uid, mark)
+        return mark
 
     async def _wait_for_tenant(self, allocation: IPAllocation, in_use: Holding) -> Outcome:
         finding = Finding(READY, False, "WaitingForTenant", in_use.why)

@@ -95,6 +95,11 @@ class Reader:
         self._patience = patience
         self._behind_since: dict[Key, float] = {}
 
+    @property
+    def history_confirmed(self) -> bool:
+        """Whether the cache is known to be of the history that the server has."""
+        return self._cache.history_confirmed
+
     def cached(self, pool: Key) -> View:
         """Return the view that the cache gives, however old it is."""
         return View(

@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from controller.cache import Change
-from controller.errors import Forbidden
-from controller.informer import Informer
+from controller.errors import Forbidden, NoAnswer
+from controller.informer import LAG_SECONDS, Informer
 from controller.meta import Key
 from tests.clock import VirtualClock
 from tests.controller.scripted import Scripted, Watch
@@ -157,3 +157,15 @@ async def test_a_shorter_deadline_ends_a_silent_watch_earlier() -> None:
     async with running(informer, clock):
         await clock.advance(13)
         assert [query["resourceVersion"] for query in server.watched] == ["5", "6"]
+
+
+async def test_a_write_of_a_replaced_history_does_not_count_as_lagging() -> None:
+    clock = VirtualClock()
+    server = Scripted([listing(5), listing(3)], [NoAnswer("refused"), Watch()])
+    informer = Informer(WIDGETS, server, clock)
+    async with running(informer, clock):
+        informer.apply_own_write(widget("a", 9))
+        await clock.advance(LAG_SECONDS + 1)
+        assert informer.cache.position == 3
+        assert informer.lag_seconds == 0
+        assert informer.last_error is None

@@ -19,7 +19,7 @@ from controller.errors import (
     TooManyRequests,
     api_error,
 )
-from controller.meta import Key
+from controller.meta import Key, Version
 from controller.reflector import Reflector, Watching
 from controller.resource import Scope
 from tests.clock import VirtualClock
@@ -157,13 +157,77 @@ async def test_a_server_that_ends_every_watch_at_once_gets_few_requests() -> Non
 
 
 @pytest.mark.parametrize(
-    "failure",
-    [NoAnswer("refused"), TooManyRequests(429, "TooManyRequests", "later")],
-    ids=["refused", "429"],
+    "failure", [NoAnswer("refused"), ServerFailure(503, "", "no upstream")], ids=["refused", "503"]
 )
-async def test_a_watch_that_cannot_be_opened_is_retried_at_the_position(
+async def test_the_newest_state_is_read_after_the_server_could_not_be_reached(
     failure: Exception,
 ) -> None:
+    """It may have come back with another history that has already passed the position."""
+    before = listing(5, widget("kept", 1), widget("same number", 4), widget("lost", 5))
+    again = [widget("kept", 1), widget("same number", 4, color="blue"), widget("back", 3)]
+    cut = Watch([bookmark(6)], end=NoAnswer("reset"))
+    watches: list[Watch | Exception] = [cut, failure, Watch()]
+    async with Loop([before, listing(50, *again)], watches).running() as loop:
+        await loop.clock.advance(2)
+        unreachable = loop.cache.history_confirmed
+        await loop.clock.advance(10)
+        assert (unreachable, loop.cache.history_confirmed) == (False, True)
+        assert loop.lists == ["0", None]
+        assert loop.watches == ["5", "6", "50"]
+        assert sorted(loop.cache, key=lambda one: one.metadata.name) == [again[2], *again[:2]]
+
+
+async def test_an_object_that_we_deleted_is_back_after_a_backup_was_restored() -> None:
+    first, object_a = Watch([bookmark(6)]), widget("a", 4)
+    async with Loop(
+        [listing(5, object_a), listing(50, object_a)], [first, NoAnswer("refused"), Watch()]
+    ).running() as loop:
+        loop.cache.mark_deleted(Version.from_object(object_a))
+        assert A not in loop.cache
+        first.finish()
+        await loop.clock.advance(10)
+        assert A in loop.cache
+
+
+async def test_a_watch_that_was_cut_is_continued_at_the_position() -> None:
+    cut = Watch([bookmark(6)], end=NoAnswer("reset"))
+    async with Loop([listing(5)], [cut, Watch()]).running() as loop:
+        await loop.clock.advance(2)
+        assert loop.lists == ["0"]
+        assert loop.watches == ["5", "6"]
+        assert loop.cache.history_confirmed
+
+
+async def test_the_newest_state_below_our_own_write_means_that_the_history_was_replaced() -> None:
+    watches: list[Watch | Exception] = [NoAnswer("refused"), Watch()]
+    async with Loop([listing(5, widget("a", 4)), listing(7)], watches).running() as loop:
+        loop.cache.apply_own_write(widget("b", 9))
+        await loop.clock.advance(5)
+        assert loop.lists == ["0", None]
+        assert list(loop.cache) == []
+        assert loop.cache.replaced_histories == 1
+
+
+async def test_a_list_that_could_not_be_read_is_followed_by_one_of_the_newest_state() -> None:
+    watches: list[Watch | Exception] = [MalformedAnswer("HTML"), Watch()]
+    async with Loop([listing(5), NoAnswer("refused"), listing(50)], watches).running() as loop:
+        await loop.clock.advance(10)
+        assert loop.lists == ["0", "5", None]
+        assert loop.watches == ["5", "50"]
+
+
+async def test_a_list_not_older_than_the_position_never_means_a_replaced_history() -> None:
+    watches: list[Watch | Exception] = [MalformedAnswer("HTML"), Watch()]
+    async with Loop([listing(5), listing(7)], watches).running() as loop:
+        loop.cache.apply_own_write(widget("b", 9))
+        await loop.clock.advance(5)
+        assert loop.lists == ["0", "5"]
+        assert list(loop.cache) == [widget("b", 9)]
+        assert loop.cache.replaced_histories == 0
+
+
+async def test_a_watch_that_is_refused_with_429_is_retried_at_the_position() -> None:
+    failure = TooManyRequests(429, "TooManyRequests", "later")
     async with Loop([listing(5)], [failure, failure, Watch()]).running() as loop:
         assert loop.reflector.last_error is not None
         await loop.clock.advance(10)
@@ -184,7 +248,6 @@ async def test_retry_after_is_respected() -> None:
 @pytest.mark.parametrize(
     "failure",
     [
-        ServerFailure(500, "InternalError", "boom"),
         Forbidden(403, "Forbidden", "no"),
         MalformedAnswer("HTML"),
         Watch([b'{"type":"ADD', b'ED","obj\n']),
@@ -192,7 +255,7 @@ async def test_retry_after_is_respected() -> None:
         Watch([line("ERROR", {"no": "status"})]),
         Watch([error(500, "InternalError")]),
     ],
-    ids=["500", "403", "html", "torn line", "no reason", "no status", "in-stream 500"],
+    ids=["403", "html", "torn line", "no reason", "no status", "in-stream 500"],
 )
 async def test_any_other_failure_of_a_watch_leads_to_a_list_not_older_than_the_position(
     failure: Watch | Exception,
@@ -259,7 +322,7 @@ async def test_a_position_that_is_too_new_for_the_server_leads_to_a_list_of_the_
     cause = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large"}]}
     too_new = api_error(504, {"reason": "Timeout", "details": cause})
     async with Loop(
-        [listing(5), too_new, listing(3)], [ServerFailure(500), Watch()]
+        [listing(5), too_new, listing(3)], [MalformedAnswer("HTML"), Watch()]
     ).running() as loop:
         await loop.clock.advance(10)
         assert loop.lists == ["0", "5", None]
@@ -269,7 +332,7 @@ async def test_a_position_that_is_too_new_for_the_server_leads_to_a_list_of_the_
 async def test_a_list_older_than_asked_for_is_not_used() -> None:
     stale, newest = listing(3), listing(9, widget("a", 4))
     async with Loop(
-        [listing(5, widget("a", 4)), stale, newest], [ServerFailure(500), Watch()]
+        [listing(5, widget("a", 4)), stale, newest], [MalformedAnswer("HTML"), Watch()]
     ).running() as loop:
         await loop.clock.advance(10)
         assert loop.lists == ["0", "5", None]

@@ -1,10 +1,12 @@
 """The life of one request: finalizer, Pending with the reason, and Released at the end."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from controller.outcome import SETTLED, Again, Blocked
+from reconcilers.ipallocation.gate import Holding
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
@@ -191,6 +193,24 @@ async def test_saying_why_it_waits_does_not_move_the_mark() -> None:
     for _ in range(3):
         await lab.allocation("a")
     assert marks == [marked] * 3
+
+
+async def test_the_mark_is_one_of_the_history_that_there_is() -> None:
+    lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7")))
+    lab.server.delete("ipallocations", "a")
+    marks = []
+
+    async def noted(allocation: Any, mark: int) -> Holding:
+        marks.append(mark)
+        return Holding("somebody objects")
+
+    lab.gate.ask = noted  # type: ignore[method-assign]
+    await lab.allocation("a")
+    gone: Any = lab.caches["ipallocations"].get(make.key("a"))
+    restored = replace(gone, metadata=replace(gone.metadata, resourceVersion="3"))
+    lab.caches["ipallocations"].replace([restored], 4)
+    await lab.allocation("a")
+    assert marks[1] == 3 < marks[0]
 
 
 async def test_a_finalizer_left_behind_by_a_crash_goes_too() -> None:

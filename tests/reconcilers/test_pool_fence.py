@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from controller.errors import ServerFailure
-from controller.outcome import SETTLED, Blocked
+from controller.outcome import SETTLED, Again, Blocked
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
@@ -110,6 +110,21 @@ async def test_a_memory_from_another_history_is_fenced_too() -> None:
     await lab.pool()
     assert _writes(lab, "a") == 2
     assert int(lab.see("networkpools", "lab")["allocationsRevision"]) < 9999999
+    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+
+
+@pytest.mark.parametrize("kind", ["networkpools", "ipallocations"])
+async def test_while_the_history_may_be_another_one_nothing_is_promised_and_nothing_kept(
+    kind: str,
+) -> None:
+    one, other = make.allocation("a"), make.allocation("b")
+    promised = make.listed(make.promise(other, "10.40.0.0", "10.40.0.0"))
+    lab = _lab(one, other, pool=make.pool(status={"assignments": [promised]}))
+    lab.caches[kind].unconfirm_history()
+    assert await lab.pool() == Again(1.0)
+    assert lab.server.requests == []
+    lab.caches[kind].history_confirmed = True
+    await lab.pool()
     assert lab.see("ipallocations", "a")["phase"] == "Allocated"
 
 
