@@ -1,0 +1,236 @@
+"""A real control plane taken apart: its processes killed, frozen, started anew, and doubled.
+
+What only real servers do: etcd forgets old revisions or is restored from a backup, kube-apiserver
+dies under load or comes back with an empty watch cache, and one of two is behind the other.
+"""
+
+import shutil
+import signal
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+import pytest
+from aiohttp import ClientSession, TCPConnector
+from anyio import to_thread
+from typing_extensions import override
+
+from envtest.binaries import RealControlPlane
+from envtest.plane import ControlPlane as Plane
+from envtest.ports import free_port
+from envtest.processes import Child, Children
+from envtest.settings import read_settings
+from tests.faults.pipes import HOST, Pipe, Place
+
+
+class Elsewhere(Plane):
+    """A control plane as it is seen at another address.
+
+    Args:
+        plane: the control plane.
+        url: the address.
+    """
+
+    def __init__(self, plane: Plane, url: str) -> None:
+        super().__init__(url)
+        self.kind = plane.kind
+        self._plane = plane
+
+    @override
+    def kubeconfig(self, user: str = "admin") -> str:
+        return self._plane.kubeconfig(user).replace(self._plane.url, self.url)
+
+    @override
+    async def add_user(self, name: str, groups: Sequence[str] = ()) -> str:
+        await self._plane.add_user(name, groups)
+        return self.kubeconfig(name)
+
+    @override
+    def tls(self) -> Any:
+        return self._plane.tls()
+
+    @override
+    def admin_headers(self) -> dict[str, str]:
+        return self._plane.admin_headers()
+
+
+class Parts:
+    """etcd and kube-apiserver of one real control plane. Made by `taken_apart`.
+
+    Attributes:
+        plane: the control plane.
+    """
+
+    def __init__(self, plane: RealControlPlane, children: Children) -> None:
+        self.plane = plane
+        self._children = children
+        self._etcd, self._apiserver = plane.processes[:2]
+        self._forgotten = 0
+
+    @property
+    def etcd_url(self) -> str:
+        """Where etcd answers."""
+        return _flag(self._etcd, "listen-client-urls")
+
+    async def revision(self) -> int:
+        """Return the revision that etcd is at."""
+        answer = await self._ask_etcd("/v3/kv/range", {"key": "Lw=="})
+        return int(answer["header"]["revision"])
+
+    async def compact(self) -> int:
+        """Have etcd forget everything but what is there now; return the revision it is at."""
+        revision = await self.revision()
+        if revision > self._forgotten:
+            body = {"revision": str(revision), "physical": True}
+            await self._ask_etcd("/v3/kv/compaction", body)
+            self._forgotten = revision
+        return revision
+
+    async def kill_apiserver(self) -> None:
+        """End kube-apiserver as `kill -9` does."""
+        await _kill(self._apiserver)
+
+    async def start_apiserver(self) -> None:
+        """Start kube-apiserver again, at the same address."""
+        self._apiserver = await self.again(self._apiserver)
+
+    async def back_up(self, folder: Path) -> None:
+        """Copy what etcd has stored; it is stopped meanwhile, and kube-apiserver goes on."""
+        await _end(self._etcd)
+        await to_thread.run_sync(shutil.copytree, _flag(self._etcd, "data-dir"), folder)
+        await self._start_etcd()
+
+    async def restore(self, folder: Path) -> None:
+        """Take both back in time to a copy, as one restores a cluster: with both stopped."""
+        await self.kill_apiserver()
+        await _end(self._etcd)
+        data = _flag(self._etcd, "data-dir")
+        await to_thread.run_sync(shutil.rmtree, data)
+        await to_thread.run_sync(shutil.copytree, folder, data)
+        await self._start_etcd()
+        await self.start_apiserver()
+
+    @asynccontextmanager
+    async def second_apiserver(self, **flags: str) -> AsyncIterator["SecondServer"]:
+        """Run another kube-apiserver on the same etcd.
+
+        Args:
+            flags: that differ from those of the first; `_` stands for `-`.
+        """
+        async with Pipe.before(place(self.etcd_url)) as pipe:
+            port = free_port(HOST)
+            plane = Elsewhere(self.plane, f"https://{HOST}:{port}")
+            changed = {"etcd-servers": f"http://{HOST}:{pipe.port}", "secure-port": str(port)}
+            changed |= {name.replace("_", "-"): value for name, value in flags.items()}
+            second = SecondServer(
+                self, plane, await self.again(self._apiserver, plane, changed), pipe
+            )
+            try:
+                yield second
+            finally:
+                # Ended in good order it would wait for etcd, which the pipe no longer leads to.
+                with anyio.CancelScope(shield=True):
+                    await second.kill()
+
+    async def _start_etcd(self) -> None:
+        program, *arguments = _command(self._etcd)
+        self._etcd = self._children.start(Path(program), arguments)
+        async with ClientSession(self.etcd_url) as session:
+            await self._children.ready(self._etcd, session, "/health")
+
+    async def again(
+        self, child: Child, plane: Plane | None = None, changed: dict[str, str] | None = None
+    ) -> Child:
+        """Start an API server as another one was started, but for some flags."""
+        program, *arguments = _command(child)
+        flags = dict(one.removeprefix("--").split("=", 1) for one in arguments) | (changed or {})
+        started = self._children.start(
+            Path(program), [f"--{name}={value}" for name, value in flags.items()]
+        )
+        at = plane or self.plane
+        async with ClientSession(at.url, connector=TCPConnector(ssl=at.tls())) as session:
+            await self._children.ready(started, session, "/readyz")
+        return started
+
+    async def _ask_etcd(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        async with ClientSession(self.etcd_url) as session, session.post(path, json=body) as told:
+            answer: dict[str, Any] = await told.json()
+            assert told.status == 200, answer
+            return answer
+
+
+class SecondServer:
+    """Another kube-apiserver on the same etcd.
+
+    Attributes:
+        plane: the control plane as it shows it.
+        etcd: its connections to etcd.
+    """
+
+    def __init__(self, parts: Parts, plane: Plane, child: Child, etcd: Pipe) -> None:
+        self.plane = plane
+        self.etcd = etcd
+        self._parts = parts
+        self._child = child
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop it in the middle of whatever it does, until the context ends."""
+        self._child.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._child.process.send_signal(signal.SIGCONT)
+
+    async def kill(self) -> None:
+        """End it as `kill -9` does."""
+        await _kill(self._child)
+
+    async def restart(self) -> None:
+        """Kill it and start it again."""
+        await self.kill()
+        self._child = await self._parts.again(self._child, self.plane)
+
+
+@asynccontextmanager
+async def taken_apart(plane: Plane) -> AsyncIterator[Parts]:
+    """Give the processes of a control plane that has some; others are skipped."""
+    if not isinstance(plane, RealControlPlane):
+        pytest.skip("needs etcd and kube-apiserver as processes: set KUBEBUILDER_ASSETS")
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="parts-")))
+        yield Parts(plane, Children(read_settings(), folder, stack))
+
+
+def place(url: str) -> Place:
+    """Return host and port of a URL."""
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    return parts.hostname, parts.port
+
+
+def _command(child: Child) -> list[str]:
+    arguments = child.process.args
+    assert isinstance(arguments, list)
+    return [str(one) for one in arguments]
+
+
+def _flag(child: Child, name: str) -> str:
+    """Return the value of a flag that a process was started with."""
+    start = f"--{name}="
+    return next(one.removeprefix(start) for one in _command(child) if one.startswith(start))
+
+
+async def _kill(child: Child) -> None:
+    child.process.kill()
+    await to_thread.run_sync(child.process.wait)
+
+
+async def _end(child: Child) -> None:
+    child.process.terminate()
+    await to_thread.run_sync(child.process.wait)

@@ -1,0 +1,68 @@
+"""An API server that is killed in the middle of a burst, and comes back at the same address."""
+
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+import yaml
+
+from controller.clock import SystemClock
+from envtest import ControlPlane
+from envtest.plane import ControlPlane as Plane
+from manifests import folder
+from reconcilers.api.ipallocation import ALLOCATED
+from tests.faults.estate import HOME, LARGE, Estate, bare_estate
+from tests.faults.parts import taken_apart
+from tests.faults.slowdeletions import people
+
+pytestmark = pytest.mark.slow
+
+ASKED = 150
+ACCOUNT = f"system:serviceaccount:{HOME}:butler-ipam"
+
+
+async def test_a_burst_is_served_whole_though_the_api_server_dies_twice_in_it() -> None:
+    async with (
+        ControlPlane.start() as plane,
+        taken_apart(plane) as parts,
+        bare_estate(plane, cidr=LARGE) as here,
+    ):
+        await _let_in(here)
+        here.start(clock=SystemClock())
+        here.start(clock=SystemClock())
+        await here.found()
+        await here.witness.until(here.witness.unsettled)
+        async with anyio.create_task_group() as group:
+            for number in range(ASKED):
+                group.start_soon(here.insist, f"n{number}", 1 + number % 3)
+            for served in (ASKED // 5, ASKED // 2):
+                await here.witness.until(partial(_fewer, here, served))
+                await parts.kill_apiserver()
+                await parts.start_apiserver()
+        await here.witness.until(here.witness.unsettled)
+        assert here.witness.clashes == []
+
+
+def _fewer(here: Estate[Plane], served: int) -> str:
+    found = here.witness.caches["ipallocations"]
+    now = sum(one.status.phase == ALLOCATED for one in found)
+    return f"{now} of {served} are served" if now < served else ""
+
+
+async def _let_in(here: Estate[Plane]) -> None:
+    """Have the controllers connect as the account that they are installed with, and no other."""
+    here.user = ACCOUNT
+    await here.management.add_user(ACCOUNT)
+    async with people(here.management) as http:
+        for file in sorted(folder("rbac").iterdir(), key=lambda one: one.name):
+            for body in yaml.safe_load_all(file.read_text(encoding="utf-8")):
+                if body and body["apiVersion"].startswith("rbac."):
+                    made = await http.post(_collection(body), json=body)
+                    assert made.status_code == 201, made.text
+
+
+def _collection(body: dict[str, Any]) -> str:
+    namespace = body["metadata"].get("namespace")
+    within = f"/namespaces/{namespace}" if namespace else ""
+    return f"/apis/{body['apiVersion']}{within}/{body['kind'].lower()}s"

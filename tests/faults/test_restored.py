@@ -1,0 +1,113 @@
+"""A management cluster that is taken back in time while the controllers run.
+
+etcd counts from where the backup was made: what happened since has never happened, what was
+deleted since is there again, and the same numbers come to mean something else.
+"""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from controller.clock import SystemClock
+from controller.errors import ControllerError
+from controller.meta import Key
+from envtest import ControlPlane
+from envtest.plane import ControlPlane as Plane
+from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.cli.local.objects import NAMESPACE
+from tests.faults.estate import HOME, LARGE, LIMIT, Estate, bare_estate
+from tests.faults.parts import Elsewhere, place, taken_apart
+from tests.faults.pipes import HOST, Pipe
+
+pytestmark = pytest.mark.slow
+
+KEPT, LOST, NEW, NEWER = range(8), range(8, 24), range(24, 40), range(40, 56)
+
+
+async def _ask(here: Estate[Plane], numbers: range) -> None:
+    for number in numbers:
+        await here.ask(f"n{number}", count=1 + number % 3)
+
+
+async def _live_on(here: Estate[Plane]) -> None:
+    """Let happen what will never have happened."""
+    await _ask(here, LOST)
+    for number in (0, 3):
+        await here.delete(IP_ALLOCATION, Key(HOME, f"n{number}"))
+    await here.witness.until(here.witness.unsettled)
+
+
+async def test_controllers_at_work_go_on_in_the_history_that_was_restored(tmp_path: Path) -> None:
+    async with (
+        ControlPlane.start() as plane,
+        taken_apart(plane) as parts,
+        bare_estate(plane, cidr=LARGE) as here,
+    ):
+        for _ in range(2):
+            here.start(clock=SystemClock())
+        await here.found()
+        await _ask(here, KEPT)
+        await here.witness.until(here.witness.unsettled)
+        kept = set(here.witness.expected)
+        await parts.back_up(tmp_path / "backup")
+        await _live_on(here)
+        async with anyio.create_task_group() as group:
+            group.start_soon(_hurry, here)
+            await parts.restore(tmp_path / "backup")
+            group.cancel_scope.cancel()
+        here.witness.expected = kept
+        await _forget_those_who_hurried(here)
+        await _ask(here, NEW)
+        await here.witness.until(here.witness.unsettled)
+        assert here.witness.clashes == []
+
+
+async def _hurry(here: Estate[Plane]) -> None:
+    """Ask for more and more, whatever becomes of it, so that the end meets all kinds of writes."""
+    number = 0
+    while True:
+        number += 1
+        try:
+            await here.ask(f"nh{number}")
+        except ControllerError:
+            await anyio.sleep(0.1)
+
+
+async def _forget_those_who_hurried(here: Estate[Plane]) -> None:
+    """Take note of those whose wish came after the restore: they are there, and will be served."""
+    found = await here.client.list(IP_ALLOCATION, namespace=HOME)
+    names = [one.metadata.key for one in found.items if one.metadata.name.startswith("nh")]
+    here.witness.expected |= {(IP_ALLOCATION.plural, key) for key in names}
+
+
+async def test_controllers_that_come_back_when_the_numbers_have_run_past_theirs_see_it_too(
+    tmp_path: Path,
+) -> None:
+    async with (
+        ControlPlane.start() as plane,
+        taken_apart(plane) as parts,
+        Pipe.before(place(plane.url)) as pipe,
+        bare_estate(plane, Elsewhere(plane, f"https://{HOST}:{pipe.port}"), LARGE) as here,
+    ):
+        for _ in range(2):
+            here.start()
+        await _ask(here, KEPT)
+        await here.witness.until(here.witness.unsettled)
+        kept = set(here.witness.expected)
+        await parts.back_up(tmp_path / "backup")
+        await _live_on(here)
+        reached = await parts.revision()
+        pipe.shut = True
+        pipe.cut()
+        await parts.restore(tmp_path / "backup")
+        here.witness.expected = kept
+        await _ask(here, NEW)
+        while await parts.revision() <= reached + 100:
+            await here.client.create(NAMESPACE, "", {"metadata": {"generateName": "x"}})
+        pipe.shut = False
+        with anyio.fail_after(LIMIT):
+            await pipe.carried.wait(len(pipe.carried) + 8)
+        await _ask(here, NEWER)
+        await here.witness.until(here.witness.unsettled)
+        assert here.witness.clashes == []
