@@ -37,7 +37,7 @@ class KeyPair:
 
 
 class Authority:
-    """A certificate authority of its own, made anew or read back."""
+    """A certificate authority, new or read from a folder."""
 
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self.pair = _pair(certificate, key)

@@ -18,7 +18,7 @@ LONGEST = 512
 def remembered(
     size: int,
 ) -> Callable[[Callable[Concatenate[str, _P], _T]], Callable[Concatenate[str, _P], _T]]:
-    """Return a decorator that remembers what a pure function answered to short texts.
+    """Return a decorator that caches the results of a pure function for short texts.
 
     Args:
         size: how many answers; those not asked for longest go first.

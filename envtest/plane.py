@@ -49,7 +49,7 @@ class ControlPlane(ABC):
 
     @abstractmethod
     async def add_user(self, name: str, groups: Sequence[str] = ()) -> str:
-        """Let a user in and return its kubeconfig; what it may do, RBAC decides.
+        """Add a user and return its kubeconfig; what it may do, RBAC decides.
 
         Raises:
             PlaneError: this control plane cannot make users.
@@ -61,7 +61,7 @@ class ControlPlane(ABC):
 
     @abstractmethod
     def admin_headers(self) -> dict[str, str]:
-        """Return the headers by which the administrator is known."""
+        """Return the headers that authenticate the administrator."""
 
     def write_kubeconfig(self, path: Path, user: str = "admin") -> Path:
         """Write a user's kubeconfig to a file that only its owner can read; return the path."""

@@ -35,7 +35,7 @@ def free_port(host: str, notes: Path | None = None) -> int:
 
 
 def _noted(note: Path) -> bool:
-    """Leave a note; tell whether it is the first."""
+    """Note a port as given out; return whether it was not noted before."""
     try:
         note.touch(exist_ok=False)
     except FileExistsError:
@@ -44,7 +44,7 @@ def _noted(note: Path) -> bool:
 
 
 def _forget_old(folder: Path) -> None:
-    """Remove notes that have served."""
+    """Remove the notes of ports given out long ago."""
     oldest = time.time() - _NOTED_SECONDS
     for note in folder.iterdir():
         try:

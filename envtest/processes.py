@@ -44,7 +44,7 @@ class PortTakenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A process and where it writes what it has to say.
+    """A process and its log file.
 
     Attributes:
         process: the process.
@@ -146,7 +146,7 @@ class Children:
         raise await self._failure(child)
 
     async def watch(self, child: Child) -> None:
-        """Wait until a process that should go on ends all the same.
+        """Wait until a process ends that should have gone on.
 
         Raises:
             PlaneError: it ended; the message ends with its last lines.
@@ -173,7 +173,7 @@ class Children:
         return PlaneError(f"{child.name} {how}; its last lines:\n{last}")
 
     async def _stop(self, child: Child) -> None:
-        """Ask a process to end, and make it."""
+        """Stop a process: SIGTERM, then SIGKILL."""
         with anyio.CancelScope(shield=True):
             child.process.terminate()
             await to_thread.run_sync(self._reap, child)

@@ -119,7 +119,7 @@ class AccountTokens:
         return f"{signed}.{_coded(r.to_bytes(_HALF, 'big') + s.to_bytes(_HALF, 'big'))}"
 
     def known(self, token: str, audiences: Sequence[str]) -> Known | None:
-        """Return whom a token stands for; None if it is none of ours.
+        """Return the user of a token; None if this server did not sign it.
 
         Raises:
             TokenRefused: it is one of ours and does not count, or not any more.
@@ -138,7 +138,7 @@ class AccountTokens:
         return Known(_user(claims), tuple(meant))
 
     def _check_account(self, claims: dict[str, Any]) -> None:
-        """Hold a token to the account that it was made for.
+        """Check that the service account of a token still exists unchanged.
 
         Raises:
             TokenRefused: it is gone, or another one has its name.
@@ -154,7 +154,7 @@ class AccountTokens:
             )
 
     def _claims(self, token: str) -> dict[str, Any] | None:
-        """Return what a token of this server says; None if it is no such token."""
+        """Return the claims of a token of this server; None if it is no such token."""
         known = self._signed.get(token)
         if known is not None:
             return known
@@ -176,7 +176,7 @@ class AccountTokens:
 
 
 def _user(claims: dict[str, Any]) -> User:
-    """Return whom a token is for."""
+    """Return the user of a token."""
     private = claims["kubernetes.io"]
     namespace, account = private["namespace"], private["serviceaccount"]
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")

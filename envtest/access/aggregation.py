@@ -21,14 +21,14 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Aggregation:
-    """Keeps aggregated ClusterRoles in step."""
+    """Keeps the rules of aggregated ClusterRoles up to date."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._at_work = False
 
     def attach(self) -> None:
-        """Settle what is there, and from now on every change."""
+        """Aggregate the present roles, then again after each change."""
         self._settle()
         self._api.store.table(_PLACE).listeners.append(self._notice)
 
@@ -53,7 +53,7 @@ class Aggregation:
         return {key: _decode(stored.body) for key, stored in found if stored}
 
     def _renew(self, key: str, roles: dict[str, Body]) -> bool:
-        """Set the rules of one role; tell whether they were others."""
+        """Set the rules of one role; return whether they changed."""
         body = roles[key]
         rules: list[Any] = []
         for given in body["aggregationRule"].get("clusterRoleSelectors") or ():

@@ -32,7 +32,7 @@ class Headers(Protocol):
 
 
 def impersonated(authorizer: Authorizer, user: User, headers: Headers) -> User:
-    """Return whom a request is to be taken for: who asks, unless its headers name another.
+    """Return the user that a request acts as: its own, unless its headers name another.
 
     Args:
         authorizer: decides whether the user may.

@@ -45,7 +45,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """A binding, in the words in which the real server tells of it."""
+    """A binding, as the real server words it in reasons."""
 
     title: str
     role_kind: str
@@ -89,7 +89,7 @@ class Authorizer:
         return self.decide(user, wanted).allowed
 
     def decide(self, user: User, wanted: Attributes) -> Decision:
-        """Tell whether a user may do something, and by which binding, or what is amiss."""
+        """Return whether a user may do something, and by which binding, or what is missing."""
         if ADMIN_GROUP in user.groups:
             return Decision(allowed=True)
         missing = []
@@ -189,7 +189,7 @@ def _described(subject: Mapping[str, Any], home: str) -> str:
 
 
 def _identity(subject: Mapping[str, Any], home: str) -> str:
-    """Return which user or group a subject is; nothing if nobody can be it."""
+    """Return the user or group of a subject; empty for a kind of subject that is neither."""
     match subject.get("kind"):
         case "User" | "Group" as kind:
             return f"{kind} {subject['name']}"
@@ -263,7 +263,7 @@ def refusal(user: User, info: RequestInfo, reason: str = "") -> StatusError:
 
 
 def check_creation(authorizer: Authorizer, call: Call, name: str) -> None:
-    """Judge an apply or update that turned out to create its object: that is a right of its own.
+    """Check the right to create when an apply or update creates its object.
 
     Args:
         authorizer: decides.

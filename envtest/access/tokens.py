@@ -22,12 +22,12 @@ class TokenFileError(Exception):
 
 
 class TokenRefused(Exception):
-    """A token that this server made and that does not count; the message says why."""
+    """A token of this server that is not valid; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Whom a token stands for, and before which of the wanted audiences."""
+    """The user of a token, and the wanted audiences that it is valid for."""
 
     user: User
     audiences: tuple[str, ...]
@@ -87,13 +87,13 @@ def parse_token_file(text: str, source: str = "token file") -> dict[str, User]:
 
 
 def token_line(token: str, user: User) -> str:
-    """Return the line of a token file that lets a user in."""
+    """Return the line of a token file for a user."""
     groups = ',"{}"'.format(",".join(user.groups)) if user.groups else ""
     return f"{token},{user.name},{user.uid or user.name}{groups}\n"
 
 
 class Authenticator:
-    """Finds out who asks."""
+    """Finds the user of a request."""
 
     def __init__(self, tokens: Mapping[str, User]) -> None:
         self._tokens = {token: _authenticated(user) for token, user in tokens.items()}
@@ -105,7 +105,7 @@ class Authenticator:
         self.others: list[Callable[[str, Sequence[str]], Known | None]] = []
 
     def add(self, token: str, user: User) -> None:
-        """Let another token in."""
+        """Accept another token."""
         self._tokens[token] = self._bearers[f"Bearer {token}"] = _authenticated(user)
 
     def of_token(self, token: str, audiences: Sequence[str] = ()) -> Known | None:
@@ -128,7 +128,7 @@ class Authenticator:
         return None if known is None else Known(_authenticated(known.user), known.audiences)
 
     def of_request(self, authorization: str, certificate: Certificate | None) -> User:
-        """Return who sends a request.
+        """Return the user who sends a request.
 
         Args:
             authorization: the Authorization header, or nothing.
@@ -156,7 +156,7 @@ class Authenticator:
 
 
 def _authenticated(user: User) -> User:
-    """Return a user as one who has shown who it is."""
+    """Return a user with the group system:authenticated."""
     if user.name == ANONYMOUS.name or {AUTHENTICATED, *ANONYMOUS.groups} & set(user.groups):
         return user
     return replace(user, groups=(*user.groups, AUTHENTICATED))

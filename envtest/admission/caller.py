@@ -23,7 +23,7 @@ from envtest.server.api import Api
 
 
 class CallFailed(Exception):
-    """A webhook could not be asked, or its answer makes no sense; the failure policy decides."""
+    """A webhook could not be called, or its answer is not valid; the failure policy decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ _HEADERS: Final = {
 
 
 class Caller:
-    """Asks webhooks; made once per server."""
+    """Calls webhooks; one per server."""
 
     def __init__(self, api: Api) -> None:
         self._api = api

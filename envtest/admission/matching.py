@@ -54,7 +54,7 @@ class Hook:
 
     @cached_property
     def conditions(self) -> Sequence[Condition]:
-        """What else must hold."""
+        """Its match conditions, compiled."""
         found = self.body.get("matchConditions") or ()
         return [compile_condition(str(one["expression"])) for one in found]
 
@@ -102,13 +102,13 @@ class Invocation:
 
 
 class Matcher:
-    """Decides who is asked."""
+    """Decides which webhooks a write is sent to."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
 
     def invocation(self, hook: Hook, attributes: Attributes) -> Invocation | None:
-        """Return how to ask a hook about a write, None if it is not concerned.
+        """Return how to call a hook about a write, None if its rules do not match.
 
         Raises:
             StatusError: a condition cannot be decided and the hook must not be passed over.
@@ -165,7 +165,7 @@ class Matcher:
 
 
 def concerns_nobody(attributes: Attributes) -> bool:
-    """Tell whether webhooks are never asked: a broken one could not be removed any more."""
+    """Tell whether webhooks are never called: a broken one could not be removed any more."""
     resource = attributes.call.resource
     return resource.group == GROUP and resource.plural.startswith(("mutating", "validating"))
 

@@ -1,4 +1,4 @@
-"""Asking webhooks about writes: in order where they change the object, at once where they judge.
+"""Calls webhooks about writes: mutating ones in order, validating ones all at once.
 
 Mutating webhooks see an object before the server has given it a uid; validating ones see what will
 be stored, after validation by the schema. Each mutating webhook is asked once: none is asked again
@@ -102,7 +102,7 @@ class Webhooks:
     async def _ask(
         self, invocation: Invocation, attributes: Attributes, *, mutating: bool
     ) -> Response | None:
-        """Return the response of a webhook that allows a write.
+        """Call a webhook; return its response if it allows the write.
 
         Returns:
             None where it cannot be asked and its failure policy lets the write pass.

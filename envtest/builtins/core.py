@@ -117,7 +117,7 @@ class KeyedRules(BuiltinRules):
 
 
 class SecretRules(KeyedRules):
-    """Secrets: texts become data, the type stays, and known types have what they are for."""
+    """Secrets: stringData becomes data, the type is immutable, known types have their keys."""
 
     plain: tuple[str, ...] = ()
     coded: tuple[str, ...] = ("data",)
@@ -157,7 +157,7 @@ def _sizes(body: Body, part: str, *, coded: bool) -> Iterator[int]:
 
 
 def _type_problems(body: Body) -> Iterator[FieldError]:
-    """Yield what a secret of a known type lacks, as ValidateSecret does."""
+    """Yield the keys that a secret of a known type lacks, as ValidateSecret does."""
     data = body.get("data", {})
     for key in _NEEDED.get(body.get("type", ""), ()):
         if key not in data:

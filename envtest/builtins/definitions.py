@@ -81,7 +81,7 @@ class DefinitionRules(BuiltinRules):
 
 
 def _warnings(body: Body) -> list[str]:
-    """Return what a CRD asks for that this server, or any server, does not do."""
+    """Return the warnings about what a CRD asks for and does not get."""
     found = crd_warnings(body)
     if (body["spec"].get("conversion") or {}).get("strategy") == "Webhook":
         found.append(_NOT_CALLED)

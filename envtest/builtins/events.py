@@ -65,7 +65,7 @@ def _core_field(field: str) -> str:
 
 
 class EventRules(BuiltinRules):
-    """Events of either face; the newer one is judged more strictly."""
+    """Events of both groups; events.k8s.io is validated more strictly."""
 
     @override
     def __init__(self, group: str, version: str, kind: str, *, has_status: bool) -> None:

@@ -14,7 +14,7 @@ _PEOPLE = frozenset({"Group", "User"})
 
 
 class RoleRules(BuiltinRules):
-    """Roles always say their rules, even that there are none."""
+    """Roles: `rules` is always written, even if empty."""
 
     @override
     def default(self, body: Body) -> None:
@@ -49,7 +49,7 @@ def _rule_problems(rule: Body, path: str, *, in_namespace: bool) -> Iterator[Fie
 
 
 class BindingRules(BuiltinRules):
-    """Bindings name a role, once and for all, and whom it is for."""
+    """Bindings: the role is immutable, the subjects are checked."""
 
     @override
     def default(self, body: Body) -> None:

@@ -94,7 +94,7 @@ _REPLICATED = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
 
 
 class BuiltinRules(Rules):
-    """A built-in kind without specialities: plain storage with the right shape."""
+    """A built-in kind without rules of its own: stored as sent, once the types fit."""
 
     def __init__(self, group: str, version: str, kind: str, *, has_status: bool) -> None:
         self.group, self.version, self.kind = group, version, kind
@@ -189,7 +189,7 @@ class BuiltinRules(Rules):
         ]
 
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:  # noqa: ARG002  # a hook
-        """Judge what is no metadata; nothing is wrong unless a kind says so."""
+        """Validate what is not metadata; kinds override it."""
         return []
 
     @override

@@ -37,7 +37,7 @@ _OF_LOAD_BALANCERS: Final = ("allocateLoadBalancerNodePorts", "loadBalancerClass
 
 
 class ServiceRules(BuiltinRules):
-    """Services of one cluster; what is taken is read from the services themselves."""
+    """Services of one cluster; taken addresses and ports are read from the services themselves."""
 
     def __init__(self, store: Store, network: IPv4Network) -> None:
         super().__init__("", "v1", "Service", has_status=True)
@@ -101,7 +101,7 @@ class ServiceRules(BuiltinRules):
         return [*found, *_status_problems(body)]
 
     def _allocate(self, body: Body) -> None:
-        """Give the service the addresses and ports that it lacks."""
+        """Allocate the cluster addresses and node ports that a service lacks."""
         spec = body["spec"]
         if spec["type"] == "ExternalName":
             return

@@ -72,7 +72,7 @@ class _Node:
 
 
 class GarbageCollector:
-    """Keeps the graph of owners and acts on it."""
+    """Deletes objects whose owners are gone, as kube-controller-manager does."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -119,7 +119,7 @@ class GarbageCollector:
             self._enter(place, event.current)
 
     def _forget(self, uid: str) -> None:
-        """Remember of an object only that it is gone, and not for ever."""
+        """Drop an object from the graph, and remember for a time that it is gone."""
         self._told = {pair for pair in self._told if uid not in pair}
         self._gone[uid] = None
         if len(self._gone) > _MOST_GONE:
@@ -139,7 +139,7 @@ class GarbageCollector:
             self._due.add(meta.uid)
 
     def _judge(self, node: _Node) -> None:
-        """Do what an object's owners, or its own deletion, ask for."""
+        """Delete, orphan or keep an object according to its owners and its own deletion."""
         marks = node.meta.finalizers if node.meta.deletionTimestamp else []
         if ORPHAN in marks:
             for dependent in self._dependents_of(node):
@@ -178,7 +178,7 @@ class GarbageCollector:
             )
 
     def _foreground(self, node: _Node) -> None:
-        """Delete dependents; let the owner go when none of them blocks it any more."""
+        """Delete dependents; remove the finalizer of the owner once none of them blocks it."""
         blocking = 0
         for dependent in self._dependents_of(node):
             reference = next(
@@ -191,7 +191,7 @@ class GarbageCollector:
             self._release(node, FOREGROUND)
 
     def _owners(self, node: _Node) -> _Owners:
-        """Look every owner up by what the reference says of it."""
+        """Look up the owner of each reference."""
         found = _Owners([], [], [])
         for reference in node.meta.ownerReferences:
             owner = self._look_up(node, reference)
@@ -232,7 +232,7 @@ class GarbageCollector:
         return next((one for one in served if one.kind == reference.kind), None)
 
     def _complain(self, node: _Node, reference: _Owner) -> None:
-        """Tell in an event, once, that an owner is in another namespace."""
+        """Record an event, once, that an owner is in another namespace."""
         if (node.meta.uid, reference.uid) in self._told:
             return
         self._told.add((node.meta.uid, reference.uid))

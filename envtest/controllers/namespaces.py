@@ -46,7 +46,7 @@ class NamespaceController:
         return found
 
     def _advance(self, name: str) -> None:
-        """Delete what is in a namespace; let it go once nothing is left."""
+        """Delete what is in a namespace; remove its finalizer once nothing is left."""
         left: Counter[str] = Counter()
         held: Counter[str] = Counter()
         for resource in {r.place: r for r in self._api.registry if r.namespaced}.values():
@@ -64,7 +64,7 @@ class NamespaceController:
             self._remove_finalizer(name)
 
     def _write_conditions(self, name: str, left: Counter[str], held: Counter[str]) -> None:
-        """Say in the namespace's conditions what is still there."""
+        """Write what is left into the namespace's conditions."""
         stored = self._api.table(self._namespaces).get(name)
         if stored is None:
             return

@@ -90,7 +90,7 @@ def _verb(method: str, query: Mapping[str, str], *, named: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which requests a fault strikes; what is left out matches all.
+    """Which requests get a fault; what is left out matches all.
 
     Args:
         verb: as of `Call`.
@@ -117,7 +117,7 @@ class Match:
     chance: float = 1.0
 
     def admits(self, call: Call) -> bool:
-        """Say whether the request is of the kind that is meant, whatever its number."""
+        """Tell whether a request matches, whatever its number."""
         wanted = (
             (self.verb, call.verb),
             (self.resource, call.resource),
@@ -132,7 +132,7 @@ class Match:
 
 
 class Count:
-    """Counts the requests that a match admits, and says which of them are struck.
+    """Counts the requests that match, and selects those that get the fault.
 
     Args:
         match: the rule.
@@ -146,7 +146,7 @@ class Count:
         self._struck = 0
 
     def takes(self, call: Call) -> bool:
-        """Say whether this request is struck, and count it."""
+        """Count a request; return whether it gets the fault."""
         match = self._match
         if not match.admits(call):
             return False
@@ -163,7 +163,7 @@ T = TypeVar("T")
 
 
 class Record(Sequence[T]):
-    """A sequence that grows; whoever waits for an entry is woken by it."""
+    """A list that grows; tasks can wait for its entries."""
 
     def __init__(self) -> None:
         self._entries: list[T] = []

@@ -154,7 +154,7 @@ class Exchange:
         self._upstream = upstream
 
     async def run(self) -> web.StreamResponse:
-        """Do it, and return what was sent; after a reset, what goes nowhere."""
+        """Forward the request and the answer; return the answer (unsent after a reset)."""
         try:
             return await self._answered()
         except (ConnectionTornError, ClientError, OSError):
@@ -240,7 +240,7 @@ async def _take(sent: web.StreamResponse, steps: Iterator[Step]) -> bool:
 
 
 def reset(request: web.BaseRequest) -> None:
-    """Tear the client's connection down with a RST, if it is still there."""
+    """Reset the client's connection (RST), if it is still open."""
     transport = request.transport
     if transport is None:
         return

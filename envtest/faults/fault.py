@@ -55,7 +55,7 @@ class Answer:
 
 
 class Fault:
-    """Does nothing; a fault overrides the moment at which it strikes.
+    """Does nothing; each fault overrides the method for its moment.
 
     Attributes:
         watches_only: it is about events, and strikes no other requests.
@@ -74,14 +74,14 @@ class Fault:
         return None
 
     async def after(self) -> None:
-        """Act when the server has answered, before the client hears of it.
+        """Act when the server has answered, before the answer is forwarded.
 
         Raises:
             ConnectionTornError: reset the connection.
         """
 
     def alter(self, number: int, piece: bytes) -> Iterator[Step]:  # noqa: ARG002 - some count
-        """Return what becomes of a piece of the answer.
+        """Return a piece of the answer as the client gets it.
 
         Args:
             number: 0 for the empty piece before the first, which others need to see, too; then
@@ -94,7 +94,7 @@ class Fault:
 def status(
     code: int, reason: str, message: str, details: Mapping[str, object] | None = None
 ) -> bytes:
-    """Return a Status that tells of a failure, as JSON."""
+    """Return a Status of a failure, as JSON."""
     body: dict[str, object] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -170,7 +170,7 @@ class Refusal(Fault):
 
 
 def too_many_requests(retry_after: int = 1) -> Refusal:
-    """Return the refusal of an overloaded server, whose flow control had no place left."""
+    """Return the 429 of an overloaded server."""
     message = "Too many requests, please try again later."
     return Refusal(429, "TooManyRequests", message, retry_after)
 
@@ -258,7 +258,7 @@ class CutAnswer(Fault):
 
 @dataclass(frozen=True, slots=True)
 class SlowAnswer(Fault):
-    """The answer comes in drops.
+    """The answer comes in small pieces with pauses.
 
     Args:
         size: bytes of each drop.

@@ -49,7 +49,7 @@ class Injection:
         self._count = Count(match, randomness)
 
     def takes(self, call: Call) -> bool:
-        """Say whether the fault strikes a request, and note it if so."""
+        """Tell whether a request gets the fault, and record it if so."""
         if self.fault.watches_only and call.verb != "watch":
             return False
         if not self._count.takes(call):
@@ -105,7 +105,7 @@ class Proxy(ControlPlane):
 
     @contextmanager
     def inject(self, fault: Fault, match: Match = EVERYTHING) -> Iterator[Injection]:
-        """Let a fault strike for as long as the context lasts.
+        """Inject a fault for as long as the context lasts.
 
         A request that it struck stays struck: a silent watch does not come to life again.
         Several faults may strike one request, in the order in which they were injected; one that

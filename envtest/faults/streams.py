@@ -36,7 +36,7 @@ class StopAfter(Fault):
 
 
 def half_open(events: int = 0) -> StopAfter:
-    """Return the fault of a connection that dies without a word after some events."""
+    """Return the fault of a connection that stays open but silent after some events."""
     return StopAfter(events, End.SILENCE)
 
 
@@ -150,7 +150,7 @@ def unknown_event(events: int = 0) -> InsertedEvent:
 
 
 def error_without_reason(events: int = 0) -> InsertedEvent:
-    """Return the fault of a watch that ends with an ERROR that says nothing."""
+    """Return the fault of a watch that ends with an ERROR event without a reason."""
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
     return InsertedEvent(event("ERROR", body), events, End.CLOSED)
 

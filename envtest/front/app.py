@@ -61,7 +61,7 @@ class _Target(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Front:
-    """Everything that a request meets on its way in."""
+    """Authentication, authorization and routing of each request."""
 
     api: Api
     authenticator: Authenticator
@@ -253,7 +253,7 @@ def _text(code: int, data: bytes) -> web.Response:
 
 
 def _missing(path: str) -> web.Response:
-    """Answer where nothing is: a Status within the built-in groups, a plain text elsewhere.
+    """Return the 404: a Status within the built-in groups, a plain text elsewhere.
 
     Raises:
         StatusError: 404.

@@ -37,7 +37,7 @@ _VERBS: dict[str, Verb] = {
 
 
 def check_served(resource: Resource, info: RequestInfo, method: str) -> None:
-    """Refuse a subresource that there is not, or a verb that the resource does not have.
+    """Refuse a subresource or a verb that the resource does not have.
 
     Raises:
         StatusError: 404 or 405.

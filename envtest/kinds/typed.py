@@ -92,7 +92,7 @@ _KEYS = re.compile("\0([^\0]*)\0")
 
 
 def decode(body: dict[str, Any], node: Node, *, root: str = "") -> list[str]:
-    """Make a body what its struct would hold; return the paths of unknown fields.
+    """Drop unknown fields from a body and check its types; return the paths of unknown fields.
 
     Args:
         body: the object, changed in place.

@@ -99,7 +99,7 @@ FIRST = "before-first-apply"
 
 
 class _Applied(NamedTuple):
-    """What an apply comes to: the object with stale managedFields, and who owns what."""
+    """The result of an apply: the object with stale managedFields, and who owns what."""
 
     obj: dict[str, Any]
     managed: Managed
@@ -257,7 +257,7 @@ class _Act:
         return _Applied(new if changed else live, managed)
 
     def _check(self) -> None:
-        """Hold the applied object against the model.
+        """Check that the applied object fits the model.
 
         Raises:
             PatchError: 500 with the first misfit; the real server calls it an internal error.

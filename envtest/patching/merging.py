@@ -13,7 +13,7 @@ from envtest.schema import gotext
 
 
 def check(node: Node, value: dict[str, Any], *, duplicates: bool = False) -> None:
-    """Hold an object against the model of its type.
+    """Check that an object fits the model of its type.
 
     Args:
         node: the model.

@@ -119,7 +119,7 @@ class CompiledSchema:
         also: Sequence[FieldError] = (),
         warnings: list[str] | None = None,
     ) -> list[FieldError]:
-        """All that is wrong with an object, in the server's order.
+        """Return all errors of an object, in the server's order.
 
         Args:
             obj: the object, pruned and defaulted.

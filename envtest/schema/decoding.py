@@ -122,7 +122,7 @@ def _constant(text: str) -> float:
 
 
 def snippet(data: bytes) -> str:
-    """Return the server's short picture of a body it cannot read."""
+    """Return the beginning of a body that cannot be read, for messages."""
     shown = data[:30].decode("utf-8", "replace")
     return (shown + (" ..." if len(data) > 30 else "")) or "<empty>"
 

@@ -91,7 +91,7 @@ class ValueSchema:
     def check(
         self, value: Any, path: str, out: list[FieldError], pair: Pair | None = None
     ) -> None:
-        """Append to `out` what is wrong with `value`; an unchanged value is forgiven everything.
+        """Append to `out` what is wrong with `value`; unchanged values pass (ratcheting).
 
         Args:
             value: the value at `path`.

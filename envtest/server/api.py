@@ -11,7 +11,7 @@ from envtest.storage import Store, Stored, Table
 
 
 class Admission(Protocol):
-    """Who may change or refuse a write before it is stored.
+    """What may change or refuse a write before it is stored.
 
     `operation` is CREATE, UPDATE or DELETE; `old` is None for a CREATE, `new` for a DELETE.
     """
@@ -83,7 +83,7 @@ class Api:
         return stored
 
     def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
-        """Refuse new content where there is no namespace, or one that is going away.
+        """Refuse new objects where the namespace is missing or terminating.
 
         Raises:
             StatusError: 404 or 403.

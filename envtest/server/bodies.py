@@ -135,7 +135,7 @@ def envelope_fault(value: Any) -> str:
 
 
 def _require_kind(body: dict[str, Any], kind: str, data: bytes) -> None:
-    """Refuse a custom resource that does not say what it is; built-in kinds are known by place.
+    """Refuse a custom resource without apiVersion and kind; built-in kinds may leave them out.
 
     Raises:
         StatusError: 400.
@@ -167,7 +167,7 @@ def _unrecognized(kind: str, why: str, data: bytes) -> StatusError:
 
 
 def fit(resource: Resource, decoded: Decoded) -> None:
-    """Make a body an object of a resource: right kind, nothing unknown, shapes as they must be.
+    """Make a body an object of a resource: check its kind and types, drop unknown fields.
 
     What is unknown is dropped and noted in `complaints`.
 

@@ -259,7 +259,7 @@ class Definition:
         return found
 
     def convert_stored(self, api: Api) -> None:
-        """Let stored objects read as the present schema has it: new defaults, nothing unknown.
+        """Convert stored objects to the present schema: new defaults, no unknown fields.
 
         The real server does this on every read; watches see no event.
 

@@ -24,7 +24,7 @@ _PLACE = "apiextensions.k8s.io/customresourcedefinitions"
 
 
 class Definitions:
-    """Follows CRDs and keeps the registry in step."""
+    """Follows CRDs and keeps the registry up to date."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -39,7 +39,7 @@ class Definitions:
         self._resource = found
 
     def attach(self) -> None:
-        """Settle what is there, and from now on every CRD as soon as it changes."""
+        """Process the present CRDs, then each CRD as soon as it changes."""
         self.settle()
         self._api.store.listeners.append(self._notice)
 
@@ -60,7 +60,7 @@ class Definitions:
             self.settle()
 
     def settle(self) -> None:
-        """Bring every CRD as far as it can get now."""
+        """Process every CRD."""
         table = self._api.store.table(_PLACE)
         for key in list(table.scan()):
             self._settle_one(key)
@@ -68,13 +68,13 @@ class Definitions:
             self._withdraw(name)
 
     def _settle_one(self, key: str) -> None:
-        """Bring one CRD as far as it can get; done when a step writes nothing."""
+        """Take steps for one CRD until a step writes nothing."""
         table = self._api.store.table(_PLACE)
         while (stored := table.get(key)) is not None and self._step(stored):
             pass
 
     def _step(self, stored: Stored) -> bool:
-        """Do one thing for a CRD; tell whether something was written."""
+        """Take one step for a CRD; return whether it wrote something."""
         live = self._resource.load(stored)
         body = {**live, "metadata": dict(live["metadata"]), "status": dict(live["status"])}
         if "deletionTimestamp" in live["metadata"]:
@@ -121,7 +121,7 @@ class Definitions:
             definition.convert_stored(self._api)
 
     def _withdraw(self, name: str) -> None:
-        """Serve a CRD no more."""
+        """Stop serving a CRD."""
         plural, _, group = name.partition(".")
         self._api.registry.remove(group, plural)
         self._api.store.drop(f"{group}/{plural}")
@@ -129,7 +129,7 @@ class Definitions:
         del self._served[name]
 
     def _clean_up(self, live: Body, body: Body) -> bool:
-        """Remove a terminating CRD's objects; let it go when the last one is gone."""
+        """Remove a terminating CRD's objects, then the CRD."""
         meta, status = body["metadata"], body["status"]
         if CLEANUP not in meta.get("finalizers", ()):
             return False

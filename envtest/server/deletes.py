@@ -79,7 +79,7 @@ def _delete_options(call: Call) -> Mapping[str, Any]:
 
 
 async def _delete_one(api: Api, call: Call, stored: Stored, options: Mapping[str, Any]) -> None:
-    """Remove one of many; that it is gone already is as good."""
+    """Remove one object of a collection; one that is gone already is no error."""
     try:
         await _delete(api, call, stored, stored.key, options)
     except StatusError as error:
@@ -160,7 +160,7 @@ def remove(
 def _check_preconditions(
     call: Call, stored: Stored, body: dict[str, Any], given: Mapping[str, Any]
 ) -> None:
-    """Hold the client to the uid and revision that it names.
+    """Check the uid and the resourceVersion of the preconditions.
 
     Raises:
         StatusError: 409.

@@ -133,7 +133,7 @@ def bad_request(message: str) -> StatusError:
 
 
 def forbidden(resource: str, group: str, name: str, why: str) -> StatusError:
-    """Known, but not allowed."""
+    """The user is known, but not allowed."""
     about = f"{qualified(resource, group)} {quote(name)}" if name else qualified(resource, group)
     return StatusError(
         403,
@@ -149,7 +149,7 @@ def unauthorized() -> StatusError:
 
 
 def creation_while_ending(plural: str, group: str, name: str) -> StatusError:
-    """No new objects of a kind whose definition is terminating."""
+    """The definition of the kind is terminating: no new objects."""
     why = "create not allowed while custom resource definition is terminating"
     return forbidden(plural, group, name, why)
 

@@ -163,7 +163,7 @@ def check_change(meta: Body, old: Body) -> list[FieldError]:
 
 
 def _check_lists(meta: Body, old: Body, found: list[FieldError]) -> None:
-    """Judge what there may be many of."""
+    """Validate the lists and maps of metadata."""
     for name, judge in _MANY:
         given = _if_changed(meta, old, name)
         if given:
@@ -171,6 +171,6 @@ def _check_lists(meta: Body, old: Body, found: list[FieldError]) -> None:
 
 
 def _if_changed(meta: Body, old: Body, name: str) -> Any:
-    """Return a part of metadata, unless it is the stored object's own: that has been judged."""
+    """Return a part of metadata, None if it is that of the stored object, which was validated."""
     given = meta.get(name)
     return None if given is old.get(name) else given

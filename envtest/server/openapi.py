@@ -63,7 +63,7 @@ class OpenApi:
 
 
 def _document(resources: Sequence[Resource]) -> dict[str, Any]:
-    """Return what the third version says of one group version."""
+    """Return the OpenAPI v3 document of one group version."""
     found: dict[str, Any] = {}
     for resource in resources:
         if isinstance(resource.rules, CustomRules):

@@ -88,7 +88,7 @@ def write_options(
 
 
 def _product(agent: str) -> str:
-    """Return who writes, where nothing but the User-Agent tells."""
+    """Return the default field manager, from the User-Agent."""
     return agent.partition("/")[0][:128]
 
 
@@ -119,8 +119,8 @@ def list_options(query: Mapping[str, str], rules: Rules, *, watch: bool) -> List
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     initial_events = flag(query, "sendInitialEvents")
     if watch and initial_events is None and not match and version in {"", "0"}:
-        # Who says nothing gets what there is first, and is told where it ends if he asked for
-        # bookmarks.
+        # Without a resourceVersion a watch begins with the present objects; a bookmark marks their
+        # end for clients that ask for bookmarks.
         initial_events, match = True, "NotOlderThan"
     options = ListOptions(
         labels=parse_labels(query.get("labelSelector", "")),

@@ -145,7 +145,7 @@ _Quoted = Callable[[], dict[str, Any]]
 def _fit_patched(
     resource: Resource, decoded: Decoded, live: dict[str, Any], quoted: _Quoted
 ) -> None:
-    """Decode the patched object as its kind; a misfit is the patch's fault.
+    """Decode the patched object as its kind; refuse a patch after which it does not fit.
 
     Args:
         resource: its kind.

@@ -113,7 +113,7 @@ class Documents:
                 return None
 
     def _paths(self) -> list[str]:
-        """Return the paths that there are, for who begins at the root."""
+        """Return the list of paths, the answer to GET /."""
         found = {
             "/api",
             "/apis",

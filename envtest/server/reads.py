@@ -68,7 +68,7 @@ async def list_(api: Api, call: Call) -> Many:
 
 
 async def wait_until_fresh(api: Api, version: str) -> None:
-    """Give a revision that is still to come a moment to come.
+    """Wait a moment for a revision that does not exist yet.
 
     Args:
         api: the state; it says how long that is.
@@ -138,7 +138,7 @@ def select(api: Api, call: Call, options: ListOptions) -> Selected:
 
 
 def _starting_point(api: Api, options: ListOptions, prefix: str) -> tuple[int, str]:
-    """Return the revision of which a list shows the world, and the key behind which it begins.
+    """Return the revision that a list is of, and the key after which it begins.
 
     Raises:
         StatusError: 400 for a token or revision that is none, 504 for one of the future.

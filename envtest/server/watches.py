@@ -203,7 +203,7 @@ class Watch:
         return min(now + BOOKMARK_EVERY, last if last > now else deadline)
 
     def _line(self, frames: _Frames, event: Event) -> bytes:
-        """Return what an event is to this watch; nothing if it is none of its business."""
+        """Return an event as this watch sees it; empty if it is not selected."""
         namespace = self.call.info.namespace
         prefix = f"{namespace}/" if namespace and self.call.resource.namespaced else ""
         if not event.current.key.startswith(prefix):

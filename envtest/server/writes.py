@@ -106,7 +106,7 @@ def _track(
     options: WriteOptions,
     subresource: str,
 ) -> None:
-    """Note who set which field."""
+    """Update managedFields after a write."""
     resource = call.resource
     track_update(
         live,
@@ -254,7 +254,7 @@ def _is_revision(text: str) -> bool:
 
 
 def _check_revision(call: Call, stored: Stored, body: dict[str, Any]) -> None:
-    """Hold the client to the revision it names; revision 0 names none."""
+    """Check the resourceVersion that the client sent; 0 stands for none."""
     resource, meta = call.resource, body["metadata"]
     given = meta.get("resourceVersion", "")
     if given == str(stored.revision):
@@ -274,7 +274,7 @@ def _check_revision(call: Call, stored: Stored, body: dict[str, Any]) -> None:
 def _prepare(
     resource: Resource, subresource: str, body: dict[str, Any], live: dict[str, Any]
 ) -> None:
-    """Undo what this write cannot change, and count the generation."""
+    """Restore what this write cannot change, and raise the generation."""
     rules = resource.rules
     if subresource:
         rules.prepare_subresource(subresource, body, live)

@@ -69,7 +69,7 @@ class Version(NamedTuple):
 
 
 class Disk:
-    """The file that survives: versions of objects and the highest revision ever given out."""
+    """The SQLite file: versions of objects and the highest revision ever given out."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "objects.sqlite"
@@ -112,7 +112,7 @@ class Disk:
                 yield version
 
     def write(self, version: Version) -> None:
-        """Keep a version; durable on return.
+        """Store a version; durable on return.
 
         Raises:
             DiskError: there is no room for it; nothing has changed.
@@ -174,7 +174,7 @@ class Disk:
 
 
 def _create(path: Path) -> None:
-    """Make the file, whole or not at all: so one that is empty is known to be damaged."""
+    """Create the file in one step, so that an empty one is known to be damaged."""
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
     # Secrets are among the objects. The log that SQLite keeps beside it takes the same mode.

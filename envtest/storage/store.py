@@ -70,7 +70,7 @@ class Table:
         return previous
 
     def restore(self, version: Version) -> None:
-        """Play a version of the past, in order; `sort` has to follow the last one."""
+        """Restore a stored version, in order; `sort` has to follow the last one."""
         stored = Stored(version.key, version.revision, version.body)
         previous = self._objects.pop(version.key, None)
         if not version.deleted:
@@ -95,7 +95,7 @@ class Store:
     """All tables, the revision they share, and the disk behind them."""
 
     def __init__(self, disk: Disk | None = None, clock: Callable[[], float] = time.time) -> None:
-        """Take up what the disk holds.
+        """Load what the disk holds.
 
         Args:
             disk: what survives; nothing if there is none.
@@ -140,7 +140,7 @@ class Store:
             table.log.close()
 
     def settle(self) -> None:
-        """Declare the making of a new server no part of its history."""
+        """Forget the events of the start of a new server."""
         if self._compacted == 1:
             self.compact(self.revision)
 

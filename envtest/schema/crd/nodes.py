@@ -313,7 +313,7 @@ class Place:
 
 
 def rule_errors(schema: _Schema, place: Place) -> list[FieldError]:
-    """Return what keeps rules from compiling, or makes them senseless where they stand."""
+    """Return why rules do not compile or cannot be used at their place."""
     root = place.root or bool(schema.get("x-kubernetes-embedded-resource"))
     checker = Checker(schema, root=root)
     if not checker.typed:

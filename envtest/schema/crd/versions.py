@@ -76,7 +76,7 @@ def missing_schemas(versions: Sequence[_Body]) -> list[FieldError]:
 
 
 def version_errors(version: _Body, path: str, hoisted: frozenset[str]) -> list[FieldError]:
-    """What is wrong with what one version says for itself."""
+    """Return the errors of one version."""
     name = version.get("name") or ""
     out: list[FieldError] = []
     if errors := label_1035_errors(name):
@@ -87,7 +87,7 @@ def version_errors(version: _Body, path: str, hoisted: frozenset[str]) -> list[F
 
 
 def shared_errors(versions: Sequence[_Body], hoisted: frozenset[str]) -> list[FieldError]:
-    """What is wrong with what all versions say alike."""
+    """Return the errors of fields that all versions share."""
     places = {field: _TOP[field] for field in _TOP if field in hoisted}
     return _content_errors(versions[0], places)
 
