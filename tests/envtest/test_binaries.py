@@ -53,7 +53,7 @@ async def test_both_run_on_free_ports_and_leave_nothing_behind(assets: Assets) -
     assert left_behind(assets) == ([], [])
 
 
-async def test_the_server_is_told_its_address_and_looks_for_no_route_out(assets: Assets) -> None:
+async def test_the_server_gets_its_address_and_looks_for_no_route_out(assets: Assets) -> None:
     async with ControlPlane.start():
         told = ip_address(assets.flags("kube-apiserver")["advertise-address"])
     # Of the family of its services, or it refuses to start.
@@ -81,7 +81,9 @@ async def test_it_waits_until_the_server_is_ready(assets: Assets) -> None:
 
 
 @pytest.mark.parametrize("name", ["etcd", "kube-apiserver"])
-async def test_a_program_that_ends_is_told_with_its_last_lines(assets: Assets, name: str) -> None:
+async def test_a_program_that_ends_is_reported_with_its_last_lines(
+    assets: Assets, name: str
+) -> None:
     assets.add(name, exit=3, says="\n".join(f"line {n}" for n in range(40)))
     with pytest.raises(PlaneError, match=f"{name} ended with code 3; its last lines:") as refusal:
         async with ControlPlane.start():
@@ -103,7 +105,7 @@ async def test_a_program_that_does_not_get_ready_is_given_up(
     assert left_behind(assets) == ([], [])
 
 
-async def test_a_program_that_is_none_is_told(assets: Assets) -> None:
+async def test_a_file_that_is_no_program_is_reported(assets: Assets) -> None:
     (assets.folder / "etcd").write_bytes(b"\x7fELF of another machine")
     with pytest.raises(PlaneError, match="etcd cannot be run: Exec format error"):
         async with ControlPlane.start():
@@ -256,7 +258,7 @@ async def test_controllers_that_are_not_there_do_not_run(assets: Assets) -> None
         assert plane.controllers == frozenset()
 
 
-async def test_controllers_that_do_not_start_are_told(assets: Assets) -> None:
+async def test_controllers_that_do_not_start_are_reported(assets: Assets) -> None:
     assets.add("kube-controller-manager", exit=1, says="no such controller")
     with pytest.raises(PlaneError, match=r"kube-controller-manager ended .*\nno such controller"):
         async with ControlPlane.start(garbage_collector=True):

@@ -187,7 +187,7 @@ async def test_a_watch_is_not_idle_however_quiet() -> None:
                     data += await stream.receive()
 
 
-async def test_a_watcher_that_does_not_read_is_cut_off_and_slows_nobody() -> None:
+async def test_a_watcher_that_does_not_read_is_cut_off_and_slows_no_other() -> None:
     async with (
         serve(deadlines=Deadlines(write=0.3)) as server,
         client(server) as http,

@@ -261,7 +261,7 @@ def filled(folder: Path) -> bytes:
 @example(share=1e-9)  # one byte is left, which SQLite takes for none
 @example(share=0.96875)  # a fault that SQLite tells in two lines
 @settings(max_examples=25, deadline=None)
-def test_a_database_cut_short_is_told_in_a_sentence(share: float) -> None:
+def test_a_database_cut_short_is_reported_in_a_sentence(share: float) -> None:
     with TemporaryDirectory() as name:
         whole = filled(Path(name))
         size = ceil(share * (len(whole) - 1))
@@ -271,7 +271,7 @@ def test_a_database_cut_short_is_told_in_a_sentence(share: float) -> None:
             Store(Disk(Path(name)))
 
 
-def test_a_database_with_holes_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_database_with_holes_is_reported_in_a_sentence(tmp_path: Path) -> None:
     whole = bytearray(filled(tmp_path))
     for start in range(4096, len(whole), 4096):
         whole[start : start + 100] = bytes(100)

@@ -33,7 +33,7 @@ async def send(
     return answer.status_code, answer.json().get("message", "")
 
 
-async def test_what_is_empty_in_metadata_is_not_stored_and_nobody_owns_it(
+async def test_what_is_empty_in_metadata_is_not_stored_and_not_owned(
     http: httpx.AsyncClient,
 ) -> None:
     body = gauge("a", count=1)
@@ -169,7 +169,7 @@ async def test_a_patch_that_is_no_object_is_refused_in_its_own_words(
     assert await send(http, "PATCH", f"{MAPS}/a?fieldManager=m", data, kind) == (code, message)
 
 
-async def test_that_there_is_nothing_to_patch_is_told_first(http: httpx.AsyncClient) -> None:
+async def test_a_missing_object_is_reported_before_a_faulty_patch(http: httpx.AsyncClient) -> None:
     assert (await send(http, "PATCH", f"{MAPS}/none", b"[]", MERGE))[0] == 404
 
 
@@ -192,7 +192,7 @@ async def test_an_apply_that_creates_names_the_object(http: httpx.AsyncClient) -
     assert (code, message.endswith("name must be provided")) == (400, True)
 
 
-async def test_keys_that_stand_twice_in_an_apply_are_told_or_refused(
+async def test_keys_that_stand_twice_in_an_apply_are_reported_or_refused(
     http: httpx.AsyncClient,
 ) -> None:
     head = f'"apiVersion":"{GROUP}/v1","kind":"Gauge","metadata":{{"name":"a"}}'

@@ -30,7 +30,7 @@ async def who(http: httpx.AsyncClient, headers: Mapping[str, str] | list[tuple[s
     return answer.json()["status"]["userInfo"]
 
 
-async def test_whoever_is_impersonated_is_told_by_name_groups_uid_and_extra(
+async def test_the_impersonated_user_has_name_groups_uid_and_extra(
     http: httpx.AsyncClient,
 ) -> None:
     headers = [

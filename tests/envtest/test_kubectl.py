@@ -195,7 +195,7 @@ async def test_imperative_commands_send_what_the_server_reads(kubectl: Kubectl) 
     assert await kubectl("get", "deploy", "d", "-o", "jsonpath={.spec.replicas}") == "0"
 
 
-async def test_discovery_and_rights_are_told(kubectl: Kubectl) -> None:
+async def test_discovery_and_rights_are_shown(kubectl: Kubectl) -> None:
     assert "gauges" in await kubectl("api-resources")
     assert "lab.example.com/v1" in await kubectl("api-versions")
     assert (await kubectl("auth", "can-i", "create", "gauges")).strip() == "yes"

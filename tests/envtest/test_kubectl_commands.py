@@ -231,7 +231,7 @@ async def test_waits_for_values_and_creation(kubectl: Kubectl) -> None:
     assert (code, "timed out" in told) == (1, True)
 
 
-async def test_rights_are_reconciled_asked_and_told(kubectl: Kubectl) -> None:
+async def test_rights_are_reconciled_and_reviewed(kubectl: Kubectl) -> None:
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
     group = "rbac.authorization.k8s.io"
     head = {"apiVersion": f"{group}/v1", "metadata": {"name": "rec"}}
@@ -254,7 +254,7 @@ async def test_rights_are_reconciled_asked_and_told(kubectl: Kubectl) -> None:
     assert (code, 'User "x" cannot list resource "secrets"' in refused) == (1, True)
 
 
-async def test_discovery_is_narrowed_and_told(kubectl: Kubectl) -> None:
+async def test_discovery_can_be_filtered(kubectl: Kubectl) -> None:
     listed = await kubectl("api-resources", "--namespaced", "--verbs=list", "-o", "name")
     wide = await kubectl("api-resources", "-o", "wide", "--api-group=apps")
 
@@ -319,7 +319,7 @@ async def test_kustomizations_are_built_applied_and_deleted(
 
 
 @pytest.mark.skipif(read_settings().kind != "embedded", reason="a real server serves these kinds")
-async def test_a_kind_that_is_not_served_is_said_to_be_none(kubectl: Kubectl) -> None:
+async def test_a_kind_that_is_not_served_is_reported_as_unknown(kubectl: Kubectl) -> None:
     code, told = await kubectl.run("get", "storageclasses")
     assert (code, told.strip()) == (
         1,

@@ -88,7 +88,7 @@ async def test_a_port_that_is_taken_is_replaced_though_it_goes_on_without(assets
     assert left_behind(assets) == ([], [])
 
 
-async def test_one_that_ends_at_once_is_told_with_its_last_lines(assets: Assets) -> None:
+async def test_one_that_ends_at_once_is_reported_with_its_last_lines(assets: Assets) -> None:
     assets.add("metallb-controller", exit=1, says="no such flag\n" + "x" * 1000)
     with pytest.raises(PlaneError, match="metallb-controller ended with code 1; ") as refusal:
         async with metallb_controller("a kubeconfig"):
@@ -97,7 +97,7 @@ async def test_one_that_ends_at_once_is_told_with_its_last_lines(assets: Assets)
     assert left_behind(assets) == ([], [])
 
 
-async def test_one_that_ends_later_is_told_to_whoever_watches(assets: Assets) -> None:
+async def test_one_that_ends_later_is_reported_to_its_watcher(assets: Assets) -> None:
     assets.add("metallb-controller", content=LOOKED, says="out of luck")
     async with metallb_controller("a kubeconfig") as metallb:
         os.kill(assets.starts("metallb-controller")[0], signal.SIGKILL)
@@ -106,7 +106,7 @@ async def test_one_that_ends_later_is_told_to_whoever_watches(assets: Assets) ->
     assert left_behind(assets) == ([], [])
 
 
-async def test_one_that_is_not_there_is_told(assets: Assets) -> None:
+async def test_a_missing_one_is_reported(assets: Assets) -> None:
     with pytest.raises(PlaneError, match="put it into KUBEBUILDER_ASSETS as metallb-controller"):
         async with metallb_controller("a kubeconfig"):
             pass
@@ -127,7 +127,7 @@ def test_it_does_not_outlive_a_parent_that_is_killed(assets: Assets) -> None:
     os.close(children[0])
 
 
-def test_definitions_beside_the_program_are_taken(assets: Assets) -> None:
+def test_definitions_next_to_the_program_are_taken(assets: Assets) -> None:
     assets.add("metallb-controller")
     (assets.folder / "metallb-crds").mkdir()
     with pytest.raises(PlaneError, match="metallb-crds holds no CustomResourceDefinition"):

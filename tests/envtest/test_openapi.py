@@ -45,7 +45,7 @@ async def test_no_reference_leads_nowhere(http: httpx.AsyncClient) -> None:
         assert references(body) <= known
 
 
-async def test_a_removed_definition_is_told_no_more(http: httpx.AsyncClient) -> None:
+async def test_a_removed_definition_is_not_published_any_more(http: httpx.AsyncClient) -> None:
     path = f"/openapi/v3/apis/{GROUP}/v1"
     await document(http, path)
     await http.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gauges.{GROUP}")

@@ -155,7 +155,7 @@ async def test_a_token_names_its_place_below_what_is_listed(http: httpx.AsyncCli
 
 
 @pytest.mark.parametrize("version", [{}, {"resourceVersion": "0"}])
-async def test_who_asks_for_bookmarks_is_told_where_the_beginning_ends(
+async def test_a_bookmark_marks_the_end_of_the_initial_events(
     http: httpx.AsyncClient, version: dict[str, str]
 ) -> None:
     await http.post(PATH, json={"metadata": {"name": "a"}, **KIND})
@@ -255,7 +255,7 @@ async def test_an_object_in_no_namespace_may_say_that_it_is_in_one(
     assert all("namespace" not in one.json()["metadata"] for one in (made, put, patched))
 
 
-async def test_a_wrong_namespace_is_told_before_a_wrong_name(http: httpx.AsyncClient) -> None:
+async def test_a_wrong_namespace_is_reported_before_a_wrong_name(http: httpx.AsyncClient) -> None:
     await maps(http, "a")
 
     answer = await http.put(f"{MAPS}/a", json={"metadata": {"name": "b", "namespace": "other"}})

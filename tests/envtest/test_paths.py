@@ -62,7 +62,7 @@ async def test_the_root_lists_the_paths(http: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize(("path", "accept"), [("/apis", AGGREGATED), ("/openapi/v3", "*/*")])
-async def test_who_has_a_document_already_is_told_so(
+async def test_a_document_that_the_client_has_is_not_sent_again(
     http: httpx.AsyncClient, path: str, accept: str
 ) -> None:
     first = await http.get(path, headers={"Accept": accept})

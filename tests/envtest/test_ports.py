@@ -33,9 +33,7 @@ def test_a_port_that_another_plane_has_just_drawn_is_passed_over(
     assert [free_port("127.0.0.1", tmp_path) for _ in range(2)] == [4001, 4002]
 
 
-def test_a_port_may_be_drawn_again_once_nobody_can_mean_it_any_more(
-    tmp_path: Path, same_port: list[int]
-) -> None:
+def test_a_port_may_be_given_out_again_after_a_while(tmp_path: Path, same_port: list[int]) -> None:
     same_port += [4001, 4001]
     free_port("127.0.0.1", tmp_path)
     long_ago = time.time() - 3600
@@ -44,7 +42,7 @@ def test_a_port_may_be_drawn_again_once_nobody_can_mean_it_any_more(
     assert free_port("127.0.0.1", tmp_path) == 4001
 
 
-def test_nobody_listens_on_a_drawn_port(tmp_path: Path) -> None:
+def test_no_process_listens_on_a_port_that_was_given_out(tmp_path: Path) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", free_port("127.0.0.1", tmp_path)))
         listener.listen()

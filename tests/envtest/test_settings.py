@@ -40,7 +40,7 @@ def test_an_existing_cluster_wins_over_binaries(assets: Path) -> None:
     assert read_settings(env).kind == "existing"
 
 
-def test_assets_that_are_not_there_are_told(tmp_path: Path) -> None:
+def test_missing_assets_are_reported(tmp_path: Path) -> None:
     with pytest.raises(
         PlaneError, match=r"KUBEBUILDER_ASSETS leads to .*etcd, which is no program"
     ):
@@ -59,7 +59,7 @@ def test_durations_are_written_as_in_go(text: str, seconds: float) -> None:
     assert found.start_seconds == seconds
 
 
-def test_a_duration_that_is_none_is_told() -> None:
+def test_an_invalid_duration_is_reported() -> None:
     with pytest.raises(PlaneError, match="is no duration; write it like 90s"):
         read_settings({"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT": "soon"})
 

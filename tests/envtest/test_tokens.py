@@ -60,14 +60,14 @@ async def test_an_unknown_token_is_refused_without_a_challenge(server: EmbeddedS
     }
 
 
-async def test_who_is_known_as_authenticated_is_not_told_twice(server: EmbeddedServer) -> None:
+async def test_the_group_of_authenticated_users_is_not_added_twice(server: EmbeddedServer) -> None:
     async with client(server, "Bearer k") as http:
         found = (await http.post(WHO, json={})).json()["status"]["userInfo"]
 
     assert found["groups"] == ["system:authenticated", "a"]
 
 
-async def test_a_certificate_is_told_by_its_fingerprint(
+async def test_a_certificate_is_identified_by_its_fingerprint(
     server: EmbeddedServer, tmp_path: Path
 ) -> None:
     pair = server.authority.client("eve", ("devs", "ops"))
@@ -92,7 +92,7 @@ def shown(**subject: str | list[str]) -> Certificate:
     return Certificate({"subject": parts}, b"")
 
 
-def test_a_certificate_without_a_name_is_nobodys() -> None:
+def test_a_certificate_without_a_name_has_no_user() -> None:
     assert shown(organizationName="system:masters").user() is None
 
 
@@ -154,7 +154,7 @@ async def test_no_token_where_there_is_no_namespace(server: EmbeddedServer) -> N
     assert answer.json()["message"] == 'namespaces "none" not found'
 
 
-async def test_a_refusal_is_made_for_whoever_reads_it(server: EmbeddedServer) -> None:
+async def test_a_refusal_is_formatted_for_its_reader(server: EmbeddedServer) -> None:
     async with client(server, "Bearer t") as http:
         plain_answer = await http.get(NODES)
         person = await http.get(NODES, headers={"User-Agent": "curl/8.0"})

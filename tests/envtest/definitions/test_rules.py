@@ -176,7 +176,7 @@ async def test_a_rule_that_makes_no_sense_for_the_schema_is_refused(
     assert REFUSED[rule] in text
 
 
-async def test_a_broken_rule_says_what_and_where_it_was_told_to(
+async def test_a_broken_rule_has_the_message_and_path_of_its_definition(
     plane: Plane, http: httpx.AsyncClient
 ) -> None:
     rules: list[dict[str, Any]] = [

@@ -56,7 +56,7 @@ def test_a_predicate_sees_the_whole_request() -> None:
     assert not second.admits(call("GET", NODES))
 
 
-def test_a_fault_strikes_as_often_as_it_should() -> None:
+def test_a_fault_is_injected_as_often_as_it_should() -> None:
     count = Count(Match(verb="list", nth=2, times=2), random.Random(0))
     asked = [call("GET", NODES)] * 5
     assert [count.takes(one) for one in asked] == [False, True, True, False, False]

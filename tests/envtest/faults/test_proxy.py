@@ -62,7 +62,7 @@ async def _get(plane: Plane, headers: dict[str, str]) -> tuple[int, str]:
         return answer.status_code, answer.text
 
 
-async def test_a_user_whom_nobody_added_has_no_kubeconfig() -> None:
+async def test_a_user_that_was_not_added_has_no_kubeconfig() -> None:
     async with ControlPlane.start() as plane, Proxy.before(plane) as proxy:
         if plane.kind != "binaries":
             pytest.skip("only a real control plane has to be told of its users")
@@ -70,7 +70,7 @@ async def test_a_user_whom_nobody_added_has_no_kubeconfig() -> None:
             proxy.kubeconfig("joe")
 
 
-async def test_a_fault_strikes_only_while_it_is_injected() -> None:
+async def test_a_fault_is_injected_only_within_its_context() -> None:
     async with world() as here:
         with here.proxy.inject(internal_error(), Match(verb="create")) as struck:
             await here.client.list(GAUGES)

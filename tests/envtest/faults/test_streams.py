@@ -190,7 +190,7 @@ async def test_several_faults_may_strike_one_watch() -> None:
 
 
 @pytest.mark.parametrize("first", [SlowAnswer(100), DroppedEvents(9), SwallowedBookmarks()])
-async def test_a_fault_before_the_first_event_strikes_whatever_came_before_it(
+async def test_a_fault_before_the_first_event_applies_whatever_came_before_it(
     first: Fault,
 ) -> None:
     async with world() as here:

@@ -84,7 +84,7 @@ def test_what_is_not_applied_any_more_goes(shelf: Shelf) -> None:
     assert left["spec"] == {"preset": "yes", "ports": [{"port": 81, "proto": "TCP"}]}
 
 
-def test_what_somebody_else_owns_too_stays(shelf: Shelf) -> None:
+def test_what_another_manager_owns_too_stays(shelf: Shelf) -> None:
     shelf.apply("t", _thing({"ports": [{"port": 80}], "tags": ["x", "y"]}), "a")
     shelf.apply("t", _thing({"ports": [{"port": 80, "name": "n"}], "tags": ["y"]}), "b")
     left = shelf.apply("t", _thing({}), "a")

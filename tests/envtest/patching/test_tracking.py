@@ -60,7 +60,7 @@ def test_a_creator_owns_all_that_it_wrote_but_what_names_the_object() -> None:
     ]
 
 
-def test_whoever_changes_a_field_takes_it_over() -> None:
+def test_a_manager_that_changes_a_field_takes_it_over() -> None:
     live = _config({"a": "1", "b": "1"})
     _track(None, live, "first")
     entries = _track(live, _config({"a": "1", "b": "2", "c": "3"}), "second")
@@ -91,7 +91,7 @@ def test_a_client_that_leaves_managed_fields_out_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize("reset", [[], [{}], [None], [{"manager": ""}]])
-def test_an_empty_list_or_entry_ends_tracking_until_somebody_applies(reset: Any) -> None:
+def test_an_empty_list_or_entry_ends_tracking_until_the_next_apply(reset: Any) -> None:
     live = _config({"a": "1"}, uid="u")
     _track(None, live)
     new = _config({"a": "2"}, uid="u", managedFields=reset)

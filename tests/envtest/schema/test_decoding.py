@@ -42,7 +42,7 @@ def test_a_number_beyond_all_floats_is_refused_in_other_words() -> None:
         read_json(b'{"a": 1e400}')
 
 
-def test_fields_that_stand_twice_are_told_once_each_with_their_paths() -> None:
+def test_fields_that_stand_twice_are_reported_once_each_with_their_paths() -> None:
     text = b'{"a":1,"b":[{"c":1,"c":2}],"a":{"d":1,"d":2,"d":3},"e":{"f":1}}'
     value, told = read_json(text)
     assert value == {"a": {"d": 3}, "b": [{"c": 2}], "e": {"f": 1}}
@@ -121,7 +121,7 @@ def test_compact_text_is_read_as_the_same_text_with_spaces(value: Any, ascii_onl
 
 
 @pytest.mark.parametrize("between", [":", ": "])
-def test_a_name_that_stands_twice_is_told_however_the_text_is_spaced(between: str) -> None:
+def test_a_name_that_stands_twice_is_reported_however_the_text_is_spaced(between: str) -> None:
     text = f'{{"a"{between}1,"b"{between}{{"a"{between}2}},"a"{between}3}}'
     assert read_json(text.encode()) == ({"a": 3, "b": {"a": 2}}, ['duplicate field "a"'])
     spread = text.replace(",", ", ")

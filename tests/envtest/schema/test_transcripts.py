@@ -93,13 +93,13 @@ def test_a_status_patch_is_refused_as_recorded(schema: CompiledSchema, name: str
     ]
 
 
-def test_an_unknown_status_field_is_dropped_and_told(schema: CompiledSchema) -> None:
+def test_an_unknown_status_field_is_dropped_and_reported(schema: CompiledSchema) -> None:
     obj = {"metadata": {"name": "a"}, "status": {"mystery": 1}}
     assert schema.prune(obj) == ["status.mystery"]
     assert obj["status"] == {}
 
 
-def test_a_field_that_stands_twice_is_told_by_its_path() -> None:
+def test_a_field_that_stands_twice_is_reported_by_its_path() -> None:
     step = next(step for step in _VALIDATION if step["id"] == "duplicate-strict")
     _, told = read_json(step["request"]["body"].encode())
     assert step["response"]["body"]["message"].endswith(f"strict decoding error: {told[0]}")

@@ -62,7 +62,7 @@ def test_every_kind_that_is_served_can_be_read(api_version: str, kind: str) -> N
     assert (found["apiVersion"], found["kind"]) == (api_version, kind)
 
 
-def test_fields_that_nobody_knows_are_skipped() -> None:
+def test_unknown_fields_are_skipped() -> None:
     raw = part(2, part(1, b"a") + part(2, b"1")) + part(15, b"from a newer version")
 
     assert read_protobuf(b"k8s\x00" + part(2, raw), name_of("v1", "ConfigMap")) == {
