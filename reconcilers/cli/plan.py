@@ -22,8 +22,8 @@ from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.cli.planning.table import render
 from reconcilers.cli.planning.tenants import Tenants
 from reconcilers.cli.planning.whatif import Change, Size, changes, report
+from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import Manifests, read
-from reconcilers.cli.reading.place import Findings
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import referred
 

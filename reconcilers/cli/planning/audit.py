@@ -16,8 +16,8 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.cli.reading.findings import Findings, Step
 from reconcilers.cli.reading.manifests import Manifest, Manifests
-from reconcilers.cli.reading.place import Findings, Step
 from reconcilers.networkpool.protocol import requested
 from reconcilers.settings import Settings
 

@@ -19,10 +19,9 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.cli.reading import kinds, metadata, schema
-from reconcilers.cli.reading.objects import RawObject, objects
-from reconcilers.cli.reading.place import Findings
-from reconcilers.cli.reading.sources import sources
+from reconcilers.cli.reading.findings import Findings
+from reconcilers.cli.reading.objects import OURS, RawObject, read_objects, why_unknown
+from reconcilers.cli.reading.schema import Judgement
 
 T = TypeVar("T", bound=Object)
 Body = dict[str, Any]
@@ -80,7 +79,7 @@ class Manifests:
 
     def every(self) -> list[Manifest[Any]]:
         """Return all of them, in the order in which they were read."""
-        found = [one for kind in kinds.OURS for one in self.of_kind(kind)]
+        found = [one for kind in OURS for one in self.of_kind(kind)]
         return sorted(found, key=lambda one: one.number)
 
 
@@ -113,39 +112,29 @@ def read(
     found = Manifests()
     accepted: dict[tuple[str, Key], _Accepted] = {}
     passed_over: Counter[str] = Counter()
-    for source in sources(paths, recursive=recursive, findings=findings):
-        for raw in objects(source, findings):
-            if kinds.is_ours(raw.api_version, raw.kind):
-                _accept(raw, namespace, accepted, found, findings)
-            elif kinds.is_passed_over(raw.api_version, raw.kind):
-                passed_over[raw.kind] += 1
-                _look_aside(raw, found)
-            else:
-                findings.error(
-                    raw.place,
-                    f"document {raw.place.document}:"
-                    f" {kinds.why_unknown(raw.api_version, raw.kind)}",
-                )
+    for raw in read_objects(paths, findings, recursive=recursive):
+        if raw.is_ours:
+            _accept(raw, namespace, accepted, found, findings)
+        elif raw.is_known:
+            passed_over[raw.kind] += 1
+            if raw.kind == "ButlerConfig":
+                found.platform_default = _default_provider(raw) or found.platform_default
+        else:
+            why = why_unknown(raw.api_version, raw.kind)
+            findings.error(raw.place, f"document {raw.place.document}: {why}")
     if passed_over:
-        findings.note(f"passed over, as plan does not need them: {_counted(passed_over)}")
+        counted = (f"{kind} ({n})" if n > 1 else kind for kind, n in sorted(passed_over.items()))
+        findings.note(f"passed over, as plan does not need them: {', '.join(counted)}")
     _type(accepted.values(), now, found, findings)
     return found
 
 
-def _counted(passed_over: Counter[str]) -> str:
-    return ", ".join(
-        f"{kind} ({count})" if count > 1 else kind for kind, count in sorted(passed_over.items())
-    )
-
-
-def _look_aside(raw: RawObject, found: Manifests) -> None:
-    """Take the platform's default ProviderConfig, the one thing that a passed-over kind tells."""
-    if raw.kind != "ButlerConfig":
-        return
+def _default_provider(raw: RawObject) -> Mapping[str, Any] | None:
+    """Return the ProviderConfig that a ButlerConfig names for clusters that name none."""
     spec = raw.body.get("spec")
     reference = spec.get("defaultProviderConfigRef") if isinstance(spec, dict) else None
-    if isinstance(reference, dict) and isinstance(reference.get("name"), str):
-        found.platform_default = reference
+    named = isinstance(reference, dict) and isinstance(reference.get("name"), str)
+    return reference if named else None
 
 
 def _accept(
@@ -156,17 +145,16 @@ def _accept(
     findings: Findings,
 ) -> None:
     """Take an object of ours if it is sound and the first of its name."""
-    judgement = schema.judge(raw.kind, raw.body)
-    faults = [*metadata.faults(raw.body.get("metadata")), *judgement.faults]
-    for path, what in faults:
+    judgement = Judgement(raw.kind, raw.body)
+    for path, what in judgement.faults:
         findings.error(raw.at(path), raw.sentence(path, what))
-    for path, what in [*_unknown_metadata(raw), *judgement.surprises]:
+    for path, what in judgement.surprises:
         findings.warning(raw.at(path), raw.sentence(path, what))
     meta = raw.body.get("metadata")
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str):
         return
     identity = raw.kind, Key(str(meta.get("namespace") or namespace), meta["name"])
-    if faults:
+    if judgement.faults:
         found.refused.add(identity)
         return
     first = accepted.get(identity)
@@ -175,24 +163,13 @@ def _accept(
             raw.place, f"{raw.kind} {identity[1]} is there already, at {first.raw.place}"
         )
         return
-    kept = {name: value for name, value in meta.items() if value is not None}
-    kept["namespace"] = identity[1].namespace
-    ordered = {"apiVersion": raw.api_version, "kind": raw.kind, "metadata": kept}
-    accepted[identity] = _Accepted(raw, ordered | judgement.value, identity[1])
+    kept = {**judgement.kept["metadata"], "namespace": identity[1].namespace}
+    head: Body = {"apiVersion": raw.api_version, "kind": raw.kind}
+    body = head | {"metadata": kept}
+    accepted[identity] = _Accepted(raw, {**body, **judgement.kept, "metadata": kept}, identity[1])
 
 
-def _unknown_metadata(raw: RawObject) -> list[metadata.Fault]:
-    meta = raw.body.get("metadata")
-    if not isinstance(meta, dict):
-        return []
-    return [
-        (("metadata", name), "this field is unknown and ignored")
-        for name in meta
-        if name not in metadata.KNOWN
-    ]
-
-
-_TYPES: Mapping[str, type[Any]] = {name: kind.model for name, kind in kinds.OURS.items()}
+_TYPES: Mapping[str, type[Any]] = {name: kind.model for name, kind in OURS.items()}
 
 
 def _type(

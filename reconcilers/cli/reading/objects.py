@@ -1,14 +1,59 @@
-"""Documents to objects: lists are opened, each object knows where it stands."""
+"""Files, folders and standard input to objects, each of which knows where it stands.
 
-from collections.abc import Iterator
+What cannot be read, or is no object, is noted and costs no other. Lists are opened. Kinds of
+Kubernetes itself, and those of Butler that others look after, say nothing about addresses: they
+are told apart from kinds that nobody knows, which are more likely a slip than meant.
+"""
+
+import codecs
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
-from reconcilers.cli.reading import jsontext, yamltext
-from reconcilers.cli.reading.kinds import OURS
-from reconcilers.cli.reading.place import Findings, Place, Step, path_text
-from reconcilers.cli.reading.sources import Source
+from reconcilers.api import crd, names
+from reconcilers.cli.reading import yamltext
+from reconcilers.cli.reading.findings import Findings, Place, Step, path_text
 from reconcilers.cli.reading.yamltext import Malformed, line_of
+
+OURS: Mapping[str, crd.Kind] = {kind.kind: kind for kind in crd.KINDS}
+SUFFIXES = (".yaml", ".yml", ".json")
+
+_WIDE = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_BUTLER = (
+    "ButlerConfig ClusterCreationPolicy IdentityProvider ImageSync ManagementAddon Team"
+    " TenantAddon User Workspace"
+)
+_BUILT_IN: Mapping[str, frozenset[str]] = {
+    group: frozenset(kinds.split())
+    for group, kinds in {
+        "": "ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume"
+        " PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota Secret"
+        " Service ServiceAccount",
+        "admissionregistration.k8s.io": "MutatingWebhookConfiguration ValidatingAdmissionPolicy"
+        " ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration",
+        "apiextensions.k8s.io": "CustomResourceDefinition",
+        "apiregistration.k8s.io": "APIService",
+        "apps": "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
+        "autoscaling": "HorizontalPodAutoscaler",
+        "batch": "CronJob Job",
+        "certificates.k8s.io": "CertificateSigningRequest",
+        "coordination.k8s.io": "Lease",
+        "discovery.k8s.io": "EndpointSlice",
+        "events.k8s.io": "Event",
+        "flowcontrol.apiserver.k8s.io": "FlowSchema PriorityLevelConfiguration",
+        "networking.k8s.io": "Ingress IngressClass NetworkPolicy",
+        "node.k8s.io": "RuntimeClass",
+        "policy": "PodDisruptionBudget",
+        "rbac.authorization.k8s.io": "ClusterRole ClusterRoleBinding Role RoleBinding",
+        "scheduling.k8s.io": "PriorityClass",
+        "storage.k8s.io": "CSIDriver StorageClass VolumeAttachment",
+        names.GROUP: _BUTLER,
+    }.items()
+}
+_ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +82,23 @@ class RawObject:
     def label(self) -> str:
         """What messages call it: kind, namespace and name, as far as they are known."""
         meta = self.body.get("metadata")
-        name = meta.get("name") if isinstance(meta, dict) else None
+        name, namespace = (
+            (meta.get("name"), meta.get("namespace")) if isinstance(meta, dict) else (None, None)
+        )
         if not isinstance(name, str) or not name:
             return f"{self.kind} without a name"
-        namespace = meta.get("namespace") if isinstance(meta, dict) else None
         within = f"{namespace}/" if isinstance(namespace, str) and namespace else ""
         return f"{self.kind} {within}{name}"
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is of one of the four kinds, in the version that is served."""
+        return self.api_version == names.API_VERSION and self.kind in OURS
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is of a known kind that has nothing to do with addresses."""
+        return self.kind in _BUILT_IN.get(_group(self.api_version), ())
 
     def at(self, path: tuple[Step, ...]) -> Place:
         """Return the place of the field at `path`."""
@@ -54,44 +110,133 @@ class RawObject:
         return f"{self.label}: {field}{what}"
 
 
-def objects(source: Source, findings: Findings) -> Iterator[RawObject]:
-    """Yield the objects of a source; what is none is noted and costs no other."""
-    empty = True
-    for number, (line, value) in enumerate(_documents(source), 1):
-        empty = False
-        place = Place(source.name, number, line)
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
+
+
+def why_unknown(api_version: str, kind: str) -> str:
+    """Return what is wrong with an apiVersion and kind that are neither ours nor known."""
+    group = _group(api_version)
+    if kind in OURS:
+        other = "another version" if group == names.GROUP else "of another group"
+        return (
+            f"{kind} of apiVersion {api_version!r} is {other}; write apiVersion:"
+            f" {names.API_VERSION}"
+        )
+    groups = [group] if group == names.GROUP else [*_BUILT_IN]
+    known = {name.lower(): name for one in reversed(groups) for name in sorted(_BUILT_IN[one])}
+    for ours in crd.KINDS:
+        known |= dict.fromkeys((ours.kind.lower(), ours.plural, ours.short), ours.kind)
+    near = get_close_matches(kind.lower(), known, n=1, cutoff=0.7)
+    hint = f"did you mean {known[near[0]]}?" if near else f"the kinds known are {', '.join(OURS)}"
+    return f"there is no kind {kind!r} in {api_version}, as far as is known here; {hint}"
+
+
+def read_objects(
+    paths: Iterable[str], findings: Findings, *, recursive: bool
+) -> Iterator[RawObject]:
+    """Yield the objects of files, folders, and `-` for standard input, each file once.
+
+    Args:
+        paths: which.
+        findings: told of what cannot be read, and of what is no object.
+        recursive: whether folders inside folders count.
+    """
+    seen: set[Path | None] = set()
+    for name in paths:
+        for path in _files(name, recursive=recursive, findings=findings):
+            identity = path and path.resolve()
+            if identity in seen:
+                continue
+            seen.add(identity)
+            source = "standard input" if path is None else str(path)
+            text = _text(source, path, findings)
+            if text is not None:
+                yield from _of_text(source, text, findings)
+
+
+def _files(name: str, *, recursive: bool, findings: Findings) -> Iterator[Path | None]:
+    """Yield the files that an argument means; None is standard input."""
+    path = Path(name)
+    if name == "-":
+        yield None
+    elif name.startswith(("http://", "https://")):
+        findings.error(name, "this is a URL; download it first, plan reads files only")
+    elif not path.is_dir():
+        yield path
+    else:
+        try:
+            inside = sorted(path.rglob("*") if recursive else path.iterdir())
+        except OSError as error:
+            findings.error(name, _why(error))
+            return
+        found = [one for one in inside if one.suffix in SUFFIXES and not one.is_dir()]
+        if not found:
+            hint = "" if recursive else "; -R looks into the folders in it too"
+            findings.error(name, f"no {', '.join(SUFFIXES)} file is in this folder{hint}")
+        yield from found
+
+
+def _why(error: OSError | ValueError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file or folder"
+    if isinstance(error, PermissionError):
+        return "this cannot be read: permission denied"
+    return f"this cannot be read: {getattr(error, 'strerror', None) or error}"
+
+
+def _text(source: str, path: Path | None, findings: Findings) -> str | None:
+    try:
+        data = sys.stdin.buffer.read() if path is None else path.read_bytes()
+        if not data.startswith(_WIDE) and b"\0" not in data:
+            return data.decode("utf-8-sig")
+        what = "this is a binary file, neither YAML nor JSON"
+        if data.startswith(_WIDE):
+            what = "this is UTF-16 or UTF-32; save it as UTF-8"
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        where = f"byte 0x{error.object[error.start]:02x} in line {line}"
+        what = f"this is no text in UTF-8 ({where}); save it as UTF-8"
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        what = _why(error)
+    findings.error(source, what)
+    return None
+
+
+def _of_text(source: str, text: str, findings: Findings) -> Iterator[RawObject]:
+    number = 0
+    for number, (line, value) in enumerate(_documents(source, text), 1):
+        place = Place(source, number, line)
         if isinstance(value, Malformed):
             findings.error(place, f"{value.reason} (document {number})")
         elif isinstance(value, dict):
-            yield from _objects(value, place, findings)
+            yield from _opened(value, place, findings)
         else:
             what = "a list" if isinstance(value, list) else "a single word"
             findings.error(place, f"document {number} is {what}, not an object with a kind")
-    if empty:
-        findings.warning(source.name, "there is no object in it")
+    if not number:
+        findings.warning(source, "there is no object in it")
 
 
-def _documents(source: Source) -> Iterator[tuple[int, Any]]:
+def _documents(source: str, text: str) -> Iterator[tuple[int, Any]]:
     """Yield the first line and the value of each document, or what is wrong with it."""
-    if source.is_json or source.text.lstrip().startswith("{"):
+    is_json = source.endswith(".json")
+    if is_json or text.lstrip().startswith("{"):
         try:
-            yield from jsontext.parse(source.text)
+            yield from yamltext.parse_json(text)
             return
         except Malformed as error:
-            if source.is_json:
+            if is_json:
                 yield error.line, error
                 return
-    for before, piece in yamltext.pieces(source.text):
+    for before, piece in yamltext.pieces(text):
         try:
             yield from yamltext.parse(piece, before)
         except Malformed as error:
             yield error.line, error
 
 
-_ABSENT = object()
-
-
-def _objects(
+def _opened(
     value: dict[str, Any], place: Place, findings: Findings, inside: str = ""
 ) -> Iterator[RawObject]:
     """Yield the object that `value` is, or those in it if it is a list."""
@@ -121,4 +266,4 @@ def _objects(
         if item_kind in OURS:  # lists of one kind need not repeat it
             item.setdefault("apiVersion", api_version)
             item.setdefault("kind", item_kind)
-        yield from _objects(item, where, findings, name)
+        yield from _opened(item, where, findings, name)

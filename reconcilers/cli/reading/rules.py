@@ -5,6 +5,7 @@ The texts are taken from where the models take them, and a test holds each again
 
 import re
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any
 
 from allocator.addresses import parse_address
@@ -54,19 +55,9 @@ def known() -> frozenset[str]:
     return frozenset(_CHECKS) | LEFT_TO_AUDIT | _ABOUT_CHANGES
 
 
-LEFT_TO_AUDIT = frozenset(
-    rule.text
-    for rule in (
-        IS_ADDRESS,
-        IS_ADDRESS_OR_EMPTY,
-        IS_CIDR,
-        SORTED,
-        RESERVED_INSIDE,
-        RANGES_INSIDE,
-        ENDS_INSIDE,
-        HAS_POOLS,
-    )
-)
+_OF_FORM = (IS_ADDRESS, IS_ADDRESS_OR_EMPTY, IS_CIDR)
+_OF_POOLS = (SORTED, RESERVED_INSIDE, RANGES_INSIDE, ENDS_INSIDE, HAS_POOLS)
+LEFT_TO_AUDIT = frozenset(rule.text for rule in (*_OF_FORM, *_OF_POOLS))
 """Rules that hold for anything here: the audit says the same, naming which entry is at fault, and
 shows what the pool's controller would make of the object."""
 
@@ -76,25 +67,21 @@ _ABOUT_CHANGES = frozenset(rule.text for rule in (GROWS, IMMUTABLE, KEEPS_PROVID
 
 def _ordered(first: str, last: str) -> Check:
     def check(value: Mapping[str, Any]) -> bool:
-        ends = [value.get(first), value.get(last)]
-        if not all(isinstance(end, str) and _IPV4.fullmatch(end) for end in ends):
-            return True
-        low, high = (_number(str(end)) for end in ends)
-        return low <= high
+        ends = [str(value.get(end, "")) for end in (first, last)]
+        comparable = all(_IPV4.fullmatch(end) for end in ends)
+        return not comparable or _number(ends[0]) <= _number(ends[1])
 
     return check
 
 
 def _number(address: str) -> int:
-    number = 0
-    for part in address.split("."):
-        number = number * 256 + int(part)
-    return number
+    """Return what the CEL rules make of an address; its parts may be above 255."""
+    return reduce(lambda number, part: number * 256 + int(part), address.split("."), 0)
 
 
 def _has_credentials(value: Mapping[str, Any]) -> bool:
-    reference = value.get("credentialsRef")
-    return value.get("provider") == LOCAL or bool(reference and reference.get("name"))
+    reference = value.get("credentialsRef") or {}
+    return value.get("provider") == LOCAL or bool(reference.get("name"))
 
 
 def _has_settings(cloud: str) -> Check:
@@ -105,10 +92,6 @@ def _no_ipam_in_clouds(value: Mapping[str, Any]) -> bool:
     return value.get("provider") not in CLOUDS or value.get("network", {}).get("mode") != IPAM
 
 
-def _addresses(value: Mapping[str, Any]) -> bool:
-    return all(parse_address(value[end]) is not None for end in ("start", "end"))
-
-
 _CHECKS: Mapping[str, Check] = {
     in_order("start", "end").text: _ordered("start", "end"),
     in_order("startAddress", "endAddress").text: _ordered("startAddress", "endAddress"),
@@ -117,5 +100,7 @@ _CHECKS: Mapping[str, Check] = {
     **{rule.text: _has_settings(cloud) for cloud, rule in NEEDS_SETTINGS.items()},
     NO_IPAM_IN_CLOUDS.text: _no_ipam_in_clouds,
     TEAM_NAMED.text: lambda value: value.get("type") != "team" or "teamRef" in value,
-    POOL_OF_ADDRESSES.text: _addresses,
+    POOL_OF_ADDRESSES.text: lambda value: all(
+        parse_address(value[end]) is not None for end in ("start", "end")
+    ),
 }

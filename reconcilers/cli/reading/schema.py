@@ -1,125 +1,180 @@
 """An object against the schema of its kind, by the rules that an API server applies.
 
-The schema is the one in the CRD. What the API server would refuse is a fault; what it would drop
-without a word (unknown fields) is a surprise; nulls where nothing is required count as absent.
-Pydantic could validate too, but not enumerations and CEL rules, which exist in the schema only.
+The schema is the one in the CRD, and for metadata one of our own: apimachinery's rules for names,
+labels and times. What the API server would refuse is a fault; what it would drop without a word
+(unknown fields) is a surprise; nulls where nothing is required count as absent. Pydantic could
+validate too, but not enumerations and CEL rules, which exist in the schema only; jsonschema knows
+neither of these rules nor of pruning, and its own sentences say less than ours.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import Any
 
 from reconcilers.api import crd
 from reconcilers.cli.reading import rules
-from reconcilers.cli.reading.kinds import OURS
-from reconcilers.cli.reading.metadata import Fault, is_time
-from reconcilers.cli.reading.place import Step, shown
+from reconcilers.cli.reading.findings import Step, shown
+from reconcilers.cli.reading.objects import OURS
 
 Path = tuple[Step, ...]
+Schema = Mapping[str, Any]
+Fault = tuple[Path, str]
+"""A path, and the end of a sentence about what is there."""
 
 _BOUNDS = {"int32": 2**31, "int64": 2**63}
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_WORD = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_KEY = rf"((?=[^/]{{1,253}}/){_SUBDOMAIN}/)?(?=[^/]{{1,63}}$){_WORD}$"
+_NAME_PATTERN = rf"^(?=.{{1,253}}$){_SUBDOMAIN}$"
+_NAMESPACE_PATTERN = rf"^(?=.{{0,63}}$)({_LABEL})?$"
+_LABEL_PATTERN = rf"^(?=.{{0,63}}$)({_WORD})?$"
+_LABEL_KEY_PATTERN = f"^{_KEY}"
+_ANNOTATION_KEY_PATTERN = f"(?i)^{_KEY}"
+_VERSION_PATTERN = r"^\d*$"
+
+_TEXT: Schema = {"type": "string"}
+_NUMBER: Schema = {"type": "integer"}
+_MOMENT: Schema = {"type": "string", "format": "date-time"}
+_METADATA: Schema = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {
+        "name": {"type": "string", "pattern": _NAME_PATTERN},
+        "namespace": {"type": "string", "pattern": _NAMESPACE_PATTERN},
+        "resourceVersion": {"type": "string", "pattern": _VERSION_PATTERN},
+        **dict.fromkeys(("generateName", "uid", "selfLink"), _TEXT),
+        **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), _MOMENT),
+        **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), _NUMBER),
+        "labels": {
+            "type": "object",
+            "propertyNames": _LABEL_KEY_PATTERN,
+            "additionalProperties": {"type": "string", "pattern": _LABEL_PATTERN},
+        },
+        "annotations": {
+            "type": "object",
+            "propertyNames": _ANNOTATION_KEY_PATTERN,
+            "additionalProperties": _TEXT,
+        },
+        "finalizers": {"type": "array", "items": _TEXT},
+        "ownerReferences": {"type": "array", "items": {"type": "object"}},
+        "managedFields": {"type": "array"},
+    },
+}
+_EXPECTATIONS = {
+    r"^(\d{1,3}\.){3}\d{1,3}$": "is no IPv4 address as in 10.40.1.0",
+    r"^(\d{1,3}\.){3}\d{1,3}/\d{1,2}$": "is no CIDR as in 10.40.0.0/24",
+    r"^v\d+\.\d+\.\d+$": "is no version as in v1.33.1",
+    r"^https?://": "is no URL: it has to begin with http:// or https://",
+    _NAME_PATTERN: "has to be lower-case letters, digits, '-' and '.', as a DNS name",
+    _NAMESPACE_PATTERN: "has to be at most 63 lower-case letters, digits and '-'",
+    _LABEL_PATTERN: "is no label value: at most 63 letters, digits, '-', '_', '.'",
+    _LABEL_KEY_PATTERN: "is no label key",
+    _ANNOTATION_KEY_PATTERN: "is no annotation key",
+    _VERSION_PATTERN: "is no resourceVersion: not a number",
+}
+
+
+def is_time(text: str) -> bool:
+    """Return whether a text is a time as RFC 3339 writes it."""
+    if not _TIME.fullmatch(text):
+        return False
+    try:
+        datetime.fromisoformat(text.upper())
+    except ValueError:
+        return False
+    return True
+
+
+@cache
+def _schema(kind: str) -> Schema:
+    whole = crd.structural_schema(OURS[kind].model)
+    whole["properties"]["metadata"] = _METADATA
+    return whole | {"required": ["metadata", *whole["required"]]}
 
 
 @dataclass(slots=True)
 class Judgement:
-    """What came of it.
+    """What comes of holding an object of ours against its schema.
 
     Args:
-        value: the object as the server would keep it, without its defaults.
-        faults: what it would refuse.
-        surprises: what it would drop.
+        kind: the object's.
+        body: the object.
     """
 
-    value: Any = None
+    kind: str
+    body: Mapping[str, Any]
     faults: list[Fault] = field(default_factory=list)
+    """What an API server would refuse."""
     surprises: list[Fault] = field(default_factory=list)
+    """What it would drop."""
+    kept: Mapping[str, Any] = field(init=False)
+    """The object as it would be kept, without defaults."""
 
+    def __post_init__(self) -> None:
+        self.kept = self._value(self.body, _schema(self.kind), ())
 
-def judge(kind: str, body: Mapping[str, Any]) -> Judgement:
-    """Hold spec and status of an object of ours against its schema."""
-    judgement = Judgement()
-    whole = _schema(kind)
-    relevant = {name: body[name] for name in body if name != "metadata"}
-    judgement.value = _Judge(judgement).value(relevant, whole, ())
-    return judgement
-
-
-@cache
-def _schema(kind: str) -> Mapping[str, Any]:
-    whole = crd.structural_schema(OURS[kind].model)
-    del whole["properties"]["metadata"]  # has rules of its own
-    return whole
-
-
-class _Judge:
-    """Walks a value along its schema."""
-
-    def __init__(self, judgement: Judgement) -> None:
-        self._faults = judgement.faults
-        self._surprises = judgement.surprises
-
-    def value(self, value: Any, schema: Mapping[str, Any], path: Path) -> Any:
+    def _value(self, value: Any, schema: Schema, path: Path) -> Any:
         """Return `value` as it would be kept; note what is wrong with it."""
         wanted = schema.get("type")
+        if wanted is None:
+            return value
         misfit = _misfit(value, wanted)
         if misfit:
-            self._faults.append((path, misfit))
+            self.faults.append((path, misfit))
             return value
-        before = len(self._faults)
+        before = len(self.faults)
         if wanted == "object":
             value = self._object(value, schema, path)
         elif wanted == "array":
             value = self._array(value, schema, path)
         else:
-            self._faults += [(path, what) for what in _plain_faults(value, schema)]
+            self.faults += [(path, what) for what in _plain_faults(value, schema)]
             value = int(value) if wanted == "integer" else value
-        if len(self._faults) == before:
+        if len(self.faults) == before:
             for rule in schema.get("x-kubernetes-validations", ()):
                 if not rules.holds(rule["rule"], value):
                     at = rule.get("fieldPath", "").split(".")[1:]
-                    self._faults.append(((*path, *at), rule["message"]))
+                    self.faults.append(((*path, *at), rule["message"]))
         return value
 
-    def _object(self, value: Mapping[str, Any], schema: Mapping[str, Any], path: Path) -> Any:
-        properties = schema.get("properties")
-        if properties is None:
-            return dict(value)
-        required = schema.get("required", ())
-        for name in required:
+    def _object(self, value: Mapping[str, Any], schema: Schema, path: Path) -> Any:
+        for name in schema.get("required", ()):
             if value.get(name) is None:
-                self._faults.append(((*path, name), "is missing"))
+                self.faults.append(((*path, name), "is missing"))
+        properties, others = schema.get("properties"), schema.get("additionalProperties", {})
         kept = {}
         for name, inner in value.items():
-            if name not in properties:
-                self._unknown(name, properties, schema, path)
-                if schema.get("x-kubernetes-preserve-unknown-fields"):
-                    kept[name] = inner
-            elif inner is not None:
-                kept[name] = self.value(inner, properties[name], (*path, name))
+            wanted = others if properties is None else properties.get(name)
+            if "propertyNames" in schema and not _pattern(schema["propertyNames"]).search(name):
+                what = f"{name!r} {_EXPECTATIONS[schema['propertyNames']]}"
+                self.faults.append(((*path, name), what))
+            if wanted is not None and (properties is None or inner is not None):
+                kept[name] = self._value(inner, wanted, (*path, name))
+            elif wanted is None and schema.get("x-kubernetes-preserve-unknown-fields"):
+                kept[name] = inner
+            elif wanted is None:
+                near = get_close_matches(name, properties or (), n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                what = f"this field is unknown and ignored{hint}"
+                self.surprises.append(((*path, name), what))
         return kept
 
-    def _unknown(
-        self, name: str, properties: Mapping[str, Any], schema: Mapping[str, Any], path: Path
-    ) -> None:
-        if schema.get("x-kubernetes-preserve-unknown-fields"):
-            return
-        near = get_close_matches(name, properties, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        self._surprises.append(((*path, name), f"this field is unknown and ignored{hint}"))
-
-    def _array(self, value: list[Any], schema: Mapping[str, Any], path: Path) -> Any:
+    def _array(self, value: list[Any], schema: Schema, path: Path) -> Any:
         length = len(value)
         if length > schema.get("maxItems", length):
-            self._faults.append((path, f"has {length} items, at most {schema['maxItems']} fit"))
+            self.faults.append((path, f"has {length} items, at most {schema['maxItems']} fit"))
         if length < schema.get("minItems", 0):
-            self._faults.append((path, f"needs at least {schema['minItems']} items"))
-        kept = [
-            self.value(item, schema.get("items", {}), (*path, at)) for at, item in enumerate(value)
-        ]
-        self._faults += _duplicates(kept, schema, path)
+            self.faults.append((path, f"needs at least {schema['minItems']} items"))
+        inner = schema.get("items", {})
+        kept = [self._value(item, inner, (*path, at)) for at, item in enumerate(value)]
+        self.faults += _duplicates(kept, schema, path)
         return kept
 
 
@@ -145,9 +200,9 @@ _NAMES = {
 }
 
 
-def _misfit(value: Any, wanted: str | None) -> str | None:
+def _misfit(value: Any, wanted: str) -> str | None:
     """Return what is wrong with a value's type, None if nothing is."""
-    if wanted is None or _FITS[wanted](value):
+    if _FITS[wanted](value):
         return None
     return f"has to be {_NAMES[wanted]}, not {shown(value)}{_hint(value, wanted)}"
 
@@ -161,7 +216,7 @@ def _hint(value: Any, wanted: str) -> str:
     return "; leave the quotes away" if isinstance(value, str) and unquoted else ""
 
 
-def _plain_faults(value: Any, schema: Mapping[str, Any]) -> Iterator[str]:
+def _plain_faults(value: Any, schema: Schema) -> Iterator[str]:
     if "enum" in schema and value not in schema["enum"]:
         near = get_close_matches(str(value), schema["enum"], n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
@@ -172,18 +227,19 @@ def _plain_faults(value: Any, schema: Mapping[str, Any]) -> Iterator[str]:
         yield from _number_faults(value, schema)
 
 
-def _text_faults(value: str, schema: Mapping[str, Any]) -> Iterator[str]:
+def _text_faults(value: str, schema: Schema) -> Iterator[str]:
     if len(value) < schema.get("minLength", 0):
         yield "must not be empty"
     if len(value) > schema.get("maxLength", len(value)):
         yield f"{shown(value)} is longer than {schema['maxLength']} characters"
     elif "pattern" in schema and not _pattern(schema["pattern"]).search(value):
-        yield f"{shown(value)} {_expectation(schema['pattern'])}"
+        pattern = schema["pattern"]
+        yield f"{shown(value)} {_EXPECTATIONS.get(pattern, f'does not match {pattern}')}"
     if schema.get("format") == "date-time" and not is_time(value):
         yield f"{shown(value)} is no time as in 2026-01-31T12:00:00Z"
 
 
-def _number_faults(value: float, schema: Mapping[str, Any]) -> Iterator[str]:
+def _number_faults(value: float, schema: Schema) -> Iterator[str]:
     limit = _BOUNDS.get(schema.get("format", ""), 0)
     if limit and not -limit <= value < limit:
         yield f"{shown(value)} does not fit into {schema['format']}"
@@ -193,25 +249,13 @@ def _number_faults(value: float, schema: Mapping[str, Any]) -> Iterator[str]:
         yield f"must be at most {schema['maximum']}, not {shown(value)}"
 
 
-_EXPECTATIONS = {
-    r"^(\d{1,3}\.){3}\d{1,3}$": "is no IPv4 address as in 10.40.1.0",
-    r"^(\d{1,3}\.){3}\d{1,3}/\d{1,2}$": "is no CIDR as in 10.40.0.0/24",
-    r"^v\d+\.\d+\.\d+$": "is no version as in v1.33.1",
-    r"^https?://": "is no URL: it has to begin with http:// or https://",
-}
-
-
-def _expectation(pattern: str) -> str:
-    return _EXPECTATIONS.get(pattern, f"does not match {pattern}")
-
-
 @lru_cache(maxsize=64)
 def _pattern(text: str) -> re.Pattern[str]:
     """Return a pattern as Go reads it: ASCII digits, `$` only at the very end."""
     return re.compile(text.removesuffix("$") + r"\Z" if text.endswith("$") else text, re.ASCII)
 
 
-def _duplicates(kept: list[Any], schema: Mapping[str, Any], path: Path) -> Iterator[Fault]:
+def _duplicates(kept: list[Any], schema: Schema, path: Path) -> Iterator[Fault]:
     """Yield the items of a list that is keyed by fields, where two have the same key."""
     keys = schema.get("x-kubernetes-list-map-keys")
     seen: dict[str, int] = {}

@@ -1,19 +1,24 @@
-"""YAML documents as plain values that know their lines.
+"""YAML and JSON documents as plain values that know their lines.
 
-Values are built from the parser's events, one after another on a stack of our own. PyYAML's own
-composer recurses, in C too, so that a line of 50,000 brackets ends the process; and it forgets on
-which line a value stood once it is a value. Documents are cut apart at their `---` lines first, as
-kubectl does, so that a syntax error costs its own document alone.
+PyYAML parses and composes, and its nodes have the lines. Over the events of its C parser runs the
+composer that is written in Python: the one in C recurses, so that a line of 50,000 brackets ends
+the process. What a word means is not left to PyYAML: kubectl reads YAML 1.1 the Go way, where `y`
+and `n` are booleans, a leading zero means octal, `0o17` too, `1e3` is a number, and times of day,
+dates and sexagesimals stay text. The table in the tests was taken from kubectl 1.32.
+
+Documents are cut apart at their `---` lines first, as kubectl does, so that a syntax error costs
+its own document alone.
 """
 
+import copy
+import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
-
-from reconcilers.cli.reading.scalars import NotJson, resolve
+from typing_extensions import override
+from yaml.composer import Composer
 
 MAX_DEPTH = 200
 MAX_ALIASED = 100_000
@@ -21,13 +26,37 @@ MAX_ALIASED = 100_000
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SEPARATOR = re.compile(r"^---(?=[ \t\r]|$)", re.MULTILINE)
 _TAG = "tag:yaml.org,2002:"
+_PLAIN = "plain"
+"""The tag of words without quotes and without a tag."""
+_JSON_WITH_LINES = 2_000_000
+"""Up to how many characters JSON is read a second time, as YAML, to learn its lines."""
+
+Scalar = str | int | float | bool | None
+
+_TRUE = ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON")
+_FALSE = ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF")
+_NULL = ("", "~", "null", "Null", "NULL")
+_WORDS: dict[str, Scalar] = {
+    **dict.fromkeys(_TRUE, True),
+    **dict.fromkeys(_FALSE, False),
+    **dict.fromkeys(_NULL, None),
+}
+_INTEGERS: tuple[tuple[re.Pattern[str], int], ...] = (
+    (re.compile(r"[-+]?0b[01]+"), 2),
+    (re.compile(r"[-+]?0x[0-9a-fA-F]+"), 16),
+    (re.compile(r"[-+]?0o?[0-7]+"), 8),
+    (re.compile(r"[-+]?[0-9]+"), 10),
+)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NOT_JSON = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_LONGEST_NUMBER = 400
 
 
 class Malformed(Exception):
     """A document is not what it should be.
 
     Args:
-        line: where, from 1.
+        line: where, from 1; 0 if the reader of the whole has to say.
         reason: what is wrong.
     """
 
@@ -37,10 +66,8 @@ class Malformed(Exception):
         self.reason = reason
 
 
-class Block(dict[str, Any]):
-    """A mapping, with the line of each key."""
-
-    __slots__ = ("line", "lines")
+class LinedDict(dict[str, Any]):
+    """A mapping, with its line and the line of each key."""
 
     def __init__(self, line: int) -> None:
         super().__init__()
@@ -48,10 +75,8 @@ class Block(dict[str, Any]):
         self.lines: dict[str, int] = {}
 
 
-class Series(list[Any]):
-    """A sequence, with the line of each item."""
-
-    __slots__ = ("line", "lines")
+class LinedList(list[Any]):
+    """A sequence, with its line and the line of each item."""
 
     def __init__(self, line: int) -> None:
         super().__init__()
@@ -64,16 +89,38 @@ def line_of(value: Any, path: tuple[str | int, ...]) -> int:
 
     0 if the value knows no lines.
     """
-    line = value.line if isinstance(value, Block | Series) else 0
+    line = value.line if isinstance(value, LinedDict | LinedList) else 0
     for step in path:
-        if isinstance(value, Block) and step in value.lines:
+        if isinstance(value, LinedDict) and step in value.lines:
             line = value.lines[str(step)]
-        elif isinstance(value, Series) and isinstance(step, int) and step < len(value.lines):
+        elif isinstance(value, LinedList) and isinstance(step, int) and step < len(value.lines):
             line = value.lines[step]
         else:
             break
         value = value[step]
     return line
+
+
+def resolve(word: str) -> Scalar:
+    """Return the value of an unquoted word.
+
+    Raises:
+        Malformed: it is infinity or not-a-number, for which JSON has no word.
+    """
+    if word in _WORDS:
+        return _WORDS[word]
+    if word[0] not in "0123456789+-." or len(word) > _LONGEST_NUMBER:
+        return word
+    if _NOT_JSON.fullmatch(word):
+        raise Malformed(0, f"{word} is no number that JSON can carry; quote it if it is a text")
+    digits = word.replace("_", "")
+    for pattern, base in _INTEGERS:
+        if pattern.fullmatch(digits):
+            return int(digits.replace("o", "", 1), base)
+    if not _FLOAT.fullmatch(digits):
+        return word
+    value = float(digits)
+    return value if abs(value) != float("inf") else word
 
 
 def pieces(text: str) -> Iterator[tuple[int, str]]:
@@ -103,16 +150,14 @@ def parse(piece: str, before: int = 0) -> list[tuple[int, Any]]:
     Raises:
         Malformed: it is no YAML, or YAML that makes no object for Kubernetes.
     """
-    builder = _Builder(before)
     try:
-        for event in yaml.parse(piece, Loader=_LOADER):
-            builder.take(event)
+        documents = list(_Documents(piece, before).read())
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, piece, before) from error
     except yaml.reader.ReaderError as error:
         line = before + piece.count("\n", 0, error.position) + 1
         raise Malformed(line, "this holds a control character, which YAML forbids") from error
-    return [(line, value) for line, value in builder.documents if value is not None]
+    return [(line, value) for line, value in documents if value is not None]
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, piece: str, before: int) -> Malformed:
@@ -128,166 +173,225 @@ def _syntax_error(error: yaml.MarkedYAMLError, piece: str, before: int) -> Malfo
     return Malformed(before + line + 1, f"this is no valid YAML:{context} {problem}{tab}")
 
 
-_NO_KEY = object()
-_MERGE = object()
-
-
-@dataclass(slots=True)
-class _Open:
-    """A mapping or sequence that is not finished.
+class _Documents(Composer):
+    """Composes documents, and makes values of them.
 
     Args:
-        value: what it will be.
-        anchor: its anchor, if it has one.
-        size: how many values it holds so far, aliases written out.
-        key: the key that waits for its value.
+        piece: the text.
+        before: the number of lines before it.
     """
 
-    value: Block | Series
-    anchor: str | None
-    size: int = 1
-    key: Any = _NO_KEY
-    key_line: int = 0
-    merged: list[Any] = field(default_factory=list)
-
-
-class _Builder:
-    """Turns events into values."""
-
-    def __init__(self, before: int) -> None:
+    def __init__(self, piece: str, before: int) -> None:
+        super().__init__()
         self._before = before
-        self._stack: list[_Open] = []
-        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._events: Iterator[Any] = yaml.parse(piece, Loader=_LOADER)
+        self._next: Any = next(self._events)
+        self._taken: Any = None
+        self._depth = 0
         self._aliased = 0
-        self._first = 0
-        self.documents: list[tuple[int, Any]] = []
 
-    def take(self, event: Any) -> None:
-        """Take the next event."""
-        line = self._before + event.start_mark.line + 1
-        match event:
-            case yaml.ScalarEvent():
-                value = _scalar(event, line)
-                if event.anchor:
-                    self._anchors[event.anchor] = (value, 1)
-                plain = event.implicit[0]
-                self._attach(_MERGE if plain and value == "<<" else value, line, 1)
-            case yaml.MappingStartEvent():
-                self._open(Block(line), event, line, "map")
-            case yaml.SequenceStartEvent():
-                self._open(Series(line), event, line, "seq")
-            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
-                self._close()
-            case yaml.AliasEvent():
-                self._alias(str(event.anchor), line)
-            case yaml.DocumentStartEvent():
-                self._anchors, self._aliased, self._first = {}, 0, 0
-            case _:
-                pass  # the ends of documents and of the stream
+    def read(self) -> Iterator[tuple[int, Any]]:
+        """Yield the first line and the value of each document."""
+        self.get_event()
+        while not self.check_event(yaml.StreamEndEvent):
+            node = self.compose_document()
+            yield self._line(node), self._value(node)
 
-    def _open(self, value: Block | Series, event: Any, line: int, tag: str) -> None:
-        if event.tag not in {None, "!", _TAG + tag}:
-            raise Malformed(line, f"the tag {_shown(event.tag)} means nothing to Kubernetes")
-        if len(self._stack) == MAX_DEPTH:
-            raise Malformed(line, f"this is nested more than {MAX_DEPTH} levels deep")
-        self._first = self._first or line
-        self._stack.append(_Open(value, event.anchor))
+    # -- what a Composer asks of the parser and the resolver beside it ----------------------------
 
-    def _close(self) -> None:
-        done = self._stack.pop()
-        if done.merged and isinstance(done.value, Block):
-            _merge(done.value, done.merged)
-        if done.anchor:
-            self._anchors[done.anchor] = (done.value, done.size)
-        self._attach(done.value, done.value.line, done.size)
+    def check_event(self, *kinds: type) -> bool:
+        """Return whether the next event is of one of these kinds."""
+        return isinstance(self._next, kinds)
 
-    def _alias(self, anchor: str, line: int) -> None:
-        if anchor not in self._anchors:
-            raise Malformed(line, f"the alias *{anchor} refers to itself or to nothing before it")
-        value, size = self._anchors[anchor]
-        self._aliased += size
-        if self._aliased > MAX_ALIASED:
-            raise Malformed(line, f"the aliases stand for more than {MAX_ALIASED} values")
-        self._attach(value, line, size)
+    def peek_event(self) -> Any:
+        """Return the next event, and leave it."""
+        return self._next
 
-    def _attach(self, value: Any, line: int, size: int) -> None:
-        """Put a finished value where it belongs."""
-        if not self._stack:
-            self.documents.append((self._first or line, None if value is _MERGE else value))
-            return
-        parent = self._stack[-1]
-        parent.size += size
-        if isinstance(parent.value, Series):
-            parent.value.append("<<" if value is _MERGE else value)
-            parent.value.lines.append(line)
-        elif parent.key is _NO_KEY:
-            parent.key, parent.key_line = _MERGE if value is _MERGE else _key(value, line), line
-        elif parent.key is _MERGE:
-            parent.merged.append((value, line))
-            parent.key = _NO_KEY
-        else:
-            _set(parent.value, parent.key, "<<" if value is _MERGE else value, parent.key_line)
-            parent.key = _NO_KEY
+    def get_event(self) -> Any:
+        """Return the next event, and take it."""
+        self._taken, self._next = self._next, next(self._events, None)
+        return self._taken
+
+    def descend_resolver(self, _parent: Any, _index: Any) -> None:
+        """Count the levels; the composer recurses for each."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH and not self.check_event(yaml.ScalarEvent):
+            raise self._too_deep(self._next)
+
+    def ascend_resolver(self) -> None:
+        """Count the levels."""
+        self._depth -= 1
+
+    def resolve(self, _kind: Any, _value: Any, implicit: Any) -> str:
+        """Return the tag of what has none."""
+        if not isinstance(self._taken, yaml.ScalarEvent):
+            return ""
+        return _PLAIN if implicit[0] and self._taken.tag is None else f"{_TAG}str"
+
+    @override
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self._next
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(self.get_event())
+        self.anchors.pop(event.anchor, None)  # Kubernetes takes an anchor that is given anew
+        return super().compose_node(parent, index)
+
+    def _alias(self, event: Any) -> Any:
+        """Return what an anchor stands for, as if it were written here."""
+        node, line = self.anchors.get(event.anchor), self._line(event)
+        if node is None or node.end_mark is None:
+            what = f"the alias *{event.anchor} refers to itself or to nothing before it"
+            raise Malformed(line, what)
+        waiting = [(node, self._depth + 1)]
+        while waiting:
+            inner, depth = waiting.pop()
+            self._aliased += 1
+            if self._aliased > MAX_ALIASED:
+                raise Malformed(line, f"the aliases stand for more than {MAX_ALIASED} values")
+            if depth > MAX_DEPTH and not isinstance(inner, yaml.ScalarNode):
+                raise self._too_deep(event)
+            waiting += [(one, depth + 1) for one in _inside(inner)]
+        here = copy.copy(node)
+        here.start_mark = event.start_mark
+        return here
+
+    def _too_deep(self, event: Any) -> Malformed:
+        return Malformed(self._line(event), f"this is nested more than {MAX_DEPTH} levels deep")
+
+    # -- values -----------------------------------------------------------------------------------
+
+    def _line(self, node: Any) -> int:
+        return self._before + int(node.start_mark.line) + 1
+
+    def _value(self, node: Any) -> Any:
+        line = self._line(node)
+        if isinstance(node, yaml.ScalarNode):
+            try:
+                return _scalar(node.tag, node.value)
+            except Malformed as wrong:
+                raise Malformed(line, wrong.reason) from wrong
+        is_list = isinstance(node, yaml.SequenceNode)
+        if node.tag not in {"", f"{_TAG}{'seq' if is_list else 'map'}"}:
+            raise Malformed(line, f"the tag {_shown(node.tag)} means nothing to Kubernetes")
+        return self._list(node, line) if is_list else self._dict(node, line)
+
+    def _list(self, node: Any, line: int) -> LinedList:
+        made = LinedList(line)
+        made += map(self._value, node.value)
+        made.lines += map(self._line, node.value)
+        return made
+
+    def _dict(self, node: Any, line: int) -> LinedDict:
+        made, merged = LinedDict(line), []
+        for key_node, value_node in node.value:
+            value, at = self._value(value_node), self._line(key_node)
+            if (key_node.tag, key_node.value) == (_PLAIN, "<<"):
+                merged.append((value, self._line(value_node)))
+                continue
+            key = self._key(key_node, at)
+            if key in made:
+                first = made.lines[key]
+                raise Malformed(at, f"the key {_shown(key)} is here twice, first in line {first}")
+            made[key], made.lines[key] = value, at
+        for value, at in merged:
+            _merge(made, value, at)
+        return made
+
+    def _key(self, node: Any, line: int) -> str:
+        key = self._value(node)
+        if key is None or isinstance(key, dict | list):
+            raise Malformed(line, "a key has to be a word or a number")
+        return str(key).lower() if isinstance(key, bool) else str(key)
 
 
-def _set(block: Block, key: str, value: Any, line: int) -> None:
-    if key in block:
-        first = block.lines[key]
-        raise Malformed(line, f"the key {_shown(key)} is here twice, first in line {first}")
-    block[key] = value
-    block.lines[key] = line
+def _inside(node: Any) -> Iterator[Any]:
+    if isinstance(node, yaml.SequenceNode):
+        yield from node.value
+    elif isinstance(node, yaml.MappingNode):
+        for pair in node.value:
+            yield from pair
 
 
-def _merge(block: Block, sources: list[Any]) -> None:
-    """Add what `<<` merges: keys that the block and earlier sources do not have."""
-    for value, line in sources:
-        for source in value if isinstance(value, Series) else [value]:
-            if not isinstance(source, Block):
-                raise Malformed(line, "<< can only merge mappings")
-            for key, inherited in source.items():
-                if key not in block:
-                    block[key] = inherited
-                    block.lines[key] = source.lines[key]
+def _merge(made: LinedDict, value: Any, line: int) -> None:
+    """Add what `<<` merges: keys that the mapping and earlier sources do not have."""
+    for source in value if isinstance(value, list) else [value]:
+        if not isinstance(source, LinedDict):
+            raise Malformed(line, "<< can only merge mappings")
+        for key in source.keys() - made.keys():
+            made.lines[key] = source.lines[key]
+        made.update({key: one for key, one in source.items() if key not in made})
 
 
-def _key(value: Any, line: int) -> str:
-    if value is None or isinstance(value, Block | Series):
-        raise Malformed(line, "a key has to be a word or a number")
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
-
-
-_TAGGED: dict[str, tuple[type, ...]] = {
-    "int": (int,),
-    "float": (int, float),
-    "bool": (bool,),
-    "null": (type(None),),
-}
-
-
-def _scalar(event: Any, line: int) -> Any:
-    word: str = event.value
-    tag = event.tag
-    if tag in {None, "!"}:
-        try:
-            return resolve(word) if event.implicit[0] and tag is None else word
-        except NotJson as error:
-            raise Malformed(line, str(error)) from error
-    name = tag.removeprefix(_TAG)
-    if name == "str":
+def _scalar(tag: str, word: str) -> Scalar:
+    if tag == f"{_TAG}str":
         return word
-    try:
-        value = resolve(word)
-    except NotJson as error:
-        raise Malformed(line, str(error)) from error
-    fits = _TAGGED.get(name)
-    if fits is None:
-        raise Malformed(line, f"the tag {_shown(tag)} means nothing to Kubernetes")
-    if type(value) not in fits:
-        raise Malformed(line, f"{_shown(word)} is no {name}, as its tag says")
+    value = resolve(word)
+    if tag == _PLAIN:
+        return value
+    name = tag.removeprefix(_TAG)
+    wanted = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}
+    if name not in wanted:
+        raise Malformed(0, f"the tag {_shown(tag)} means nothing to Kubernetes")
+    if type(value) not in wanted[name]:
+        raise Malformed(0, f"{_shown(word)} is no {name}, as its tag says")
     return value
 
 
 def _shown(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:60] + "...")
+
+
+def parse_json(text: str) -> list[tuple[int, Any]]:
+    """Return the JSON documents of a text, each with its first line.
+
+    JSON is YAML, almost: where reading it as YAML gives the same values, these know their lines.
+
+    Raises:
+        Malformed: it is no JSON, or has a key twice.
+    """
+    decoder = json.JSONDecoder(object_pairs_hook=_json_object, parse_constant=_json_constant)
+    documents: list[tuple[int, Any]] = []
+    at = _skip(text, 0)
+    while at < len(text):
+        line = text.count("\n", 0, at) + 1
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            raise Malformed(error.lineno, f"this is no valid JSON: {error.msg}") from error
+        except Malformed as error:
+            raise Malformed(_as_yaml(text)[0] or line, error.reason) from error
+        except RecursionError as error:
+            raise Malformed(line, f"this is nested more than {MAX_DEPTH} levels deep") from error
+        documents.append((line, value))
+        at = _skip(text, end)
+    if len(documents) != 1 or len(text) > _JSON_WITH_LINES:
+        return documents
+    lined = _as_yaml(text)[1]
+    return lined if [value for _, value in lined] == [documents[0][1]] else documents
+
+
+def _as_yaml(text: str) -> tuple[int, list[tuple[int, Any]]]:
+    """Return the line of the first fault that a text has as YAML, or its documents."""
+    try:
+        return 0, parse(text)
+    except Malformed as error:
+        return error.line, []
+
+
+def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise Malformed(0, f"the key {key!r} is in one object twice")
+        made[key] = value
+    return made
+
+
+def _json_constant(word: str) -> Any:
+    raise Malformed(0, f"{word} is no number that JSON can carry")
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at

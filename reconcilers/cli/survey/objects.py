@@ -25,8 +25,8 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.problems import Problem, say
+from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import Manifest, Manifests, read
-from reconcilers.cli.reading.place import Findings
 from reconcilers.cli.survey.progress import progress
 
 T = TypeVar("T", bound=Object)

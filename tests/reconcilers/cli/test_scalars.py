@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconcilers.cli.reading.scalars import NotJson, resolve
+from reconcilers.cli.reading.yamltext import Malformed, resolve
 
 # What `kubectl create --dry-run=client -o json` (1.32) made of each word.
 KUBECTL = {
@@ -59,7 +59,7 @@ def test_a_word_means_what_kubectl_takes_it_for(word: str, value: object) -> Non
 
 @pytest.mark.parametrize("word", [".inf", "-.Inf", "+.INF", ".nan", ".NaN"])
 def test_what_json_cannot_carry_is_refused_and_named(word: str) -> None:
-    with pytest.raises(NotJson, match="JSON"):
+    with pytest.raises(Malformed, match="JSON"):
         resolve(word)
 
 

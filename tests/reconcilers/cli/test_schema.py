@@ -186,7 +186,7 @@ def test_an_unknown_field_is_a_warning_and_dropped() -> None:
     outcome = plan(body)
     assert outcome.code == 0
     assert [warning.split(": ", 2)[2] for warning in outcome.warnings] == [
-        "metadata.nmae: this field is unknown and ignored",
+        "metadata.nmae: this field is unknown and ignored; did you mean name?",
         "spec.resrved: this field is unknown and ignored; did you mean reserved?",
         "extra: this field is unknown and ignored",
     ]
@@ -210,9 +210,9 @@ def test_free_form_values_are_kept_as_they_are() -> None:
         ({"labels": {"a b": "c"}}, "'a b' is no label key"),
         ({"labels": {"a": "c d"}}, "metadata.labels.a: 'c d' is no label value"),
         ({"labels": {"a": 1}}, "metadata.labels.a: has to be a text, not 1; quote it"),
-        ({"labels": ["a"]}, "metadata.labels: has to be a mapping of texts"),
+        ({"labels": ["a"]}, "metadata.labels: has to be a mapping, not a list"),
         ({"annotations": {"a": True}}, "metadata.annotations.a: has to be a text, not true"),
-        ({"finalizers": "x"}, "metadata.finalizers: has to be a list of texts"),
+        ({"finalizers": "x"}, "metadata.finalizers: has to be a list, not 'x'"),
         ({"generation": "1"}, "metadata.generation: has to be a whole number, not '1'"),
         ({"resourceVersion": "abc"}, "'abc' is no resourceVersion"),
         ({"creationTimestamp": "yesterday"}, "'yesterday' is no time"),

@@ -57,9 +57,7 @@ class Findings:
 
     def add(self, severity: Severity, sentence: str) -> None:
         """Note a sentence."""
-        finding = Finding(severity, sentence)
-        if finding not in self.found:
-            self.found[finding] = None
+        self.found.setdefault(Finding(severity, sentence))
 
     def error(self, place: object, sentence: str) -> None:
         """Note that the input is wrong at `place`."""
