@@ -8,12 +8,12 @@ import anyio
 import click
 
 from controller import logs
+from reconcilers.cli.flags import option
 from reconcilers.cli.local import kubeconfigs
 from reconcilers.cli.local.collector import relax
 from reconcilers.cli.local.door import envtest, told
 from reconcilers.cli.local.signals import Interrupted
 from reconcilers.cli.local.start import run_until_interrupted
-from reconcilers.cli.options import option
 from reconcilers.cli.problems import Problem
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from reconcilers.api import crd
-from reconcilers.cli.documents import as_json, as_list, as_yaml
-from reconcilers.cli.options import option
+from reconcilers.cli.flags import option
+from reconcilers.cli.output import as_json, as_list, as_yaml
 from reconcilers.cli.problems import Problem
 
 

@@ -1,12 +1,13 @@
-"""Every interval and threshold as a flag, made of the fields of reconcilers/settings.py.
+"""Flags: each is an environment variable BUTLER_IPAM_<FLAG>, too, and each setting is a flag.
 
-A field's flag is its section and name (`pool.requeue_deleting` is --pool-requeue-deleting), its
-default the field's, its help the sentence under the field, its variable BUTLER_IPAM_<FLAG>. So a
-setting cannot be forgotten here, nor told two ways.
+A field of reconcilers/settings.py gives the flag its section and name (`pool.requeue_deleting` is
+--pool-requeue-deleting), its default, and its help: the sentence under the field. So a setting
+cannot be forgotten here, nor told two ways. Durations are written as in Go: 500ms, 10s, 1h30m.
 """
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -16,11 +17,69 @@ from typing import Any, TypeVar
 
 import click
 
-from reconcilers.cli import durations
-from reconcilers.cli.options import option
 from reconcilers.settings import Settings
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., Any] | click.Command)
+
+PREFIX = "BUTLER_IPAM_"
+
+
+def envvar(flag: str) -> str:
+    """Return the environment variable of a flag: `--webhook-port` is BUTLER_IPAM_WEBHOOK_PORT."""
+    return PREFIX + flag.lstrip("-").replace("-", "_").upper()
+
+
+def option(*declarations: str, **attributes: Any) -> Callable[[F], F]:
+    """Return click's option decorator, with the environment variable of its long flag.
+
+    Args:
+        *declarations: the flags; the first long one names the variable.
+        **attributes: what click.option takes. `envvar` may be given to name another variable.
+    """
+    long = next(flag for flag in declarations if flag.startswith("--"))
+    # `--on/--off` is one declaration of click's for both flags.
+    attributes.setdefault("envvar", envvar(long.partition("/")[0]))
+    attributes.setdefault("show_envvar", True)
+    attributes.setdefault("show_default", True)
+    return click.option(*declarations, **attributes)
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+
+
+def duration(value: str | float) -> float:
+    """Return seconds from an option's value.
+
+    Raises:
+        BadParameter: it is no duration.
+    """
+    if isinstance(value, int | float):
+        return float(value)
+    seconds = parse(value)
+    if seconds is None:
+        raise click.BadParameter(f"{value!r} is no duration: write 500ms, 10s, 5m or 1h30m")
+    return seconds
+
+
+def parse(text: str) -> float | None:
+    """Return the seconds that `text` says, None if it is no duration."""
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    if not re.fullmatch(rf"(?:{_PART.pattern})+", text):
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+
+
+def rendered(seconds: float) -> str:
+    """Return the shortest text for `seconds`: 90 is 1m30s."""
+    if 0 < seconds < 1:
+        return f"{seconds * 1000:g}ms"
+    whole, rest = divmod(seconds, 60)
+    minutes = int(whole)
+    parts = [(minutes // 60, "h"), (minutes % 60, "m"), (rest, "s")]
+    return "".join(f"{number:g}{unit}" for number, unit in parts if number) or "0s"
+
 
 PLAIN: Mapping[tuple[str, str], str] = {
     ("pool", "max_addresses"): "--max-pool-addresses",
@@ -80,9 +139,9 @@ def settings_of(default: Settings) -> Iterator[Setting]:
 
 
 def _section(section: str, values: Any) -> Iterator[Setting]:
-    told = field_docs(type(values))
+    docs = field_docs(type(values))
     for field in fields(values):
-        yield Setting(section, field.name, getattr(values, field.name), told.get(field.name, ""))
+        yield Setting(section, field.name, getattr(values, field.name), docs.get(field.name, ""))
 
 
 def field_docs(model: type) -> dict[str, str]:
@@ -126,8 +185,8 @@ def _option(setting: Setting) -> Callable[[F], F]:
         case float() as default:
             return option(
                 setting.flag,
-                type=durations.duration,
-                default=durations.rendered(default),
+                type=duration,
+                default=rendered(default),
                 metavar="DURATION",
                 help=setting.help,
             )

@@ -14,9 +14,7 @@ import click
 
 from controller import logs
 from controller.options import ManagerOptions, SelfSigned
-from reconcilers.cli.durations import duration
-from reconcilers.cli.flags import switch
-from reconcilers.cli.options import option
+from reconcilers.cli.flags import duration, option, switch
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[F], F]

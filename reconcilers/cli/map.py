@@ -8,26 +8,18 @@ from typing import Any
 import click
 
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.cli.options import option
+from reconcilers.cli.flags import option
+from reconcilers.cli.output import Form, output_option, printed, report
 from reconcilers.cli.problems import Problem, say
 from reconcilers.cli.survey import drawing
 from reconcilers.cli.survey.extents import Extent, Picture, picture
-from reconcilers.cli.survey.forms import (
-    FORMS,
-    Form,
-    document,
-    named,
-    output_option,
-    scope,
-    scope_options,
-)
-from reconcilers.cli.survey.objects import Objects, sorted_by_key, survey
+from reconcilers.cli.survey.objects import Objects, scope, scope_options, sorted_by_key, survey
 
 
 @click.command(name="map")
 @click.argument("names", metavar="[POOL]...", nargs=-1)
 @scope_options
-@output_option(*FORMS)
+@output_option()
 @option(
     "--svg",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
@@ -53,11 +45,19 @@ def draw(
     if svg is not None:
         _write(svg, _svg(pictures))
     elif html is not None:
-        from reconcilers.cli.survey.page import page
-
-        _write(html, page(pictures, objects, datetime.now(UTC)))
+        _write(html, drawing.page(pictures, objects, datetime.now(UTC)))
     else:
-        click.echo(_rendered(pictures, output), nl=False)
+        columns = drawing.WIDE if output == "wide" else drawing.COLUMNS
+        named = (("networkpool", one.pool.metadata.name) for one in pictures)
+        click.echo(
+            printed(
+                output,
+                lambda: report("PoolMapList", items=map(_item, pictures)),
+                named,
+                lambda: "\n".join(drawing.drawn(one, columns) for one in pictures),
+            ),
+            nl=False,
+        )
 
 
 def _pictures(objects: Objects, wanted: Sequence[str]) -> list[Picture]:
@@ -72,13 +72,11 @@ def _pictures(objects: Objects, wanted: Sequence[str]) -> list[Picture]:
 
 
 def _svg(pictures: Sequence[Picture]) -> str:
-    from reconcilers.cli.survey.svg import svg
-
     if len(pictures) > 1:
         raise Problem("--svg draws one pool: name it, or use --html for all of them")
     if pictures[0].fault:
         raise Problem(f"{pictures[0].pool.metadata.key} cannot be drawn: {pictures[0].fault}")
-    return svg(pictures[0])
+    return drawing.svg(pictures[0])
 
 
 def _write(where: Path, text: str) -> None:
@@ -90,15 +88,6 @@ def _write(where: Path, text: str) -> None:
     except OSError as error:
         raise Problem(f"{where} cannot be written: {error.strerror}") from error
     say("note", f"written to {where}")
-
-
-def _rendered(pictures: Sequence[Picture], form: Form) -> str:
-    if form == "name":
-        return named("networkpool", (one.pool.metadata.name for one in pictures))
-    if form in {"json", "yaml"}:
-        return document("PoolMapList", map(_item, pictures), form)
-    columns = drawing.WIDE if form == "wide" else drawing.COLUMNS
-    return "\n".join(drawing.whole(one, columns) for one in pictures)
 
 
 def _item(one: Picture) -> dict[str, Any]:

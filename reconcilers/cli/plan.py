@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 import click
 import structlog
@@ -12,22 +12,18 @@ import structlog
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.names import DEFAULT_NAMESPACE, GROUP
+from reconcilers.api.names import DEFAULT_NAMESPACE
 from reconcilers.cli import problems
-from reconcilers.cli.documents import as_json, as_list, as_yaml
-from reconcilers.cli.options import option
+from reconcilers.cli.flags import option
+from reconcilers.cli.output import FORMS, Form, as_list, printed
 from reconcilers.cli.planning.audit import Audit
-from reconcilers.cli.planning.forecast import Forecast
+from reconcilers.cli.planning.forecast import Forecast, Tenants
 from reconcilers.cli.planning.ledger import Ledger
-from reconcilers.cli.planning.table import render
-from reconcilers.cli.planning.tenants import Tenants
-from reconcilers.cli.planning.whatif import Change, Size, changes, report
+from reconcilers.cli.planning.report import Change, Size, changes, document, render
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import Manifests, read
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import referred
-
-Form = Literal["table", "wide", "json", "yaml", "name"]
 
 MOST_ADDRESSES = 2**32
 
@@ -58,20 +54,20 @@ class Plan:
 
     def text(self, form: Form) -> str:
         """Return the outcome in one of the forms."""
-        if form in {"table", "wide"}:
-            return render(self.ledger, self.before, self.changed, wide=form == "wide")
-        if form == "name":
-            return "".join(self._named())
-        whole = report(self.changed) if self.asked else as_list(self.ledger.bodies())
-        return as_json(whole) if form == "json" else as_yaml([whole])
+        return printed(
+            form,
+            lambda: document(self.changed) if self.asked else as_list(self.ledger.bodies()),
+            (("ipallocation", one.metadata.name) for one in self._served()),
+            lambda: render(self.ledger, self.before, self.changed, wide=form == "wide"),
+        )
 
-    def _named(self) -> Iterator[str]:
-        """Yield the allocations that get a range by this plan, as kubectl names objects."""
+    def _served(self) -> Iterator[IPAllocation]:
+        """Yield the allocations that get a range by this plan."""
         for one in self.ledger.allocations:
             earlier = self.before.get(one.metadata.key)
             had = earlier is not None and ranges.held(earlier) is not None
             if ranges.held(one) is not None and not had:
-                yield f"ipallocation.{GROUP}/{one.metadata.name}\n"
+                yield one
 
 
 def work_out(
@@ -143,7 +139,7 @@ def size(text: str) -> Size:
 @option("-R", "--recursive", is_flag=True, help="Look into the folders inside folders too.")
 @option(
     *("-o", "--output"),
-    type=click.Choice(["table", "wide", "json", "yaml", "name"]),
+    type=click.Choice(FORMS),
     default="table",
     help="wide tells of pools too that stay as they are; json and yaml print the objects as a v1"
     " List, with the status they would get, or with --fit the pools' figures; name prints the"

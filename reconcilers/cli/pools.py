@@ -5,25 +5,42 @@ from typing import Any
 
 import click
 
-from reconcilers.cli.columns import Cell, bar, number, table
-from reconcilers.cli.survey.forms import (
-    FORMS,
+from reconcilers.cli.output import (
+    STATUS_COLOURS,
+    Cell,
+    Column,
     Form,
-    document,
-    named,
+    bar,
     output_option,
-    scope,
-    scope_options,
+    percent,
+    printed,
+    report,
+    table,
 )
-from reconcilers.cli.survey.objects import survey
-from reconcilers.cli.survey.usage import Usage, usages
+from reconcilers.cli.survey.extents import Usage, usages
+from reconcilers.cli.survey.objects import scope, scope_options, survey
 
-_COLOURS = {"True": "green", "False": "red"}
+_COLUMNS: Sequence[Column[Usage]] = (
+    Column("NAMESPACE", lambda one: one.pool.metadata.namespace),
+    Column("NAME", lambda one: one.pool.metadata.name),
+    Column("CIDR", lambda one: one.pool.spec.cidr),
+    Column("USED", lambda one: bar(one.capacity.allocated, one.capacity.total)),
+    Column("TOTAL", lambda one: one.capacity.total),
+    Column("ALLOCATED", lambda one: one.capacity.allocated),
+    Column("FREE", lambda one: one.capacity.available),
+    Column("LARGEST", lambda one: one.capacity.largest_free),
+    Column("FRAG", lambda one: percent(one.capacity.fragmentation_percent)),
+    Column("WAITING", lambda one: one.waiting),
+    Column("READY", lambda one: Cell(one.ready, STATUS_COLOURS.get(one.ready))),
+    Column("ALLOCATIONS", lambda one: one.allocations, wide=True),
+    Column("TENANTS", lambda one: one.tenants, wide=True),
+    Column("WHY", lambda one: Cell(one.reason), wide=True),
+)
 
 
 @click.command()
 @scope_options
-@output_option(*FORMS)
+@output_option()
 def pools(output: Form, **values: Any) -> None:
     """Show how full every NetworkPool is.
 
@@ -31,42 +48,14 @@ def pools(output: Form, **values: Any) -> None:
     moment behind.
     """
     found = usages(survey(scope(values)))
-    click.echo(render(found, output), nl=False)
-
-
-def render(found: Sequence[Usage], form: Form) -> str:
-    """Return the figures in one of the forms."""
-    if form == "name":
-        return named("networkpool", (one.pool.metadata.name for one in found))
-    if form in {"json", "yaml"}:
-        return document("PoolUsageList", map(_item, found), form)
-    if not found:
-        return "no NetworkPools were found\n"
-    head = ["NAMESPACE", "NAME", "CIDR", "USED", "TOTAL", "ALLOCATED", "FREE", "LARGEST"]
-    head += ["FRAG", "WAITING", "READY"]
-    if form == "wide":
-        head += ["ALLOCATIONS", "TENANTS", "WHY"]
-    return table(head, [_row(one, wide=form == "wide") for one in found])
-
-
-def _row(one: Usage, *, wide: bool) -> list[Cell]:
-    capacity, metadata = one.capacity, one.pool.metadata
-    cells = [
-        Cell(metadata.namespace),
-        Cell(metadata.name),
-        Cell(one.pool.spec.cidr),
-        bar(capacity.allocated, capacity.total),
-        number(capacity.total),
-        number(capacity.allocated),
-        number(capacity.available),
-        number(capacity.largest_free),
-        Cell(f"{capacity.fragmentation_percent}%", right=True),
-        number(one.waiting),
-        Cell(one.ready, _COLOURS.get(one.ready)),
-    ]
-    if wide:
-        cells += [number(one.allocations), number(one.tenants), Cell(one.reason)]
-    return cells
+    shown = table(_COLUMNS, found, wide=output == "wide") or "no NetworkPools were found\n"
+    named = (("networkpool", one.pool.metadata.name) for one in found)
+    click.echo(
+        printed(
+            output, lambda: report("PoolUsageList", items=map(_item, found)), named, lambda: shown
+        ),
+        nl=False,
+    )
 
 
 def _item(one: Usage) -> dict[str, Any]:

@@ -1,32 +1,37 @@
 """`butler-ipam tenants`: what every tenant holds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 
+from allocator import AddressRange
 from controller.conditions import find
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.cli.columns import Cell, number, table
-from reconcilers.cli.survey.forms import (
-    FORMS,
+from reconcilers.cli.output import (
+    STATUS_COLOURS,
+    Cell,
+    Column,
     Form,
-    document,
-    named,
     output_option,
+    printed,
+    report,
+    table,
+)
+from reconcilers.cli.survey.objects import (
+    Objects,
     scope,
     scope_options,
+    sorted_by_key,
+    survey,
 )
-from reconcilers.cli.survey.objects import Objects, Scope, sorted_by_key, survey
 from reconcilers.tenantcluster.membership import is_foreign, role
 from reconcilers.tenantcluster.status import NETWORK_READY
-
-_COLOURS = {"True": "green", "False": "red"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +46,16 @@ class Holding:
     tenant: TenantCluster
     allocations: tuple[IPAllocation, ...]
 
-    def addresses(self, kind: str) -> int:
-        """Return how many addresses of a type it holds."""
-        held = (ranges.held(one) for one in self.allocations if one.spec.type == kind)
-        return sum(one.size for one in held if one is not None)
-
-    def texts(self, kind: str) -> list[str]:
+    def ranges(self, kind: str) -> list[AddressRange]:
         """Return the ranges of a type that it holds."""
         held = (ranges.held(one) for one in self.allocations if one.spec.type == kind)
-        return [one.text for one in held if one is not None]
+        return [one for one in held if one is not None]
+
+    @property
+    def network(self) -> tuple[str, str]:
+        """Whether its network is ready, and why."""
+        condition = find(self.tenant.status.conditions, NETWORK_READY)
+        return (condition.status, condition.message) if condition else ("Unknown", "-")
 
     @property
     def waiting(self) -> int:
@@ -64,20 +70,53 @@ class Holding:
         return sum(role(one, self.tenant) == names.ROLE_GROWTH for one in self.allocations)
 
 
+def _size(held: Sequence[AddressRange]) -> int:
+    return sum(one.size for one in held)
+
+
+def _texts(held: Sequence[AddressRange]) -> str:
+    return ", ".join(one.text for one in held)
+
+
+_COLUMNS: Sequence[Column[Holding]] = (
+    Column("NAMESPACE", lambda one: one.tenant.metadata.namespace),
+    Column("NAME", lambda one: one.tenant.metadata.name),
+    Column("PHASE", lambda one: one.tenant.status.phase),
+    Column("NODES", lambda one: _size(one.ranges(names.TYPE_NODES))),
+    Column("LB", lambda one: _size(one.ranges(names.TYPE_LOADBALANCER))),
+    Column("GROWN", lambda one: one.grown),
+    Column("WAITING", lambda one: one.waiting),
+    Column("NETWORK READY", lambda one: Cell(one.network[0], STATUS_COLOURS.get(one.network[0]))),
+    Column("NODE RANGES", lambda one: _texts(one.ranges(names.TYPE_NODES)), wide=True),
+    Column("LB RANGES", lambda one: _texts(one.ranges(names.TYPE_LOADBALANCER)), wide=True),
+    Column("WHY", lambda one: Cell(one.network[1]), wide=True),
+)
+
+
 @click.command()
 @scope_options
-@output_option(*FORMS)
+@output_option()
 def tenants(output: Form, **values: Any) -> None:
     """Show what every TenantCluster holds, and whether its network is ready.
 
     With -n, those whose cluster is in that namespace.
     """
     where = scope(values)
-    objects = survey(Scope(where.kubeconfig, where.context, "", where.files))
+    objects = survey(replace(where, namespace=""))
     found = [
         one for one in holdings(objects) if where.namespace in {"", one.tenant.metadata.namespace}
     ]
-    click.echo(_rendered(found, output), nl=False)
+    shown = table(_COLUMNS, found, wide=output == "wide") or "no TenantClusters were found\n"
+    named = (("tenantcluster", one.tenant.metadata.name) for one in found)
+    click.echo(
+        printed(
+            output,
+            lambda: report("TenantHoldingList", items=map(_item, found)),
+            named,
+            lambda: shown,
+        ),
+        nl=False,
+    )
 
 
 def holdings(objects: Objects) -> list[Holding]:
@@ -98,47 +137,8 @@ def holdings(objects: Objects) -> list[Holding]:
     ]
 
 
-def _rendered(found: Sequence[Holding], form: Form) -> str:
-    if form == "name":
-        return named("tenantcluster", (one.tenant.metadata.name for one in found))
-    if form in {"json", "yaml"}:
-        return document("TenantHoldingList", map(_item, found), form)
-    if not found:
-        return "no TenantClusters were found\n"
-    head = ["NAMESPACE", "NAME", "PHASE", "NODES", "LB", "GROWN", "WAITING", "NETWORK READY"]
-    if form == "wide":
-        head += ["NODE RANGES", "LB RANGES", "WHY"]
-    return table(head, [_row(one, wide=form == "wide") for one in found])
-
-
-def _row(one: Holding, *, wide: bool) -> list[Cell]:
-    status, why = _network(one.tenant)
-    cells = [
-        Cell(one.tenant.metadata.namespace),
-        Cell(one.tenant.metadata.name),
-        Cell(one.tenant.status.phase or "-"),
-        number(one.addresses(names.TYPE_NODES)),
-        number(one.addresses(names.TYPE_LOADBALANCER)),
-        number(one.grown),
-        number(one.waiting),
-        Cell(status, _COLOURS.get(status)),
-    ]
-    if wide:
-        cells += [
-            Cell(", ".join(one.texts(names.TYPE_NODES)) or "-"),
-            Cell(", ".join(one.texts(names.TYPE_LOADBALANCER)) or "-"),
-            Cell(why),
-        ]
-    return cells
-
-
-def _network(tenant: TenantCluster) -> tuple[str, str]:
-    condition = find(tenant.status.conditions, NETWORK_READY)
-    return (condition.status, condition.message) if condition else ("Unknown", "-")
-
-
 def _item(one: Holding) -> dict[str, Any]:
-    status, why = _network(one.tenant)
+    status, why = one.network
     return {
         "namespace": one.tenant.metadata.namespace,
         "name": one.tenant.metadata.name,

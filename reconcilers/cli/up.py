@@ -13,6 +13,7 @@ from controller.errors import ControllerError
 from controller.meta import Key
 from controller.transport import HttpTransport
 from reconcilers.api import names
+from reconcilers.cli.flags import option
 from reconcilers.cli.local import kubeconfigs, samples
 from reconcilers.cli.local.collector import relax
 from reconcilers.cli.local.objects import Manifest, UnknownKind, apply, make_namespaces
@@ -20,7 +21,6 @@ from reconcilers.cli.local.platform import Platform, Tenant, announcement, platf
 from reconcilers.cli.local.servers import ApiServer
 from reconcilers.cli.local.signals import Interrupted
 from reconcilers.cli.local.start import run_until_interrupted
-from reconcilers.cli.options import option
 from reconcilers.cli.problems import say
 from reconcilers.settings import Settings
 

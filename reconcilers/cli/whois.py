@@ -7,15 +7,13 @@ from typing import Any
 import click
 
 from allocator import AddressRange, AllocatorError
-from controller.meta import Key
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.cli.columns import Cell, table
+from reconcilers.cli.output import Column, Form, output_option, printed, report, table
 from reconcilers.cli.problems import EXIT_PROBLEM, say
+from reconcilers.cli.survey.drawing import state_cell
 from reconcilers.cli.survey.extents import Extent, Holder, picture
-from reconcilers.cli.survey.forms import Form, document, output_option, scope, scope_options
-from reconcilers.cli.survey.objects import Objects, sorted_by_key, survey
-from reconcilers.cli.survey.palette import COLOURS
+from reconcilers.cli.survey.objects import Objects, scope, scope_options, sorted_by_key, survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +33,15 @@ class Answer:
     allocations: tuple[IPAllocation, ...]
 
 
+_Row = tuple[Answer, Holder | None, IPAllocation | None]
+
+
 @click.command(
     epilog="Exit code: 0 each address is in some pool, 1 one is in none, 2 it is no address."
 )
 @click.argument("addresses", metavar="IP...", nargs=-1, required=True)
 @scope_options
-@output_option("table", "wide", "json", "yaml", "name")
+@output_option()
 @click.pass_context
 def whois(ctx: click.Context, /, addresses: tuple[str, ...], output: Form, **values: Any) -> None:
     """Show who holds an address: the pool, the allocation, the tenant.
@@ -51,7 +52,14 @@ def whois(ctx: click.Context, /, addresses: tuple[str, ...], output: Form, **val
         _check(address)
     objects = survey(scope(values))
     found = [answer for address in addresses for answer in answers(objects, address)]
-    click.echo(_rendered(found, output), nl=False)
+    named = [("ipallocation", one.metadata.name) for each in found for one in each.allocations]
+    shown = table(_COLUMNS, _rows(found), wide=output == "wide")
+    click.echo(
+        printed(
+            output, lambda: report("AddressList", items=map(_item, found)), named, lambda: shown
+        ),
+        nl=False,
+    )
     unknown = [one for one in addresses if not any(a.address == one for a in found)]
     for address in unknown:
         say("error", f"no NetworkPool that was read contains {address}")
@@ -75,43 +83,31 @@ def answers(objects: Objects, address: str) -> Iterator[Answer]:
             yield Answer(address, pool, extent, held)
 
 
-def _rendered(found: Sequence[Answer], form: Form) -> str:
-    if form == "name":
-        keys: list[Key] = [one.metadata.key for answer in found for one in answer.allocations]
-        return "".join(f"ipallocation.butler.butlerlabs.dev/{key.name}\n" for key in keys)
-    if form in {"json", "yaml"}:
-        return document("AddressList", map(_item, found), form)
-    head = ["IP", "POOL", "STATE", "ALLOCATION", "TENANT", "TYPE"]
-    if form == "wide":
-        head += ["RANGE", "PHASE", "SINCE", "NOTE"]
-    rows = [row for answer in found for row in _rows(answer, wide=form == "wide")]
-    return table(head, rows)
+def _since(row: _Row) -> str | None:
+    at = row[2].status.allocatedAt if row[2] else None
+    return at.isoformat() if at else None
 
 
-def _rows(answer: Answer, *, wide: bool) -> Iterator[list[Cell]]:
-    state = answer.extent.state
-    held: list[tuple[Holder | None, IPAllocation | None]] = list(
-        zip(answer.extent.holders, answer.allocations, strict=True)
-    )
-    for holder, allocation in held or [(None, None)]:
-        cells = [
-            Cell(answer.address),
-            Cell(str(answer.pool.metadata.key)),
-            Cell(state.value, COLOURS[state].terminal),
-            Cell(str(holder.allocation) if holder else "-"),
-            Cell(str(holder.tenant) if holder else "-"),
-            Cell(holder.type if holder else "-"),
-        ]
-        if wide:
-            status = allocation.status if allocation else None
-            since = status.allocatedAt.isoformat() if status and status.allocatedAt else "-"
-            cells += [
-                Cell(answer.extent.range.text),
-                Cell((status.phase if status else None) or "-"),
-                Cell(since),
-                Cell(answer.extent.note or "-"),
-            ]
-        yield cells
+_COLUMNS: Sequence[Column[_Row]] = (
+    Column("IP", lambda row: row[0].address),
+    Column("POOL", lambda row: str(row[0].pool.metadata.key)),
+    Column("STATE", lambda row: state_cell(row[0].extent.state)),
+    Column("ALLOCATION", lambda row: str(row[1].allocation) if row[1] else None),
+    Column("TENANT", lambda row: str(row[1].tenant) if row[1] else None),
+    Column("TYPE", lambda row: row[1].type if row[1] else None),
+    Column("RANGE", lambda row: row[0].extent.range.text, wide=True),
+    Column("PHASE", lambda row: row[2].status.phase if row[2] else None, wide=True),
+    Column("SINCE", _since, wide=True),
+    Column("NOTE", lambda row: row[0].extent.note, wide=True),
+)
+
+
+def _rows(found: Sequence[Answer]) -> Iterator[_Row]:
+    for answer in found:
+        for holder, one in zip(answer.extent.holders, answer.allocations, strict=True):
+            yield answer, holder, one
+        if not answer.allocations:
+            yield answer, None, None
 
 
 def _item(answer: Answer) -> dict[str, Any]:

@@ -18,12 +18,11 @@ from reconcilers.cli.demo.silence import silence
 from reconcilers.cli.demo.step import Step
 from reconcilers.cli.demo.story import TENANTS, story
 from reconcilers.cli.demo.world import World
-from reconcilers.cli.durations import duration
+from reconcilers.cli.flags import duration, option
 from reconcilers.cli.local.logtail import LogTail
 from reconcilers.cli.local.platform import Platform, announcement, platform
 from reconcilers.cli.local.signals import Interrupted
 from reconcilers.cli.local.start import run_until_interrupted
-from reconcilers.cli.options import option
 from reconcilers.cli.problems import Problem
 
 Telling = Callable[[Witness, Farewell, str], list[Step]]

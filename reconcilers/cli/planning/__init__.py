@@ -3,6 +3,5 @@
 ledger.py     the objects, as a server would keep them
 forecast.py   passes over them, by the reconcilers' own rules, until nothing changes
 audit.py      what is wrong among objects that are each sound by themselves
-whatif.py     what becomes of the pools, and how much more would fit
-table.py      the outcome for people
+report.py     what becomes of the pools, how much more would fit, and the outcome for people
 """

@@ -6,9 +6,11 @@ allowed and yet likely to be a slip.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 
 from controller.meta import Key, Object
 from controller.resource import Resource
@@ -17,9 +19,8 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.cli.survey.extents import ALL_SIZES, Extent, Picture, State, picture
+from reconcilers.cli.survey.extents import ALL_SIZES, Extent, Picture, State, picture, usage
 from reconcilers.cli.survey.objects import Objects, sorted_by_key
-from reconcilers.cli.survey.usage import usage
 from reconcilers.tenantcluster.membership import is_foreign
 
 Severity = Literal["error", "warning"]
@@ -42,7 +43,10 @@ STUCK_AFTER = timedelta(minutes=10)
 """As long as a tenant's teardown may take before it is given up."""
 
 
-@dataclass(frozen=True, slots=True)
+STRICT = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, slots=True, config=STRICT)
 class Subject:
     """The object that a finding is about, and at which version it was seen."""
 
@@ -52,6 +56,11 @@ class Subject:
     uid: str = ""
     resourceVersion: str = ""
 
+    @property
+    def text(self) -> str:
+        """What people call it."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
     @classmethod
     def of(cls, resource: Resource[Any], obj: Object) -> "Subject":
         """Return the subject that an object is."""
@@ -59,7 +68,7 @@ class Subject:
         return cls(resource.kind, meta.namespace, meta.name, meta.uid, meta.resourceVersion)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class Finding:
     """Something that is wrong.
 

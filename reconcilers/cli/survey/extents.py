@@ -1,20 +1,24 @@
 """A pool's whole space as one ordered list: what is held, by whom, and the gaps between.
 
 One sweep over the ends of all ranges. Stretches that lie next to each other and say the same are
-one, unless the CIDR ends between them. What lies outside it and is held is listed too.
+one, unless the CIDR ends between them. What lies outside it and is held is listed too. How full a
+pool is, is worked out from the same objects, and not from what its status says.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 
-from allocator import AddressRange, Family, InvalidPool
+from allocator import AddressRange, Capacity, InvalidPool, Space
+from controller.conditions import find
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
+from reconcilers.cli.survey.objects import Objects, sorted_by_key
+from reconcilers.conditions import READY
 from reconcilers.networkpool.protocol import settle
 from reconcilers.networkpool.view import View
 
@@ -186,19 +190,18 @@ def _sweep(layers: Iterable[_Layer], cidr: AddressRange) -> Iterator[Extent]:
         cuts |= {layer.first, layer.last + 1}
     active: dict[int, _Layer] = {}
     pending: Extent | None = None
-    ordered = sorted(cuts)
-    for first, beyond in pairwise(ordered):
+    for first, beyond in pairwise(sorted(cuts)):
         for layer in ends.get(first, ()):
-            active.pop(id(layer), None)
+            del active[id(layer)]
         for layer in starts.get(first, ()):
             active[id(layer)] = layer
-        inside = cidr.first <= first <= cidr.last
-        if not inside and not active:
+        if not active and not cidr.first <= first <= cidr.last:
             continue
         extent = _judged(AddressRange(first, beyond - 1, cidr.family), active.values())
         edge = first in {cidr.first, cidr.last + 1}
         if pending is not None and not edge and _joins(pending, extent):
-            pending = _joined(pending, extent)
+            whole = AddressRange(pending.range.first, extent.range.last, cidr.family)
+            pending = replace(pending, range=whole)
             continue
         if pending is not None:
             yield pending
@@ -241,7 +244,62 @@ def _joins(one: Extent, other: Extent) -> bool:
     return same and one.range.last + 1 == other.range.first
 
 
-def _joined(one: Extent, other: Extent) -> Extent:
-    family: Family = one.range.family
-    whole = AddressRange(one.range.first, other.range.last, family)
-    return Extent(whole, one.state, one.holders, one.note)
+_NOTHING = Capacity(0, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """A pool's figures, in addresses.
+
+    Args:
+        pool: the pool.
+        capacity: of what tenants may draw from.
+        allocations: how many hold a range.
+        waiting: how many want one and have none.
+        tenants: how many clusters hold something of it.
+        ready: True, False or Unknown: the pool's Ready condition.
+        reason: why.
+    """
+
+    pool: NetworkPool
+    capacity: Capacity
+    allocations: int
+    waiting: int
+    tenants: int
+    ready: str
+    reason: str
+
+    @property
+    def percent(self) -> int:
+        """Allocated of total, rounded down."""
+        total = self.capacity.total
+        return 100 * self.capacity.allocated // total if total else 0
+
+
+def usage(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Usage:
+    """Return the figures of one pool.
+
+    Args:
+        pool: the pool.
+        allocations: those that name it.
+    """
+    held = list(holders(pool, allocations))
+    ready = find(pool.status.conditions, READY)
+    status, reason = (ready.status, ready.message) if ready else ("Unknown", "not looked at yet")
+    try:
+        layout = ranges.layout(pool.spec, ALL_SIZES)
+        capacity = Space(layout, (where for _, where in held)).capacity()
+    except InvalidPool as invalid:
+        capacity, status, reason = _NOTHING, "False", "; ".join(invalid.messages)
+    serving = {holder.allocation for holder, _ in held}
+    waiting = sum(
+        one.metadata.key not in serving and not one.metadata.terminating for one in allocations
+    )
+    tenants = {holder.tenant for holder, _ in held}
+    return Usage(pool, capacity, len(serving), waiting, len(tenants), status, reason)
+
+
+def usages(objects: Objects) -> list[Usage]:
+    """Return the figures of every pool, by namespace and name."""
+    of_pool = objects.by_pool()
+    return [usage(pool, of_pool[pool.metadata.key]) for pool in sorted_by_key(objects.pools)]

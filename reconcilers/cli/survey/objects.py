@@ -1,14 +1,18 @@
 """The objects that questions are asked about: all of a cluster, or what files hold of one."""
 
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import reduce
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, TypeVar
 
 import anyio
+import click
 
 from controller.errors import ApiError, ConfigurationError, ControllerError, Forbidden, NotFound
 from controller.meta import Key, Object
@@ -24,12 +28,15 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.cli.flags import option
+from reconcilers.cli.managerflags import cluster_options
 from reconcilers.cli.problems import Problem, say
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import Manifest, Manifests, read
-from reconcilers.cli.survey.progress import progress
 
 T = TypeVar("T", bound=Object)
+F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,34 @@ class Scope:
     context: str | None = None
     namespace: str = ""
     files: tuple[str, ...] = ()
+
+
+def scope_options(function: F) -> F:
+    """Give a command the options that `scope` reads."""
+    added: list[Callable[[F], F]] = [
+        cluster_options,
+        option(
+            *("-n", "--namespace"), default="", help="Only this namespace; all of them if absent."
+        ),
+        option(
+            *("-A", "--all-namespaces"),
+            is_flag=True,
+            help="All namespaces, whatever --namespace says.",
+        ),
+        option(
+            *("-f", "--filename"),
+            multiple=True,
+            metavar="FILE|FOLDER|-",
+            help="Read what was saved with `kubectl get -o yaml` instead of a cluster.",
+        ),
+    ]
+    return reduce(lambda made, give: give(made), reversed(added), function)
+
+
+def scope(values: Mapping[str, Any]) -> Scope:
+    """Return where to look, by the values of the options."""
+    namespace = "" if values["all_namespaces"] else values["namespace"]
+    return Scope(values["kubeconfig"], values["context"], namespace, tuple(values["filename"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +106,6 @@ class Objects:
     live: bool = True
     owners_known: bool = True
 
-    def of_pool(self, pool: Key) -> list[IPAllocation]:
-        """Return the allocations that name a pool."""
-        return [one for one in self.allocations.values() if one.pool_key == pool]
-
     def by_pool(self) -> dict[Key, list[IPAllocation]]:
         """Return the allocations, by the pool that they name."""
         found: dict[Key, list[IPAllocation]] = {key: [] for key in self.pools}
@@ -98,43 +129,50 @@ class Objects:
         raise Problem(f"there is no NetworkPool {name!r}; there are: {known}")
 
 
-def survey(scope: Scope) -> Objects:
-    """Return the objects of a scope.
+def survey(where: Scope) -> Objects:
+    """Return the objects of a where.
 
     Raises:
         Problem: the cluster or the files cannot be read.
     """
-    if scope.files:
+    if where.files:
         with progress("reading files"):
-            return _of_files(scope)
-    try:
-        with progress("reading the cluster's objects"):
-            return anyio.run(_of_cluster, scope)
-    except (ConfigurationError, ControllerError) as error:
-        raise Problem(why_not(error, scope)) from error
+            return _of_files(where)
+    return in_cluster(
+        where,
+        "reading the cluster's objects",
+        lambda client: read_objects(client, where.namespace),
+    )
 
 
-@asynccontextmanager
-async def connected(scope: Scope) -> AsyncIterator[Any]:
-    """Give a client for the cluster of a scope.
+def in_cluster(where: Scope, what: str, work: Callable[[Any], Awaitable[R]]) -> R:
+    """Return what `work` finds in the cluster of a where.
+
+    Args:
+        where: the cluster.
+        what: is going on, for `progress`.
+        work: takes a `controller.client.Client`.
 
     Raises:
-        ConfigurationError: there is none, or it cannot be reached as it is described.
+        Problem: the cluster cannot be reached, or refuses.
     """
-    from controller.client import Client
-    from controller.config import connect
 
-    transport = await connect(scope.kubeconfig, scope.context, user_agent="butler-ipam")
+    async def connected() -> R:
+        from controller.client import Client
+        from controller.config import connect
+
+        transport = await connect(where.kubeconfig, where.context, user_agent="butler-ipam")
+        try:
+            return await work(Client(transport, field_manager="butler-ipam"))
+        finally:
+            with anyio.CancelScope(shield=True):
+                await transport.aclose()
+
     try:
-        yield Client(transport, field_manager="butler-ipam")
-    finally:
-        with anyio.CancelScope(shield=True):
-            await transport.aclose()
-
-
-async def _of_cluster(scope: Scope) -> Objects:
-    async with connected(scope) as client:
-        return await read_objects(client, scope.namespace)
+        with progress(what):
+            return anyio.run(connected)
+    except (ConfigurationError, ControllerError) as error:
+        raise Problem(_why_not(error, where)) from error
 
 
 async def read_objects(client: Any, namespace: str = "") -> Objects:
@@ -172,11 +210,11 @@ async def read_objects(client: Any, namespace: str = "") -> Objects:
     return Objects(pools, allocations, clusters, providers, unreadable, owners_known=owners_known)
 
 
-def _of_files(scope: Scope) -> Objects:
+def _of_files(where: Scope) -> Objects:
     findings = Findings()
     manifests = read(
-        scope.files,
-        namespace=scope.namespace or names.DEFAULT_NAMESPACE,
+        where.files,
+        namespace=where.namespace or names.DEFAULT_NAMESPACE,
         now=datetime.now(UTC),
         findings=findings,
     )
@@ -184,8 +222,8 @@ def _of_files(scope: Scope) -> Objects:
         if finding.severity != "note":  # what was passed over is no surprise in a whole cluster
             say(finding.severity, finding.sentence)
     if not manifests.every():
-        raise Problem(f"nothing of ours was found in {', '.join(scope.files)}")
-    return _of_manifests(manifests, scope.namespace)
+        raise Problem(f"nothing of ours was found in {', '.join(where.files)}")
+    return _of_manifests(manifests, where.namespace)
 
 
 def _of_manifests(manifests: Manifests, namespace: str) -> Objects:
@@ -206,9 +244,9 @@ def _of_manifests(manifests: Manifests, namespace: str) -> Objects:
     )
 
 
-def why_not(error: Exception, scope: Scope) -> str:
+def _why_not(error: Exception, where: Scope) -> str:
     """Return what to tell of a cluster that could not be read, and how to mend it."""
-    if isinstance(error, Forbidden) and not scope.namespace:
+    if isinstance(error, Forbidden) and not where.namespace:
         return f"{error}; name a namespace that you may read with -n"
     if isinstance(error, NotFound):
         return f"{error}; are the CRDs installed? `butler-ipam crds | kubectl apply -f -`"
@@ -218,7 +256,43 @@ def why_not(error: Exception, scope: Scope) -> str:
     return re.sub(r" ssl:<[^>]*>", "", str(error))
 
 
-def sorted_by_key(found: Mapping[Key, T] | Iterable[T]) -> list[T]:
+def sorted_by_key(found: Mapping[Key, T]) -> list[T]:
     """Return objects by namespace and name."""
-    every = found.values() if isinstance(found, Mapping) else found
-    return sorted(every, key=lambda obj: obj.metadata.key)
+    return [found[key] for key in sorted(found)]
+
+
+PROGRESS_SECONDS = 1.0
+"""From one line to the next, and until the first."""
+
+
+@contextmanager
+def progress(what: str, every: float = PROGRESS_SECONDS) -> Iterator[None]:
+    """Tell on standard error of what is going on, while it is; on a terminal only.
+
+    A thread tells the time, as some of the work (reading large files, working out large pools)
+    leaves an event loop no moment to do so.
+
+    Args:
+        what: is going on, for example `reading files`.
+        every: seconds.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    over = Event()
+
+    def tell() -> None:
+        seconds = 0.0
+        while not over.wait(every):
+            seconds += every
+            click.echo(f"\r{what} ... {seconds:.0f} s", err=True, nl=False)
+        if seconds:
+            click.echo("\r\033[K", err=True, nl=False)
+
+    teller = Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()

@@ -1,76 +1,124 @@
-"""Carries out what a reviewed report says, and nothing else.
+"""The audit's report: written for people to review, read back, and carried out; nothing else is.
 
 A report is a thing of the past. So the audit is made anew first: what it no longer finds is passed
 over. And each write carries the uid and the resourceVersion that were reviewed: an object that has
 moved on since is left alone, and a new report tells why.
 """
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Any
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from controller.errors import Conflict, ControllerError, NotFound
 from controller.meta import Version
 from reconcilers.api.resources import IP_ALLOCATION
-from reconcilers.cli.survey.audit import Finding, Subject
-from reconcilers.cli.survey.reports import Entry, Report
+from reconcilers.cli import output
+from reconcilers.cli.problems import Problem
+from reconcilers.cli.survey.audit import STRICT, Finding, Subject
+
+KIND = "CheckReport"
+
+
+@checked_dataclass(frozen=True, slots=True, config=STRICT)
+class Report:
+    """A whole report."""
+
+    apiVersion: Literal["report.butler-ipam/v1"]
+    kind: Literal["CheckReport"]
+    findings: tuple[Finding, ...] = ()
+
+
+def report(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return findings as a report."""
+    entries = [
+        {name: value for name, value in asdict(one).items() if value is not None}
+        | {"choices": list(one.choices)}
+        for one in findings
+    ]
+    return output.report(KIND, findings=entries)
+
+
+def read_report(path: Path) -> Report:
+    """Return a report that was written before, in JSON or YAML.
+
+    Raises:
+        Problem: it cannot be read, or is no report; the sentence says where.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        body = json.loads(text) if text.lstrip().startswith("{") else yaml.safe_load(text)
+        return TypeAdapter(Report).validate_python(body)
+    except OSError as error:
+        raise Problem(f"{path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, json.JSONDecodeError, yaml.YAMLError) as error:
+        raise Problem(f"{path} is neither JSON nor YAML: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the document"
+        made = "butler-ipam check -o yaml"
+        raise Problem(f"{path} is no report of `{made}`: {where}: {first['msg']}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one entry of a report.
+    """What became of one finding of a report.
 
     Args:
         subject: the object.
-        done: whether its action was carried out.
         sentence: what was done, or why nothing was.
         failed: whether that is a failure: not if there was nothing left to do.
     """
 
     subject: Subject
-    done: bool
     sentence: str
     failed: bool = False
 
 
-async def repair(client: Any, report: Report, found: list[Finding]) -> AsyncIterator[Outcome]:
-    """Yield what becomes of each entry that asks for something.
+async def repair(
+    client: Any, reviewed: Report, found: Sequence[Finding]
+) -> AsyncIterator[Outcome]:
+    """Yield what becomes of each finding that asks for something.
 
     Args:
         client: a `controller.client.Client`.
-        report: as it was reviewed.
+        reviewed: the report, as it was reviewed.
         found: what the audit finds now.
     """
     still = {(one.kind, one.subject.kind, one.subject.uid): one for one in found}
-    for entry in report.findings:
+    for entry in reviewed.findings:
         if entry.action == "none":
             continue
-        subject = entry.as_subject()
+        subject = entry.subject
         finding = still.get((entry.kind, subject.kind, subject.uid))
         if finding is None:
-            yield Outcome(subject, False, f"{entry.kind} is not found any more; nothing was done")
+            yield Outcome(subject, f"{entry.kind} is not found any more; nothing was done")
         elif entry.action not in finding.choices:
             what = f"{entry.action} is no way to mend {entry.kind}: {', '.join(finding.choices)}"
-            yield Outcome(subject, False, what, failed=True)
+            yield Outcome(subject, what, failed=True)
         else:
-            yield await _carry_out(client, entry, subject, finding)
+            yield await _carry_out(client, entry, finding)
 
 
-async def _carry_out(client: Any, entry: Entry, subject: Subject, finding: Finding) -> Outcome:
+async def _carry_out(client: Any, entry: Finding, finding: Finding) -> Outcome:
+    subject = entry.subject
     at = Version(subject.namespace, subject.name, subject.uid, subject.resourceVersion)
     try:
         if entry.action == "delete":
             await client.delete(IP_ALLOCATION, at)
-            what = "deleted; its range is free once its tenant let go"
-        else:
-            labels = dict(finding.labels or {})
-            await client.patch(IP_ALLOCATION, at, {"metadata": {"labels": labels}})
-            what = f"labelled {', '.join(sorted(labels))}"
+            return Outcome(subject, "deleted; its range is free once its tenant let go")
+        labels = dict(finding.labels or {})
+        await client.patch(IP_ALLOCATION, at, {"metadata": {"labels": labels}})
+        return Outcome(subject, f"labelled {', '.join(sorted(labels))}")
     except NotFound:
-        return Outcome(subject, False, "it is gone already")
+        return Outcome(subject, "it is gone already")
     except Conflict:
         sentence = "it changed since the report was made; make a new one and review it"
-        return Outcome(subject, False, sentence, failed=True)
+        return Outcome(subject, sentence, failed=True)
     except ControllerError as error:
-        return Outcome(subject, False, str(error), failed=True)
-    return Outcome(subject, True, what)
+        return Outcome(subject, str(error), failed=True)

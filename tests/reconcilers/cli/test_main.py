@@ -7,7 +7,7 @@ import click.utils
 import pytest
 
 from reconcilers.cli import main as commands
-from reconcilers.cli.options import envvar
+from reconcilers.cli.flags import envvar
 from tests.reconcilers.cli.commandline import plan, pool, run
 
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from controller.options import ManagerOptions, SelfSigned
-from reconcilers.cli.flags import settings_of
+from reconcilers.cli.flags import envvar, settings_of
 from reconcilers.cli.managerflags import (
     cluster_options,
     log_options,
@@ -18,7 +18,6 @@ from reconcilers.cli.managerflags import (
     webhook_options,
     webhook_settings,
 )
-from reconcilers.cli.options import envvar
 from reconcilers.cli.run import run
 from reconcilers.settings import Settings
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator import AddressRange, Layout, Space
-from reconcilers.cli.planning.whatif import Size, more
+from reconcilers.cli.planning.report import Size, more
 from tests.reconcilers.cli.commandline import allocation, holding, plan, plan_text, pool, run
 
 

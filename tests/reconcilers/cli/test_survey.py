@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.cli.survey.extents import State, picture
-from reconcilers.cli.survey.progress import progress
+from reconcilers.cli.survey.objects import progress
 from tests.reconcilers import make
 from tests.reconcilers.cli.commandline import Outcome, allocation, holding, pool, run, thing
 

@@ -1,0 +1,196 @@
+"""What commands print: tables for people, documents for programs, names for pipes.
+
+Tables are aligned, coloured on a terminal only, with bars for how full a pool is.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+import click
+import yaml
+
+from reconcilers.api import names
+from reconcilers.cli.flags import option
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+Form = Literal["table", "wide", "json", "yaml", "name"]
+FORMS: Sequence[Form] = ("table", "wide", "json", "yaml", "name")
+
+GAP = "  "
+BAR = 20
+STATUS_COLOURS = {"True": "green", "False": "red"}
+"""Of a condition's status."""
+_WIDTH = 100
+_REPORT = "report.butler-ipam/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of a table.
+
+    Args:
+        text: what it says.
+        colour: of click's; none leaves it as it is.
+        right: whether it is aligned to the right, as numbers are.
+    """
+
+    text: str
+    colour: str | None = None
+    right: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """One column of a table.
+
+    Args:
+        head: its heading.
+        value: what a row says there; a number is aligned to the right, None is a dash.
+        wide: whether it is shown with -o wide only.
+    """
+
+    head: str
+    value: Callable[[T], Cell | str | int | None]
+    wide: bool = False
+
+    def cell(self, row: T) -> Cell:
+        """Return the cell of a row."""
+        value = self.value(row)
+        if isinstance(value, Cell):
+            return value
+        return number(value) if isinstance(value, int) else Cell(value or "-")
+
+
+def table(columns: Sequence[Column[T]], rows: Iterable[T], *, wide: bool = True) -> str:
+    """Return the lines of a table; a column of numbers has its heading on the right too.
+
+    Args:
+        columns: of the table.
+        rows: what each row is about; no text at all if there is none.
+        wide: whether columns for -o wide are shown.
+    """
+    shown = [column for column in columns if wide or not column.wide]
+    cells = [[column.cell(row) for column in shown] for row in rows]
+    if not cells:
+        return ""
+    heads = [Cell(one.head, right=first.right) for one, first in zip(shown, cells[0], strict=True)]
+    lines = [heads, *cells]
+    widths = [max(len(line[at].text) for line in lines) for at in range(len(shown))]
+    return "".join(_line(line, widths) for line in lines)
+
+
+def _line(cells: Sequence[Cell], widths: Sequence[int]) -> str:
+    texts = [
+        cell.text.rjust(width) if cell.right else cell.text.ljust(width)
+        for cell, width in zip(cells, widths, strict=True)
+    ]
+    texts[-1] = texts[-1].rstrip()
+    colours = [cell.colour for cell in cells]
+    painted = [painted_text(text, one) for text, one in zip(texts, colours, strict=True)]
+    return GAP.join(painted).rstrip() + "\n"
+
+
+def painted_text(text: str, colour: str | None) -> str:
+    """Return a text in a colour of click's; as it is for None."""
+    return click.style(text, fg=colour) if colour else text
+
+
+def number(value: int | None) -> Cell:
+    """Return a cell with a number, thousands apart; a dash for none."""
+    return Cell("-" if value is None else f"{value:,}", right=True)
+
+
+def percent(value: int | None) -> Cell:
+    """Return a cell with a percentage."""
+    return Cell(f"{value or 0}%", right=True)
+
+
+def bar(used: int, total: int) -> Cell:
+    """Return a bar and a percentage, rounded down: `[####----------------]  20%`."""
+    share = 100 * used // total if total else 0
+    filled = min(BAR, -(-BAR * used // total)) if total else 0
+    colour = "red" if share >= 95 else "yellow" if share >= 70 else "green"
+    return Cell(f"[{'#' * filled}{'-' * (BAR - filled)}] {share:>3}%", colour)
+
+
+def output_option() -> Callable[[F], F]:
+    """Return the option -o."""
+    return option(
+        *("-o", "--output"),
+        type=click.Choice(FORMS),
+        default=FORMS[0],
+        help="wide shows more columns; json and yaml are for programs; name for pipes.",
+    )
+
+
+def printed(
+    form: Form,
+    document: Callable[[], Mapping[str, Any]],
+    named: Iterable[tuple[str, str]],
+    people: Callable[[], str],
+) -> str:
+    """Return what a command found in one of the forms.
+
+    Args:
+        form: which.
+        document: gives what programs read.
+        named: the objects, as `kubectl get -o name` prints them: kind in small letters, name.
+        people: gives the text for people.
+    """
+    if form == "name":
+        return "".join(dict.fromkeys(f"{kind}.{names.GROUP}/{name}\n" for kind, name in named))
+    if form in {"json", "yaml"}:
+        whole = document()
+        return as_json(whole) if form == "json" else as_yaml([whole])
+    return people()
+
+
+def report(kind: str, **parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a document for programs; versioned, as they rely on it.
+
+    Args:
+        kind: what it is, for example `PoolUsageList`.
+        **parts: its lists, `items` for example.
+    """
+    return {"apiVersion": _REPORT, "kind": kind} | {name: [*one] for name, one in parts.items()}
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # C if there
+    """Writes what equals twice out twice: people read no anchors."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
+# What was read from a file knows its lines, and is a dict or list all the same.
+_Dumper.add_multi_representer(dict, yaml.SafeDumper.represent_dict)
+_Dumper.add_multi_representer(list, yaml.SafeDumper.represent_list)
+
+
+def as_yaml(documents: Iterable[Mapping[str, Any]]) -> str:
+    """Return the objects as YAML, separated by `---`."""
+    return "---\n".join(
+        yaml.dump(
+            document,
+            Dumper=_Dumper,
+            sort_keys=False,
+            allow_unicode=True,
+            width=_WIDTH,
+            default_flow_style=False,
+        )
+        for document in documents
+    )
+
+
+def as_json(document: Mapping[str, Any]) -> str:
+    """Return one object as indented JSON."""
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_list(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the objects as a v1 List."""
+    return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list(items)}

@@ -1,0 +1,335 @@
+"""The outcome of a plan: tables for people, what becomes of the pools, and what more would fit."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from textwrap import indent
+from typing import Any
+
+from allocator import AddressRange, AllocatorError, Capacity, InvalidPool, PoolExhausted, Space
+from controller.conditions import Condition, find
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, RELEASED, IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.cli.output import Cell, Column, bar, number, percent, report, table
+from reconcilers.cli.planning.ledger import Ledger
+from reconcilers.cli.reading.manifests import Manifests
+from reconcilers.conditions import READY
+from reconcilers.networkpool.protocol import requested
+from reconcilers.tenantcluster.status import NETWORK_READY
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What one tenant takes of a pool, in addresses.
+
+    Args:
+        nodes: for its nodes, in a row; 0 for none.
+        balancers: for its load balancers, in a row; 0 for none.
+    """
+
+    nodes: int
+    balancers: int
+
+    @property
+    def text(self) -> str:
+        """As it was given: `5+8`."""
+        return f"{self.nodes}+{self.balancers}"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A pool's space at one time.
+
+    Args:
+        capacity: what is held and what is free.
+        fits: how many more tenants of each size find room, load balancers before nodes.
+    """
+
+    capacity: Capacity
+    fits: Mapping[Size, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes of one pool."""
+
+    pool: NetworkPool
+    before: Standing
+    after: Standing
+
+
+def changes(read: Manifests, ledger: Ledger, sizes: Sequence[Size], most: int) -> list[Change]:
+    """Return what becomes of every pool that can be served from.
+
+    Args:
+        read: the objects as they were.
+        ledger: the objects as they would be.
+        sizes: of tenants to try.
+        most: the largest pool, in addresses.
+    """
+    earlier = [one.object for one in read.allocations]
+    later = list(ledger.allocations)
+    statuses = {one.key: one.object for one in read.pools}
+    found = []
+    for pool in ledger.pools:
+        before = _standing(statuses[pool.metadata.key], earlier, sizes, most)
+        after = _standing(pool, later, sizes, most)
+        if before is not None and after is not None:
+            found.append(Change(pool, before, after))
+    return found
+
+
+def _standing(
+    pool: NetworkPool, allocations: Iterable[IPAllocation], sizes: Sequence[Size], most: int
+) -> Standing | None:
+    try:
+        layout = ranges.layout(pool.spec, most)
+    except InvalidPool:
+        return None
+    taken = list(_taken(pool, allocations))
+    closed = pool.metadata.terminating
+    fits = {one: 0 if closed else more(Space(layout, taken), one) for one in sizes}
+    return Standing(Space(layout, taken).capacity(), fits)
+
+
+def _taken(pool: NetworkPool, allocations: Iterable[IPAllocation]) -> Iterator[AddressRange]:
+    key: Key = pool.metadata.key
+    of_pool = [one for one in allocations if one.pool_key == key]
+    found = [ranges.held(one) for one in of_pool]
+    found += [ranges.promised(one) for one in pool.status.assignments]
+    yield from (one for one in found if one is not None)
+
+
+def more(space: Space, size: Size) -> int:
+    """Return how many tenants of a size find room, by the controllers' own choice of ranges.
+
+    Args:
+        space: what is free; used up in the counting.
+        size: of each.
+    """
+    wanted = [count for count in (size.balancers, size.nodes) if count]
+    if len(wanted) == 1:
+        return sum(extent.size // wanted[0] for extent in space.free_extents())
+    served = 0
+    while True:
+        try:
+            for count in wanted:
+                space.allocate(count)
+        except PoolExhausted:
+            return served
+        served += 1
+
+
+def document(found: Iterable[Change]) -> dict[str, Any]:
+    """Return the changes as a document for programs."""
+    items = [
+        {
+            "namespace": one.pool.metadata.namespace,
+            "name": one.pool.metadata.name,
+            "cidr": one.pool.spec.cidr,
+            "before": _figures(one.before),
+            "after": _figures(one.after),
+        }
+        for one in found
+    ]
+    return report("PoolForecastList", items=items)
+
+
+def _figures(standing: Standing) -> dict[str, Any]:
+    capacity = standing.capacity
+    return {
+        "total": capacity.total,
+        "allocated": capacity.allocated,
+        "available": capacity.available,
+        "largestFreeBlock": capacity.largest_free,
+        "fragmentationPercent": capacity.fragmentation_percent,
+        "fits": [
+            {"nodes": size.nodes, "loadBalancers": size.balancers, "tenants": count}
+            for size, count in standing.fits.items()
+        ],
+    }
+
+
+_COLOURS = {ALLOCATED: "green", FAILED: "red", PENDING: "yellow", RELEASED: None}
+
+
+def render(
+    ledger: Ledger, before: Mapping[Key, IPAllocation], changed: Sequence[Change], *, wide: bool
+) -> str:
+    """Return the tables.
+
+    Args:
+        ledger: the objects after the forecast.
+        before: the allocations as they were in the input.
+        changed: what becomes of the pools.
+        wide: whether pools are told too that stay as they are.
+    """
+    allocations = sorted(ledger.allocations, key=_by_pool_and_place)
+    parts = [
+        _section("Pools", table(_POOLS, list(ledger.pools))),
+        _section("Before and after", _changes(changed, wide=wide)),
+        _section("Allocations", _allocations(allocations, before, ledger)),
+        _section("Tenants", table(_TENANTS, list(ledger.tenants))),
+        _sum(allocations, before),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _section(title: str, lines: str) -> str:
+    return f"{title}\n{indent(lines, '  ')}" if lines else ""
+
+
+_POOLS: Sequence[Column[NetworkPool]] = (
+    Column("NAMESPACE", lambda pool: pool.metadata.namespace),
+    Column("NAME", lambda pool: pool.metadata.name),
+    Column("CIDR", lambda pool: pool.spec.cidr),
+    Column("USED", lambda pool: bar(pool.status.allocatedIPs, pool.status.totalIPs)),
+    Column("TOTAL", lambda pool: number(pool.status.totalIPs)),
+    Column("ALLOCATED", lambda pool: number(pool.status.allocatedIPs)),
+    Column("FREE", lambda pool: number(pool.status.availableIPs)),
+    Column("LARGEST", lambda pool: number(pool.status.largestFreeBlock)),
+    Column("FRAGMENTED", lambda pool: percent(pool.status.fragmentationPercent)),
+    Column("READY", lambda pool: _ready(pool.status.conditions)),
+)
+
+
+def _ready(conditions: Sequence[Condition]) -> Cell | None:
+    ready = find(conditions, READY)
+    if ready is None:
+        return None
+    if ready.status == "True":
+        return Cell("yes", "green")
+    return Cell(f"no: {ready.message or ready.reason}", "red")
+
+
+def _changes(changed: Sequence[Change], *, wide: bool) -> str:
+    sizes = list(changed[0].after.fits) if changed else []
+    columns: list[Column[Change]] = [
+        Column("NAMESPACE", lambda one: one.pool.metadata.namespace),
+        Column("NAME", lambda one: one.pool.metadata.name),
+        Column("ALLOCATED", _before_and_after(lambda at: f"{at.capacity.allocated:,}")),
+        Column("FREE", _before_and_after(lambda at: f"{at.capacity.available:,}")),
+        Column("LARGEST", _before_and_after(lambda at: f"{at.capacity.largest_free:,}")),
+        Column(
+            "FRAGMENTED", _before_and_after(lambda at: f"{at.capacity.fragmentation_percent}%")
+        ),
+    ]
+    for size in sizes:
+        columns += [Column(f"FITS {size.text}", _before_and_after(partial(_fits, size)))]
+    return table(columns, [one for one in changed if wide or sizes or one.before != one.after])
+
+
+def _fits(size: Size, at: Standing) -> str:
+    return f"{at.fits[size]:,}"
+
+
+def _before_and_after(figure: Callable[[Standing], str]) -> Callable[[Change], Cell]:
+    """Return what a column says of a figure: both values where it changes."""
+
+    def cell(one: Change) -> Cell:
+        was, now = figure(one.before), figure(one.after)
+        return Cell(was if was == now else f"{was} -> {now}", right=True)
+
+    return cell
+
+
+def _by_pool_and_place(allocation: IPAllocation) -> tuple[Key, int, int, str]:
+    """Sort by pool, then by address; those without one last."""
+    held = ranges.held(allocation)
+    place = (0, held.first) if held is not None else (1, 0)
+    return (allocation.pool_key, *place, allocation.metadata.name)
+
+
+def _allocations(
+    allocations: Sequence[IPAllocation], before: Mapping[Key, IPAllocation], ledger: Ledger
+) -> str:
+    columns: Sequence[Column[IPAllocation]] = (
+        Column("POOL", lambda one: str(one.pool_key)),
+        Column("ALLOCATION", lambda one: one.metadata.name),
+        Column("TENANT", lambda one: str(one.spec.tenantClusterRef.key)),
+        Column("TYPE", lambda one: one.spec.type),
+        Column("COUNT", lambda one: number(_wanted(one, ledger))),
+        Column("RANGE", lambda one: held.text if (held := ranges.held(one)) else None),
+        Column("PHASE", lambda one: _phase(one.status.phase or "-")),
+        Column("REMARK", lambda one: Cell("; ".join(_remarks(one, before, ledger)))),
+    )
+    return table(columns, allocations)
+
+
+def _phase(phase: str) -> Cell:
+    return Cell(phase, _COLOURS.get(phase))
+
+
+def _wanted(allocation: IPAllocation, ledger: Ledger) -> int | None:
+    """Return how many addresses an allocation has or asks for.
+
+    None if only a pool could tell that is absent.
+    """
+    try:
+        pin = ranges.held(allocation) or ranges.pinned(allocation)
+    except AllocatorError:
+        return None
+    if pin is not None:
+        return pin.size
+    pool = ledger.pools.cache.get(allocation.pool_key)
+    return requested(allocation, pool) if pool is not None else allocation.spec.count
+
+
+def _remarks(
+    allocation: IPAllocation, before: Mapping[Key, IPAllocation], ledger: Ledger
+) -> Iterator[str]:
+    key = allocation.metadata.key
+    if allocation.metadata.terminating:
+        yield "being deleted"
+    if ranges.held(allocation) is not None:
+        yield "kept" if _kept(allocation, before) else "new"
+    else:
+        ready = find(allocation.status.conditions, READY)
+        if ready is not None:
+            yield f"{ready.reason}: {ready.message}"
+    if allocation.spec.pinnedRange is not None:
+        yield "pinned"
+    if key in ledger.asked_by:
+        yield "asked for by its TenantCluster"
+
+
+def _kept(allocation: IPAllocation, before: Mapping[Key, IPAllocation]) -> bool:
+    earlier = before.get(allocation.metadata.key)
+    return earlier is not None and ranges.held(earlier) is not None
+
+
+_TENANTS: Sequence[Column[TenantCluster]] = (
+    Column("NAMESPACE", lambda tenant: tenant.metadata.namespace),
+    Column("NAME", lambda tenant: tenant.metadata.name),
+    Column("NETWORK READY", lambda tenant: _yes_or_no(_network(tenant))),
+    Column("WHY", lambda tenant: Cell(found.message if (found := _network(tenant)) else "-")),
+)
+
+
+def _network(tenant: TenantCluster) -> Condition | None:
+    return find(tenant.status.conditions, NETWORK_READY)
+
+
+def _yes_or_no(condition: Condition | None) -> Cell:
+    met = condition is not None and condition.status == "True"
+    return Cell("yes", "green") if met else Cell("no", "red")
+
+
+def _sum(allocations: Sequence[IPAllocation], before: Mapping[Key, IPAllocation]) -> str:
+    """Return one line on how many allocations came out how."""
+    holding = [one for one in allocations if ranges.held(one) is not None]
+    kept = sum(_kept(one, before) for one in holding)
+    failed = sum(one.status.phase == FAILED for one in allocations)
+    waiting = len(allocations) - len(holding) - failed
+    counts = (
+        (len(holding) - kept, "newly allocated"),
+        (kept, "kept"),
+        (failed, "failed"),
+        (waiting, "waiting"),
+    )
+    found = ", ".join(f"{count} {what}" for count, what in counts if count)
+    noun = "allocation" if len(allocations) == 1 else "allocations"
+    return f"{len(allocations)} {noun}{': ' + found if found else ''}\n"
