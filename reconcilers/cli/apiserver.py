@@ -10,10 +10,13 @@ import click
 from controller import logs
 from reconcilers.cli.flags import option
 from reconcilers.cli.local import kubeconfigs
-from reconcilers.cli.local.collector import relax
-from reconcilers.cli.local.door import envtest, told
-from reconcilers.cli.local.signals import Interrupted
-from reconcilers.cli.local.start import run_until_interrupted
+from reconcilers.cli.local.servers import (
+    Interrupted,
+    collect_less_often,
+    envtest,
+    run_until_interrupted,
+    start_problems,
+)
 from reconcilers.cli.problems import Problem
 
 
@@ -48,11 +51,11 @@ def apiserver(
     It has a certificate authority of its own, and no controllers: as with a bare kube-apiserver,
     namespaces that are deleted stay Terminating, and nothing is garbage-collected.
     """
-    relax()
+    collect_less_often()
     logs.configure("console", "warning")
     path = kubeconfigs.place(kubeconfig, data, "admin.kubeconfig")
     kubeconfigs.check(path)
-    with told():
+    with start_problems():
         tokens = _tokens(token_auth_file)
     try:
         run_until_interrupted(partial(_serve, listen, data, tokens, path))

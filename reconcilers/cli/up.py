@@ -1,32 +1,38 @@
 """`butler-ipam up`: a platform to try things on, with samples, until Ctrl-C."""
 
+import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import anyio
 import click
+import yaml
 
 from controller import logs
 from controller.clock import SystemClock
 from controller.errors import ControllerError
 from controller.meta import Key
 from controller.transport import HttpTransport
+from manifests import folder
 from reconcilers.api import names
 from reconcilers.cli.flags import option
-from reconcilers.cli.local import kubeconfigs, samples
-from reconcilers.cli.local.collector import relax
+from reconcilers.cli.local import kubeconfigs
 from reconcilers.cli.local.objects import Manifest, UnknownKind, apply, make_namespaces
 from reconcilers.cli.local.platform import Platform, Tenant, announcement, platform
-from reconcilers.cli.local.servers import ApiServer
-from reconcilers.cli.local.signals import Interrupted
-from reconcilers.cli.local.start import run_until_interrupted
+from reconcilers.cli.local.servers import (
+    ApiServer,
+    Interrupted,
+    collect_less_often,
+    run_until_interrupted,
+)
 from reconcilers.cli.problems import say
 from reconcilers.settings import Settings
 
 TENANT = "tenant"
 DEFAULT_CLUSTER = Key("team-a", "sandbox")
 """The TenantCluster that the tenant's API server is, where no sample names one."""
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @click.command()
@@ -56,13 +62,13 @@ def up(data: Path | None, kubeconfig: Path | None, with_samples: bool, log_level
     kube-apiserver. In the tenant a stand-in takes MetalLB's place, unless that folder has
     MetalLB's controller, too, as metallb-controller.
     """
-    relax()
+    collect_less_often()
     logs.configure("console", log_level)
     place = kubeconfigs.place(kubeconfig, data, "platform.kubeconfig")
     tenant_place = place.with_name(f"{place.stem}-tenant{place.suffix}")
     for path in (place, tenant_place):
         kubeconfigs.check(path)
-    documents = samples.samples() if with_samples else []
+    documents = shipped_samples() if with_samples else []
     try:
         run_until_interrupted(partial(_up, data, (place, tenant_place), documents))
     except Interrupted:
@@ -71,19 +77,19 @@ def up(data: Path | None, kubeconfig: Path | None, with_samples: bool, log_level
 
 async def _up(data: Path | None, places: tuple[Path, Path], documents: list[Manifest]) -> None:
     click.echo(announcement())
-    cluster = samples.first_cluster(documents) or DEFAULT_CLUSTER
+    cluster = _first_cluster(documents) or DEFAULT_CLUSTER
     controllers = {names.COMPONENT: Settings()}
     async with platform([Tenant(TENANT, cluster)], SystemClock(), controllers, data) as whole:
         kubeconfigs.write(places[0], whole.management.kubeconfig)
         kubeconfigs.write(places[1], whole.tenants[cluster].kubeconfig)
         applied = await _load(whole.management, documents)
-        click.echo(_told(whole, cluster, places, applied))
+        click.echo(_description(whole, cluster, places, applied))
         await anyio.sleep_forever()
 
 
 async def _load(server: ApiServer, documents: Sequence[Manifest]) -> int:
     """Apply the samples; one that is refused stops none of the others. Return how many went."""
-    await make_namespaces(server.transport, samples.namespaces(list(documents)))
+    await make_namespaces(server.transport, _namespaces(documents))
     applied = 0
     async with server.connected() as transport:
         for document in documents:
@@ -91,7 +97,7 @@ async def _load(server: ApiServer, documents: Sequence[Manifest]) -> int:
             if isinstance(transport, HttpTransport):
                 transport.on_warning = partial(_warn, name)
             try:
-                await apply(transport, samples.as_kubectl_applies(document))
+                await apply(transport, _as_kubectl_applies(document))
             except (ControllerError, UnknownKind) as refused:
                 say("warning", f"{name} was not applied: {refused}")
             else:
@@ -103,7 +109,7 @@ def _warn(name: str, text: str) -> None:
     say("warning", f"{name}: {text}")
 
 
-def _told(whole: Platform, cluster: Key, places: tuple[Path, Path], applied: int) -> str:
+def _description(whole: Platform, cluster: Key, places: tuple[Path, Path], applied: int) -> str:
     management, tenant = whole.management, whole.tenants[cluster]
     running = f"controllers and webhooks run, {applied} samples"
     inside = f"{whole.metallb.name}; TenantCluster {cluster}"
@@ -119,3 +125,37 @@ def _told(whole: Platform, cluster: Key, places: tuple[Path, Path], applied: int
             "Ctrl-C ends it.",
         ]
     )
+
+
+def shipped_samples() -> list[Manifest]:
+    """Return the samples that are shipped with us, in the order of their files.
+
+    Raises:
+        FileNotFoundError: this installation has none.
+    """
+    found = sorted(folder("samples").iterdir(), key=lambda one: one.name)
+    texts = [one.read_text(encoding="utf-8") for one in found if one.name.endswith(".yaml")]
+    return [document for text in texts for document in yaml.safe_load_all(text) if document]
+
+
+def _as_kubectl_applies(document: Manifest) -> Manifest:
+    """Return `document` with the note that `kubectl apply` leaves, so that it can take over."""
+    meta = {"annotations": {}, **document["metadata"]}
+    text = json.dumps({**document, "metadata": meta}, sort_keys=True, separators=(",", ":"))
+    noted = {**meta["annotations"], LAST_APPLIED: f"{text}\n"}
+    return {**document, "metadata": {**meta, "annotations": noted}}
+
+
+def _first_cluster(documents: Sequence[Manifest]) -> Key | None:
+    """Return the first TenantCluster among `documents`."""
+    for document in documents:
+        if document["kind"] == "TenantCluster":
+            meta = document["metadata"]
+            return Key(meta.get("namespace", "default"), meta["name"])
+    return None
+
+
+def _namespaces(documents: Sequence[Manifest]) -> list[str]:
+    """Return the namespaces that `documents` live in, each once."""
+    found = (document["metadata"].get("namespace") for document in documents)
+    return list(dict.fromkeys(name for name in found if name))

@@ -34,7 +34,7 @@ from reconcilers.api.resources import (
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.local.platform import kubeconfig_secret
 from reconcilers.cli.managerflags import LEASE_NAME
-from reconcilers.cli.standin import crds as standin
+from reconcilers.cli.standin import pools as standin
 from reconcilers.cli.standin.controller import MetalLBStandIn
 from reconcilers.networkpool.events import FEW_PER_MINUTE
 from reconcilers.settings import (

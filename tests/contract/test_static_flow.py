@@ -39,7 +39,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.cli.local.objects import NAMESPACE
-from reconcilers.cli.standin.crds import crds as metallb_crds
+from reconcilers.cli.standin.pools import crds as metallb_crds
 from reconcilers.conditions import FOREIGN_MANAGER
 from reconcilers.settings import AllocationSettings, PoolSettings, Settings, TenantSettings
 from reconcilers.wiring import assemble

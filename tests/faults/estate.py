@@ -41,7 +41,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.cli.local.objects import NAMESPACE
-from reconcilers.cli.standin.crds import crds as metallb_crds
+from reconcilers.cli.standin.pools import crds as metallb_crds
 from reconcilers.settings import Settings, TenantSettings
 from reconcilers.wiring import assemble
 from tests.faults.world import transport_to

@@ -5,9 +5,8 @@ from typing import Any
 import msgspec
 
 from reconcilers.api.resources import Service
-from reconcilers.cli.standin.api import AddressPool, addresses
-from reconcilers.cli.standin.assigning import assignments
-from reconcilers.cli.standin.config import configuration
+from reconcilers.cli.standin.controller import addresses, assignments
+from reconcilers.cli.standin.pools import AddressPool, configuration
 from tests.reconcilers.server import Happening, Json, Server
 
 NAMESPACE = "metallb-system"

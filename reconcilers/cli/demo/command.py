@@ -1,31 +1,49 @@
 """`butler-ipam demo`: plays the story, exits 0 only if all of it happened."""
 
+import io
 import sys
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import IO
 
 import click
+from typing_extensions import override
 
 from controller import logs
 from controller.clock import SystemClock
 from controller.jobs import running
-from reconcilers.cli.demo import timing
-from reconcilers.cli.demo.audit import Witness
-from reconcilers.cli.demo.farewell import Farewell
-from reconcilers.cli.demo.player import DidNotHappen, play
-from reconcilers.cli.demo.silence import silence
-from reconcilers.cli.demo.step import Step
+from reconcilers.cli.demo import settings
+from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
+from reconcilers.cli.demo.steps import DidNotHappen, Step, play, silent_server
 from reconcilers.cli.demo.story import TENANTS, story
 from reconcilers.cli.demo.world import World
 from reconcilers.cli.flags import duration, option
-from reconcilers.cli.local.logtail import LogTail
 from reconcilers.cli.local.platform import Platform, announcement, platform
-from reconcilers.cli.local.signals import Interrupted
-from reconcilers.cli.local.start import run_until_interrupted
+from reconcilers.cli.local.servers import Interrupted, run_until_interrupted
 from reconcilers.cli.problems import Problem
 
-Telling = Callable[[Witness, Farewell, str], list[Step]]
+Story = Callable[[OverlapWatch, ReleaseWatch, str], list[Step]]
+LOG_LINES = 40
+"""So much of the log is shown if a step did not happen."""
+
+
+class LogTail(io.TextIOBase):
+    """A stream that remembers the last lines written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last_lines: deque[str] = deque(maxlen=LOG_LINES)
+        """Oldest first."""
+
+    @override
+    def writable(self) -> bool:
+        return True
+
+    @override
+    def write(self, text: str, /) -> int:
+        self.last_lines.extend(line for line in text.splitlines() if line)
+        return len(text)
 
 
 @click.command()
@@ -52,19 +70,19 @@ def demo(step_timeout: float, verbose: bool) -> None:
     try:
         run_until_interrupted(partial(perform, step_timeout))
     except DidNotHappen as failure:
-        for line in tail.lines():
+        for line in tail.last_lines:
             click.echo(f"    log: {line}", err=True)
         raise Problem(str(failure)) from failure
     except Interrupted:
         raise click.Abort from None
 
 
-async def perform(step_timeout: float, telling: Telling = story) -> None:
+async def perform(step_timeout: float, tell: Story = story) -> None:
     """Start everything, play the story, stop everything.
 
     Args:
-        step_timeout: how many seconds each sight may be waited for.
-        telling: gives the steps.
+        step_timeout: how many seconds each check may be waited for.
+        tell: gives the steps.
 
     Raises:
         DidNotHappen: names the step that did not.
@@ -73,16 +91,16 @@ async def perform(step_timeout: float, telling: Telling = story) -> None:
     begun = clock.monotonic()
     click.echo(announcement())
     async with (
-        platform(TENANTS, clock, timing.REPLICAS, options=timing.ELECTION) as whole,
-        silence() as silent_url,
+        platform(TENANTS, clock, settings.REPLICAS, options=settings.ELECTION) as whole,
+        silent_server() as silent_url,
     ):
         click.echo(_where(whole))
-        world, witness = World(whole, clock), Witness()
-        farewell = Farewell(world)
-        world.allocations.subscribe(witness.see)
-        world.allocations.subscribe(farewell.see)
-        steps = telling(witness, farewell, silent_url)
-        async with running([farewell.run, *world.watches]):
+        world, overlaps = World(whole, clock), OverlapWatch()
+        releases = ReleaseWatch(world)
+        world.allocations.subscribe(overlaps.see)
+        world.allocations.subscribe(releases.see)
+        steps = tell(overlaps, releases, silent_url)
+        async with running([releases.run, *world.watches]):
             await play(steps, world, clock, click.echo, step_timeout)
     took = clock.monotonic() - begun
     click.echo(f"\nAll {len(steps)} steps happened, in {took:.1f} s.")
@@ -95,5 +113,5 @@ def _where(whole: Platform) -> str:
         balancer = whole.metallb.name if tenant.has_metallb else "no MetalLB yet"
         lines.append(f"    {tenant.cluster!s:13} {server.url}   {server.what}, {balancer}")
     lines.append("Times are scaled, so that nobody has to wait:")
-    lines += [f"    {line}" for line in timing.told()]
+    lines += [f"    {line}" for line in settings.scaled()]
     return "\n".join(lines) + "\n"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import anyio
 
@@ -29,12 +29,14 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.cli.local.metallb import DEFINITION, wait_established
 from reconcilers.cli.local.platform import Platform
 from reconcilers.cli.local.servers import ApiServer
-from reconcilers.cli.standin import api as standin
-from reconcilers.cli.standin.presence import DEFINITION, wait_served
+from reconcilers.cli.standin.pools import GROUP as METALLB
 
 T = TypeVar("T", bound=Object)
+R = TypeVar("R")
+P = ParamSpec("P")
 Follow = Callable[[ApiServer, Resource[Any]], Cache[Any]]
 
 
@@ -47,7 +49,7 @@ class Regarding:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReadEvent:
     """An Event, as people read it."""
 
     metadata: ObjectMeta
@@ -57,11 +59,15 @@ class Told:
     regarding: Regarding = field(default_factory=Regarding)
 
 
-TOLD = Resource(EVENTS.group, EVENTS.version, EVENTS.kind, EVENTS.plural, Told)
+READ_EVENTS = Resource(EVENTS.group, EVENTS.version, EVENTS.kind, EVENTS.plural, ReadEvent)
 
 
 class NotYet(Exception):
     """What is waited for is not so yet; the message says what is seen instead."""
+
+
+class Broken(Exception):
+    """A promise was broken; waiting cannot mend it."""
 
 
 class TenantView:
@@ -90,30 +96,34 @@ class World:
         self.watches: list[Task] = []
         """What has to run, for all this to be current."""
         self._clock = clock
-        self._moved = anyio.Event()
-        self.pools: Cache[NetworkPool] = self._follow(self.management, NETWORK_POOL)
-        self.allocations: Cache[IPAllocation] = self._follow(self.management, IP_ALLOCATION)
-        self.clusters: Cache[TenantCluster] = self._follow(self.management, TENANT_CLUSTER)
-        self.providers: Cache[ProviderConfig] = self._follow(self.management, PROVIDER_CONFIG)
-        self.leases: Cache[Lease] = self._follow(self.management, LEASES)
-        self.events: Cache[Told] = self._follow(self.management, TOLD)
+        self._changed = anyio.Event()
+        follow = partial(self._follow, self.management)
+        self.pools: Cache[NetworkPool] = follow(NETWORK_POOL)
+        self.allocations: Cache[IPAllocation] = follow(IP_ALLOCATION)
+        self.clusters: Cache[TenantCluster] = follow(TENANT_CLUSTER)
+        self.providers: Cache[ProviderConfig] = follow(PROVIDER_CONFIG)
+        self.leases: Cache[Lease] = follow(LEASES)
+        self.events: Cache[ReadEvent] = follow(READ_EVENTS)
         self.uids: dict[Key, str] = {}
         """The uid of each TenantCluster that was ever seen."""
         self.clusters.subscribe(self._remember)
-        self._tenants = {
-            key: TenantView(server, self._follow) for key, server in platform.tenants.items()
+        self.tenants = {
+            key: TenantView(one, self._follow) for key, one in platform.tenants.items()
         }
+        """By TenantCluster, those that have an API server."""
 
-    def _follow(self, server: ApiServer, resource: Resource[T]) -> Cache[T]:
+    def _follow(self, server: ApiServer, resource: Resource[Any]) -> Cache[Any]:
         informer = Informer(resource, server.transport, self._clock)
         informer.add_handler(lambda _: self.wake())
-        later = resource.group == standin.GROUP
-        self.watches.append(partial(self._served, server, informer) if later else informer.run)
+        later = resource.group == METALLB
+        self.watches.append(
+            partial(self._when_served, server, informer) if later else informer.run
+        )
         return informer.cache
 
-    async def _served(self, server: ApiServer, informer: Informer[Any]) -> None:
+    async def _when_served(self, server: ApiServer, informer: Informer[Any]) -> None:
         """Watch a kind of MetalLB's from when it is there."""
-        await wait_served(server.transport, self._clock)
+        await wait_established(server.transport, self._clock, self.metallb.definitions)
         await informer.run()
 
     def _remember(self, change: Change[TenantCluster]) -> None:
@@ -122,16 +132,8 @@ class World:
 
     def wake(self) -> None:
         """Let whoever waits look again."""
-        self._moved.set()
-        self._moved = anyio.Event()
-
-    def tenant(self, cluster: Key) -> TenantView:
-        """Return the tenant that a TenantCluster is."""
-        return self._tenants[cluster]
-
-    def has_tenant(self, cluster: Key) -> bool:
-        """Return whether a TenantCluster has an API server."""
-        return cluster in self._tenants
+        self._changed.set()
+        self._changed = anyio.Event()
 
     def pool(self, name: str) -> NetworkPool:
         """Return a pool of the platform's namespace.
@@ -139,7 +141,7 @@ class World:
         Raises:
             NotYet: it is not there.
         """
-        return there(self.pools, Key(names.DEFAULT_NAMESPACE, name))
+        return existing(self.pools, Key(names.DEFAULT_NAMESPACE, name))
 
     def allocation(self, name: str) -> IPAllocation:
         """Return an allocation of the platform's namespace.
@@ -147,14 +149,14 @@ class World:
         Raises:
             NotYet: it is not there.
         """
-        return there(self.allocations, Key(names.DEFAULT_NAMESPACE, name))
+        return existing(self.allocations, Key(names.DEFAULT_NAMESPACE, name))
 
     def now(self) -> float:
         """Return seconds that never go back, for what is to be told of how long things took."""
         return self._clock.monotonic()
 
     async def until(
-        self, look: Callable[["World"], Sequence[str]], seconds: float
+        self, look: Callable[["World"], Sequence[str]], seconds: float = 30.0
     ) -> Sequence[str]:
         """Return what `look` tells as soon as it does not say NotYet.
 
@@ -162,20 +164,31 @@ class World:
             NotYet: it did for `seconds`; the message is its last.
         """
         while True:
-            moved = self._moved
+            changed = self._changed
             try:
                 return look(self)
             except NotYet as why:
                 last = why
             before = self._clock.monotonic()
             with self._clock.move_on_after(seconds) as waiting:
-                await moved.wait()
+                await changed.wait()
             seconds -= self._clock.monotonic() - before
             if waiting.cancelled_caught:
                 raise last
 
 
-def there(cache: Cache[T], key: Key) -> T:
+def of_world(
+    function: Callable[Concatenate[World, P], R],
+) -> Callable[P, Callable[[World], R]]:
+    """Make of a function of the world and more one that takes the rest first, the world later."""
+
+    def given(*args: P.args, **kwargs: P.kwargs) -> Callable[[World], R]:
+        return lambda world: function(world, *args, **kwargs)
+
+    return given
+
+
+def existing(cache: Cache[T], key: Key) -> T:
     """Return the object of a cache.
 
     Raises:

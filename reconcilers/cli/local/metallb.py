@@ -3,9 +3,9 @@
 Whichever it is says so: the stand-in is never called MetalLB, and the real one tells its version.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -16,38 +16,86 @@ from typing_extensions import override
 
 from controller.clock import Clock
 from controller.errors import ControllerError
+from controller.informer import Informer
+from controller.jobs import running
 from controller.manager import Manager
+from controller.meta import Key, ObjectMeta
+from controller.resource import Resource
 from controller.transport import Transport
-from reconcilers.cli.local.door import envtest
-from reconcilers.cli.local.objects import Manifest
-from reconcilers.cli.local.servers import ApiServer
+from reconcilers.cli.local.servers import ApiServer, Definitions, envtest
 from reconcilers.cli.problems import Problem
 from reconcilers.cli.standin.controller import MetalLBStandIn
-from reconcilers.cli.standin.crds import crds
-from reconcilers.cli.standin.presence import wait_established
+from reconcilers.cli.standin.pools import crds
 
 PAUSE = 0.1
 
 _log = structlog.get_logger(__name__)
 
 
-class TenantMetalLB(ABC):
-    """What gives the Services of tenants their addresses."""
+@dataclass(frozen=True, slots=True)
+class DefinitionStatus:
+    """How far a definition is; its conditions as plain JSON, null for a new one."""
+
+    conditions: Sequence[Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A CustomResourceDefinition."""
+
+    metadata: ObjectMeta
+    status: DefinitionStatus = field(default_factory=DefinitionStatus)
 
     @property
-    @abstractmethod
-    def definitions(self) -> Sequence[Manifest]:
+    def established(self) -> bool:
+        """Whether its kind is served."""
+        found = self.status.conditions or ()
+        return any(
+            (one.get("type"), one.get("status")) == ("Established", "True") for one in found
+        )
+
+
+DEFINITION = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    Definition,
+    namespaced=False,
+)
+
+
+async def wait_established(transport: Transport, clock: Clock, definitions: Definitions) -> None:
+    """Return once all of these definitions are established in a tenant."""
+    needed = [Key("", one["metadata"]["name"]) for one in definitions]
+    informer = Informer(DEFINITION, transport, clock)
+    done = anyio.Event()
+
+    def look(_: object) -> None:
+        found = [informer.cache.get(key) for key in needed]
+        if all(one is not None and one.established for one in found):
+            done.set()
+
+    informer.add_handler(look)
+    async with running([informer.run]):
+        await done.wait()
+
+
+class StandIn:
+    """The stand-in for MetalLB, in this process; also what the real one has in common with it."""
+
+    source = "a stand-in for it"
+    """Whether it is real, and where it is from."""
+
+    @cached_property
+    def definitions(self) -> Definitions:
         """The CustomResourceDefinitions of its kinds."""
+        return crds()
 
     @property
-    @abstractmethod
     def name(self) -> str:
         """What people are told that it is."""
-
-    @property
-    @abstractmethod
-    def source(self) -> str:
-        """Whether it is real, and where it is from."""
+        return "stand-in for MetalLB"
 
     @asynccontextmanager
     async def serve(
@@ -72,7 +120,6 @@ class TenantMetalLB(ABC):
             yield
             group.cancel_scope.cancel()
 
-    @abstractmethod
     async def _run(
         self,
         server: ApiServer,
@@ -81,34 +128,6 @@ class TenantMetalLB(ABC):
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         """Wait until its kinds are served, start it, wait until cancelled."""
-
-
-class StandIn(TenantMetalLB):
-    """The stand-in for MetalLB, in this process."""
-
-    @cached_property
-    @override
-    def definitions(self) -> Sequence[Manifest]:
-        return crds()
-
-    @property
-    @override
-    def name(self) -> str:
-        return "stand-in for MetalLB"
-
-    @property
-    @override
-    def source(self) -> str:
-        return "a stand-in for it"
-
-    @override
-    async def _run(
-        self,
-        server: ApiServer,
-        clock: Clock,
-        *,
-        task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
-    ) -> None:
         await wait_established(server.transport, clock, self.definitions)
         manager = Manager(server.transport, clock=clock)
         MetalLBStandIn(manager, clock)
@@ -116,7 +135,7 @@ class StandIn(TenantMetalLB):
         await manager.run()
 
 
-class RealMetalLB(TenantMetalLB):
+class RealMetalLB(StandIn):
     """MetalLB's own controller, a process for each tenant.
 
     Args:
@@ -124,25 +143,20 @@ class RealMetalLB(TenantMetalLB):
     """
 
     def __init__(self, settings: Any) -> None:
-        self._envtest = envtest()
+        self.source = f"real: {settings.metallb}"
         self._settings = settings
         self._version = ""
 
     @cached_property
     @override
-    def definitions(self) -> Sequence[Manifest]:
-        found: Sequence[Manifest] = self._envtest.metallb_definitions(self._settings)
+    def definitions(self) -> Definitions:
+        found: Definitions = envtest().metallb_definitions(self._settings)
         return found
 
     @property
     @override
     def name(self) -> str:
         return f"MetalLB {self._version}".strip()
-
-    @property
-    @override
-    def source(self) -> str:
-        return f"real: {self._settings.metallb}"
 
     @override
     async def _run(
@@ -154,23 +168,17 @@ class RealMetalLB(TenantMetalLB):
     ) -> None:
         await wait_established(server.transport, clock, self.definitions)
         await _wait_listed(server.transport, clock, self.definitions)
-        with self._naming(server):
-            run = self._envtest.metallb_controller(server.kubeconfig, self._settings)
+        try:
+            run = envtest().metallb_controller(server.kubeconfig, self._settings)
             async with run as controller:
                 self._version = controller.version
                 task_status.started()
                 await controller.watch()
-
-    @contextmanager
-    def _naming(self, server: ApiServer) -> Iterator[None]:
-        """Say whose MetalLB it is that does not run."""
-        try:
-            yield
-        except self._envtest.PlaneError as failure:
+        except envtest().PlaneError as failure:
             raise Problem(f"MetalLB of {server.name}: {failure}") from failure
 
 
-def tenant_metallb() -> TenantMetalLB:
+def tenant_metallb() -> StandIn:
     """Return what the environment asks for.
 
     Raises:
@@ -182,15 +190,14 @@ def tenant_metallb() -> TenantMetalLB:
 
 
 async def _wait_listed(
-    transport: Transport, clock: Clock, definitions: Iterable[Manifest]
+    transport: Transport, clock: Clock, definitions: Iterable[Mapping[str, Any]]
 ) -> None:
     """Wait until all kinds can be listed.
 
     One that is established may not be served for a moment; the controller would look for it again
     after ten seconds only.
     """
-    for definition in definitions:
-        spec = definition["spec"]
+    for spec in (one["spec"] for one in definitions):
         for version in spec["versions"]:
             path = f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}"
             while version["served"] and not await _answers(transport, path):

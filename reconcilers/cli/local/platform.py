@@ -1,32 +1,161 @@
 """What `up` and `demo` start: a platform with its controllers, and tenants with a MetalLB.
 
-    management API server    our CRDs, the controllers, their webhooks
+    management API server    our CRDs, the controllers, their webhooks (webhooks.py)
     a tenant's API server    MetalLB's CRDs, and the real MetalLB or the stand-in for it
 
 Each tenant's kubeconfig is put where the controllers look for it: the Secret
-`<cluster>-admin-kubeconfig`, entry `admin.conf`, beside the TenantCluster.
+`<cluster>-admin-kubeconfig`, entry `admin.conf`, beside the TenantCluster. A replica of the
+controllers inside this process is what `butler-ipam run` is in its own.
 """
 
 import base64
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+import anyio
+import structlog
+from typing_extensions import override
 
 from controller.clock import Clock
+from controller.errors import NoAnswer
+from controller.jobs import running
+from controller.leases import LeaderLost
+from controller.manager import Manager
 from controller.meta import Key
 from controller.options import ManagerOptions
+from controller.transport import NO_QUERY, Transport
 from reconcilers.api import crd, names
-from reconcilers.cli.local import admission
-from reconcilers.cli.local.metallb import StandIn, TenantMetalLB, tenant_metallb
+from reconcilers.cli.local import webhooks
+from reconcilers.cli.local.metallb import StandIn, tenant_metallb
 from reconcilers.cli.local.objects import Manifest, apply, make_namespaces
-from reconcilers.cli.local.replicas import Replica, replica
-from reconcilers.cli.local.servers import ApiServer, Wanted, api_servers, source
-from reconcilers.cli.standin.api import NAMESPACE as METALLB_NAMESPACE
+from reconcilers.cli.local.servers import ApiServer, api_servers, servers_source
+from reconcilers.cli.standin.pools import NAMESPACE as METALLB_NAMESPACE
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.kubeconfigs import ADMIN_KEY
+from reconcilers.tenantcluster.tenants import Tenants
+from reconcilers.wiring import assemble
 
 MANAGEMENT = "management"
+
+_log = structlog.get_logger(__name__)
+
+
+class CuttableTransport(Transport):
+    """A transport that can be cut for good, as a network can be.
+
+    What is under way then may have been done by the server: like in a real network, nobody on
+    this side is told.
+
+    Args:
+        inner: the way in; whoever gave it closes it.
+    """
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self._is_cut = False
+
+    async def cut(self) -> None:
+        """Let nothing through any more."""
+        self._is_cut = True
+        await self._inner.aclose()
+
+    @override
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        self._check(method, path)
+        answer = await self._inner.request(method, path, **options)
+        self._check(method, path)
+        return answer
+
+    @override
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        self._check("watch", path)
+        async with (
+            self._inner.stream(path, query=query) as chunks,
+            aclosing(self._checked(path, chunks)) as checked,
+        ):
+            yield checked
+
+    async def _checked(
+        self, path: str, chunks: AsyncIterator[bytes]
+    ) -> AsyncGenerator[bytes, None]:
+        async for chunk in chunks:
+            yield chunk
+            self._check("watch", path)
+
+    @override
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def _check(self, method: str, path: str) -> None:
+        if self._is_cut:
+            raise NoAnswer(f"{method} {path}: the connection is cut")
+
+
+class Replica:
+    """One replica of the controllers; made by `replica`.
+
+    Args:
+        transport: its own way into the management cluster.
+        clock: its time.
+        settings: of its controllers.
+        options: of its manager; their identity is its name.
+    """
+
+    def __init__(
+        self, transport: Transport, clock: Clock, settings: Settings, options: ManagerOptions
+    ) -> None:
+        self.name = options.identity
+        self._transport = CuttableTransport(transport)
+        self._is_cut_off = False
+        self._manager = Manager(self._transport, clock=clock, options=options)
+        self.tenants: Tenants = assemble(self._manager, clock, settings)
+        """Its ways into tenants."""
+
+    async def run(self) -> None:
+        """Work until cancelled; a replica that was cut off ends when it loses the lease.
+
+        Raises:
+            LeaderLost: it lost the lease in another way.
+        """
+        try:
+            await self._manager.run()
+        except LeaderLost as lost:
+            if not self._is_cut_off:
+                raise
+            _log.warning("a replica that was cut off has ended", replica=self.name, why=str(lost))
+
+    async def webhook_port(self) -> int:
+        """Return where its webhooks listen, as soon as they do."""
+        await self._manager.wait_serving()
+        port = self._manager.webhook_port
+        assert port is not None, "the options say that webhooks are served"
+        return port
+
+    async def cut_off(self) -> None:
+        """Cut it off from the management cluster, for good; it does not know, and goes on."""
+        self._is_cut_off = True
+        await self._transport.cut()
+
+
+@asynccontextmanager
+async def replica(
+    server: ApiServer, clock: Clock, settings: Settings, options: ManagerOptions
+) -> AsyncIterator[Replica]:
+    """Run a replica for the time of the context."""
+    async with server.connected() as transport:
+        made = Replica(transport, clock, settings, options)
+        try:
+            async with running([made.run]):
+                yield made
+        finally:
+            with anyio.CancelScope(shield=True):
+                await made.tenants.aclose()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +188,7 @@ class Platform:
     management: ApiServer
     tenants: Mapping[Key, ApiServer]
     replicas: Sequence[Replica] = ()
-    metallb: TenantMetalLB = field(default_factory=StandIn)
+    metallb: StandIn = field(default_factory=StandIn)
 
 
 def announcement() -> str:
@@ -68,13 +197,9 @@ def announcement() -> str:
     Raises:
         PlaneError: a variable of the environment names what is not there.
     """
-    return "\n".join(
-        [
-            "Starting:",
-            f"    API servers   {source()}",
-            f"    MetalLB       {tenant_metallb().source}, one in each tenant",
-            "",
-        ]
+    return (
+        f"Starting:\n    API servers   {servers_source()}\n"
+        f"    MetalLB       {tenant_metallb().source}, one in each tenant\n"
     )
 
 
@@ -97,31 +222,26 @@ async def platform(
     """
     namespace = next(iter(replicas.values())).namespace
     metallb = tenant_metallb()
-    wanted = [Wanted(MANAGEMENT, crd.crds())]
-    wanted += [Wanted(one.name, metallb.definitions if one.has_metallb else ()) for one in tenants]
-    serving = admission.serving_webhooks(namespace)
-    options = replace(
-        options or serving,
-        webhook_bind=serving.webhook_bind,
-        webhook_self_signed=serving.webhook_self_signed,
-    )
+    wanted = {MANAGEMENT: crd.crds()} | {
+        one.name: metallb.definitions if one.has_metallb else () for one in tenants
+    }
+    options = webhooks.served(options or ManagerOptions(), namespace)
     async with AsyncExitStack() as stack:
         found = await stack.enter_async_context(api_servers(wanted, data))
         management = found[MANAGEMENT]
         servers = {one.cluster: found[one.name] for one in tenants}
-        await admission.remove(management.client)
+        await webhooks.remove(management.client)
         await _prepare(management, servers, namespace)
         for one in tenants:
-            serving_one = metallb.serve(servers[one.cluster], clock, is_installed=one.has_metallb)
-            await stack.enter_async_context(serving_one)
+            serving = metallb.serve(servers[one.cluster], clock, is_installed=one.has_metallb)
+            await stack.enter_async_context(serving)
         started = list[Replica]()
         for name, settings in replicas.items():
-            made = await stack.enter_async_context(
-                replica(name, management, clock, settings, options)
-            )
+            run = replica(management, clock, settings, replace(options, identity=name))
+            made = await stack.enter_async_context(run)
             port = await made.webhook_port()
             if not started:
-                await admission.put_in_force(management, port, clock)
+                await webhooks.put_in_force(management, port, clock)
             started.append(made)
         yield Platform(management, servers, started, metallb)
 

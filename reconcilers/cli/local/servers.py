@@ -1,10 +1,18 @@
-"""API servers for the time of a context, embedded or real binaries, and the ways into them."""
+"""API servers for the time of a context, embedded or real ones, and the commands that start them.
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+What starts servers is imported from envtest only where it is needed: a small installation may lack
+it. Every way in which a server does not start is one sentence.
+"""
+
+import gc
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import anyio
@@ -12,14 +20,122 @@ from anyio.abc import TaskStatus
 
 from controller.client import Client
 from controller.codec import decode_json
+from controller.errors import ControllerError
 from controller.tenantconfig import parse_kubeconfig, tenant_transport
 from controller.transport import Transport
-from reconcilers.cli.local.door import envtest
+from reconcilers.cli.local.objects import UnknownKind
 from reconcilers.cli.problems import Problem
 
 ANSWER_LIMIT = 64 * 1024 * 1024
 REQUEST_SECONDS = 30.0
 EMBEDDED = "embedded API server"
+
+# Python looks for cycles after 700 new containers. A server makes hundreds for every answer, all
+# of which go by themselves; `python -m tests.bench envtest` shows what looking at them costs.
+_GC_THRESHOLDS = (10_000, 20, 20)
+
+Definitions = Sequence[Mapping[str, Any]]
+"""CustomResourceDefinitions."""
+
+
+def collect_less_often() -> None:
+    """Look for garbage less often, in a process that is an API server and nothing else."""
+    gc.set_threshold(*_GC_THRESHOLDS)
+
+
+def envtest() -> ModuleType:
+    """Return the package, with what it needs.
+
+    Raises:
+        Problem: this installation lacks it.
+    """
+    try:
+        import envtest as found
+    except ImportError as missing:
+        raise Problem(
+            f"this installation has no API server ({missing}): install butler-ipam[envtest]"
+        ) from missing
+    return found
+
+
+@contextmanager
+def start_problems() -> Iterator[None]:
+    """Turn the ways in which an API server does not start into one sentence each.
+
+    Raises:
+        Problem: it did not start.
+    """
+    found = envtest()
+    try:
+        yield
+    except (found.PlaneError, found.DiskError, found.ListenError, found.TokenFileError) as failure:
+        raise Problem(str(failure)) from failure
+
+
+class Interrupted(Exception):
+    """SIGINT or SIGTERM ended the work."""
+
+
+def run_until_interrupted(work: Callable[[], Awaitable[None]]) -> None:
+    """Run `work` in an event loop of its own, until it ends or Ctrl-C ends it.
+
+    Raises:
+        Interrupted: Ctrl-C came first, and everything has ended; a second one exits at once.
+        Problem: a server did not start or did not answer; says which and why.
+        Exception: what else `work` raised, out of the groups that task groups make of it.
+    """
+    with start_problems():
+        try:
+            anyio.run(_interruptible, work)
+        except (ControllerError, UnknownKind) as failure:
+            raise Problem(str(failure)) from failure
+        except BrokenPipeError:
+            raise  # whoever read what we tell has seen enough
+        except OSError as failure:
+            what = failure.strerror or str(failure)
+            raise Problem(f"{failure.filename}: {what}" if failure.filename else what) from failure
+
+
+async def _interruptible(work: Callable[[], Awaitable[None]]) -> None:
+    asked = False
+
+    async def listen(scope: anyio.CancelScope) -> None:
+        nonlocal asked
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                if asked:
+                    # Not sys.exit: that would wait for the very tasks that do not end.
+                    os._exit(1)
+                asked = True
+                scope.cancel()
+
+    try:
+        async with anyio.create_task_group() as listening:
+            with anyio.CancelScope() as scope:
+                listening.start_soon(listen, scope)
+                await work()
+            listening.cancel_scope.cancel()
+    except ExceptionGroup as group:
+        raise sole_failure(group) from group
+    if asked:
+        raise Interrupted
+
+
+def sole_failure(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the failure inside nested groups; the group itself if there are different kinds.
+
+    Servers that start at once fail at once, all for one reason: the first speaks for all.
+    """
+    found = list(_leaves(group))
+    return found[0] if len({type(one) for one in found}) == 1 else group
+
+
+def _leaves(error: Exception) -> Iterator[Exception]:
+    if isinstance(error, ExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +171,24 @@ class ApiServer:
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Transport]:
         """Give another way into it, with connections of its own."""
-        transport = _transport(self.kubeconfig)
-        try:
+        async with _connected(self.kubeconfig) as transport:
             yield transport
-        finally:
-            with anyio.CancelScope(shield=True):
-                await transport.aclose()
 
 
-def _transport(kubeconfig: str) -> Transport:
-    return tenant_transport(
-        parse_kubeconfig(kubeconfig.encode()), max_bytes=ANSWER_LIMIT, timeout=REQUEST_SECONDS
-    )
+@asynccontextmanager
+async def _connected(kubeconfig: str) -> AsyncIterator[Transport]:
+    config = parse_kubeconfig(kubeconfig.encode())
+    transport = tenant_transport(config, max_bytes=ANSWER_LIMIT, timeout=REQUEST_SECONDS)
+    try:
+        yield transport
+    finally:
+        with anyio.CancelScope(shield=True):
+            await transport.aclose()
 
 
 @asynccontextmanager
 async def api_server(
-    name: str, crds: Sequence[Mapping[str, Any]], data: Path | None = None
+    name: str, crds: Definitions, data: Path | None = None
 ) -> AsyncIterator[ApiServer]:
     """Start an API server that serves `crds`; it stops with the context.
 
@@ -85,22 +202,17 @@ async def api_server(
         Problem: a variable leads to a cluster that runs already.
     """
     _settings()
-    started = envtest().ControlPlane.start(
-        data=data, namespace_controller=True, garbage_collector=True
-    )
+    control_plane = envtest().ControlPlane
+    started = control_plane.start(data=data, namespace_controller=True, garbage_collector=True)
     async with started as plane:
         await plane.install_crds(list(crds))
         kubeconfig = plane.kubeconfig()
-        transport = _transport(kubeconfig)
-        try:
+        async with _connected(kubeconfig) as transport:
             version = decode_json(await transport.request("GET", "/version"))["gitVersion"]
             yield ApiServer(name, plane.url, plane.kind, kubeconfig, transport, version)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await transport.aclose()
 
 
-def source() -> str:
+def servers_source() -> str:
     """Return whether the API servers that are started here are real, and where they are from.
 
     Raises:
@@ -125,36 +237,23 @@ def _settings() -> Any:
     return settings
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """An API server to be started.
-
-    Args:
-        name: what people call it.
-        crds: CustomResourceDefinitions that it should serve.
-    """
-
-    name: str
-    crds: Sequence[Mapping[str, Any]]
-
-
 @asynccontextmanager
 async def api_servers(
-    wanted: Sequence[Wanted], data: Path | None = None
+    wanted: Mapping[str, Definitions], data: Path | None = None
 ) -> AsyncIterator[dict[str, ApiServer]]:
-    """Start API servers all at once, real ones take seconds; give them by name.
+    """Start API servers all at once, as real ones take seconds; give them by name.
 
     Args:
-        wanted: which.
+        wanted: what each should serve, by name.
         data: a folder with one folder for each; None forgets.
     """
     found: dict[str, ApiServer] = {}
     ended = anyio.Event()
 
-    async def hold(one: Wanted, *, task_status: TaskStatus[None]) -> None:
+    async def hold(name: str, crds: Definitions, *, task_status: TaskStatus[None]) -> None:
         with anyio.CancelScope() as scope:
-            async with api_server(one.name, one.crds, data / one.name if data else None) as server:
-                found[one.name] = server
+            async with api_server(name, crds, data / name if data else None) as server:
+                found[name] = server
                 # Ctrl-C ends those who talk to the server first.
                 scope.shield = True
                 task_status.started()
@@ -163,8 +262,8 @@ async def api_servers(
     async with anyio.create_task_group() as holding:
         try:
             async with anyio.create_task_group() as starting:
-                for one in wanted:
-                    starting.start_soon(partial(holding.start, hold, one))
+                for name, crds in wanted.items():
+                    starting.start_soon(partial(holding.start, hold, name, crds))
             yield found
         finally:
             ended.set()

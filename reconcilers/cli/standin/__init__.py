@@ -1,13 +1,9 @@
 """A stand-in for MetalLB in a tenant: what tests and demonstrations talk to in its place.
 
-crds.py        what the tenant's API server is told: IPAddressPool and L2Advertisement
-api.py         what it reads, and the annotations that it heeds
-presence.py    whether MetalLB's kinds are there yet
-config.py      pools as MetalLB understands them, and what it refuses
-assigning.py   which Service has which address: a function of pools and Services
-controller.py  the loop around it
+pools.py       what the tenant's API server is told of its kinds, and pools as it understands them
+controller.py  which Service has which address, and the loop around that
 
-It is a stand-in and no MetalLB: it announces nothing to any network. Accepted and without
-effect here: `serviceAllocation`, shared addresses (`allow-shared-ip`), and everything of an
-L2Advertisement.
+It is a stand-in and no MetalLB: it announces nothing to any network. Accepted and without effect
+here: `serviceAllocation`, `avoidBuggyIPs`, shared addresses (`allow-shared-ip`), and everything of
+an L2Advertisement; a pool's status does not count its addresses.
 """

@@ -1,4 +1,8 @@
-"""The loop of the stand-in for MetalLB: pools and Services in, addresses in Services' status out.
+"""The stand-in for MetalLB's controller: which Service has which address, and the loop around it.
+
+An address that a Service has and may keep it keeps. One that its pools no longer hold is taken
+away, and another given at once if there is one. Within a pool the first free address counts, in
+the order of the pool's entries; among pools MetalLB's choice is random, the stand-in's is by name.
 
 All of it is one key: what one Service gets depends on all others, so one pass looks at all of
 them, never two at once. Like MetalLB it keeps the last sound configuration when somebody writes an
@@ -6,11 +10,13 @@ unsound one, and says so: in the log, as Warning events on the pools, and in `st
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import structlog
 
+from allocator import AddressRange, AllocatorError
 from controller.clock import Clock
 from controller.errors import ControllerError
 from controller.events import EventType, Recorder
@@ -19,20 +25,148 @@ from controller.meta import Key, Object, Version
 from controller.outcome import SETTLED, Outcome
 from controller.triggers import Watch
 from reconcilers.api.resources import SERVICE, Service
-from reconcilers.cli.standin.api import (
+from reconcilers.cli.standin.pools import (
     ADDRESS_POOL,
-    ALLOCATED_FROM,
     AddressPool,
-    AddressPoolStatus,
-    addresses,
+    InvalidConfig,
+    Pool,
+    configuration,
 )
-from reconcilers.cli.standin.assigning import Assignment, assignments, is_ours, used
-from reconcilers.cli.standin.config import IPV4, IPV6, InvalidConfig, Pool, configuration
 
 COMPONENT = "metallb-stand-in"
 EVERYTHING = Key("", "configuration")
+WANTED_POOL = ("metallb.io/address-pool", "metallb.universe.tf/address-pool")
+"""Annotations of a Service that ask for a pool; the first that is there counts."""
+WANTED_ADDRESSES = ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs")
+"""Annotations of a Service that ask for addresses, separated by commas."""
+ALLOCATED_FROM = "metallb.io/ip-allocated-from-pool"
+"""Annotation that tells which pool a Service's address is from."""
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What one Service should have.
+
+    Args:
+        service: the Service as it was read.
+        addresses: what its status should show.
+        pool: where they are from; empty if there are none.
+        problem: why it wants addresses and has none; empty if all is well.
+    """
+
+    service: Service
+    addresses: tuple[str, ...] = ()
+    pool: str = ""
+    problem: str = ""
+
+
+class CannotServe(Exception):
+    """A Service's request cannot be met now; the message says why."""
+
+
+def addresses(service: Service) -> tuple[str, ...]:
+    """Return the addresses that a Service's status shows."""
+    return tuple(one.ip for one in service.status.loadBalancer.ingress if one.ip)
+
+
+def is_ours(service: Service) -> bool:
+    """Return whether the Service asks for a load balancer and for no particular other one."""
+    return service.spec.type == "LoadBalancer" and service.spec.loadBalancerClass is None
+
+
+def assignments(services: Iterable[Service], pools: Sequence[Pool]) -> list[Assignment]:
+    """Return what every Service that is ours should have, oldest first."""
+    ours = sorted((one for one in services if is_ours(one)), key=_age)
+    taken: set[AddressRange] = set()
+    kept: dict[str, Assignment] = {}
+    for service in ours:
+        shown = _parsed(addresses(service))
+        pool = _keeps(service, shown, pools)
+        if pool is not None and not taken.intersection(shown):
+            kept[service.metadata.uid] = Assignment(service, addresses(service), pool.name)
+            taken.update(shown)
+    return [kept.get(one.metadata.uid) or _given(one, pools, taken) for one in ours]
+
+
+def _age(service: Service) -> tuple[str, str]:
+    created = service.metadata.creationTimestamp
+    return (created.isoformat() if created else "", str(service.metadata.key))
+
+
+def _keeps(service: Service, shown: Sequence[AddressRange], pools: Sequence[Pool]) -> Pool | None:
+    """Return the pool of the addresses that a Service shows; None if it may not keep them."""
+    pool = next((one for one in pools if all(address in one for address in shown)), None)
+    if not shown or pool is None or _asks(service, WANTED_POOL) not in ("", pool.name):
+        return None
+    wanted = _wanted(service)
+    keeps = wanted is not None and (not wanted or set(wanted) == set(shown))
+    return pool if keeps else None
+
+
+def _parsed(texts: Iterable[str]) -> list[AddressRange]:
+    """Return the addresses; none if one is no address."""
+    try:
+        return [AddressRange.parse(text, text) for text in texts]
+    except AllocatorError:
+        return []
+
+
+def _asks(service: Service, annotations: tuple[str, ...]) -> str:
+    """Return the first of `annotations` that the Service carries; empty if none."""
+    carried = service.metadata.annotations
+    return next((carried[name] for name in annotations if carried.get(name)), "")
+
+
+def _wanted(service: Service) -> list[AddressRange] | None:
+    """Return the addresses that the Service asks for by name; None if it asks for nonsense."""
+    text = _asks(service, WANTED_ADDRESSES) or service.spec.loadBalancerIP
+    return _parsed(part.strip() for part in text.split(",")) or None if text else []
+
+
+def _given(service: Service, pools: Sequence[Pool], taken: set[AddressRange]) -> Assignment:
+    try:
+        pool, found = _chosen(service, pools, taken)
+    except CannotServe as why:
+        what = f'Failed to allocate IP for "{service.metadata.key}": {why}'
+        return Assignment(service, problem=what)
+    taken.update(found)
+    return Assignment(service, tuple(address.start_text for address in found), pool.name)
+
+
+def _chosen(
+    service: Service, pools: Sequence[Pool], taken: set[AddressRange]
+) -> tuple[Pool, list[AddressRange]]:
+    wanted, name = _wanted(service), _asks(service, WANTED_POOL)
+    if wanted is None:
+        raise CannotServe("the requested addresses are none")
+    if name and name not in {pool.name for pool in pools}:
+        raise CannotServe(f'unknown pool "{name}"')
+    for pool in pools:
+        if pool.name != name if name else not (pool.auto_assign or wanted):
+            continue
+        if wanted:
+            if all(address in pool and address not in taken for address in wanted):
+                return pool, wanted
+        elif found := _free(service, pool, taken):
+            return pool, found
+    if wanted:
+        listed = ", ".join(address.start_text for address in wanted)
+        raise CannotServe(f"[{listed}] is not allowed in config, or in use")
+    raise CannotServe("no available IPs")
+
+
+def _free(service: Service, pool: Pool, taken: set[AddressRange]) -> list[AddressRange]:
+    """Return the first free address of each family the Service has; none if one is missing."""
+    families = service.spec.ipFamilies or ("IPv4",)
+    found = [
+        address
+        for family in families
+        if (address := next((a for a in pool.addresses(family) if a not in taken), None))
+    ]
+    partly = service.spec.ipFamilyPolicy == "PreferDualStack"
+    return found if len(found) == len(families) or partly else []
 
 
 class MetalLBStandIn:
@@ -49,18 +183,13 @@ class MetalLBStandIn:
         self._pools = manager.informer(ADDRESS_POOL).cache
         self._services = manager.informer(SERVICE).cache
         self._sound: tuple[Pool, ...] = ()
-        self._told: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
         self.stale = ""
         """Why the pools as they are now are not in force; empty if they are."""
         manager.add_service("events", self._recorder.run, leader_only=False)
-        manager.controller(
-            COMPONENT,
-            self.reconcile,
-            watches=[
-                Watch(manager.informer(ADDRESS_POOL), _everything),
-                Watch(manager.informer(SERVICE), _everything),
-            ],
-        )
+        informers = (manager.informer(ADDRESS_POOL), manager.informer(SERVICE))
+        watches = [Watch(informer, _everything) for informer in informers]
+        manager.controller(COMPONENT, self.reconcile, watches=watches)
 
     async def reconcile(self, _: Key) -> Outcome:
         """Look at everything once, write what differs; what fails stops nothing else.
@@ -69,14 +198,13 @@ class MetalLBStandIn:
             ExceptionGroup: the writes that failed.
         """
         self._configure(tuple(self._pools))
-        found = assignments(self._services, self._sound)
-        gone = [
+        wanted = assignments(self._services, self._sound)
+        wanted += [
             Assignment(service)
             for service in self._services
             if not is_ours(service) and ALLOCATED_FROM in service.metadata.annotations
         ]
-        writes = [partial(self._write, one) for one in (*found, *gone)]
-        writes += [partial(self._count, pool, found) for pool in tuple(self._pools)]
+        writes = [partial(self._write, one) for one in wanted]
         failures = [error for write in writes if (error := await _failure(write)) is not None]
         if failures:
             raise ExceptionGroup("some writes failed", failures)
@@ -89,61 +217,37 @@ class MetalLBStandIn:
             if self.stale != str(wrong):
                 _log.error("configuration refused, the last one stays", reason=str(wrong))
                 for pool in declared:
-                    self._tell(ADDRESS_POOL, pool, "Warning", "InvalidConfiguration", str(wrong))
+                    self._record(ADDRESS_POOL, pool, "Warning", "InvalidConfiguration", str(wrong))
             self.stale = str(wrong)
-            return
-        self.stale = ""
+        else:
+            self.stale = ""
 
-    async def _write(self, assignment: Assignment) -> None:
+    async def _write(self, wanted: Assignment) -> None:
         """Make the Service say what it has; status first, so that nobody sees a false origin."""
-        service = assignment.service
-        self._complain(service, assignment.problem)
-        if addresses(service) != assignment.addresses:
-            service = await self._set_status(service, assignment)
-        if service.metadata.annotations.get(ALLOCATED_FROM, "") != assignment.pool:
-            origin = {ALLOCATED_FROM: assignment.pool or None}
-            await self._client.patch(
-                SERVICE, Version.from_object(service), {"metadata": {"annotations": origin}}
-            )
-
-    async def _set_status(self, service: Service, assignment: Assignment) -> Service:
-        if addresses(service):
-            lost = ", ".join(addresses(service))
-            self._tell(SERVICE, service, "Normal", "ClearAssignment", f"{lost} is not ours to use")
-        if assignment.addresses:
-            given = ", ".join(assignment.addresses)
-            self._tell(SERVICE, service, "Normal", "IPAllocated", f"Assigned IP [{given}]")
-        ingress = [{"ip": address} for address in assignment.addresses]
-        return await self._client.patch(
-            SERVICE,
-            Version.from_object(service),
-            {"status": {"loadBalancer": {"ingress": ingress or None}}},
-            subresource="status",
-        )
-
-    def _complain(self, service: Service, problem: str) -> None:
-        """Say why a Service has no address, once for each reason."""
+        service = wanted.service
         uid = service.metadata.uid
-        if problem and self._told.get(uid) != problem:
-            self._tell(SERVICE, service, "Warning", "AllocationFailed", problem)
-        self._told[uid] = problem
+        if wanted.problem and self._problems.get(uid) != wanted.problem:
+            self._record(SERVICE, service, "Warning", "AllocationFailed", wanted.problem)
+        self._problems[uid] = wanted.problem
+        if addresses(service) != wanted.addresses:
+            service = await self._set_status(service, wanted)
+        if service.metadata.annotations.get(ALLOCATED_FROM, "") != wanted.pool:
+            origin = {"metadata": {"annotations": {ALLOCATED_FROM: wanted.pool or None}}}
+            await self._client.patch(SERVICE, Version.from_object(service), origin)
 
-    async def _count(self, declared: AddressPool, found: Iterable[Assignment]) -> None:
-        pool = next((one for one in self._sound if one.name == declared.metadata.name), None)
-        if pool is None:
-            return
-        four, six = used(pool, found, IPV4), used(pool, found, IPV6)
-        status = AddressPoolStatus(four, six, pool.size(IPV4) - four, pool.size(IPV6) - six)
-        if declared.status != status:
-            counts = {name: getattr(status, name) for name in AddressPoolStatus.__slots__}
-            await self._client.patch(
-                ADDRESS_POOL,
-                Version.from_object(declared),
-                {"status": counts},
-                subresource="status",
-            )
+    async def _set_status(self, service: Service, wanted: Assignment) -> Service:
+        if addresses(service):
+            lost = f"{', '.join(addresses(service))} is not ours to use"
+            self._record(SERVICE, service, "Normal", "ClearAssignment", lost)
+        if wanted.addresses:
+            given = f"Assigned IP [{', '.join(wanted.addresses)}]"
+            self._record(SERVICE, service, "Normal", "IPAllocated", given)
+        ingress = [{"ip": address} for address in wanted.addresses] or None
+        status = {"status": {"loadBalancer": {"ingress": ingress}}}
+        at = Version.from_object(service)
+        return await self._client.patch(SERVICE, at, status, subresource="status")
 
-    def _tell(
+    def _record(
         self, resource: Any, about: Object, kind: EventType, reason: str, message: str
     ) -> None:
         self._recorder.record(resource, about, kind, reason, message, action="Assign")

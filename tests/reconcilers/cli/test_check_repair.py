@@ -23,7 +23,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.servers import ApiServer, api_server
-from reconcilers.cli.standin.crds import crds as metallb_crds
+from reconcilers.cli.standin.pools import crds as metallb_crds
 from tests.reconcilers.cli.commands import call
 
 HOME = names.DEFAULT_NAMESPACE

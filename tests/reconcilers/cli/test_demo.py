@@ -16,21 +16,14 @@ from reconcilers.api import names
 from reconcilers.api.crd import crds
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
-from reconcilers.cli.demo import cast
-from reconcilers.cli.demo.attempts import creating, reasons, refused, warned
-from reconcilers.cli.demo.audit import Broken, Witness, vouches
-from reconcilers.cli.demo.chapters import pools as story_of_pools
-from reconcilers.cli.demo.chapters import tenants
+from reconcilers.cli.demo import checks, manifests, story
 from reconcilers.cli.demo.command import perform
-from reconcilers.cli.demo.farewell import Farewell, let_go_first
-from reconcilers.cli.demo.player import DidNotHappen, play
-from reconcilers.cli.demo.sights import pools
-from reconcilers.cli.demo.step import Step, declare, remove
-from reconcilers.cli.demo.world import World
-from reconcilers.cli.local.lifeline import Lifeline
-from reconcilers.cli.local.platform import Platform
-from reconcilers.cli.local.servers import ApiServer, api_server
-from reconcilers.cli.local.signals import sole
+from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
+from reconcilers.cli.demo.refusals import creating, reasons, refused, warned
+from reconcilers.cli.demo.steps import DidNotHappen, Step, declare, play, remove
+from reconcilers.cli.demo.world import Broken, World
+from reconcilers.cli.local.platform import CuttableTransport, Platform
+from reconcilers.cli.local.servers import ApiServer, api_server, sole_failure
 from reconcilers.ipallocation.gate import LetGo
 from reconcilers.tenantcluster.gate import TenantGate
 from reconcilers.tenantcluster.metallb import MetalLB
@@ -87,7 +80,7 @@ async def test_a_step_that_does_not_happen_is_named() -> None:
     transport = HttpTransport(Endpoint("https://nowhere.invalid"))
     nowhere = ApiServer("management", "https://nowhere.invalid", "embedded", "", transport)
     world, told = World(Platform(nowhere, {}), clock), list[str]()
-    step = Step("A pool is served by nobody", (pools.pool_in_use(cast.PRIMARY, 0),))
+    step = Step("A pool is served by nobody", (checks.pool_in_use(manifests.PRIMARY, 0),))
     failures = list[str]()
 
     async def watch_it() -> None:
@@ -116,18 +109,18 @@ async def test_the_demo_notices_a_range_that_is_released_before_its_tenant_let_g
     monkeypatch.setattr(TenantGate, "ask", hasty)
     monkeypatch.setattr(MetalLB, "_withdraw", nothing)
 
-    def short(_: Witness, farewell: Farewell, url: str) -> list[Step]:
+    def short(_: OverlapWatch, releases: ReleaseWatch, url: str) -> list[Step]:
         leaving = Step(
             "The tenant goes",
-            (let_go_first(farewell, 1),),
-            (remove(TENANT_CLUSTER, cast.WEB),),
+            (lambda world: releases.let_go_first(world, 1),),
+            (remove(TENANT_CLUSTER, manifests.WEB),),
         )
-        return [*tenants.beginning(), *tenants.static_tenant()[:2], leaving]
+        return [*story.beginning(), *story.static_tenant()[:2], leaving]
 
     with pytest.raises(ExceptionGroup) as failure:
         await perform(30.0, short)
     assert "was released, and IPAddressPool default-pool in the tenant still has it" in str(
-        sole(failure.value)
+        sole_failure(failure.value)
     )
 
 
@@ -135,23 +128,26 @@ async def test_who_has_to_wait_asks_after_whom_it_waits_for_is_served() -> None:
     found = list[str]()
 
     def note(change: Change[IPAllocation]) -> None:
-        if change.new is not None and change.new.metadata.name in (cast.HOLDER, cast.WAITING):
+        if change.new is not None and change.new.metadata.name in (
+            manifests.HOLDER,
+            manifests.WAITING,
+        ):
             found.append(f"{change.new.metadata.name} {change.new.status.phase}".strip())
 
     async def watch(world: World) -> None:
         world.allocations.subscribe(note)
 
     def short(*_: object) -> list[Step]:
-        return [Step("Somebody watches", (), (watch,)), *story_of_pools.waiting()[:1]]
+        return [Step("Somebody watches", (), (watch,)), *story.waiting()[:1]]
 
     await perform(30.0, short)
-    asked = next(at for at, one in enumerate(found) if one.startswith(cast.WAITING))
-    assert f"{cast.HOLDER} Allocated" in found[:asked]
+    asked = next(at for at, one in enumerate(found) if one.startswith(manifests.WAITING))
+    assert f"{manifests.HOLDER} Allocated" in found[:asked]
 
 
 async def test_what_the_server_refuses_is_told() -> None:
     clock = SystemClock()
-    refused = Step("Nonsense is declared", (), (declare(cast.pool("x", "nonsense", [])),))
+    refused = Step("Nonsense is declared", (), (declare(manifests.pool("x", "nonsense", [])),))
     async with api_server("management", crds()) as server:
         world = World(Platform(server, {}), clock)
         await _namespace(world)
@@ -160,7 +156,7 @@ async def test_what_the_server_refuses_is_told() -> None:
 
 
 async def test_what_should_be_refused_and_is_not_stops_the_story() -> None:
-    sound = cast.pool("sound", "10.0.0.0/24", [])
+    sound = manifests.pool("sound", "10.0.0.0/24", [])
     step = refused("All is refused", creating("a sound pool", NETWORK_POOL, sound, "unsound"))
     async with _with_crds() as world:
         with pytest.raises(DidNotHappen, match="a sound pool, and it was not refused"):
@@ -168,7 +164,7 @@ async def test_what_should_be_refused_and_is_not_stops_the_story() -> None:
 
 
 async def test_a_refusal_for_another_reason_stops_the_story() -> None:
-    odd = cast.pool("odd", "nonsense", [])
+    odd = manifests.pool("odd", "nonsense", [])
     step = refused("It is refused", creating("a pool", NETWORK_POOL, odd, "straddles"))
     async with _with_crds() as world:
         with pytest.raises(DidNotHappen, match=r"'straddles' is not in what was said: .*cidr"):
@@ -176,7 +172,7 @@ async def test_a_refusal_for_another_reason_stops_the_story() -> None:
 
 
 async def test_what_should_be_warned_of_and_is_not_stops_the_story() -> None:
-    sound = cast.pool("sound", "10.0.0.0/24", [])
+    sound = manifests.pool("sound", "10.0.0.0/24", [])
     step = warned("There is a warning", creating("a pool", NETWORK_POOL, sound, "host bits"))
     async with _with_crds() as world:
         with pytest.raises(DidNotHappen, match="'host bits' is not in what was said: nothing"):
@@ -200,9 +196,9 @@ async def _with_crds() -> AsyncIterator[World]:
         yield world
 
 
-async def test_a_lifeline_that_is_cut_lets_nothing_through() -> None:
+async def test_a_transport_that_is_cut_lets_nothing_through() -> None:
     async with api_server("management", []) as server, server.connected() as transport:
-        line = Lifeline(transport)
+        line = CuttableTransport(transport)
         await line.request("GET", "/version")
         async with line.stream(
             "/api/v1/namespaces",
@@ -226,27 +222,27 @@ async def _read(chunks: AsyncIterator[bytes]) -> None:
 
 
 async def _namespace(world: World) -> None:
-    await declare(cast.namespace(names.DEFAULT_NAMESPACE))(world)
+    await declare(manifests.namespace(names.DEFAULT_NAMESPACE))(world)
 
 
-def test_a_witness_sees_an_overlap_that_lasted_one_moment() -> None:
-    witness = Witness()
+def test_the_watch_sees_an_overlap_that_lasted_one_moment() -> None:
+    watch = OverlapWatch()
     one, other = _holding("one", "10.0.0.1", "10.0.0.4"), _holding("other", "10.0.0.4", "10.0.0.6")
-    witness.see(Change(None, one))
-    witness.see(Change(None, other))
-    witness.see(Change(other, None))
+    watch.see(Change(None, one))
+    watch.see(Change(None, other))
+    watch.see(Change(other, None))
     with pytest.raises(Broken, match="other and one overlap"):
-        vouches(witness)(World.__new__(World))
+        watch.never(World.__new__(World))
 
 
-def test_a_witness_sees_no_overlap_in_a_range_that_is_handed_on() -> None:
-    witness = Witness()
+def test_the_watch_sees_no_overlap_in_a_range_that_is_handed_on() -> None:
+    watch = OverlapWatch()
     one, other = _holding("one", "10.0.0.1", "10.0.0.4"), _holding("other", "10.0.0.4", "10.0.0.6")
-    witness.see(Change(None, one))
-    witness.see(Change(one, None))
-    witness.see(Change(None, other))
-    assert witness.overlaps == []
-    assert len(witness.handed_out) == 2
+    watch.see(Change(None, one))
+    watch.see(Change(one, None))
+    watch.see(Change(None, other))
+    assert watch.overlaps == []
+    assert len(watch.handed_out) == 2
 
 
 def _holding(name: str, start: str, end: str) -> IPAllocation:

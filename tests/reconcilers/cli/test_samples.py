@@ -10,9 +10,10 @@ import yaml
 
 from allocator import AddressRange
 from controller.clock import SystemClock
+from reconcilers.cli.local.metallb import wait_established
 from reconcilers.cli.local.objects import apply
 from reconcilers.cli.local.servers import api_server
-from reconcilers.cli.standin.presence import wait_served
+from reconcilers.cli.standin.pools import crds
 from reconcilers.tenantcluster.install.bundle import parse
 from tests.reconcilers.cli.commandline import Outcome, run
 
@@ -67,7 +68,7 @@ async def test_the_sample_bundle_installs_all_that_is_projected() -> None:
         for manifest in bundle.manifests:
             await apply(server.transport, manifest.body)
         with anyio.fail_after(60.0):
-            await wait_served(server.transport, SystemClock())
+            await wait_established(server.transport, SystemClock(), crds())
         await apply(server.transport, _projected("IPAddressPool", addresses=["10.0.0.1-10.0.0.2"]))
         await apply(server.transport, _projected("L2Advertisement", ipAddressPools=["p"]))
 

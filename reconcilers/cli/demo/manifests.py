@@ -6,7 +6,7 @@ from typing import Any
 
 from controller.meta import Key
 from reconcilers.api import names
-from reconcilers.cli.demo.timing import BUNDLE
+from reconcilers.cli.demo.settings import BUNDLE
 from reconcilers.cli.local.objects import Manifest
 
 PRIMARY = "vlan40"
@@ -36,7 +36,7 @@ RESTORED = "from-a-backup"
 
 
 def pool(
-    name: str, cidr: str, spans: Sequence[tuple[str, str]], reserved: Sequence[str] = ()
+    name: str, cidr: str, spans: Sequence[tuple[str, str]] = (), reserved: Sequence[str] = ()
 ) -> Manifest:
     """Return a NetworkPool."""
     return _ours(

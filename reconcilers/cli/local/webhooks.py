@@ -4,6 +4,7 @@ In a cluster a Service leads to whichever replica is there. Here the configurati
 of one of them, and is changed when that one goes.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -45,10 +46,10 @@ _REFUSED_BY_WEBHOOKS_ALONE: dict[str, Any] = {
 """A reservation across the end of a range: CEL has no arithmetic for that."""
 
 
-def serving_webhooks(namespace: str) -> ManagerOptions:
-    """Return the options of a manager that serves webhooks, with a certificate of its own."""
+def served(options: ManagerOptions, namespace: str) -> ManagerOptions:
+    """Return `options` of a manager that serves webhooks, with a certificate of its own."""
     signed = SelfSigned(namespace, SERVICE, SECRET, validating=[NAME], names=[HOST])
-    return ManagerOptions(webhook_bind=f"{HOST}:0", webhook_self_signed=signed)
+    return replace(options, webhook_bind=f"{HOST}:0", webhook_self_signed=signed)
 
 
 async def remove(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Writes that the API server has to refuse, or to warn of: tried, and told in its own words."""
+"""Writes that the API server has to refuse, or to warn of, and what it answered."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +10,8 @@ from controller.errors import ApiError
 from controller.meta import Key
 from controller.resource import Resource
 from controller.transport import HttpTransport, Transport
-from reconcilers.cli.demo.audit import Broken
-from reconcilers.cli.demo.step import Step
-from reconcilers.cli.demo.world import World
+from reconcilers.cli.demo.steps import Step
+from reconcilers.cli.demo.world import Broken, World
 from reconcilers.cli.local.objects import Manifest
 
 MOST = 3
@@ -30,7 +29,6 @@ class Attempt:
         path: of the request.
         body: what is sent; None for nothing.
         words: that have to be in the answer.
-        dry: whether the server is asked not to store it.
     """
 
     what: str
@@ -38,10 +36,9 @@ class Attempt:
     path: str
     body: Mapping[str, Any] | None
     words: str
-    dry: bool = False
 
     async def send(self, transport: Transport) -> None:
-        """Send it.
+        """Send it; what would be created is not stored if nobody minds.
 
         Raises:
             ApiError: it was refused.
@@ -50,16 +47,16 @@ class Attempt:
         await transport.request(
             self.method,
             self.path,
-            query={"dryRun": "All"} if self.dry else {},
+            query={"dryRun": "All"} if self.method == "POST" else {},
             body=None if self.body is None else msgspec.json.encode(self.body),
             content_type=MERGE if self.method == "PATCH" else "application/json",
         )
 
 
 def creating(what: str, resource: Resource[Any], manifest: Manifest, words: str) -> Attempt:
-    """Return the attempt to create an object; it is not stored if nobody minds."""
+    """Return the attempt to create an object."""
     where = resource.collection(manifest["metadata"]["namespace"])
-    return Attempt(what, "POST", where, manifest, words, dry=True)
+    return Attempt(what, "POST", where, manifest, words)
 
 
 def changing(
@@ -75,7 +72,7 @@ def deleting(what: str, resource: Resource[Any], key: Key, words: str) -> Attemp
 
 
 class _Answers:
-    """What was answered, from the deed that asks to the sight that tells."""
+    """What was answered, from the action that asks to the check that tells."""
 
     def __init__(self, attempts: Sequence[Attempt]) -> None:
         self._attempts = attempts
@@ -83,18 +80,16 @@ class _Answers:
 
     async def refuse(self, world: World) -> None:
         """Try each of them, and hold the server to refusing it."""
-        self._lines = []
         for attempt in self._attempts:
             try:
                 await attempt.send(world.management.transport)
-            except ApiError as refused:
-                self._note(attempt, "refused", reasons(refused))
+            except ApiError as refusal:
+                self._note(attempt, "refused", reasons(refusal))
             else:
                 raise Broken(f"{attempt.what}, and it was not refused")
 
     async def warn(self, world: World) -> None:
         """Try each of them, and hold the server to warning of it."""
-        self._lines = []
         async with world.management.connected() as transport:
             for attempt in self._attempts:
                 warnings = list[str]()
@@ -103,7 +98,7 @@ class _Answers:
                 await attempt.send(transport)
                 self._note(attempt, "warned", warnings)
 
-    def tell(self, _: World) -> Sequence[str]:
+    def lines(self, _: World) -> Sequence[str]:
         """Tell what was answered."""
         return self._lines
 
@@ -111,8 +106,7 @@ class _Answers:
         if not any(attempt.words in line for line in said):
             heard = "; ".join(said) or "nothing"
             raise Broken(f"{attempt.what}, and {attempt.words!r} is not in what was said: {heard}")
-        self._lines.append(attempt.what)
-        self._lines += [f"    {how}: {line}" for line in said[:MOST]]
+        self._lines += [attempt.what, *(f"    {how}: {line}" for line in said[:MOST])]
         if more := len(said[MOST:]):
             self._lines.append(f"    and {more} more")
 
@@ -126,10 +120,10 @@ def reasons(refusal: ApiError) -> list[str]:
 def refused(title: str, *attempts: Attempt) -> Step:
     """Return the step in which all of these are refused."""
     answers = _Answers(attempts)
-    return Step(title, (answers.tell,), (answers.refuse,))
+    return Step(title, (answers.lines,), (answers.refuse,))
 
 
 def warned(title: str, *attempts: Attempt) -> Step:
     """Return the step in which all of these are let through with a warning."""
     answers = _Answers(attempts)
-    return Step(title, (answers.tell,), (answers.warn,))
+    return Step(title, (answers.lines,), (answers.warn,))

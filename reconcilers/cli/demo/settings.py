@@ -1,4 +1,4 @@
-"""How long things take here, and how long elsewhere: thresholds are scaled so that nobody waits.
+"""How long things take in the demo: thresholds are scaled so that nobody waits.
 
 Two replicas run. The second, which leads after the first was cut off, also has what is off by
 default: the fast path for exhausted pools, with the time that production has, and the bundle.
@@ -10,7 +10,6 @@ from controller.options import ManagerOptions
 from reconcilers.api.names import DEFAULT_NAMESPACE
 from reconcilers.settings import AllocationSettings, OrphanSettings, Settings, TenantSettings
 
-FIRST, SECOND = "replica-1", "replica-2"
 BUNDLE = "metallb-bundle"
 """The ConfigMap with the manifests of MetalLB."""
 
@@ -26,12 +25,8 @@ _SETTINGS = Settings(
     tenant=replace(_TENANT, growth_after=2.0),
     orphans=OrphanSettings(resync=1.0),
 )
-REPLICAS = {
-    FIRST: _SETTINGS,
-    SECOND: replace(
-        _SETTINGS, tenant=replace(_TENANT, growth_when_exhausted=2.0, metallb_bundle=BUNDLE)
-    ),
-}
+_SECOND = replace(_TENANT, growth_when_exhausted=2.0, metallb_bundle=BUNDLE)
+REPLICAS = {"replica-1": _SETTINGS, "replica-2": replace(_SETTINGS, tenant=_SECOND)}
 # Servers, controllers and watches share this machine: where it is busy with other things, too, a
 # lease may not be renewed for some seconds, and then the wrong replica is lost.
 ELECTION = ManagerOptions(
@@ -44,26 +39,23 @@ ELECTION = ManagerOptions(
 )
 
 
-def told() -> list[str]:
+def scaled() -> list[str]:
     """Return what is scaled, one line each."""
     ours, usual = _SETTINGS.tenant, TenantSettings()
-    scaled = [
-        ("until a Service without an address makes its tenant grow", "growth_after"),
-        ("until a range that nobody uses is given back", "shrink_after"),
-        ("until a deleted tenant that does not answer is given up", "teardown_grace"),
-        ("between two looks at a cluster that is not Ready", "requeue_not_ready"),
-        ("that a request to a tenant may take", "request_timeout"),
-    ]
     lines = [
         f"{getattr(ours, name):g} s, not {getattr(usual, name):g} s, {what}"
-        for what, name in scaled
+        for what, name in (
+            ("until a Service without an address makes its tenant grow", "growth_after"),
+            ("until a range that nobody uses is given back", "shrink_after"),
+            ("until a deleted tenant that does not answer is given up", "teardown_grace"),
+            ("between two looks at a cluster that is not Ready", "requeue_not_ready"),
+            ("that a request to a tenant may take", "request_timeout"),
+        )
     ]
-    lines.append(
-        f"{_SETTINGS.orphans.resync:g} s, not {OrphanSettings().resync:g} s,"
-        " between two looks for orphans"
-    )
-    lines.append(
-        f"{ELECTION.lease_duration:g} s, not {ManagerOptions().lease_duration:g} s,"
-        " until another replica takes the lease of one that is gone"
-    )
-    return lines
+    resync, lease = OrphanSettings().resync, ManagerOptions().lease_duration
+    taken = "until another replica takes the lease of one that is gone"
+    return [
+        *lines,
+        f"{_SETTINGS.orphans.resync:g} s, not {resync:g} s, between two looks for orphans",
+        f"{ELECTION.lease_duration:g} s, not {lease:g} s, {taken}",
+    ]

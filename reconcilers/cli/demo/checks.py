@@ -1,0 +1,271 @@
+"""What must be seen at the end of a step, and how it is told: with what the API servers show."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from controller.conditions import Condition, find
+from controller.meta import Key
+from controller.resource import Resource
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
+from reconcilers.cli.demo.world import NotYet, World, existing, of_world
+from reconcilers.cli.standin.pools import NAMESPACE as METALLB_NAMESPACE
+from reconcilers.conditions import READY
+from reconcilers.tenantcluster.metallb import ADVERTISEMENT_NAME, POOL_NAME
+
+
+def _condition(whose: str, conditions: Sequence[Condition], wanted: str, status: str) -> Condition:
+    """Return a condition of an object.
+
+    Raises:
+        NotYet: it has none of that type, or another status.
+    """
+    found = find(conditions, wanted)
+    if found is None:
+        raise NotYet(f"{whose} says nothing of {wanted} yet")
+    if found.status != status:
+        raise NotYet(f"{whose}: {wanted} is {found.status}, {found.reason}: {found.message}")
+    return found
+
+
+# -- pools, providers, events ---------------------------------------------------------------------
+
+
+@of_world
+def pool_in_use(world: World, name: str, used: int) -> list[str]:
+    """See a pool that serves, with `used` addresses handed out."""
+    status = world.pool(name).status
+    _condition(f"NetworkPool {name}", status.conditions, READY, "True")
+    if status.allocatedIPs != used:
+        raise NotYet(f"NetworkPool {name} has {status.allocatedIPs} addresses in use")
+    largest = f"the largest free block has {status.largestFreeBlock}"
+    return [f"NetworkPool {name}: {used} of {status.totalIPs} addresses in use, {largest}"]
+
+
+@of_world
+def pool_says(world: World, name: str, condition: str, status: str) -> list[str]:
+    """See a condition of a pool."""
+    conditions = world.pool(name).status.conditions
+    found = _condition(f"NetworkPool {name}", conditions, condition, status)
+    return [f"NetworkPool {name}: {condition} is {found.status}, {found.message}"]
+
+
+@of_world
+def capacity(world: World, name: str) -> list[str]:
+    """See what a provider reports to have left."""
+    found = existing(world.providers, Key(names.DEFAULT_NAMESPACE, name))
+    whose, conditions = f"ProviderConfig {name}", found.status.conditions
+    available = _condition(whose, conditions, "PoolAvailable", "True")
+    _condition(whose, conditions, READY, "True")
+    return [f"{whose}: {available.message}"]
+
+
+@of_world
+def event(
+    world: World, resource: Resource[Any], name: str, reason: str, saying: str = ""
+) -> list[str]:
+    """See an event about an object."""
+    for one in world.events:
+        about = (one.regarding.kind, one.regarding.name, one.reason)
+        if about == (resource.kind, name, reason) and saying in one.note:
+            return [f"event, {one.type}: {one.reason}: {one.note}"]
+    raise NotYet(f"no event {reason} about {resource.kind} {name} was seen")
+
+
+# -- allocations ----------------------------------------------------------------------------------
+
+
+def _served(world: World, name: str) -> IPAllocation:
+    """Return an allocation that has a range.
+
+    Raises:
+        NotYet: it has none.
+    """
+    found = world.allocation(name)
+    if found.status.phase != ALLOCATED or ranges.held(found) is None:
+        ready = find(found.status.conditions, READY)
+        why = f": {ready.message}" if ready else ""
+        raise NotYet(f"IPAllocation {name} is {found.status.phase or 'new'}{why}")
+    return found
+
+
+def _in_words(allocation: IPAllocation) -> str:
+    status, spec = allocation.status, allocation.spec
+    held = f"{status.startAddress}-{status.endAddress}"
+    return (
+        f"IPAllocation {allocation.metadata.name}: {status.allocatedCount}"
+        f" for {spec.type}, {held}, from {spec.poolRef.name}"
+    )
+
+
+@of_world
+def allocated(world: World, name: str) -> list[str]:
+    """See an allocation with a range."""
+    return [_in_words(_served(world, name))]
+
+
+@of_world
+def pinned(world: World, name: str, start: str, end: str) -> list[str]:
+    """See an allocation with exactly the range that it asked for."""
+    found = _served(world, name)
+    if (found.status.startAddress, found.status.endAddress) != (start, end):
+        raise NotYet(f"IPAllocation {name} has {found.status.startAddress}")
+    return [_in_words(found)]
+
+
+@of_world
+def unserved(world: World, name: str, wanted: str, reason: str) -> list[str]:
+    """See an allocation that waits or failed, for a reason that it tells."""
+    found = world.allocation(name)
+    ready = _condition(f"IPAllocation {name}", found.status.conditions, READY, "False")
+    if (found.status.phase, ready.reason) != (wanted, reason):
+        raise NotYet(f"IPAllocation {name} is {found.status.phase}, {ready.reason}")
+    return [f"IPAllocation {name} is {wanted}, {ready.reason}: {ready.message}"]
+
+
+# -- clusters in the management cluster -----------------------------------------------------------
+
+
+@of_world
+def served(world: World, cluster: Key, balancers: str, nodes: str) -> list[str]:
+    """See both ranges of a cluster, each from the pool it should come from."""
+    status, lines = existing(world.clusters, cluster).status, []
+    for field, pool in (("lbAllocationRef", balancers), ("ipAllocationRef", nodes)):
+        reference = getattr(status, field)
+        if reference is None:
+            raise NotYet(f"TenantCluster {cluster} has no {field}")
+        allocation = _served(world, reference.name)
+        if allocation.spec.poolRef.name != pool:
+            raise NotYet(f"IPAllocation {reference.name} asks {allocation.spec.poolRef.name}")
+        lines.append(_in_words(allocation))
+    return lines
+
+
+@of_world
+def phase(world: World, cluster: Key, wanted: str, saying: str = "") -> list[str]:
+    """See the phase of a cluster, and `saying` in what it says of it."""
+    found = existing(world.clusters, cluster)
+    ready = find(found.status.conditions, READY)
+    message = ready.message if ready else "nothing said yet"
+    line = f"TenantCluster {cluster} is {found.status.phase}: {message}"
+    if found.status.phase != wanted or saying not in message:
+        raise NotYet(line)
+    return [line]
+
+
+@of_world
+def says(world: World, cluster: Key, condition: str, status: str, reason: str) -> list[str]:
+    """See a condition of a cluster, and why it is so."""
+    conditions = existing(world.clusters, cluster).status.conditions
+    found = _condition(f"TenantCluster {cluster}", conditions, condition, status)
+    if found.reason != reason:
+        raise NotYet(f"TenantCluster {cluster}: {condition} is {status}, {found.reason}")
+    return [f"TenantCluster {cluster}: {condition} is {status}, {reason}: {found.message}"]
+
+
+@of_world
+def grown(world: World, cluster: Key, count: int, pool: str = "") -> list[str]:
+    """See so many growth allocations of a cluster, each with its range."""
+    found = [
+        _served(world, one.metadata.name)
+        for one in world.allocations
+        if one.spec.tenantClusterRef.key == cluster
+        and one.metadata.labels.get(names.LABEL_ROLE) == names.ROLE_GROWTH
+    ]
+    if len(found) != count:
+        raise NotYet(f"TenantCluster {cluster} has {len(found)} growth allocations")
+    if pool and any(one.spec.poolRef.name != pool for one in found):
+        raise NotYet(f"TenantCluster {cluster} has grown from another pool than {pool}")
+    return [_in_words(one) for one in found] or [f"TenantCluster {cluster} has grown no more"]
+
+
+@of_world
+def gone(world: World, clusters: Sequence[Key]) -> list[str]:
+    """See that clusters are gone, and every allocation that was theirs."""
+    for key in clusters:
+        if key in world.clusters:
+            phase(key, "gone")(world)
+    left = [one for one in world.allocations if one.spec.tenantClusterRef.key in clusters]
+    if left:
+        raise NotYet(f"IPAllocation {left[0].metadata.name} is still there")
+    return [f"{len(clusters)} TenantClusters and all their IPAllocations are gone"]
+
+
+# -- inside of tenants ----------------------------------------------------------------------------
+
+
+@of_world
+def lacks_metallb(world: World, cluster: Key) -> list[str]:
+    """See that a tenant has never heard of MetalLB."""
+    kinds = world.tenants[cluster].kinds
+    if len(kinds) or not kinds.synced:
+        served_kinds = ", ".join(one.metadata.name for one in kinds)
+        raise NotYet(f"the tenant {cluster} serves {served_kinds or 'nobody yet'}")
+    return [f"in the tenant {cluster.name}: no kind of MetalLB's is served"]
+
+
+@of_world
+def has_metallb(world: World, cluster: Key) -> list[str]:
+    """See MetalLB's kinds served in a tenant."""
+    kinds = [one.metadata.name for one in world.tenants[cluster].kinds if one.established]
+    if len(kinds) < len(world.metallb.definitions):
+        raise NotYet(f"the tenant {cluster} serves {len(kinds)} kinds")
+    return [f"in the tenant {cluster.name}: {', '.join(sorted(kinds))} are served"]
+
+
+@of_world
+def projected(world: World, cluster: Key) -> list[str]:
+    """See exactly the cluster's load-balancer ranges in the tenant's MetalLB."""
+    wanted = [
+        f"{one.status.startAddress}-{one.status.endAddress}"
+        for one in world.allocations
+        if one.spec.tenantClusterRef.key == cluster and one.spec.type == names.TYPE_LOADBALANCER
+    ]
+    tenant = world.tenants[cluster]
+    entries = existing(tenant.pools, Key(METALLB_NAMESPACE, POOL_NAME)).spec.addresses
+    if not wanted or sorted(entries) != sorted(wanted):
+        raise NotYet(f"IPAddressPool {POOL_NAME} in the tenant has {entries}")
+    existing(tenant.advertisements, Key(METALLB_NAMESPACE, ADVERTISEMENT_NAME))
+    held = ", ".join(entries)
+    return [f"in the tenant: IPAddressPool {POOL_NAME} holds {held}, and is advertised"]
+
+
+@of_world
+def withdrawn(world: World, cluster: Key) -> list[str]:
+    """See nothing of ours left in the tenant."""
+    tenant = world.tenants[cluster]
+    if len(tenant.pools) or len(tenant.advertisements):
+        raise NotYet(f"the tenant {cluster} still has {POOL_NAME}")
+    return [f"in the tenant {cluster.name}: IPAddressPool and L2Advertisement are gone"]
+
+
+def _address(world: World, cluster: Key, name: str) -> str:
+    """Return the address that a Service shows; empty if it shows none."""
+    service = existing(world.tenants[cluster].services, Key("default", name))
+    return next((one.ip for one in service.status.loadBalancer.ingress if one.ip), "")
+
+
+@of_world
+def addressed(world: World, cluster: Key, name: str) -> list[str]:
+    """See a Service of a tenant with an address out of the tenant's range."""
+    shown = _address(world, cluster, name)
+    if not shown:
+        raise NotYet(f"Service default/{name} of {cluster} has no address")
+    address = ranges.parsed(shown, shown)
+    entries = [
+        ranges.parsed_entry(entry)
+        for pool in world.tenants[cluster].pools
+        for entry in pool.spec.addresses
+    ]
+    if address is None or not any(entry and entry.contains(address) for entry in entries):
+        raise NotYet(f"Service default/{name} has {shown}, which is not its tenant's")
+    return [f"in the tenant: Service {name} has {shown} ({world.metallb.name})"]
+
+
+@of_world
+def unaddressed(world: World, cluster: Key, name: str) -> list[str]:
+    """See that a Service of a tenant has lost its address."""
+    if _address(world, cluster, name):
+        raise NotYet(f"Service default/{name} of {cluster} still has an address")
+    return [f"in the tenant {cluster.name}: Service {name} has no address any more"]

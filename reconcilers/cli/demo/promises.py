@@ -1,0 +1,192 @@
+"""The two promises, checked from outside.
+
+No two allocations of a pool ever hold the same address: `OverlapWatch` looks at every change that
+the API server told of, from the first to the last, and not only at the ends of steps. And a range
+is free only after its tenant let go: watches of two API servers say nothing about which change
+came first, so whenever an allocation turns Released, `ReleaseWatch` reads the tenant afresh; what
+it holds then, it held when the range was released. The arithmetic is Python's own, none of the
+allocator's.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from ipaddress import ip_address
+
+import anyio
+
+from controller.cache import Change
+from controller.meta import Key
+from reconcilers.api import names
+from reconcilers.api.ipallocation import RELEASED, IPAllocation
+from reconcilers.api.resources import IP_ADDRESS_POOL, SERVICE
+from reconcilers.cli.demo.world import Broken, NotYet, TenantView, World, of_world
+
+Span = tuple[int, int]
+
+
+def _span(start: str, end: str) -> Span:
+    return int(ip_address(start)), int(ip_address(end))
+
+
+def _held(allocation: IPAllocation) -> Span | None:
+    """Return the first and last address in an allocation's status, as numbers."""
+    start, end = allocation.status.startAddress, allocation.status.endAddress
+    return _span(start, end) if start and end else None
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
+
+
+class OverlapWatch:
+    """Sees every change of an allocation and remembers who held what at the same time."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+        """How many changes there were."""
+        self.handed_out: set[tuple[str, Span]] = set()
+        """Every range that anybody ever held, with its holder's uid."""
+        self.overlaps: list[str] = []
+        """What broke the promise, in words."""
+        self._held: dict[Key, tuple[str, Span]] = {}
+
+    def see(self, change: Change[IPAllocation]) -> None:
+        """Take note of a change."""
+        self.changes += 1
+        if change.old is not None:
+            self._held.pop(change.old.metadata.key, None)
+        span = _held(change.new) if change.new is not None else None
+        if change.new is None or span is None:
+            return
+        meta, pool = change.new.metadata, change.new.spec.poolRef.name
+        for other, (other_pool, theirs) in self._held.items():
+            if other_pool == pool and _overlap(span, theirs):
+                self.overlaps.append(f"in pool {pool}, {meta.name} and {other.name} overlap")
+        self._held[meta.key] = (pool, span)
+        self.handed_out.add((meta.uid, span))
+
+    def never(self, _: World) -> list[str]:
+        """See that no two ranges ever overlapped."""
+        if self.overlaps:
+            raise Broken("; ".join(self.overlaps))
+        seen = f"{self.changes} changes of IPAllocations were seen"
+        ranges = len(self.handed_out)
+        return [f"{ranges} ranges were handed out, {seen}, and no two ranges ever overlapped"]
+
+
+class ReleaseWatch:
+    """Looks into tenants when ranges are released.
+
+    Args:
+        world: whose tenants are looked into.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.checked = 0
+        """How many ranges were looked for."""
+        self.found: list[str] = []
+        """What tenants still held, in words."""
+        self._world = world
+        self._released: deque[IPAllocation] = deque()
+        self._arrived = anyio.Event()
+
+    def see(self, change: Change[IPAllocation]) -> None:
+        """Take note of a change."""
+        old, new = change.old, change.new
+        if new is None or new.status.phase != RELEASED or new.spec.type == names.TYPE_NODES:
+            return
+        if old is not None and old.status.phase == RELEASED:
+            return
+        if new.spec.tenantClusterRef.key in self._world.tenants:
+            self._released.append(new)
+            self._arrived.set()
+
+    async def run(self) -> None:
+        """Look into tenants until cancelled."""
+        while True:
+            await self._arrived.wait()
+            self._arrived = anyio.Event()
+            while self._released:
+                await self._look(self._released.popleft())
+                self._world.wake()
+
+    async def _look(self, allocation: IPAllocation) -> None:
+        span = _held(allocation)
+        tenant = self._world.tenants[allocation.spec.tenantClusterRef.key]
+        name = allocation.metadata.name
+        for holder, theirs in await _holdings(tenant):
+            if span is not None and _overlap(span, theirs):
+                self.found.append(f"{name} was released, and {holder} in the tenant still has it")
+        self.checked += 1
+
+    def let_go_first(self, _: World, count: int) -> list[str]:
+        """See that tenants had let go of so many ranges by the time these were released."""
+        if self.found:
+            raise Broken("; ".join(self.found))
+        if self.checked < count:
+            raise NotYet(f"{self.checked} of {count} ranges were looked for in their tenants")
+        return [f"{count} ranges were looked for in their tenants when released: all were gone"]
+
+
+async def _holdings(tenant: TenantView) -> list[tuple[str, Span]]:
+    """Return which addresses the tenant has now, and where; its pools' entries are `start-end`."""
+    client = tenant.server.client
+    found = [
+        (f"IPAddressPool {pool.metadata.name}", _span(*entry.split("-")))
+        for pool in (await client.list(IP_ADDRESS_POOL)).items
+        for entry in pool.spec.addresses
+    ]
+    found += [
+        (f"Service {service.metadata.name}", _span(ingress.ip, ingress.ip))
+        for service in (await client.list(SERVICE)).items
+        for ingress in service.status.loadBalancer.ingress
+    ]
+    return found
+
+
+def adds_up(world: World) -> Sequence[str]:
+    """See, for every pool, that what is held and what is free make the whole."""
+    parts = []
+    for pool in sorted(world.pools, key=lambda one: one.metadata.name):
+        name, status = pool.metadata.name, pool.status
+        of_pool = (one for one in world.allocations if one.pool_key == pool.metadata.key)
+        used = sum(span[1] - span[0] + 1 for one in of_pool if (span := _held(one)))
+        if status.allocatedIPs != used or used + status.availableIPs != status.totalIPs:
+            raise NotYet(
+                f"NetworkPool {name} says {status.allocatedIPs} used and"
+                f" {status.availableIPs} free of {status.totalIPs}; its IPAllocations hold {used}"
+            )
+        if status.totalIPs:
+            parts.append(f"{name}: {used} held + {status.availableIPs} free = {status.totalIPs}")
+    return ["the addresses add up: " + "; ".join(parts)]
+
+
+@of_world
+def all_free(world: World, name: str) -> list[str]:
+    """See a pool that has all its addresses back and owes nothing."""
+    pool = world.pool(name)
+    status, tenants = pool.status, pool.spec.tenantAllocation
+    several = tenants is not None and len(tenants.ranges) > 1
+    whole = several or status.largestFreeBlock == status.totalIPs
+    if status.availableIPs != status.totalIPs or not whole:
+        raise NotYet(
+            f"NetworkPool {name} has {status.availableIPs} of {status.totalIPs} free,"
+            f" {status.largestFreeBlock} of them in a row"
+        )
+    if any(one.spec.poolRef.name == name for one in world.allocations):
+        raise NotYet(f"there still are IPAllocations of {name}")
+    where = "in its ranges" if several else "in one block"
+    return [f"NetworkPool {name}: all {status.totalIPs} addresses are free, {where}"]
+
+
+def everything_free(world: World) -> list[str]:
+    """See all pools free."""
+    return [line for one in world.pools for line in all_free(one.metadata.name)(world)]
+
+
+def nothing_left(world: World) -> list[str]:
+    """See an empty management cluster."""
+    for cache in (world.allocations, world.pools, world.providers, world.clusters):
+        if len(cache):
+            raise NotYet(f"{len(cache)} {cache.resource.plural} are still there")
+    return ["no NetworkPool, IPAllocation, ProviderConfig or TenantCluster is left"]

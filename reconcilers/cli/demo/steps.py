@@ -1,0 +1,238 @@
+"""What a story is made of: steps, in which something is done, and something must then be seen."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import click
+from anyio.abc import ByteStream, SocketAttribute
+
+from controller.clock import Clock
+from controller.errors import ControllerError
+from controller.jobs import running
+from controller.meta import Key
+from controller.resource import Resource
+from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
+from reconcilers.api.names import DEFAULT_NAMESPACE
+from reconcilers.cli.demo.settings import ELECTION
+from reconcilers.cli.demo.world import Broken, NotYet, World, existing, of_world
+from reconcilers.cli.local import webhooks
+from reconcilers.cli.local.objects import Manifest, UnknownKind, apply, delete
+from reconcilers.cli.local.platform import Replica, kubeconfig_secret
+
+Action = Callable[[World], Awaitable[None]]
+Check = Callable[[World], Sequence[str]]
+"""Tells what is seen, in lines; raises NotYet while it is not."""
+HOST = "127.0.0.1"
+LEASE = Key(ELECTION.lease_namespace, ELECTION.lease_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a story.
+
+    Args:
+        title: what happens, one sentence.
+        checks: what must be seen at the end, in the order it is told.
+        actions: what somebody does first.
+    """
+
+    title: str
+    checks: tuple[Check, ...]
+    actions: tuple[Action, ...] = ()
+
+
+class DidNotHappen(Exception):
+    """A step did not happen; the message names it and says what was seen instead."""
+
+
+async def play(
+    steps: Sequence[Step], world: World, clock: Clock, tell: Callable[[str], None], seconds: float
+) -> None:
+    """Do and see one step after the other.
+
+    Args:
+        steps: the story.
+        world: where it plays.
+        clock: for the time limit.
+        tell: takes one line of the telling.
+        seconds: how long each check may be waited for.
+
+    Raises:
+        DidNotHappen: names the first step that did not.
+    """
+    for number, step in enumerate(steps, start=1):
+        tell(click.style(f"{number:2}  {step.title}", bold=True))
+        begun = clock.monotonic()
+        try:
+            for action in step.actions:
+                await action(world)
+            for check in step.checks:
+                for line in await world.until(check, seconds):
+                    tell(f"    {line}")
+        except (NotYet, Broken, ControllerError, UnknownKind) as why:
+            took = clock.monotonic() - begun
+            raise DidNotHappen(
+                f"step {number} of {len(steps)} ({step.title}) did not happen within"
+                f" {took:.1f} s: {why}"
+            ) from why
+
+
+@of_world
+async def declare(world: World, *manifests: Manifest) -> None:
+    """Apply manifests to the management cluster."""
+    for manifest in manifests:
+        await apply(world.management.transport, manifest)
+
+
+@of_world
+async def declare_in(world: World, cluster: Key, *manifests: Manifest) -> None:
+    """Apply manifests to a tenant."""
+    for manifest in manifests:
+        await apply(world.tenants[cluster].server.transport, manifest)
+
+
+@of_world
+async def wait_for(world: World, check: Check) -> None:
+    """Wait for what the actions after it rely on."""
+    await world.until(check)
+
+
+@of_world
+async def remove(world: World, resource: Resource[Any], *keys: Key) -> None:
+    """Delete objects of the management cluster."""
+    for key in keys:
+        await delete(world.management.client, resource, key)
+
+
+@of_world
+async def remove_in(world: World, cluster: Key, resource: Resource[Any], *keys: Key) -> None:
+    """Delete objects of a tenant."""
+    for key in keys:
+        await delete(world.tenants[cluster].server.client, resource, key)
+
+
+class Stopwatch:
+    """Measures from an action to a check."""
+
+    def __init__(self) -> None:
+        self._begun = 0.0
+
+    async def start(self, world: World) -> None:
+        """Begin now."""
+        self._begun = world.now()
+
+    def sooner_than(self, seconds: float, usually: str) -> Check:
+        """See that less has passed than what something usually takes."""
+
+        def check(world: World) -> list[str]:
+            took = world.now() - self._begun
+            if took >= seconds:
+                raise Broken(f"it took {took:.1f} s, no less than {usually}")
+            return [f"that took {took:.1f} s; {usually} is {seconds:g} s"]
+
+        return check
+
+
+@asynccontextmanager
+async def silent_server() -> AsyncIterator[str]:
+    """Give the URL of a server that takes connections and never says a word: worse than none."""
+    listener = await anyio.create_tcp_listener(local_host=HOST)
+    port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - no Django's
+
+    async def serve() -> None:
+        async with listener:
+            await listener.serve(_say_nothing)
+
+    async with running([serve]):
+        yield f"https://{HOST}:{port}"
+
+
+async def _say_nothing(stream: ByteStream) -> None:
+    async with stream:
+        try:
+            while True:
+                await stream.receive()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return
+
+
+@of_world
+async def give_kubeconfig(world: World, cluster: Key, url: str, like: Key) -> None:
+    """Write a cluster's kubeconfig: another one's, with another URL."""
+    other = world.tenants[like].server
+    text = other.kubeconfig.replace(other.url, url)
+    await apply(world.management.transport, kubeconfig_secret(cluster, text))
+
+
+class LeaderLoss:
+    """A burst of requests, in the midst of which the leader is lost.
+
+    The leader is cut off from the API server and not told: what it had under way is lost or was
+    done, nobody knows. It still believes that it leads until it cannot renew the lease; the other
+    replica waits until the lease has passed, and goes on from what is written.
+
+    Args:
+        pool: that all of them name.
+        requests: the IPAllocations.
+    """
+
+    def __init__(self, pool: str, requests: Sequence[Manifest]) -> None:
+        self._pool = pool
+        self._requests = requests
+        self._lost = ""
+        self._served = 0
+
+    async def act(self, world: World) -> None:
+        """Ask for half, cut the leader off while it serves them, ask for the other half.
+
+        Raises:
+            NotYet: nobody leads, or nobody is served.
+        """
+        half = len(self._requests) // 2
+        await declare(*self._requests[:half])(world)
+        await world.until(self._begun)
+        leader, next_leader = self._roles(world)
+        await webhooks.redirect(world.management.client, await next_leader.webhook_port())
+        await leader.cut_off()
+        self._lost, self._served = leader.name, len(self._done(world))
+        await declare(*self._requests[half:])(world)
+
+    def see(self, world: World) -> list[str]:
+        """See the other replica lead, and everybody served."""
+        holder = _lease_holder(world)
+        if holder in ("", self._lost):
+            raise NotYet(f"the lease is still that of {holder or 'nobody'}")
+        done, whole = len(self._done(world)), len(self._requests)
+        if done < whole:
+            raise NotYet(f"{done} of {whole} IPAllocations of {self._pool} are served")
+        then = f"when it had served {self._served} of {whole} requests; {holder} took the lease"
+        return [
+            f"{self._lost} led, and was cut off from the API server {then}",
+            f"NetworkPool {self._pool}: all {whole} are served",
+        ]
+
+    def _begun(self, world: World) -> Sequence[str]:
+        if not self._done(world):
+            raise NotYet(f"no IPAllocation of {self._pool} is served")
+        return ()
+
+    def _done(self, world: World) -> list[IPAllocation]:
+        pool = Key(DEFAULT_NAMESPACE, self._pool)
+        found = [one for one in world.allocations if one.pool_key == pool]
+        return [one for one in found if one.status.phase == ALLOCATED]
+
+    def _roles(self, world: World) -> tuple[Replica, Replica]:
+        """Return who leads, and who waits."""
+        holder = _lease_holder(world)
+        leader = [one for one in world.replicas if one.name == holder]
+        others = [one for one in world.replicas if one.name != holder]
+        if not leader or not others:
+            raise NotYet(f"the lease is that of {holder or 'nobody'}")
+        return leader[0], others[0]
+
+
+def _lease_holder(world: World) -> str:
+    return existing(world.leases, LEASE).spec.holderIdentity or ""

@@ -1,0 +1,172 @@
+"""MetalLB's kinds, as far as the stand-in needs them, and the pools that it hands out from.
+
+An entry of a pool is a CIDR (host bits allowed) or `start-end`; a bare address is refused, and so
+is any overlap within or between pools. Where one pool is wrong, nothing of the new configuration
+counts, as with MetalLB.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from allocator import AddressRange, AllocatorError
+from controller.meta import ObjectMeta
+from controller.resource import Resource
+
+GROUP = "metallb.io"
+VERSION = "v1beta1"
+NAMESPACE = "metallb-system"
+
+Schema = dict[str, Any]
+
+_TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
+_ANYTHING: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_POOL_SPEC: Schema = {
+    "type": "object",
+    "description": "Addresses that Services of type LoadBalancer can be given.",
+    "required": ["addresses"],
+    "properties": {
+        "addresses": {
+            "description": "Each a CIDR or start-end; a single address is written /32 or a-a.",
+            "minItems": 1,
+            **_TEXTS,
+        },
+        "autoAssign": {
+            "description": "Whether Services get addresses that do not ask for this pool.",
+            "type": "boolean",
+            "default": True,
+        },
+        "avoidBuggyIPs": {"description": "No effect in the stand-in.", "type": "boolean"},
+        "serviceAllocation": {"description": "No effect in the stand-in.", **_ANYTHING},
+    },
+}
+_ADVERTISEMENT_SPEC: Schema = {
+    "description": "Which pools are announced on the local network; nothing is, in the stand-in.",
+    "properties": {"ipAddressPools": _TEXTS},
+    **_ANYTHING,
+}
+
+
+def crds() -> list[Schema]:
+    """Return the CustomResourceDefinitions of IPAddressPool and L2Advertisement."""
+    columns = (("Auto Assign", "boolean", "autoAssign"), ("Addresses", "string", "addresses"))
+    return [
+        _definition("IPAddressPool", _POOL_SPEC, *columns),
+        _definition(
+            "L2Advertisement", _ADVERTISEMENT_SPEC, ("IPAddressPools", "string", "ipAddressPools")
+        ),
+    ]
+
+
+def _definition(kind: str, spec: Schema, *columns: tuple[str, str, str]) -> Schema:
+    plural = f"{kind.lower()}s"
+    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "schema": {
+            "openAPIV3Schema": {
+                "type": "object",
+                "required": ["spec"],
+                "properties": {"spec": spec, "status": _ANYTHING},
+            }
+        },
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [
+            {"name": name, "type": type_, "jsonPath": f".spec.{field_name}"}
+            for name, type_, field_name in columns
+        ],
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class AddressPoolSpec:
+    """Which addresses, and who may have them."""
+
+    addresses: tuple[str, ...] = ()
+    autoAssign: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AddressPool:
+    """An IPAddressPool; the reconcilers' own type knows less of it, as they own less of it."""
+
+    metadata: ObjectMeta
+    spec: AddressPoolSpec = field(default_factory=AddressPoolSpec)
+
+
+ADDRESS_POOL = Resource(GROUP, VERSION, "IPAddressPool", "ipaddresspools", AddressPool)
+
+
+class InvalidConfig(Exception):
+    """The pools contradict themselves or each other: all of the new configuration is ignored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """One pool of a sound configuration.
+
+    Args:
+        name: of the IPAddressPool.
+        entries: by what was written, in its order.
+        auto_assign: whether Services get addresses from it that do not ask for it.
+    """
+
+    name: str
+    entries: dict[str, AddressRange]
+    auto_assign: bool = True
+
+    def __contains__(self, address: AddressRange) -> bool:
+        return any(one.contains(address) for one in self.entries.values())
+
+    def addresses(self, family: str) -> Iterator[AddressRange]:
+        """Yield the addresses of IPv4 or IPv6 in the order they are handed out."""
+        for one in self.entries.values():
+            if family == f"IPv{one.family}":
+                for number in range(one.first, one.last + 1):
+                    yield AddressRange(number, number, one.family)
+
+
+def configuration(declared: Iterable[AddressPool]) -> tuple[Pool, ...]:
+    """Return the pools as a configuration, by name.
+
+    Raises:
+        InvalidConfig: they are none; says which entry of which pool, and why.
+    """
+    pools = tuple(_pool(one) for one in sorted(declared, key=lambda pool: pool.metadata.name))
+    entries = [(pool.name, *entry) for pool in pools for entry in pool.entries.items()]
+    for (_, earlier, first), (name, later, second) in combinations(entries, 2):
+        if second.overlaps(first):
+            raise InvalidConfig(
+                f'CIDR "{later}" in pool "{name}" overlaps with already defined CIDR "{earlier}"'
+            )
+    return pools
+
+
+def _pool(declared: AddressPool) -> Pool:
+    meta, spec = declared.metadata, declared.spec
+    where = f"parsing address pool {meta.name}: "
+    if meta.namespace != NAMESPACE:
+        raise InvalidConfig(f"{where}resource must be created in {NAMESPACE} namespace")
+    if not spec.addresses:
+        raise InvalidConfig(f"{where}pool has no prefixes defined")
+    entries = {}
+    for text in spec.addresses:
+        start, dash, end = text.partition("-")
+        try:
+            entries[text] = (
+                AddressRange.parse(start.strip(), end.strip())
+                if dash
+                else AddressRange.parse_cidr(text)
+            )
+        except AllocatorError as wrong:
+            raise InvalidConfig(f'{where}entry "{text}": {wrong}') from wrong
+    return Pool(meta.name, entries, spec.autoAssign)
