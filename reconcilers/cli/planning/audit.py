@@ -9,17 +9,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from allocator import AddressRange, Layout
+from allocator import AddressRange, AllocatorError, Layout
 from controller.meta import Key
 from reconcilers import poolspec, ranges
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.networkpool import TOGETHER, NetworkPool
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.cli.reading.findings import Findings, Step
+from reconcilers.cli.reading.findings import Findings, Step, path_of
 from reconcilers.cli.reading.manifests import Manifest, Manifests
 from reconcilers.networkpool.protocol import requested
 from reconcilers.settings import Settings
+from reconcilers.webhooks import providerconfig, tenantcluster
+from reconcilers.webhooks.tenantcluster import Provision
+from reconcilers.webhooks.verdict import Verdict
 
 _MANY = 20
 """How many overlaps of one pool are named one by one."""
@@ -59,7 +62,10 @@ class Audit:
         for key, layout in self._layouts.items():
             self._held(key, layout)
         for provider in self._read.providers:
+            self._causes(provider, providerconfig.judged(provider.object))
             self._provider(provider, known)
+        for tenant in self._read.tenants:
+            self._causes(tenant, tenantcluster.judged(tenant.object, Provision(None, None), ()))
 
     def references(self, providers: Sequence[tuple[TenantCluster, ProviderConfig | None]]) -> None:
         """Look at which ProviderConfig each TenantCluster gets."""
@@ -81,6 +87,11 @@ class Audit:
     def _warning(self, manifest: Manifest[Any], path: tuple[Step, ...], what: str) -> None:
         self._findings.warning(manifest.raw.at(path), manifest.raw.sentence(path, what))
 
+    def _causes(self, manifest: Manifest[Any], verdict: Verdict) -> None:
+        """Note for what a webhook, and a CEL rule of the CRD, would refuse an object."""
+        for cause in verdict.causes:
+            self._error(manifest, path_of(cause.field), cause.message)
+
     def _absent(self, kind: str, key: Key) -> str:
         """Return words for an object that is referred to and is not there."""
         if (kind, key) in self._read.refused:
@@ -90,6 +101,9 @@ class Audit:
     def _pool(self, manifest: Manifest[NetworkPool]) -> None:
         spec, limit = manifest.object.spec, self._settings.pool.max_addresses
         faults = poolspec.faults(spec, limit)
+        tenant = spec.tenantAllocation
+        if tenant is not None and (tenant.start is None) != (tenant.end is None):
+            faults = [poolspec.Remark(poolspec.TENANT, TOGETHER.message)]
         for fault in faults:
             self._error(manifest, fault.path, fault.message)
         if faults:
@@ -119,6 +133,10 @@ class Audit:
         if pool is None:
             what = f"names {self._absent('NetworkPool', allocation.pool_key)}"
             self._error(manifest, ("spec", "poolRef", "name"), what)
+        try:
+            ranges.pinned(allocation)
+        except AllocatorError as malformed:
+            self._error(manifest, ("spec", "pinnedRange"), str(malformed))
         self._garbled(manifest)
         layout = self._layouts.get(allocation.pool_key)
         if pool is None or layout is None or ranges.held(allocation) is not None:
@@ -169,9 +187,6 @@ class Audit:
 
     def _provider(self, manifest: Manifest[ProviderConfig], pools: dict[Key, NetworkPool]) -> None:
         network = manifest.object.spec.networking
-        if network.mode == IPAM and not network.poolRefs:
-            what = "network.mode is 'ipam' but no poolRefs are configured"
-            self._error(manifest, ("spec", "network", "poolRefs"), what)
         if network.mode != IPAM:
             return
         for name in network.pools_in_order():

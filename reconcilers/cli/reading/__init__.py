@@ -3,7 +3,6 @@
 yamltext.py    YAML and JSON documents with the line of every value
 objects.py     files, folders, standard input to objects: lists opened, kinds told apart
 schema.py      an object against the schema of its kind
-rules.py       what a schema's CEL rules say, without a CEL engine
 manifests.py   all of it: paths in, typed objects and findings out
 findings.py    what was found, and where
 """

@@ -1,5 +1,6 @@
 """Where something was read, and what was found there."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -91,6 +92,12 @@ def path_text(path: tuple[Step, ...]) -> str:
         else:
             text += f"[{step}]"
     return text
+
+
+def path_of(text: str) -> tuple[Step, ...]:
+    """Return the path that Kubernetes writes so: the other way round."""
+    steps = re.findall(r"([^.\[\]]+)|\[(\d+)\]", text)
+    return tuple(int(number) if number else name for name, number in steps)
 
 
 def shown(value: object) -> str:

@@ -2,9 +2,10 @@
 
 The schema is the one in the CRD, and for metadata one of our own: apimachinery's rules for names,
 labels and times. What the API server would refuse is a fault; what it would drop without a word
-(unknown fields) is a surprise; nulls where nothing is required count as absent. Pydantic could
-validate too, but not enumerations and CEL rules, which exist in the schema only; jsonschema knows
-neither of these rules nor of pruning, and its own sentences say less than ours.
+(unknown fields) is a surprise; nulls where nothing is required count as absent. What the CEL rules
+say, the webhooks' functions say too, of typed objects: the audit of a plan asks those.
+Pydantic could validate too, but not enumerations, which exist in the schema only; jsonschema knows
+nothing of pruning and of keyed lists, and its own sentences say less than ours.
 """
 
 import re
@@ -16,7 +17,6 @@ from functools import cache, lru_cache
 from typing import Any
 
 from reconcilers.api import crd
-from reconcilers.cli.reading import rules
 from reconcilers.cli.reading.findings import Step, shown
 from reconcilers.cli.reading.objects import OURS
 
@@ -129,20 +129,12 @@ class Judgement:
         if misfit:
             self.faults.append((path, misfit))
             return value
-        before = len(self.faults)
         if wanted == "object":
-            value = self._object(value, schema, path)
-        elif wanted == "array":
-            value = self._array(value, schema, path)
-        else:
-            self.faults += [(path, what) for what in _plain_faults(value, schema)]
-            value = int(value) if wanted == "integer" else value
-        if len(self.faults) == before:
-            for rule in schema.get("x-kubernetes-validations", ()):
-                if not rules.holds(rule["rule"], value):
-                    at = rule.get("fieldPath", "").split(".")[1:]
-                    self.faults.append(((*path, *at), rule["message"]))
-        return value
+            return self._object(value, schema, path)
+        if wanted == "array":
+            return self._array(value, schema, path)
+        self.faults += [(path, what) for what in _plain_faults(value, schema)]
+        return int(value) if wanted == "integer" else value
 
     def _object(self, value: Mapping[str, Any], schema: Schema, path: Path) -> Any:
         for name in schema.get("required", ()):

@@ -222,7 +222,7 @@ def test_a_pool_that_is_being_deleted_serves_nobody() -> None:
 
 def test_a_provider_that_names_no_pool_is_an_error() -> None:
     outcome = plan(provider("prov"), cluster())
-    assert "network.mode is 'ipam' but no poolRefs are configured" in the_error(outcome)
+    assert 'at least one poolRef is required when network mode is "ipam"' in the_error(outcome)
     assert outcome.items["TenantCluster/app"]["status"]["phase"] == "Failed"
 
 
