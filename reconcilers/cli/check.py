@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from reconcilers.cli.flags import option
-from reconcilers.cli.output import Cell, Column, Form, output_option, printed, table
+from reconcilers.cli.output import Cell, Column, Form, output_option, show, table
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.survey.audit import Finding, audit
 from reconcilers.cli.survey.objects import (
@@ -93,7 +93,7 @@ def check(
     )
     named = ((one.subject.kind.lower(), one.subject.name) for one in found)
     shown = table(_COLUMNS, found, wide=output == "wide") or "nothing is wrong\n"
-    click.echo(printed(output, lambda: report(found), named, lambda: shown), nl=False)
+    show(output, lambda: report(found), named, lambda: shown)
     wrong = [one for one in found if strict or one.severity == "error"]
     ctx.exit(EXIT_PROBLEM if wrong else 0)
 

@@ -1,6 +1,5 @@
 """`butler-ipam crds`: the CustomResourceDefinitions, made of the models of the controllers."""
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,35 +44,25 @@ def crds(kinds: tuple[str, ...], directory: Path | None, output: str) -> None:
         known = ", ".join(f"{kind.plural} ({kind.short})" for kind in crd.KINDS)
         raise Problem(f"there is no kind {unknown.args[0]!r}; these are: {known}") from unknown
     if directory is None:
-        click.echo(_FORMS[output](chosen), nl=False)
+        kind = "customresourcedefinition.apiextensions.k8s.io"
+        forms = {
+            "yaml": lambda: as_yaml(chosen),
+            "json": lambda: as_json(as_list(chosen)),
+            "name": lambda: "".join(f"{kind}/{one['metadata']['name']}\n" for one in chosen),
+        }
+        click.echo(forms[output](), nl=False)
         return
     try:
-        _write(chosen, directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        for definition in chosen:
+            path = directory / file_name(definition)
+            path.write_text(as_yaml([definition]), encoding="utf-8")
+            click.echo(path)
     except OSError as error:
         raise Problem(f"{error.filename}: this cannot be written: {error.strerror}") from error
-
-
-def _names(definitions: list[dict[str, Any]]) -> str:
-    kind = "customresourcedefinition.apiextensions.k8s.io"
-    return "".join(f"{kind}/{one['metadata']['name']}\n" for one in definitions)
-
-
-_FORMS: Mapping[str, Callable[[list[dict[str, Any]]], str]] = {
-    "yaml": as_yaml,
-    "json": lambda definitions: as_json(as_list(definitions)),
-    "name": _names,
-}
 
 
 def file_name(definition: dict[str, Any]) -> str:
     """Return the file that a definition is shipped in, named as others name theirs."""
     spec = definition["spec"]
     return f"{spec['group']}_{spec['names']['plural']}.yaml"
-
-
-def _write(definitions: list[dict[str, Any]], directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    for definition in definitions:
-        path = directory / file_name(definition)
-        path.write_text(as_yaml([definition]), encoding="utf-8")
-        click.echo(path)

@@ -2,7 +2,7 @@
 
 A field of reconcilers/settings.py gives the flag its section and name (`pool.requeue_deleting` is
 --pool-requeue-deleting), its default, and its help: the sentence under the field. So a setting
-cannot be forgotten here, nor told two ways. Durations are written as in Go: 500ms, 10s, 1h30m.
+cannot be forgotten here, nor described twice. Durations are written as in Go: 500ms, 10s, 1h30m.
 """
 
 import ast

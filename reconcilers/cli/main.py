@@ -1,12 +1,12 @@
 """`butler-ipam`: the list of commands, and the way into each.
 
-A command is one line in COMMANDS: its name, where it is defined, and what --help says of it. The
-module is imported when the command runs, or asked for its own --help, and not before.
+A command is one line in COMMANDS: its name, which its module and its function have too, and what
+--help says of it. The module is imported when the command runs, or is asked for its own --help,
+and not before.
 """
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import PurePath
@@ -17,40 +17,18 @@ from typing_extensions import override
 
 from reconcilers.cli import problems
 
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """Where a command is.
-
-    Args:
-        module: the module, imported when the command is needed.
-        attribute: the click command in it.
-        summary: one line for the list of commands.
-    """
-
-    module: str
-    attribute: str
-    summary: str
-
-
-COMMANDS: Mapping[str, Command] = {
-    "run": Command("reconcilers.cli.run", "run", "Run the controllers against a cluster."),
-    "apiserver": Command(
-        "reconcilers.cli.apiserver", "apiserver", "Serve the embedded Kubernetes API alone."
-    ),
-    "up": Command(
-        "reconcilers.cli.up", "up", "Start API servers, controllers and samples, and stay."
-    ),
-    "demo": Command("reconcilers.cli.demo", "demo", "Play the whole story live, and check it."),
-    "plan": Command(
-        "reconcilers.cli.plan", "plan", "Show what manifests would be allocated; no cluster."
-    ),
-    "pools": Command("reconcilers.cli.pools", "pools", "Show how full every pool is."),
-    "map": Command("reconcilers.cli.map", "draw", "Draw a pool's address space."),
-    "whois": Command("reconcilers.cli.whois", "whois", "Show who holds an address."),
-    "tenants": Command("reconcilers.cli.tenants", "tenants", "Show what every tenant holds."),
-    "check": Command("reconcilers.cli.check", "check", "Look for what is wrong; mend it."),
-    "crds": Command("reconcilers.cli.crds", "crds", "Print the CustomResourceDefinitions."),
+COMMANDS: Mapping[str, str] = {
+    "run": "Run the controllers against a cluster.",
+    "apiserver": "Serve the embedded Kubernetes API alone.",
+    "up": "Start API servers, controllers and samples, and stay.",
+    "demo": "Play the whole story live, and check it.",
+    "plan": "Show what manifests would be allocated; no cluster.",
+    "pools": "Show how full every pool is.",
+    "map": "Draw a pool's address space.",
+    "whois": "Show who holds an address.",
+    "tenants": "Show what every tenant holds.",
+    "check": "Look for what is wrong; mend it.",
+    "crds": "Print the CustomResourceDefinitions.",
 }
 
 
@@ -63,10 +41,10 @@ class LazyGroup(click.Group):
 
     @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        where = COMMANDS.get(cmd_name)
-        if where is None:
+        if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(where.module), where.attribute)
+        module = import_module(f"reconcilers.cli.{cmd_name}")
+        command: click.Command = getattr(module, "draw" if cmd_name == "map" else cmd_name)
         return command
 
     @override
@@ -75,8 +53,8 @@ class LazyGroup(click.Group):
         if incomplete.startswith("-"):
             return click.Command.shell_complete(self, ctx, incomplete)
         return [
-            CompletionItem(name, help=command.summary)
-            for name, command in COMMANDS.items()
+            CompletionItem(name, help=summary)
+            for name, summary in COMMANDS.items()
             if name.startswith(incomplete)
         ]
 
@@ -94,7 +72,7 @@ class LazyGroup(click.Group):
     @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.summary) for name, command in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group(

@@ -9,7 +9,7 @@ import click
 
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.cli.flags import option
-from reconcilers.cli.output import Form, output_option, printed, report
+from reconcilers.cli.output import Form, output_option, report, show
 from reconcilers.cli.problems import Problem, say
 from reconcilers.cli.survey import drawing
 from reconcilers.cli.survey.extents import Extent, Picture, picture
@@ -49,14 +49,11 @@ def draw(
     else:
         columns = drawing.WIDE if output == "wide" else drawing.COLUMNS
         named = (("networkpool", one.pool.metadata.name) for one in pictures)
-        click.echo(
-            printed(
-                output,
-                lambda: report("PoolMapList", items=map(_item, pictures)),
-                named,
-                lambda: "\n".join(drawing.drawn(one, columns) for one in pictures),
-            ),
-            nl=False,
+        show(
+            output,
+            lambda: report("PoolMapList", items=map(_item, pictures)),
+            named,
+            lambda: "\n".join(drawing.drawn(one, columns) for one in pictures),
         )
 
 

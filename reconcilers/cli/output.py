@@ -127,13 +127,13 @@ def output_option() -> Callable[[F], F]:
     )
 
 
-def printed(
+def show(
     form: Form,
     document: Callable[[], Mapping[str, Any]],
     named: Iterable[tuple[str, str]],
     people: Callable[[], str],
-) -> str:
-    """Return what a command found in one of the forms.
+) -> None:
+    """Print what a command found in one of the forms.
 
     Args:
         form: which.
@@ -141,12 +141,17 @@ def printed(
         named: the objects, as `kubectl get -o name` prints them: kind in small letters, name.
         people: gives the text for people.
     """
-    if form == "name":
-        return "".join(dict.fromkeys(f"{kind}.{names.GROUP}/{name}\n" for kind, name in named))
-    if form in {"json", "yaml"}:
-        whole = document()
-        return as_json(whole) if form == "json" else as_yaml([whole])
-    return people()
+    match form:
+        case "name":
+            lines = (f"{kind}.{names.GROUP}/{name}\n" for kind, name in named)
+            text = "".join(dict.fromkeys(lines))
+        case "json":
+            text = as_json(document())
+        case "yaml":
+            text = as_yaml([document()])
+        case _:
+            text = people()
+    click.echo(text, nl=False)
 
 
 def report(kind: str, **parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.names import DEFAULT_NAMESPACE
 from reconcilers.cli import problems
 from reconcilers.cli.flags import option
-from reconcilers.cli.output import FORMS, Form, as_list, printed
+from reconcilers.cli.output import FORMS, Form, as_list, show
 from reconcilers.cli.planning.audit import Audit
 from reconcilers.cli.planning.forecast import Forecast, Tenants
 from reconcilers.cli.planning.ledger import Ledger
@@ -44,24 +44,13 @@ class Plan:
         ledger: the objects as they would be.
         before: the allocations as they were in the input.
         changed: what becomes of the pools.
-        asked: whether it was asked how many more tenants fit.
     """
 
     ledger: Ledger
     before: dict[Key, IPAllocation]
     changed: Sequence[Change]
-    asked: bool
 
-    def text(self, form: Form) -> str:
-        """Return the outcome in one of the forms."""
-        return printed(
-            form,
-            lambda: document(self.changed) if self.asked else as_list(self.ledger.bodies()),
-            (("ipallocation", one.metadata.name) for one in self._served()),
-            lambda: render(self.ledger, self.before, self.changed, wide=form == "wide"),
-        )
-
-    def _served(self) -> Iterator[IPAllocation]:
+    def served(self) -> Iterator[IPAllocation]:
         """Yield the allocations that get a range by this plan."""
         for one in self.ledger.allocations:
             earlier = self.before.get(one.metadata.key)
@@ -83,7 +72,7 @@ def work_out(
         manifests: what was read.
         settings: of the controllers.
         now: when it all happens.
-        findings: told of what is wrong among the manifests.
+        findings: takes what is wrong among the manifests.
         sizes: of tenants of which to count how many more fit.
     """
     ledger = Ledger.of(manifests)
@@ -95,7 +84,7 @@ def work_out(
     with _quiet():
         Forecast(ledger, tenants, settings, now).run()
     changed = changes(manifests, ledger, sizes, settings.pool.max_addresses)
-    return Plan(ledger, before, changed, asked=bool(sizes))
+    return Plan(ledger, before, changed)
 
 
 @contextmanager
@@ -203,7 +192,13 @@ def plan(
     for finding in findings:
         problems.say(finding.severity, finding.sentence)
     if manifests.every() or output not in {"table", "wide"}:
-        click.echo(outcome.text(output), nl=False)
+        ledger, before, changed = outcome.ledger, outcome.before, outcome.changed
+        show(
+            output,
+            lambda: document(changed) if fit else as_list(ledger.bodies()),
+            (("ipallocation", one.metadata.name) for one in outcome.served()),
+            lambda: render(ledger, before, changed, wide=output == "wide"),
+        )
     ctx.exit(problems.EXIT_PROBLEM if findings.wrong else 0)
 
 

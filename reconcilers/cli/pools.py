@@ -13,8 +13,8 @@ from reconcilers.cli.output import (
     bar,
     output_option,
     percent,
-    printed,
     report,
+    show,
     table,
 )
 from reconcilers.cli.survey.extents import Usage, usages
@@ -50,12 +50,7 @@ def pools(output: Form, **values: Any) -> None:
     found = usages(survey(scope(values)))
     shown = table(_COLUMNS, found, wide=output == "wide") or "no NetworkPools were found\n"
     named = (("networkpool", one.pool.metadata.name) for one in found)
-    click.echo(
-        printed(
-            output, lambda: report("PoolUsageList", items=map(_item, found)), named, lambda: shown
-        ),
-        nl=False,
-    )
+    show(output, lambda: report("PoolUsageList", items=map(_item, found)), named, lambda: shown)
 
 
 def _item(one: Usage) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from reconcilers.cli.output import (
     Column,
     Form,
     output_option,
-    printed,
     report,
+    show,
     table,
 )
 from reconcilers.cli.survey.objects import (
@@ -108,14 +108,11 @@ def tenants(output: Form, **values: Any) -> None:
     ]
     shown = table(_COLUMNS, found, wide=output == "wide") or "no TenantClusters were found\n"
     named = (("tenantcluster", one.tenant.metadata.name) for one in found)
-    click.echo(
-        printed(
-            output,
-            lambda: report("TenantHoldingList", items=map(_item, found)),
-            named,
-            lambda: shown,
-        ),
-        nl=False,
+    show(
+        output,
+        lambda: report("TenantHoldingList", items=map(_item, found)),
+        named,
+        lambda: shown,
     )
 
 

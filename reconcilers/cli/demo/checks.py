@@ -1,4 +1,4 @@
-"""What must be seen at the end of a step, and how it is told: with what the API servers show."""
+"""What must be seen at the end of a step: each check returns lines with what is really there."""
 
 from collections.abc import Sequence
 from typing import Any

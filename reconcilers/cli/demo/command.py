@@ -2,13 +2,10 @@
 
 import io
 import sys
-from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import IO
 
 import click
-from typing_extensions import override
 
 from controller import logs
 from controller.clock import SystemClock
@@ -26,24 +23,6 @@ from reconcilers.cli.problems import Problem
 Story = Callable[[OverlapWatch, ReleaseWatch, str], list[Step]]
 LOG_LINES = 40
 """So much of the log is shown if a step did not happen."""
-
-
-class LogTail(io.TextIOBase):
-    """A stream that remembers the last lines written to it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.last_lines: deque[str] = deque(maxlen=LOG_LINES)
-        """Oldest first."""
-
-    @override
-    def writable(self) -> bool:
-        return True
-
-    @override
-    def write(self, text: str, /) -> int:
-        self.last_lines.extend(line for line in text.splitlines() if line)
-        return len(text)
 
 
 @click.command()
@@ -64,25 +43,24 @@ def demo(step_timeout: float, verbose: bool) -> None:
     and tells what the API servers show. Long thresholds are shortened, and it says which. Exits 0
     only if all of it happened.
     """
-    tail = LogTail()
-    stream: IO[str] = sys.stderr if verbose else tail  # type: ignore[assignment]  # a TextIOBase
-    logs.configure("console", "info", stream=stream)
+    log = io.StringIO()
+    logs.configure("console", "info", stream=sys.stderr if verbose else log)
     try:
         run_until_interrupted(partial(perform, step_timeout))
     except DidNotHappen as failure:
-        for line in tail.last_lines:
+        for line in log.getvalue().splitlines()[-LOG_LINES:]:
             click.echo(f"    log: {line}", err=True)
         raise Problem(str(failure)) from failure
     except Interrupted:
         raise click.Abort from None
 
 
-async def perform(step_timeout: float, tell: Story = story) -> None:
+async def perform(step_timeout: float, make_steps: Story = story) -> None:
     """Start everything, play the story, stop everything.
 
     Args:
         step_timeout: how many seconds each check may be waited for.
-        tell: gives the steps.
+        make_steps: gives the steps.
 
     Raises:
         DidNotHappen: names the step that did not.
@@ -90,18 +68,17 @@ async def perform(step_timeout: float, tell: Story = story) -> None:
     clock = SystemClock()
     begun = clock.monotonic()
     click.echo(announcement())
-    async with (
-        platform(TENANTS, clock, settings.REPLICAS, options=settings.ELECTION) as whole,
-        silent_server() as silent_url,
-    ):
+    running_platform = platform(TENANTS, clock, settings.REPLICAS, options=settings.ELECTION)
+    async with running_platform as whole:
         click.echo(_where(whole))
         world, overlaps = World(whole, clock), OverlapWatch()
         releases = ReleaseWatch(world)
         world.allocations.subscribe(overlaps.see)
         world.allocations.subscribe(releases.see)
-        steps = tell(overlaps, releases, silent_url)
-        async with running([releases.run, *world.watches]):
-            await play(steps, world, clock, click.echo, step_timeout)
+        with silent_server() as silent_url:
+            steps = make_steps(overlaps, releases, silent_url)
+            async with running([releases.run, *world.watches]):
+                await play(steps, world, clock, click.echo, step_timeout)
     took = clock.monotonic() - begun
     click.echo(f"\nAll {len(steps)} steps happened, in {took:.1f} s.")
 

@@ -24,6 +24,7 @@ WEB = Key("team-a", "web")
 SHOP = Key("team-b", "shop")
 BATCH = Key("team-c", "batch")
 BARE = Key("team-d", "bare")
+FIXTURES = Key("datacenter", "fixtures")
 
 PINNED = "appliance"
 PINNED_TWICE = "appliance-again"
@@ -35,40 +36,41 @@ FITS_TOO = "fits-another"
 RESTORED = "from-a-backup"
 
 
+def _object(
+    kind: str, name: str, where: str = names.DEFAULT_NAMESPACE, version: str = "v1", **parts: Any
+) -> Manifest:
+    meta = {"name": name, "namespace": where} | parts.pop("metadata", {})
+    return {"apiVersion": version, "kind": kind, "metadata": meta, **parts}
+
+
+def _ours(kind: str, name: str, spec: Manifest, **meta: Any) -> Manifest:
+    where = meta.pop("namespace", names.DEFAULT_NAMESPACE)
+    return _object(kind, name, where, names.API_VERSION, metadata=meta, spec=spec)
+
+
 def pool(
     name: str, cidr: str, spans: Sequence[tuple[str, str]] = (), reserved: Sequence[str] = ()
 ) -> Manifest:
     """Return a NetworkPool."""
-    return _ours(
-        "NetworkPool",
-        name,
-        {
-            "cidr": cidr,
-            "reserved": [{"cidr": text, "description": "switches"} for text in reserved],
-            "tenantAllocation": {
-                "ranges": [{"start": start, "end": end} for start, end in spans],
-                "defaults": {"nodesPerTenant": 5, "lbPoolPerTenant": 8},
-            },
-        },
-    )
+    tenants = {
+        "ranges": [{"start": start, "end": end} for start, end in spans],
+        "defaults": {"nodesPerTenant": 5, "lbPoolPerTenant": 8},
+    }
+    kept = [{"cidr": text, "description": "switches"} for text in reserved]
+    spec = {"cidr": cidr, "reserved": kept, "tenantAllocation": tenants}
+    return _ours("NetworkPool", name, spec)
 
 
 def provider(name: str, sizing: Manifest, *pools: str) -> Manifest:
     """Return a ProviderConfig that offers `pools`, first choice first."""
-    return _ours(
-        "ProviderConfig",
-        name,
-        {
-            "provider": "harvester",
-            "credentialsRef": {"name": CREDENTIALS},
-            "harvester": {"networkName": "default/vlan40"},
-            "network": {
-                "mode": "ipam",
-                "poolRefs": [{"name": one, "priority": n} for n, one in enumerate(pools)],
-                "loadBalancer": sizing,
-            },
-        },
-    )
+    refs = [{"name": one, "priority": n} for n, one in enumerate(pools)]
+    spec = {
+        "provider": "harvester",
+        "credentialsRef": {"name": CREDENTIALS},
+        "harvester": {"networkName": "default/vlan40"},
+        "network": {"mode": "ipam", "poolRefs": refs, "loadBalancer": sizing},
+    }
+    return _ours("ProviderConfig", name, spec)
 
 
 def static(size: int) -> Manifest:
@@ -76,23 +78,14 @@ def static(size: int) -> Manifest:
     return {"defaultPoolSize": size, "allocationMode": "static"}
 
 
-def elastic(initial: int, increment: int) -> Manifest:
+def elastic(initial: int, step: int) -> Manifest:
     """Return the sizing by which tenants have what they need."""
-    return {
-        "allocationMode": "elastic",
-        "initialPoolSize": initial,
-        "growthIncrement": increment,
-    }
+    return {"allocationMode": "elastic", "initialPoolSize": initial, "growthIncrement": step}
 
 
 def credentials() -> Manifest:
     """Return the Secret that the ProviderConfig names."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": CREDENTIALS, "namespace": names.DEFAULT_NAMESPACE},
-        "stringData": {"kubeconfig": "not looked into"},
-    }
+    return _object("Secret", CREDENTIALS, stringData={"kubeconfig": "not looked into"})
 
 
 def namespace(name: str) -> Manifest:
@@ -107,61 +100,44 @@ def cluster(key: Key, provider_name: str = PROVIDER) -> Manifest:
         "providerConfigRef": {"name": provider_name},
         "workers": {"replicas": 3},
     }
-    return _ours("TenantCluster", key.name, spec, key.namespace)
+    return _ours("TenantCluster", key.name, spec, namespace=key.namespace)
 
 
 def allocation(
-    name: str, pool_name: str, count: int = 0, pinned: tuple[str, str] | None = None
+    name: str,
+    pool_name: str,
+    count: int = 0,
+    pinned: tuple[str, str] | None = None,
+    owner: Key = FIXTURES,
+    **meta: Any,
 ) -> Manifest:
     """Return an IPAllocation that somebody writes by hand, by count or pinned."""
     spec: dict[str, Any] = {
         "poolRef": {"name": pool_name},
-        "tenantClusterRef": {"namespace": "datacenter", "name": "fixtures"},
+        "tenantClusterRef": {"namespace": owner.namespace, "name": owner.name},
         "type": "nodes",
     }
     if count:
         spec["count"] = count
     if pinned:
         spec["pinnedRange"] = {"startAddress": pinned[0], "endAddress": pinned[1]}
-    return _ours("IPAllocation", name, spec)
-
-
-def service(name: str) -> Manifest:
-    """Return a Service that wants an address of its own."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "type": "LoadBalancer",
-            "selector": {"app": name},
-            "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
-        },
-    }
+    return _ours("IPAllocation", name, spec, **meta)
 
 
 def restored(name: str, pool_name: str, owner: Key, uid: str) -> Manifest:
     """Return an IPAllocation as a backup has it, made for a cluster that had a certain uid."""
-    body = allocation(name, pool_name, count=2)
-    meta = {**body["metadata"], "annotations": {names.ANNOTATION_TENANT_UID: uid}}
-    reference = {"namespace": owner.namespace, "name": owner.name}
-    return {**body, "metadata": meta, "spec": {**body["spec"], "tenantClusterRef": reference}}
+    stamp = {names.ANNOTATION_TENANT_UID: uid}
+    return allocation(name, pool_name, 2, owner=owner, annotations=stamp)
+
+
+def service(name: str) -> Manifest:
+    """Return a Service that wants an address of its own."""
+    ports = [{"name": "http", "port": 80, "protocol": "TCP"}]
+    spec = {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports}
+    return _object("Service", name, "default", spec=spec)
 
 
 def bundle(definitions: Sequence[Manifest]) -> Manifest:
     """Return the ConfigMap with what installs MetalLB: here its kinds, as the rest are pods."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": BUNDLE, "namespace": names.DEFAULT_NAMESPACE},
-        "data": {"metallb.yaml": "\n---\n".join(json.dumps(one) for one in definitions)},
-    }
-
-
-def _ours(kind: str, name: str, spec: Manifest, where: str = names.DEFAULT_NAMESPACE) -> Manifest:
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": kind,
-        "metadata": {"name": name, "namespace": where},
-        "spec": spec,
-    }
+    text = "\n---\n".join(json.dumps(one) for one in definitions)
+    return _object("ConfigMap", BUNDLE, data={"metallb.yaml": text})

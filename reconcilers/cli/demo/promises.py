@@ -1,7 +1,7 @@
 """The two promises, checked from outside.
 
 No two allocations of a pool ever hold the same address: `OverlapWatch` looks at every change that
-the API server told of, from the first to the last, and not only at the ends of steps. And a range
+the API server sends, from the first to the last, and not only at the ends of steps. And a range
 is free only after its tenant let go: watches of two API servers say nothing about which change
 came first, so whenever an allocation turns Released, `ReleaseWatch` reads the tenant afresh; what
 it holds then, it held when the range was released. The arithmetic is Python's own, none of the

@@ -15,13 +15,13 @@ from reconcilers.cli.demo.world import Broken, World
 from reconcilers.cli.local.objects import Manifest
 
 MOST = 3
-"""So many reasons of one refusal are told."""
+"""So many reasons of one refusal are shown."""
 MERGE = "application/merge-patch+json"
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A write by somebody who should be told something.
+    """A write that should be refused or warned of.
 
     Args:
         what: somebody tries, in words.
@@ -72,7 +72,7 @@ def deleting(what: str, resource: Resource[Any], key: Key, words: str) -> Attemp
 
 
 class _Answers:
-    """What was answered, from the action that asks to the check that tells."""
+    """What was answered, from the action that asks to the check that shows it."""
 
     def __init__(self, attempts: Sequence[Attempt]) -> None:
         self._attempts = attempts
@@ -99,7 +99,7 @@ class _Answers:
                 self._note(attempt, "warned", warnings)
 
     def lines(self, _: World) -> Sequence[str]:
-        """Tell what was answered."""
+        """Return what was answered."""
         return self._lines
 
     def _note(self, attempt: Attempt, how: str, said: Sequence[str]) -> None:

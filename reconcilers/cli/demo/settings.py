@@ -1,4 +1,4 @@
-"""How long things take in the demo: thresholds are scaled so that nobody waits.
+"""How long things take in the demo: thresholds are scaled down.
 
 Two replicas run. The second, which leads after the first was cut off, also has what is off by
 default: the fast path for exhausted pools, with the time that production has, and the bundle.

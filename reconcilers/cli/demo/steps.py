@@ -1,17 +1,15 @@
 """What a story is made of: steps, in which something is done, and something must then be seen."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import anyio
 import click
-from anyio.abc import ByteStream, SocketAttribute
 
 from controller.clock import Clock
 from controller.errors import ControllerError
-from controller.jobs import running
 from controller.meta import Key
 from controller.resource import Resource
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
@@ -24,7 +22,7 @@ from reconcilers.cli.local.platform import Replica, kubeconfig_secret
 
 Action = Callable[[World], Awaitable[None]]
 Check = Callable[[World], Sequence[str]]
-"""Tells what is seen, in lines; raises NotYet while it is not."""
+"""Returns what is seen, in lines; raises NotYet while it is not."""
 HOST = "127.0.0.1"
 LEASE = Key(ELECTION.lease_namespace, ELECTION.lease_name)
 
@@ -35,7 +33,7 @@ class Step:
 
     Args:
         title: what happens, one sentence.
-        checks: what must be seen at the end, in the order it is told.
+        checks: what must be seen at the end, in this order.
         actions: what somebody does first.
     """
 
@@ -49,7 +47,7 @@ class DidNotHappen(Exception):
 
 
 async def play(
-    steps: Sequence[Step], world: World, clock: Clock, tell: Callable[[str], None], seconds: float
+    steps: Sequence[Step], world: World, clock: Clock, echo: Callable[[str], None], seconds: float
 ) -> None:
     """Do and see one step after the other.
 
@@ -57,21 +55,21 @@ async def play(
         steps: the story.
         world: where it plays.
         clock: for the time limit.
-        tell: takes one line of the telling.
+        echo: prints a line.
         seconds: how long each check may be waited for.
 
     Raises:
         DidNotHappen: names the first step that did not.
     """
     for number, step in enumerate(steps, start=1):
-        tell(click.style(f"{number:2}  {step.title}", bold=True))
+        echo(click.style(f"{number:2}  {step.title}", bold=True))
         begun = clock.monotonic()
         try:
             for action in step.actions:
                 await action(world)
             for check in step.checks:
                 for line in await world.until(check, seconds):
-                    tell(f"    {line}")
+                    echo(f"    {line}")
         except (NotYet, Broken, ControllerError, UnknownKind) as why:
             took = clock.monotonic() - begun
             raise DidNotHappen(
@@ -136,27 +134,11 @@ class Stopwatch:
         return check
 
 
-@asynccontextmanager
-async def silent_server() -> AsyncIterator[str]:
+@contextmanager
+def silent_server() -> Iterator[str]:
     """Give the URL of a server that takes connections and never says a word: worse than none."""
-    listener = await anyio.create_tcp_listener(local_host=HOST)
-    port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - no Django's
-
-    async def serve() -> None:
-        async with listener:
-            await listener.serve(_say_nothing)
-
-    async with running([serve]):
-        yield f"https://{HOST}:{port}"
-
-
-async def _say_nothing(stream: ByteStream) -> None:
-    async with stream:
-        try:
-            while True:
-                await stream.receive()
-        except (anyio.EndOfStream, anyio.BrokenResourceError):
-            return
+    with socket.create_server((HOST, 0)) as listener:
+        yield f"https://{HOST}:{listener.getsockname()[1]}"
 
 
 @of_world
@@ -170,8 +152,8 @@ async def give_kubeconfig(world: World, cluster: Key, url: str, like: Key) -> No
 class LeaderLoss:
     """A burst of requests, in the midst of which the leader is lost.
 
-    The leader is cut off from the API server and not told: what it had under way is lost or was
-    done, nobody knows. It still believes that it leads until it cannot renew the lease; the other
+    The leader is cut off from the API server and does not know: what it had under way may be lost
+    or done. It still believes that it leads until it cannot renew the lease; the other
     replica waits until the lease has passed, and goes on from what is written.
 
     Args:

@@ -1,4 +1,4 @@
-"""What the API servers show, kept current by watching; nobody polls and nobody sleeps."""
+"""What the API servers show, kept current by watches."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -152,13 +152,13 @@ class World:
         return existing(self.allocations, Key(names.DEFAULT_NAMESPACE, name))
 
     def now(self) -> float:
-        """Return seconds that never go back, for what is to be told of how long things took."""
+        """Return monotonic seconds, to measure how long something takes."""
         return self._clock.monotonic()
 
     async def until(
         self, look: Callable[["World"], Sequence[str]], seconds: float = 30.0
     ) -> Sequence[str]:
-        """Return what `look` tells as soon as it does not say NotYet.
+        """Return what `look` returns as soon as it does not say NotYet.
 
         Raises:
             NotYet: it did for `seconds`; the message is its last.

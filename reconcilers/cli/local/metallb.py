@@ -1,6 +1,6 @@
 """MetalLB in tenants: the real controller where the environment has it, else a stand-in.
 
-Whichever it is says so: the stand-in is never called MetalLB, and the real one tells its version.
+Whichever it is says so: the stand-in is never called MetalLB, and the real one gives its version.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -94,7 +94,7 @@ class StandIn:
 
     @property
     def name(self) -> str:
-        """What people are told that it is."""
+        """What it is called in the output."""
         return "stand-in for MetalLB"
 
     @asynccontextmanager

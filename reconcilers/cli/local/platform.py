@@ -46,8 +46,7 @@ _log = structlog.get_logger(__name__)
 class CuttableTransport(Transport):
     """A transport that can be cut for good, as a network can be.
 
-    What is under way then may have been done by the server: like in a real network, nobody on
-    this side is told.
+    What is under way then may or may not have been done by the server, as in a real network.
 
     Args:
         inner: the way in; whoever gave it closes it.

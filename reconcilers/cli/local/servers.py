@@ -90,7 +90,7 @@ def run_until_interrupted(work: Callable[[], Awaitable[None]]) -> None:
         except (ControllerError, UnknownKind) as failure:
             raise Problem(str(failure)) from failure
         except BrokenPipeError:
-            raise  # whoever read what we tell has seen enough
+            raise  # whoever read our output has seen enough
         except OSError as failure:
             what = failure.strerror or str(failure)
             raise Problem(f"{failure.filename}: {what}" if failure.filename else what) from failure
@@ -148,7 +148,7 @@ class ApiServer:
         kind: `embedded` or `binaries`.
         kubeconfig: an administrator's, with everything inline.
         transport: the way into it.
-        version: of Kubernetes, as it tells it.
+        version: of Kubernetes.
     """
 
     name: str
@@ -165,7 +165,7 @@ class ApiServer:
 
     @property
     def what(self) -> str:
-        """What people are told that it is."""
+        """What it is called in the output."""
         return EMBEDDED if self.kind == "embedded" else f"kube-apiserver {self.version}"
 
     @asynccontextmanager

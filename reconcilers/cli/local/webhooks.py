@@ -1,4 +1,4 @@
-"""The webhooks of `up` and `demo`: in force once the controllers run, and in nobody's way before.
+"""The webhooks of `up` and `demo`: in force once the controllers run.
 
 In a cluster a Service leads to whichever replica is there. Here the configuration names the port
 of one of them, and is changed when that one goes.
@@ -53,7 +53,7 @@ def served(options: ManagerOptions, namespace: str) -> ManagerOptions:
 
 
 async def remove(client: Client) -> None:
-    """Remove what an earlier start left behind: it leads to a port where nobody listens."""
+    """Remove what an earlier start left behind: nothing listens on its port any more."""
     try:
         found = await client.get(VALIDATING, KEY)
         await client.delete(VALIDATING, Version.from_object(found))
@@ -74,7 +74,7 @@ async def put_in_force(server: ApiServer, port: int, clock: Clock) -> None:
         while why:
             why = await _why_not(server)
             if why:
-                # Nothing tells what a server holds in its own cache: it has to be tried.
+                # What a server holds in its own cache cannot be read: it has to be tried.
                 await clock.sleep(PAUSE)
     if why:
         raise Problem(f"the admission webhooks are not in force: {why}")

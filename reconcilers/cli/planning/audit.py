@@ -41,7 +41,7 @@ class Audit:
 
     Args:
         read: the manifests.
-        findings: told of it.
+        findings: takes it.
         settings: as the controllers would have them.
     """
 
@@ -145,8 +145,8 @@ class Audit:
         if impossible is None:
             return
         # A request that is too large may fit after an edit of the pool; an address never moves.
-        tell = self._error if allocation.spec.pinnedRange is not None else self._warning
-        tell(manifest, impossible.path, impossible.message)
+        note = self._error if allocation.spec.pinnedRange is not None else self._warning
+        note(manifest, impossible.path, impossible.message)
 
     def _garbled(self, manifest: Manifest[IPAllocation]) -> None:
         status = manifest.object.status
@@ -157,7 +157,7 @@ class Audit:
             self._error(manifest, ("status", "startAddress"), what)
 
     def _held(self, key: Key, layout: Layout) -> None:
-        """Look at what allocations hold already: inside the pool, and nobody else's?"""
+        """Check that what allocations hold lies inside the pool, and does not overlap."""
         held = sorted(
             (
                 Held(manifest, range_)

@@ -86,12 +86,12 @@ class Tenants:
     def ask(self) -> Iterator[IPAllocation]:
         """Create the allocations that clusters lack, one by one; yield each."""
         for tenant, provider in list(self._served()):
-            since = self._make_way(tenant, provider)
+            since = self._delete_moving(tenant, provider)
             wanted = self._wanted(tenant, provider)
             for group in groups(tenant, [one for one in wanted if one.existing is None]):
                 yield from self._create(tenant, provider, group, since)
 
-    def _make_way(self, tenant: TenantCluster, provider: ProviderConfig) -> dict[str, str]:
+    def _delete_moving(self, tenant: TenantCluster, provider: ProviderConfig) -> dict[str, str]:
         """Delete failed requests that move to another pool; return since when they were made."""
         since = {}
         for wanted in self._wanted(tenant, provider):
@@ -129,7 +129,7 @@ class Tenants:
             for wanted in self._wanted(tenant, provider)
         ]
 
-    def tell(self, now: datetime) -> None:
+    def write_statuses(self, now: datetime) -> None:
         """Write the status of TenantClusters and ProviderConfigs."""
         for tenant in self.ledger.tenants:
             change = patch(tenant, self._verdict(tenant), now)
@@ -216,9 +216,9 @@ class Forecast:
             if not self._ask():
                 break
         for pool in self.ledger.pools:
-            self._tell(pool)
+            self._write_pool_status(pool)
         self._wait()
-        self.tenants.tell(self.now)
+        self.tenants.write_statuses(self.now)
 
     def _ask(self) -> bool:
         """Let every cluster ask, and each request be served at once; return whether any did."""
@@ -254,7 +254,7 @@ class Forecast:
         view = self._view(pool.metadata.key)
         return view, decide(pool, view, layout, self.settings.pool.batch)
 
-    def _tell(self, pool: NetworkPool) -> None:
+    def _write_pool_status(self, pool: NetworkPool) -> None:
         """Write a pool's status as it is once everything rests."""
         if pool.metadata.terminating:
             count = blockers(pool, self._view(pool.metadata.key))

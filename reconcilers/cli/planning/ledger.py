@@ -1,12 +1,14 @@
 """The objects, as a server would keep them: typed, in the caches of reconcilers, and as text.
 
 A write is a merge patch of a status and makes a new resourceVersion. There is no precondition to
-check, as nobody else writes.
+check, as there is no other writer.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import count
+from math import inf
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -39,69 +41,44 @@ T = TypeVar("T", bound=Object)
 Body = dict[str, Any]
 
 
-@dataclass(slots=True)
-class Counter:
-    """Hands out resourceVersions and moments, each above all before."""
-
-    revision: int
-    moment: datetime
-
-    def next(self) -> tuple[str, datetime]:
-        """Return the next of both."""
-        self.revision += 1
-        self.moment += timedelta(microseconds=1)
-        return str(self.revision), self.moment
-
-
-class Shelf(Generic[T]):
+class Kept(Generic[T]):
     """The objects of one kind.
 
     Args:
         resource: the kind.
         manifests: what was read of it.
-        counter: numbers the writes.
+        versions: numbers the writes, each above all before.
         indexes: as the kind's cache has them.
     """
 
     def __init__(
         self,
         resource: Resource[T],
-        manifests: Iterable[Manifest[T]],
-        counter: Counter,
+        manifests: Sequence[Manifest[T]],
+        versions: Iterator[int],
         indexes: Mapping[str, IndexFunction[T]] | None = None,
     ) -> None:
-        read = list(manifests)
         self._resource = resource
-        self._counter = counter
-        self._bodies: dict[Key, Body] = {one.key: one.body for one in read}
-        self._metadata: dict[Key, Body] = {one.key: one.metadata for one in read}
-        self._order = {one.key: one.number for one in read}
+        self._versions = versions
+        self._bodies: dict[Key, Body] = {one.key: one.body for one in manifests}
+        self._metadata: dict[Key, Body] = {one.key: one.metadata for one in manifests}
+        self._order = {one.key: one.number for one in manifests}
         self.cache = Cache(resource, indexes=indexes)
-        known = [one.object for one in read]
-        revisions = [
-            obj.metadata.revision for obj in known if not obj.metadata.uid.startswith(UNBORN)
-        ]
-        self.read_up_to = max(revisions, default=0)
-        """The highest resourceVersion in the input: how far it can be said to tell the story."""
+        known = [one.object for one in manifests]
+        self._youngest = max((_age(one)[0] for one in known), default=datetime.now(UTC))
+        given = [one for one in known if not one.metadata.uid.startswith(UNBORN)]
+        self.read_up_to = max((one.metadata.revision for one in given), default=0)
+        """The highest resourceVersion in the input."""
         self.cache.replace(known, self.read_up_to)
 
     def __iter__(self) -> Iterator[T]:
         """Return the objects, oldest first, name as tie-break."""
         return iter(sorted(self.cache, key=_age))
 
-    def numbered(self) -> Iterator[tuple[int, Body]]:
+    def numbered(self) -> Iterator[tuple[float, Body]]:
         """Yield the objects as text, with their place in the input; those made here come last."""
-        last = max(self._order.values(), default=0) + 1_000_000_000
         for key, body in self._bodies.items():
-            yield self._order.get(key, last), body
-
-    def body(self, key: Key) -> Body:
-        """Return an object as text."""
-        return self._bodies[key]
-
-    def is_new(self, key: Key) -> bool:
-        """Whether an object was made here."""
-        return key not in self._order
+            yield self._order.get(key, inf), body
 
     def write_status(self, obj: T, patch: Mapping[str, Any]) -> T:
         """Merge `patch` into an object's status; return the object as it is then."""
@@ -111,7 +88,7 @@ class Shelf(Generic[T]):
         return self._show(key)
 
     def add_finalizer(self, obj: T, finalizer: str) -> T:
-        """Add a finalizer, to the typed object only: it says nothing that the text has to tell."""
+        """Add a finalizer, to the typed object only: a plan does not print it."""
         key = obj.metadata.key
         if finalizer in obj.metadata.finalizers:
             return obj
@@ -120,16 +97,17 @@ class Shelf(Generic[T]):
         return self._show(key)
 
     def create(self, namespace: str, body: Body) -> T:
-        """Add an object that a reconciler asks for."""
-        version, moment = self._counter.next()
+        """Add an object that a reconciler asks for; it is younger than all that are there."""
         meta = body["metadata"] | {"namespace": namespace}
         key = Key(namespace, meta["name"])
         head = {"apiVersion": self._resource.api_version, "kind": self._resource.kind}
         self._bodies[key] = head | body | {"metadata": _public(meta)}
+        number = next(self._versions)
+        self._youngest += timedelta(microseconds=1)
         self._metadata[key] = meta | {
-            "uid": f"{UNBORN}{version}",
+            "uid": f"{UNBORN}{number}",
             "generation": 1,
-            "creationTimestamp": moment.isoformat(),
+            "creationTimestamp": self._youngest.isoformat(),
         }
         return self._show(key)
 
@@ -147,8 +125,7 @@ class Shelf(Generic[T]):
         return changed
 
     def _typed(self, key: Key) -> T:
-        version, _ = self._counter.next()
-        meta = self._metadata[key] | {"resourceVersion": version}
+        meta = self._metadata[key] | {"resourceVersion": str(next(self._versions))}
         return msgspec.convert(self._bodies[key] | {"metadata": meta}, self._resource.type)
 
 
@@ -156,37 +133,30 @@ class Shelf(Generic[T]):
 class Ledger:
     """All objects of ours."""
 
-    pools: Shelf[NetworkPool]
-    allocations: Shelf[IPAllocation]
-    tenants: Shelf[TenantCluster]
-    providers: Shelf[ProviderConfig]
+    pools: Kept[NetworkPool]
+    allocations: Kept[IPAllocation]
+    tenants: Kept[TenantCluster]
+    providers: Kept[ProviderConfig]
     asked_by: dict[Key, Key] = field(default_factory=dict)
     """Which tenant asked for an allocation that was made here."""
 
     @classmethod
     def of(cls, read: Manifests) -> "Ledger":
         """Return the ledger of what was read."""
-        every: list[Object] = [one.object for one in read.every()]
-        counter = Counter(
-            max((obj.metadata.revision for obj in every), default=0),
-            max((_age(obj)[0] for obj in every), default=datetime.now(UTC)),
-        )
+        highest = max((one.object.metadata.revision for one in read.every()), default=0)
+        versions = count(highest + 1)
+        indexes = {POOL_INDEX: pool_index, TENANT_INDEX: tenant_index}
         return cls(
-            Shelf(NETWORK_POOL, read.pools, counter),
-            Shelf(
-                IP_ALLOCATION,
-                read.allocations,
-                counter,
-                {POOL_INDEX: pool_index, TENANT_INDEX: tenant_index},
-            ),
-            Shelf(TENANT_CLUSTER, read.tenants, counter),
-            Shelf(PROVIDER_CONFIG, read.providers, counter),
+            Kept(NETWORK_POOL, read.pools, versions),
+            Kept(IP_ALLOCATION, read.allocations, versions, indexes),
+            Kept(TENANT_CLUSTER, read.tenants, versions),
+            Kept(PROVIDER_CONFIG, read.providers, versions),
         )
 
     def bodies(self) -> list[Body]:
         """Return all objects as text, in the order of the input, those made here at the end."""
-        shelves = (self.pools, self.allocations, self.tenants, self.providers)
-        numbered = [one for shelf in shelves for one in shelf.numbered()]
+        kinds = (self.pools, self.allocations, self.tenants, self.providers)
+        numbered = [one for kind in kinds for one in kind.numbered()]
         return [body for _, body in sorted(numbered, key=lambda one: one[0])]
 
 

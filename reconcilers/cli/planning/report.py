@@ -1,12 +1,11 @@
 """The outcome of a plan: tables for people, what becomes of the pools, and what more would fit."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from textwrap import indent
-from typing import Any
+from typing import Any, NamedTuple
 
-from allocator import AddressRange, AllocatorError, Capacity, InvalidPool, PoolExhausted, Space
+from allocator import AllocatorError, Capacity, InvalidPool, PoolExhausted, Space
 from controller.conditions import Condition, find
 from controller.meta import Key
 from reconcilers import ranges
@@ -21,14 +20,8 @@ from reconcilers.networkpool.protocol import requested
 from reconcilers.tenantcluster.status import NETWORK_READY
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """What one tenant takes of a pool, in addresses.
-
-    Args:
-        nodes: for its nodes, in a row; 0 for none.
-        balancers: for its load balancers, in a row; 0 for none.
-    """
+class Size(NamedTuple):
+    """What one tenant takes of a pool, in addresses in a row; 0 for none."""
 
     nodes: int
     balancers: int
@@ -39,21 +32,14 @@ class Size:
         return f"{self.nodes}+{self.balancers}"
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A pool's space at one time.
-
-    Args:
-        capacity: what is held and what is free.
-        fits: how many more tenants of each size find room, load balancers before nodes.
-    """
+class Standing(NamedTuple):
+    """A pool's space at one time, and how many more tenants of each size find room in it."""
 
     capacity: Capacity
     fits: Mapping[Size, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """What becomes of one pool."""
 
     pool: NetworkPool
@@ -89,18 +75,12 @@ def _standing(
         layout = ranges.layout(pool.spec, most)
     except InvalidPool:
         return None
-    taken = list(_taken(pool, allocations))
+    of_pool = [one for one in allocations if one.pool_key == pool.metadata.key]
+    found = [*map(ranges.held, of_pool), *map(ranges.promised, pool.status.assignments)]
+    taken = [one for one in found if one is not None]
     closed = pool.metadata.terminating
     fits = {one: 0 if closed else more(Space(layout, taken), one) for one in sizes}
     return Standing(Space(layout, taken).capacity(), fits)
-
-
-def _taken(pool: NetworkPool, allocations: Iterable[IPAllocation]) -> Iterator[AddressRange]:
-    key: Key = pool.metadata.key
-    of_pool = [one for one in allocations if one.pool_key == key]
-    found = [ranges.held(one) for one in of_pool]
-    found += [ranges.promised(one) for one in pool.status.assignments]
-    yield from (one for one in found if one is not None)
 
 
 def more(space: Space, size: Size) -> int:
@@ -165,7 +145,7 @@ def render(
         ledger: the objects after the forecast.
         before: the allocations as they were in the input.
         changed: what becomes of the pools.
-        wide: whether pools are told too that stay as they are.
+        wide: whether pools that stay as they are are listed, too.
     """
     allocations = sorted(ledger.allocations, key=_by_pool_and_place)
     parts = [
@@ -266,7 +246,7 @@ def _phase(phase: str) -> Cell:
 def _wanted(allocation: IPAllocation, ledger: Ledger) -> int | None:
     """Return how many addresses an allocation has or asks for.
 
-    None if only a pool could tell that is absent.
+    None if that depends on a pool that is absent.
     """
     try:
         pin = ranges.held(allocation) or ranges.pinned(allocation)

@@ -1,9 +1,9 @@
 """Where something was read, and what was found there."""
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from typing_extensions import override
 
@@ -37,28 +37,20 @@ class Place:
         return f"{self.source} (document {self.document})" if self.document else self.source
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A sentence about the input.
-
-    Args:
-        severity: an error means that the input is wrong; warnings and notes do not.
-        sentence: what, where, and how to mend it.
-    """
+class Finding(NamedTuple):
+    """A sentence about the input: what, where, and how to mend it."""
 
     severity: Severity
+    """An error means that the input is wrong; warnings and notes do not."""
     sentence: str
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(dict[Finding, None]):
     """What was found so far, in order; each sentence once."""
-
-    found: dict[Finding, None] = field(default_factory=dict)
 
     def add(self, severity: Severity, sentence: str) -> None:
         """Note a sentence."""
-        self.found.setdefault(Finding(severity, sentence))
+        self.setdefault(Finding(severity, sentence))
 
     def error(self, place: object, sentence: str) -> None:
         """Note that the input is wrong at `place`."""
@@ -68,17 +60,10 @@ class Findings:
         """Note that the input is doubtful at `place`."""
         self.add("warning", f"{place}: {sentence}")
 
-    def note(self, sentence: str) -> None:
-        """Note something worth knowing."""
-        self.add("note", sentence)
-
-    def __iter__(self) -> Iterator[Finding]:
-        return iter(self.found)
-
     @property
     def wrong(self) -> bool:
         """Whether there is an error among them."""
-        return any(finding.severity == "error" for finding in self.found)
+        return any(finding.severity == "error" for finding in self)
 
 
 def path_text(path: tuple[Step, ...]) -> str:

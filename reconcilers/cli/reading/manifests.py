@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -83,13 +83,16 @@ class Manifests:
         return sorted(found, key=lambda one: one.number)
 
 
-@dataclass(frozen=True, slots=True)
-class _Accepted:
+class _Accepted(NamedTuple):
     """An object of ours that is sound by itself."""
 
     raw: RawObject
     body: Body
     key: Key
+
+    def meta(self, name: str) -> str:
+        """Return a text of its metadata; empty if it has none."""
+        return str(self.body["metadata"].get(name) or "")
 
 
 def read(
@@ -106,7 +109,7 @@ def read(
         paths: files, folders, `-` for standard input.
         namespace: where objects live that do not say.
         now: when objects were created that do not say.
-        findings: told of everything that is wrong.
+        findings: takes everything that is wrong.
         recursive: whether folders inside folders count.
     """
     found = Manifests()
@@ -124,7 +127,7 @@ def read(
             findings.error(raw.place, f"document {raw.place.document}: {why}")
     if passed_over:
         counted = (f"{kind} ({n})" if n > 1 else kind for kind, n in sorted(passed_over.items()))
-        findings.note(f"passed over, as plan does not need them: {', '.join(counted)}")
+        findings.add("note", f"passed over, as plan does not need them: {', '.join(counted)}")
     _type(accepted.values(), now, found, findings)
     return found
 
@@ -148,7 +151,7 @@ def _accept(
     judgement = Judgement(raw.kind, raw.body)
     for path, what in judgement.faults:
         findings.error(raw.at(path), raw.sentence(path, what))
-    for path, what in judgement.surprises:
+    for path, what in judgement.unknown:
         findings.warning(raw.at(path), raw.sentence(path, what))
     meta = raw.body.get("metadata")
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str):
@@ -169,40 +172,35 @@ def _accept(
     accepted[identity] = _Accepted(raw, {**body, **judgement.kept, "metadata": kept}, identity[1])
 
 
-_TYPES: Mapping[str, type[Any]] = {name: kind.model for name, kind in OURS.items()}
-
-
 def _type(
     accepted: Iterable[_Accepted], now: datetime, found: Manifests, findings: Findings
 ) -> None:
     """Turn sound objects into typed ones, filling in what a server would."""
     every = list(accepted)
-    revision = max((int(_meta(one, "resourceVersion") or 0) for one in every), default=0)
-    stamps = [datetime.fromisoformat(text) for one in every if (text := _created(one))]
-    moment = max([now, *stamps])
+    revision = max((int(one.meta("resourceVersion") or 0) for one in every), default=0)
+    stamps = [text.upper() for one in every if (text := one.meta("creationTimestamp"))]
+    moment = max([now, *map(datetime.fromisoformat, stamps)])
     known_uids = _tenant_uids(every)
     for number, one in enumerate(every, 1):
         moment += timedelta(microseconds=1)
+        identity = (one.raw.kind, one.key)
         filled: Body = {
             "generation": 1,
-            "uid": known_uids.get((one.raw.kind, one.key), f"{UNBORN}{number}"),
+            "uid": known_uids.get(identity, f"{UNBORN}{number}"),
             "resourceVersion": str(revision + number),
             "creationTimestamp": moment.isoformat(),
         }
-        given = {
-            k: v
-            for k, v in one.body["metadata"].items()
-            if not (isinstance(v, str | int) and not v)
-        }
-        filled |= given
+        given = one.body["metadata"].items()
+        filled |= {k: v for k, v in given if v or not isinstance(v, str | int)}
+        model = OURS[one.raw.kind].model
         try:
-            typed = msgspec.convert(one.body | {"metadata": filled}, _TYPES[one.raw.kind])
+            typed: Any = msgspec.convert(one.body | {"metadata": filled}, model)
         except msgspec.ValidationError as error:
             findings.error(one.raw.place, one.raw.sentence((), str(error)))
-            found.refused.add((one.raw.kind, one.key))
-            continue
-        manifest = Manifest(one.raw, one.body, filled, typed, number)
-        found.of_kind(one.raw.kind).append(manifest)
+            found.refused.add(identity)
+        else:
+            manifest = Manifest(one.raw, one.body, filled, typed, number)
+            found.of_kind(one.raw.kind).append(manifest)
 
 
 def _tenant_uids(every: Iterable[_Accepted]) -> dict[tuple[str, Key], str]:
@@ -218,11 +216,3 @@ def _tenant_uids(every: Iterable[_Accepted]) -> dict[tuple[str, Key], str]:
             key = Key(reference["namespace"], reference["name"])
             uids.setdefault(("TenantCluster", key), stamp)
     return uids
-
-
-def _meta(one: _Accepted, name: str) -> Any:
-    return one.body["metadata"].get(name)
-
-
-def _created(one: _Accepted) -> str:
-    return str(_meta(one, "creationTimestamp") or "").upper()

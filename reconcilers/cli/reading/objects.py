@@ -2,7 +2,7 @@
 
 What cannot be read, or is no object, is noted and costs no other. Lists are opened. Kinds of
 Kubernetes itself, and those of Butler that others look after, say nothing about addresses: they
-are told apart from kinds that nobody knows, which are more likely a slip than meant.
+are passed over. A kind that is none of these is more likely a slip than meant.
 """
 
 import codecs
@@ -139,7 +139,7 @@ def read_objects(
 
     Args:
         paths: which.
-        findings: told of what cannot be read, and of what is no object.
+        findings: takes what cannot be read, and what is no object.
         recursive: whether folders inside folders count.
     """
     seen: set[Path | None] = set()

@@ -2,7 +2,7 @@
 
 The schema is the one in the CRD, and for metadata one of our own: apimachinery's rules for names,
 labels and times. What the API server would refuse is a fault; what it would drop without a word
-(unknown fields) is a surprise; nulls where nothing is required count as absent. What the CEL rules
+is an unknown field; nulls where nothing is required count as absent. What the CEL rules
 say, the webhooks' functions say too, of typed objects: the audit of a plan asks those.
 Pydantic could validate too, but not enumerations, which exist in the schema only; jsonschema knows
 nothing of pruning and of keyed lists, and its own sentences say less than ours.
@@ -112,7 +112,7 @@ class Judgement:
     body: Mapping[str, Any]
     faults: list[Fault] = field(default_factory=list)
     """What an API server would refuse."""
-    surprises: list[Fault] = field(default_factory=list)
+    unknown: list[Fault] = field(default_factory=list)
     """What it would drop."""
     kept: Mapping[str, Any] = field(init=False)
     """The object as it would be kept, without defaults."""
@@ -155,7 +155,7 @@ class Judgement:
                 near = get_close_matches(name, properties or (), n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 what = f"this field is unknown and ignored{hint}"
-                self.surprises.append(((*path, name), what))
+                self.unknown.append(((*path, name), what))
         return kept
 
     def _array(self, value: list[Any], schema: Schema, path: Path) -> Any:

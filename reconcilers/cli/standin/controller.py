@@ -223,7 +223,7 @@ class MetalLBStandIn:
             self.stale = ""
 
     async def _write(self, wanted: Assignment) -> None:
-        """Make the Service say what it has; status first, so that nobody sees a false origin."""
+        """Write what the Service has; status first, as the annotation says where that is from."""
         service = wanted.service
         uid = service.metadata.uid
         if wanted.problem and self._problems.get(uid) != wanted.problem:

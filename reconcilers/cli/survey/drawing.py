@@ -42,8 +42,8 @@ _PLACE_OF_DATA = "/*DATA*/null"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """How a state looks.
+class Style:
+    """How a state is shown.
 
     The colours of pictures are told apart by people who see no red or no green (the order of
     their lightness says it too), and each has contrast on light and on dark ground.
@@ -63,15 +63,15 @@ class Look:
     words: str
 
 
-LOOKS: Mapping[State, Look] = {
-    State.OVERLAP: Look("!", "bright_red", "#d1242f", "#ff7b72", "held by several"),
-    State.STRAY: Look("?", "magenta", "#bf3989", "#f778ba", "held, though not to be handed out"),
-    State.RELEASING: Look("<", "yellow", "#d4a72c", "#e3b341", "being given back"),
-    State.ALLOCATED: Look("#", "blue", "#0969da", "#58a6ff", "held"),
-    State.PROMISED: Look("+", "cyan", "#54aeff", "#a5d6ff", "chosen, not yet written"),
-    State.RESERVED: Look("x", "bright_black", "#6e7781", "#8b949e", "reserved"),
-    State.FREE: Look(".", "green", "#aceebb", "#1b4b2a", "free"),
-    State.OUTSIDE: Look(" ", None, "#d0d7de", "#2d333b", "outside the ranges for tenants"),
+STYLES: Mapping[State, Style] = {
+    State.OVERLAP: Style("!", "bright_red", "#d1242f", "#ff7b72", "held by several"),
+    State.STRAY: Style("?", "magenta", "#bf3989", "#f778ba", "held, though not to be handed out"),
+    State.RELEASING: Style("<", "yellow", "#d4a72c", "#e3b341", "being given back"),
+    State.ALLOCATED: Style("#", "blue", "#0969da", "#58a6ff", "held"),
+    State.PROMISED: Style("+", "cyan", "#54aeff", "#a5d6ff", "chosen, not yet written"),
+    State.RESERVED: Style("x", "bright_black", "#6e7781", "#8b949e", "reserved"),
+    State.FREE: Style(".", "green", "#aceebb", "#1b4b2a", "free"),
+    State.OUTSIDE: Style(" ", None, "#d0d7de", "#2d333b", "outside the ranges for tenants"),
 }
 
 _Row = tuple[Extent, Holder | None]
@@ -89,7 +89,7 @@ _LISTING: Sequence[Column[_Row]] = (
 
 def state_cell(state: State) -> Cell:
     """Return a state in its colour."""
-    return Cell(state.value, LOOKS[state].terminal)
+    return Cell(state.value, STYLES[state].terminal)
 
 
 def drawn(picture: Picture, columns: int = COLUMNS) -> str:
@@ -146,7 +146,7 @@ def _cells(extents: Sequence[Extent], first: int, size: int, per_cell: int) -> l
 
 def _line(cells: list[State]) -> str:
     return "".join(
-        painted_text(LOOKS[state].letter * len(list(run)), LOOKS[state].terminal)
+        painted_text(STYLES[state].letter * len(list(run)), STYLES[state].terminal)
         for state, run in groupby(cells)
     ).rstrip()
 
@@ -155,8 +155,8 @@ def _legend(picture: Picture) -> str:
     """Return the states that occur, with how many addresses are in each."""
     counts = picture.addresses()
     return "".join(
-        f"  {painted_text(look.letter, look.terminal)}  {counts[state]:>12,}  {look.words}\n"
-        for state, look in LOOKS.items()
+        f"  {painted_text(style.letter, style.terminal)}  {counts[state]:>12,}  {style.words}\n"
+        for state, style in STYLES.items()
         if counts[state]
     )
 
@@ -197,7 +197,7 @@ def _svg_rectangles(picture: Picture, first: int, per_row: int) -> Iterator[str]
             yield (
                 f'<rect x="{SVG_LABEL + left * scale:.2f}" y="{SVG_HEAD + row * SVG_ROW}"'
                 f' width="{(right - left + 1) * scale:.2f}" height="{SVG_ROW - 2}"'
-                f' fill="{LOOKS[extent.state].fill}" stroke="#ffffff" stroke-width="0.5">'
+                f' fill="{STYLES[extent.state].fill}" stroke="#ffffff" stroke-width="0.5">'
                 f"<title>{escape(_in_words(extent))}</title></rect>\n"
             )
 
@@ -220,7 +220,7 @@ def _svg_legend(picture: Picture, y: int) -> Iterator[str]:
     for state in filter(counts.get, State):
         text = f"{state.value} {counts[state]:,}"
         yield (
-            f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{LOOKS[state].fill}"/>'
+            f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{STYLES[state].fill}"/>'
             f'<text x="{x + 14}" y="{y}" fill="#1f2328">{text}</text>\n'
         )
         x += 34 + 7 * len(text)
@@ -239,8 +239,8 @@ def page(pictures: Sequence[Picture], objects: Objects, now: datetime) -> str:
     data = {
         "made": now.strftime("%Y-%m-%d %H:%M UTC"),
         "states": {
-            state.value: {"fill": look.fill, "dark": look.dark, "words": look.words}
-            for state, look in LOOKS.items()
+            state.value: {"fill": style.fill, "dark": style.dark, "words": style.words}
+            for state, style in STYLES.items()
         },
         "pools": [_pool_data(one, of_pool[one.pool.metadata.key]) for one in pictures],
     }

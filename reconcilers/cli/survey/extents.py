@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
+from typing import NamedTuple
 
 from allocator import AddressRange, Capacity, InvalidPool, Space
 from controller.conditions import find
@@ -117,14 +118,12 @@ class Picture:
         return next((one for one in self.extents if one.range.contains(address)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """Something that is said of a range."""
+class _Layer(NamedTuple):
+    """What is said of a range: a holder, `range` for what tenants draw from, or `reserved:...`."""
 
     first: int
     last: int
     says: Holder | str
-    """A holder, `range` for what tenants draw from, or `reserved:` and its description."""
 
 
 def picture(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Picture:
@@ -212,31 +211,23 @@ def _sweep(layers: Iterable[_Layer], cidr: AddressRange) -> Iterator[Extent]:
 
 def _judged(where: AddressRange, layers: Iterable[_Layer]) -> Extent:
     """Return what is to be said of a stretch."""
-    held: dict[Key, Holder] = {}
-    said: list[str] = []
-    for layer in layers:
-        if isinstance(layer.says, Holder):
-            held[layer.says.allocation] = layer.says
-        else:
-            said.append(layer.says)
-    notes = [text.partition(":")[2] for text in said if text.startswith("reserved:")]
-    who = tuple(sorted(held.values(), key=lambda holder: holder.allocation))
-    return Extent(where, _state(who, said), who, "; ".join(filter(None, notes)))
-
-
-def _state(held: Sequence[Holder], said: Sequence[str]) -> State:
-    reserved = any(text.startswith("reserved:") for text in said)
-    if len(held) > 1:
-        return State.OVERLAP
-    if held:
-        if reserved or "range" not in said:
-            return State.STRAY
-        if held[0].releasing:
-            return State.RELEASING
-        return State.PROMISED if held[0].promised else State.ALLOCATED
-    if reserved:
-        return State.RESERVED
-    return State.FREE if "range" in said else State.OUTSIDE
+    held = {one.says.allocation: one.says for one in layers if isinstance(one.says, Holder)}
+    said = [one.says for one in layers if isinstance(one.says, str)]
+    reserved = [text.removeprefix("reserved:") for text in said if text != "range"]
+    who = tuple(held[key] for key in sorted(held))
+    if len(who) > 1:
+        state = State.OVERLAP
+    elif who and (reserved or "range" not in said):
+        state = State.STRAY
+    elif who and who[0].releasing:
+        state = State.RELEASING
+    elif who:
+        state = State.PROMISED if who[0].promised else State.ALLOCATED
+    elif reserved:
+        state = State.RESERVED
+    else:
+        state = State.FREE if "range" in said else State.OUTSIDE
+    return Extent(where, state, who, "; ".join(filter(None, reserved)))
 
 
 def _joins(one: Extent, other: Extent) -> bool:

@@ -245,14 +245,14 @@ def _of_manifests(manifests: Manifests, namespace: str) -> Objects:
 
 
 def _why_not(error: Exception, where: Scope) -> str:
-    """Return what to tell of a cluster that could not be read, and how to mend it."""
+    """Return why a cluster could not be read, and what to do about it."""
     if isinstance(error, Forbidden) and not where.namespace:
         return f"{error}; name a namespace that you may read with -n"
     if isinstance(error, NotFound):
         return f"{error}; are the CRDs installed? `butler-ipam crds | kubectl apply -f -`"
     if isinstance(error, ApiError):
         return f"the API server refused to be read: {error}"
-    # aiohttp names the object that holds its TLS settings: nobody is helped by its address.
+    # aiohttp names the object that holds its TLS settings, by its address.
     return re.sub(r" ssl:<[^>]*>", "", str(error))
 
 
@@ -267,9 +267,9 @@ PROGRESS_SECONDS = 1.0
 
 @contextmanager
 def progress(what: str, every: float = PROGRESS_SECONDS) -> Iterator[None]:
-    """Tell on standard error of what is going on, while it is; on a terminal only.
+    """Print on standard error what is going on, while it is; on a terminal only.
 
-    A thread tells the time, as some of the work (reading large files, working out large pools)
+    A thread does that, as some of the work (reading large files, working out large pools)
     leaves an event loop no moment to do so.
 
     Args:
@@ -281,7 +281,7 @@ def progress(what: str, every: float = PROGRESS_SECONDS) -> Iterator[None]:
         return
     over = Event()
 
-    def tell() -> None:
+    def report() -> None:
         seconds = 0.0
         while not over.wait(every):
             seconds += every
@@ -289,10 +289,10 @@ def progress(what: str, every: float = PROGRESS_SECONDS) -> Iterator[None]:
         if seconds:
             click.echo("\r\033[K", err=True, nl=False)
 
-    teller = Thread(target=tell, daemon=True)
-    teller.start()
+    reporter = Thread(target=report, daemon=True)
+    reporter.start()
     try:
         yield
     finally:
         over.set()
-        teller.join()
+        reporter.join()

@@ -31,7 +31,7 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
         objects: what the tenants should hold.
     """
     settings = TenantSettings()
-    ways = Tenants(client, settings, SystemClock())
+    clients = Tenants(client, settings, SystemClock())
     found: list[Finding] = []
     limit = anyio.CapacityLimiter(AT_ONCE)
     of_tenant: dict[Key, list[IPAllocation]] = {}
@@ -40,7 +40,7 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
 
     async def look(tenant: TenantCluster, members: Sequence[IPAllocation]) -> None:
         async with limit:
-            sentence = await _difference(ways, tenant, members, settings.metallb_namespace)
+            sentence = await _difference(clients, tenant, members, settings.metallb_namespace)
         if sentence:
             subject = Subject.of(TENANT_CLUSTER, tenant)
             found.append(Finding(TENANT_DRIFT, "warning", subject, sentence))
@@ -49,22 +49,22 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
         async with anyio.create_task_group() as group:
             for tenant in sorted_by_key(objects.clusters):
                 members = of_tenant.get(tenant.metadata.key, [])
-                # One that something was projected into may hold what nobody remembers.
+                # Ranges may be left in a tenant that something was projected into.
                 begun = names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations
                 if members or begun:
                     group.start_soon(look, tenant, members)
     finally:
         with anyio.CancelScope(shield=True):
-            await ways.aclose()
+            await clients.aclose()
     return sorted(found, key=lambda one: (one.subject.namespace, one.subject.name))
 
 
 async def _difference(
-    ways: Tenants, tenant: TenantCluster, members: Sequence[IPAllocation], namespace: str
+    clients: Tenants, tenant: TenantCluster, members: Sequence[IPAllocation], namespace: str
 ) -> str:
     wanted = list(projection(members, 0).entries)
     try:
-        async with ways.inside(tenant) as inside:
+        async with clients.inside(tenant) as inside:
             pool = await MetalLB(inside, namespace).pool()
     except NoWayIn as none:
         return "" if none.absent and not wanted else f"could not be asked: {none.message}"

@@ -36,7 +36,7 @@ def test_kubectl_is_offered_the_commands_with_what_they_do(
 ) -> None:
     main([""])
     *lines, last = capsys.readouterr().out.splitlines()
-    assert lines == [f"{name}\t{command.summary}" for name, command in COMMANDS.items()]
+    assert lines == [f"{name}\t{summary}" for name, summary in COMMANDS.items()]
     assert last == ":4"
 
 
