@@ -32,7 +32,7 @@ def crds(kinds: tuple[str, ...], directory: Path | None, output: str) -> None:
     if output != "yaml" and directory is not None:
         raise click.UsageError("--directory writes YAML: leave --output away")
     if output == "markdown":
-        from reconcilers.cli.reference.markdown import page
+        from reconcilers.api.reference import page
 
         if kinds:
             raise click.UsageError("the reference is of all kinds: name none")

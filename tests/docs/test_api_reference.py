@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from reconcilers.api import crd, names
-from reconcilers.cli.reference.vocabulary import MARKS, WORDS
+from reconcilers.api.vocabulary import MARKS, WORDS
 from tests.reconcilers.cli.commandline import run
 
 ROOT = Path(__file__).parents[2]

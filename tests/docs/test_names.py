@@ -13,8 +13,8 @@ import yaml
 
 import controller
 from reconcilers.api import crd
+from reconcilers.api.vocabulary import MARKS, WORDS
 from reconcilers.cli.main import COMMANDS, cli
-from reconcilers.cli.reference.vocabulary import MARKS, WORDS
 from reconcilers.cli.survey import audit
 from reconcilers.gauges import POOL_GAUGES
 from tests.docs.text import DOCUMENTS, ROOT, headings, links, prose, quoted, read, slug

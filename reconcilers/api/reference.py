@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconcilers.api import crd, names
-from reconcilers.cli.reference.vocabulary import MARKS, WORDS, Condition, Event
+from reconcilers.api.vocabulary import MARKS, WORDS, Condition, Event
 
 Schema = Mapping[str, Any]
 
