@@ -159,10 +159,14 @@ def field_docs(model: type) -> dict[str, str]:
     }
 
 
+def with_options(function: F, *options: Callable[[F], F]) -> F:
+    """Give a command these options, in this order."""
+    return reduce(lambda decorated, give: give(decorated), reversed(options), function)
+
+
 def setting_options(function: F) -> F:
     """Give a command one option for every setting; `settings` makes Settings of their values."""
-    found = reversed(list(settings_of(Settings())))
-    return reduce(lambda decorated, one: _option(one)(decorated), found, function)
+    return with_options(function, *map(_option, settings_of(Settings())))
 
 
 def switch(*declarations: str, default: bool, help: str) -> Callable[[F], F]:  # noqa: A002 - click's word

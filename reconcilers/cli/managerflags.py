@@ -6,7 +6,6 @@ Names and defaults are controller-runtime's where it has them.
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +13,7 @@ import click
 
 from controller import logs
 from controller.options import ManagerOptions, SelfSigned
-from reconcilers.cli.flags import duration, option, switch
+from reconcilers.cli.flags import duration, option, switch, with_options
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[F], F]
@@ -33,7 +32,7 @@ def _bind(flag: str, default: str, what: str) -> Decorator[F]:
 
 def cluster_options(function: F) -> F:
     """Give a command --kubeconfig and --context."""
-    return _all(
+    return with_options(
         function,
         option(
             "--kubeconfig",
@@ -46,7 +45,7 @@ def cluster_options(function: F) -> F:
 
 def manager_options(function: F) -> F:
     """Give a command the options that `manager_settings` reads."""
-    return _all(
+    return with_options(
         function,
         switch("--leader-elect", default=False, help="Work only while holding the lease."),
         _duration(
@@ -76,7 +75,7 @@ def manager_options(function: F) -> F:
 
 def webhook_options(function: F) -> F:
     """Give a command the options that `webhook_settings` reads."""
-    return _all(
+    return with_options(
         function,
         option(
             "--webhook-port",
@@ -124,7 +123,7 @@ def webhook_options(function: F) -> F:
 
 def log_options(function: F) -> F:
     """Give a command the options that `configure_logs` reads."""
-    return _all(
+    return with_options(
         function,
         option(
             "--log-level",
@@ -141,10 +140,6 @@ def log_options(function: F) -> F:
             help="auto: console on a terminal, else JSON.",
         ),
     )
-
-
-def _all(function: F, *decorators: Decorator[F]) -> F:
-    return reduce(lambda decorated, one: one(decorated), reversed(decorators), function)
 
 
 def manager_settings(values: Mapping[str, Any], namespace: str) -> ManagerOptions:

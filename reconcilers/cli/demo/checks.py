@@ -29,9 +29,6 @@ def _condition(whose: str, conditions: Sequence[Condition], wanted: str, status:
     return found
 
 
-# -- pools, providers, events ---------------------------------------------------------------------
-
-
 @of_world
 def pool_in_use(world: World, name: str, used: int) -> list[str]:
     """See a pool that serves, with `used` addresses handed out."""
@@ -71,9 +68,6 @@ def event(
         if about == (resource.kind, name, reason) and saying in one.note:
             return [f"event, {one.type}: {one.reason}: {one.note}"]
     raise NotYet(f"no event {reason} about {resource.kind} {name} was seen")
-
-
-# -- allocations ----------------------------------------------------------------------------------
 
 
 def _served(world: World, name: str) -> IPAllocation:
@@ -122,9 +116,6 @@ def unserved(world: World, name: str, wanted: str, reason: str) -> list[str]:
     if (found.status.phase, ready.reason) != (wanted, reason):
         raise NotYet(f"IPAllocation {name} is {found.status.phase}, {ready.reason}")
     return [f"IPAllocation {name} is {wanted}, {ready.reason}: {ready.message}"]
-
-
-# -- clusters in the management cluster -----------------------------------------------------------
 
 
 @of_world
@@ -190,9 +181,6 @@ def gone(world: World, clusters: Sequence[Key]) -> list[str]:
     if left:
         raise NotYet(f"IPAllocation {left[0].metadata.name} is still there")
     return [f"{len(clusters)} TenantClusters and all their IPAllocations are gone"]
-
-
-# -- inside of tenants ----------------------------------------------------------------------------
 
 
 @of_world

@@ -10,6 +10,7 @@ from controller.errors import ApiError
 from controller.meta import Key
 from controller.resource import Resource
 from controller.transport import HttpTransport, Transport
+from reconcilers.api.names import DEFAULT_NAMESPACE
 from reconcilers.cli.demo.steps import Step
 from reconcilers.cli.demo.world import Broken, World
 from reconcilers.cli.local.objects import Manifest
@@ -60,15 +61,16 @@ def creating(what: str, resource: Resource[Any], manifest: Manifest, words: str)
 
 
 def changing(
-    what: str, resource: Resource[Any], key: Key, change: Mapping[str, Any], words: str
+    what: str, resource: Resource[Any], name: str, change: Mapping[str, Any], words: str
 ) -> Attempt:
     """Return the attempt to change an object's spec."""
-    return Attempt(what, "PATCH", resource.path(key), {"spec": change}, words)
+    path = resource.path(Key(DEFAULT_NAMESPACE, name))
+    return Attempt(what, "PATCH", path, {"spec": change}, words)
 
 
-def deleting(what: str, resource: Resource[Any], key: Key, words: str) -> Attempt:
+def deleting(what: str, resource: Resource[Any], name: str, words: str) -> Attempt:
     """Return the attempt to delete an object."""
-    return Attempt(what, "DELETE", resource.path(key), None, words)
+    return Attempt(what, "DELETE", resource.path(Key(DEFAULT_NAMESPACE, name)), None, words)
 
 
 class _Answers:

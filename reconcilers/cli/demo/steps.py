@@ -79,17 +79,10 @@ async def play(
 
 
 @of_world
-async def declare(world: World, *manifests: Manifest) -> None:
-    """Apply manifests to the management cluster."""
+async def declare(world: World, *manifests: Manifest, tenant: Key | None = None) -> None:
+    """Apply manifests to the management cluster, or to a tenant."""
     for manifest in manifests:
-        await apply(world.management.transport, manifest)
-
-
-@of_world
-async def declare_in(world: World, cluster: Key, *manifests: Manifest) -> None:
-    """Apply manifests to a tenant."""
-    for manifest in manifests:
-        await apply(world.tenants[cluster].server.transport, manifest)
+        await apply(world.server(tenant).transport, manifest)
 
 
 @of_world
@@ -99,17 +92,12 @@ async def wait_for(world: World, check: Check) -> None:
 
 
 @of_world
-async def remove(world: World, resource: Resource[Any], *keys: Key) -> None:
-    """Delete objects of the management cluster."""
+async def remove(
+    world: World, resource: Resource[Any], *keys: Key, tenant: Key | None = None
+) -> None:
+    """Delete objects of the management cluster, or of a tenant."""
     for key in keys:
-        await delete(world.management.client, resource, key)
-
-
-@of_world
-async def remove_in(world: World, cluster: Key, resource: Resource[Any], *keys: Key) -> None:
-    """Delete objects of a tenant."""
-    for key in keys:
-        await delete(world.tenants[cluster].server.client, resource, key)
+        await delete(world.server(tenant).client, resource, key)
 
 
 class Stopwatch:

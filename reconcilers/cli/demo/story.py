@@ -3,10 +3,7 @@
 The first pool has 25 addresses. Two tenants take 20 of them, so that 5 are left for the third.
 """
 
-from typing import Any
-
 from controller.meta import Key
-from reconcilers.api.names import DEFAULT_NAMESPACE
 from reconcilers.api.resources import (
     IP_ALLOCATION,
     NETWORK_POOL,
@@ -41,11 +38,11 @@ from reconcilers.cli.demo.refusals import changing, creating, deleting, refused,
 from reconcilers.cli.demo.steps import (
     Step,
     declare,
-    declare_in,
-    remove_in,
+    remove,
     wait_for,
 )
 from reconcilers.cli.demo.troubles import ending, lost_leader, tenants_in_trouble
+from reconcilers.cli.local.objects import Manifest
 from reconcilers.cli.local.platform import Tenant
 
 TENANTS = (
@@ -124,7 +121,7 @@ def static_tenant() -> list[Step]:
         Step(
             "A Service in the tenant gets an address out of it",
             (checks.addressed(WEB, "storefront"),),
-            (declare_in(WEB, manifests.service("storefront")),),
+            (declare(manifests.service("storefront"), tenant=WEB),),
         ),
     ]
 
@@ -142,7 +139,7 @@ def elastic_tenant() -> list[Step]:
                 checks.addressed(SHOP, "checkout"),
                 checks.addressed(SHOP, "cart"),
             ),
-            (declare(manifests.cluster(SHOP, ELASTIC)), declare_in(SHOP, *services)),
+            (declare(manifests.cluster(SHOP, ELASTIC)), declare(*services, tenant=SHOP)),
         ),
         Step(
             "A third Service goes without an address for a while: the tenant grows",
@@ -152,12 +149,12 @@ def elastic_tenant() -> list[Step]:
                 checks.addressed(SHOP, "search"),
                 pool_in_use(PRIMARY, 22),
             ),
-            (declare_in(SHOP, manifests.service("search")),),
+            (declare(manifests.service("search"), tenant=SHOP),),
         ),
         Step(
             "The Service goes, its range is out of use for a while: the tenant shrinks",
             (checks.grown(SHOP, 0), checks.projected(SHOP), pool_in_use(PRIMARY, 20)),
-            (remove_in(SHOP, SERVICE, Key("default", "search")),),
+            (remove(SERVICE, Key("default", "search"), tenant=SHOP),),
         ),
     ]
 
@@ -236,85 +233,46 @@ def waiting() -> list[Step]:
     ]
 
 
-def _at(name: str) -> Key:
-    return Key(DEFAULT_NAMESPACE, name)
-
-
 def admission() -> list[Step]:
     """Return the steps in which the CRDs' rules and the webhooks stop somebody, or warn."""
-    narrow = {"ranges": [{"start": "10.40.0.30", "end": "10.40.0.40"}]}
-    larger: dict[str, Any] = {"startAddress": "10.41.0.200", "endAddress": "10.41.0.210"}
-    typo = manifests.pool("typo", "10.45.0.0/24", [("10.45.0.0", "10.45.0.9")], ["10.45.0.8/29"])
+    narrow = {"tenantAllocation": {"ranges": [{"start": "10.40.0.30", "end": "10.40.0.40"}]}}
+    larger = {"pinnedRange": {"startAddress": "10.41.0.200", "endAddress": "10.41.0.210"}}
+    over = {"reserved": [{"cidr": "10.41.0.200/30"}]}
+    across = manifests.pool("typo", "10.45.0.0/24", [("10.45.0.0", "10.45.0.9")], ["10.45.0.8/29"])
     twice = manifests.pool("odd", "10.45.0.0/24", reserved=["10.45.0.0/28", "10.45.0.8/29"])
+    held = f'IPAllocation "{PINNED}"'
+    no_pools: Manifest = {"network": {"poolRefs": []}}
+    in_use = "is still in phase Allocated"
+    too_large = manifests.allocation("too-large", SEVERAL, count=20)
+    early = manifests.allocation("early", "nowhere", count=1)
+    odd, size = manifests.pool("odd", "10.41.0.5/24"), "spec.count"
+    pool, request, provider = NETWORK_POOL, IP_ALLOCATION, PROVIDER_CONFIG
     return [
         refused(
             "Nobody takes away what is handed out",
-            changing(
-                "ranges that leave allocations out",
-                NETWORK_POOL,
-                _at(PRIMARY),
-                {"tenantAllocation": narrow},
-                "IPAllocation",
-            ),
-            changing(
-                "a reservation over allocations",
-                NETWORK_POOL,
-                _at(SECONDARY),
-                {"reserved": [{"cidr": "10.41.0.200/30"}]},
-                f'IPAllocation "{PINNED}"',
-            ),
-            changing(
-                "a CIDR that is narrowed",
-                NETWORK_POOL,
-                _at(SECONDARY),
-                {"cidr": "10.41.0.0/25"},
-                "cidr",
-            ),
-            deleting(
-                "a pool is deleted whose addresses are in use",
-                NETWORK_POOL,
-                _at(PRIMARY),
-                "is still in phase Allocated",
-            ),
+            changing("ranges that leave allocations out", pool, PRIMARY, narrow, "IPAllocation"),
+            changing("a reservation over allocations", pool, SECONDARY, over, held),
+            changing("a CIDR that is narrowed", pool, SECONDARY, {"cidr": "10.41.0.0/25"}, "cidr"),
+            deleting("a pool is deleted whose addresses are in use", pool, PRIMARY, in_use),
         ),
         refused(
             "Nobody asks for what cannot be",
-            changing(
-                "an allocation that is made larger",
-                IP_ALLOCATION,
-                _at(PINNED),
-                {"pinnedRange": larger},
-                "spec",
-            ),
+            changing("an allocation that is made larger", request, PINNED, larger, "spec"),
             creating(
                 "more addresses in a row than the pool has in any of its ranges",
-                IP_ALLOCATION,
-                manifests.allocation("too-large", SEVERAL, count=20),
-                "spec.count",
+                request,
+                too_large,
+                size,
             ),
-            creating("a reservation across a range's end", NETWORK_POOL, typo, "straddles"),
-            changing(
-                "a provider without pools",
-                PROVIDER_CONFIG,
-                _at(PROVIDER),
-                {"network": {"poolRefs": []}},
-                "poolRef",
-            ),
+            creating("a reservation across a range's end", pool, across, "straddles"),
+            changing("a provider without pools", provider, PROVIDER, no_pools, "poolRef"),
         ),
         warned(
             "What is odd, but possible, is let through with a warning",
             creating(
-                "a CIDR with host bits, all of which another pool has too",
-                NETWORK_POOL,
-                manifests.pool("odd", "10.41.0.5/24"),
-                "host bits",
+                "a CIDR with host bits, all of which another pool has too", pool, odd, "host bits"
             ),
-            creating("two reservations that overlap", NETWORK_POOL, twice, "overlap"),
-            creating(
-                "a request of a pool that does not exist",
-                IP_ALLOCATION,
-                manifests.allocation("early", "nowhere", count=1),
-                "does not exist",
-            ),
+            creating("two reservations that overlap", pool, twice, "overlap"),
+            creating("a request of a pool that does not exist", request, early, "does not exist"),
         ),
     ]

@@ -25,7 +25,6 @@ from reconcilers.cli.demo.steps import (
     Step,
     Stopwatch,
     declare,
-    declare_in,
     give_kubeconfig,
     remove,
 )
@@ -54,7 +53,7 @@ def tenants_in_trouble(silent_url: str) -> list[Step]:
             ),
             (
                 give_kubeconfig(BATCH, silent_url, WEB),
-                declare_in(WEB, manifests.service("blog")),
+                declare(manifests.service("blog"), tenant=WEB),
             ),
         ),
         Step(
@@ -94,7 +93,7 @@ def lost_leader() -> list[Step]:
                 phase(BARE, READY),
                 checks.addressed(BARE, "first"),
             ),
-            (declare_in(BARE, manifests.service("first")),),
+            (declare(manifests.service("first"), tenant=BARE),),
         ),
         Step(
             "It also has the fast path: where every address is in use, waiting cannot help",
@@ -104,7 +103,7 @@ def lost_leader() -> list[Step]:
                 checks.projected(SHOP),
                 checks.addressed(SHOP, "reviews"),
             ),
-            (watch.start, declare_in(SHOP, manifests.service("reviews"))),
+            (watch.start, declare(manifests.service("reviews"), tenant=SHOP)),
         ),
     ]
 

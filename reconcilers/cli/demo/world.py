@@ -135,6 +135,10 @@ class World:
         self._changed.set()
         self._changed = anyio.Event()
 
+    def server(self, tenant: Key | None) -> ApiServer:
+        """Return the API server of a tenant; the management cluster's for None."""
+        return self.management if tenant is None else self.tenants[tenant].server
+
     def pool(self, name: str) -> NetworkPool:
         """Return a pool of the platform's namespace.
 

@@ -25,6 +25,8 @@ MAX_ALIASED = 100_000
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SEPARATOR = re.compile(r"^---(?=[ \t\r]|$)", re.MULTILINE)
+_CONTENT = re.compile(r"^[ \t]*[^#%\s]", re.MULTILINE)
+"""A line that is neither empty nor a comment nor a directive."""
 _TAG = "tag:yaml.org,2002:"
 _PLAIN = "plain"
 """The tag of words without quotes and without a tag."""
@@ -130,14 +132,9 @@ def pieces(text: str) -> Iterator[tuple[int, str]]:
     line = 0
     for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
         piece = text[start:end]
-        if not _only_directives(piece):
+        if _CONTENT.search(piece):
             yield line, piece
         line += piece.count("\n")
-
-
-def _only_directives(piece: str) -> bool:
-    lines = [line for line in piece.splitlines() if line.strip() and not line.startswith("#")]
-    return bool(lines) and all(line.startswith("%") for line in lines)
 
 
 def parse(piece: str, before: int = 0) -> list[tuple[int, Any]]:

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import reduce
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, TypeVar
@@ -28,11 +27,11 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.cli.flags import option
+from reconcilers.cli.flags import option, with_options
 from reconcilers.cli.managerflags import cluster_options
 from reconcilers.cli.problems import Problem, say
 from reconcilers.cli.reading.findings import Findings
-from reconcilers.cli.reading.manifests import Manifest, Manifests, read
+from reconcilers.cli.reading.manifests import Manifest, read
 
 T = TypeVar("T", bound=Object)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,7 +57,8 @@ class Scope:
 
 def scope_options(function: F) -> F:
     """Give a command the options that `scope` reads."""
-    added: list[Callable[[F], F]] = [
+    return with_options(
+        function,
         cluster_options,
         option(
             *("-n", "--namespace"), default="", help="Only this namespace; all of them if absent."
@@ -74,8 +74,7 @@ def scope_options(function: F) -> F:
             metavar="FILE|FOLDER|-",
             help="Read what was saved with `kubectl get -o yaml` instead of a cluster.",
         ),
-    ]
-    return reduce(lambda made, give: give(made), reversed(added), function)
+    )
 
 
 def scope(values: Mapping[str, Any]) -> Scope:
@@ -223,14 +222,10 @@ def _of_files(where: Scope) -> Objects:
             say(finding.severity, finding.sentence)
     if not manifests.every():
         raise Problem(f"nothing of ours was found in {', '.join(where.files)}")
-    return _of_manifests(manifests, where.namespace)
 
-
-def _of_manifests(manifests: Manifests, namespace: str) -> Objects:
     def keyed(found: Sequence[Manifest[T]]) -> dict[Key, T]:
-        return {
-            one.key: one.object for one in found if not namespace or one.key.namespace == namespace
-        }
+        within = (one for one in found if where.namespace in {"", one.key.namespace})
+        return {one.key: one.object for one in within}
 
     unreadable = dict.fromkeys(manifests.refused, "it is wrong, see above")
     return Objects(
