@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from controller.meta import Key, Object
@@ -43,10 +42,7 @@ STUCK_AFTER = timedelta(minutes=10)
 """As long as a tenant's teardown may take before it is given up."""
 
 
-STRICT = ConfigDict(extra="forbid")
-
-
-@dataclass(frozen=True, slots=True, config=STRICT)
+@dataclass(frozen=True, slots=True, config={"extra": "forbid"})
 class Subject:
     """The object that a finding is about, and at which version it was seen."""
 
@@ -68,7 +64,7 @@ class Subject:
         return cls(resource.kind, meta.namespace, meta.name, meta.uid, meta.resourceVersion)
 
 
-@dataclass(frozen=True, slots=True, config=STRICT)
+@dataclass(frozen=True, slots=True, config={"extra": "forbid"})
 class Finding:
     """Something that is wrong.
 

@@ -20,12 +20,12 @@ from controller.meta import Version
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli import output
 from reconcilers.cli.problems import Problem
-from reconcilers.cli.survey.audit import STRICT, Finding, Subject
+from reconcilers.cli.survey.audit import Finding, Subject
 
 KIND = "CheckReport"
 
 
-@checked_dataclass(frozen=True, slots=True, config=STRICT)
+@checked_dataclass(frozen=True, slots=True, config={"extra": "forbid"})
 class Report:
     """A whole report."""
 
