@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from tests.reconcilers.cli.commandline import pool
-from tests.reconcilers.cli.test_survey import ask, held
+from tests.reconcilers.cli.saved import ask, held
 
 LIMIT = 60.0
 EVIL = "<img src=x onerror=alert(1)>"

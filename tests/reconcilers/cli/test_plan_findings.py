@@ -226,6 +226,23 @@ def test_a_provider_that_names_no_pool_is_an_error() -> None:
     assert outcome.items["TenantCluster/app"]["status"]["phase"] == "Failed"
 
 
+def test_what_a_webhook_would_refuse_names_the_line_of_the_field() -> None:
+    text = """\
+apiVersion: butler.butlerlabs.dev/v1alpha1
+kind: ProviderConfig
+metadata:
+  name: prov
+spec:
+  provider: local
+  scope:
+    type: team
+"""
+    assert the_error(plan_text(text)) == (
+        "standard input:7: ProviderConfig prov: spec.scope.teamRef: teamRef is required when"
+        ' scope type is "team"'
+    )
+
+
 def test_a_provider_that_names_an_absent_pool_is_a_warning() -> None:
     outcome = plan(pool(), provider("prov", "nowhere", "lab"))
     assert outcome.code == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconcilers.cli.reading.yamltext import Malformed, line_of, parse, pieces
+from reconcilers.cli.reading.yamltext import Malformed, line_of, parse, pieces, resolve
 
 
 def documents(text: str) -> list[tuple[int, object]]:
@@ -67,6 +67,21 @@ def test_an_alias_to_nothing_or_to_itself_is_refused(text: str) -> None:
     assert "refers to itself or to nothing before it" in fault(text)[1]
 
 
+def test_an_anchor_that_is_given_anew_stands_for_the_later_value() -> None:
+    assert documents("a: &x 1\nb: &x 2\nc: *x\n") == [(1, {"a": 1, "b": 2, "c": 2})]
+
+
+def test_an_alias_has_the_line_it_is_in_and_what_it_stands_for_its_own() -> None:
+    [(_, value)] = documents("a: &x {b: 1}\nc:\n- *x\n")
+    assert line_of(value, ("c", 0)) == 3
+    assert line_of(value, ("c", 0, "b")) == 1
+
+
+def test_aliases_that_nest_ever_deeper_are_stopped() -> None:
+    lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 400))]
+    assert "nested more than 200 levels deep" in fault("\n".join(lines))[1]
+
+
 def test_aliases_that_multiply_are_stopped() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
@@ -113,3 +128,66 @@ def test_a_tab_as_indentation_is_named() -> None:
 
 def test_tags_of_plain_types_say_what_a_word_is() -> None:
     assert documents("a: !!str 5\nb: !!int '5'\nc: ! 7\n") == [(1, {"a": "5", "b": 5, "c": "7"})]
+
+
+# What `kubectl create --dry-run=client -o json` (1.32) made of each word.
+KUBECTL = {
+    "1e3": 1000,
+    "010": 8,
+    "1e400": "1e400",
+    "12:30:45": "12:30:45",
+    "2026-01-01": "2026-01-01",
+    "-0x10": -16,
+    "0o17": 15,
+    "oN": "oN",
+    "1_000": 1000,
+    "yES": "yES",
+    "On": True,
+    "TRUE": True,
+    "NO": False,
+    "tRUE": "tRUE",
+    "~": None,
+    "NULL": None,
+    ".5": 0.5,
+    "0o9": "0o9",
+    "+12": 12,
+    "-": "-",
+    "0x1F": 31,
+    "1__0": 10,
+    "0b11": 3,
+    "_1": "_1",
+    "0b12": "0b12",
+    "1.5_0": 1.5,
+    "1.": 1,
+    "-0o7": -7,
+    "08": 8,
+    "09.5": 9.5,
+    "-.5": -0.5,
+    "Yes": True,
+    "190:20:30": "190:20:30",
+    "2001-12-14t21:59:43.10-05:00": "2001-12-14t21:59:43.10-05:00",
+    "=": "=",
+    "0.1e-3": 0.0001,
+    "y": True,
+    "n": False,
+    "10.40.0.0": "10.40.0.0",
+    "10.40.0.0/24": "10.40.0.0/24",
+}
+
+
+@pytest.mark.parametrize(("word", "value"), KUBECTL.items())
+def test_a_word_means_what_kubectl_takes_it_for(word: str, value: object) -> None:
+    found = resolve(word)
+    assert found == value
+    assert isinstance(found, bool) == isinstance(value, bool)
+    assert isinstance(found, str) == isinstance(value, str)
+
+
+@pytest.mark.parametrize("word", [".inf", "-.Inf", "+.INF", ".nan", ".NaN"])
+def test_what_json_cannot_carry_is_refused_and_named(word: str) -> None:
+    with pytest.raises(Malformed, match="JSON"):
+        resolve(word)
+
+
+def test_a_number_of_absurd_length_is_a_text() -> None:
+    assert resolve("9" * 5000) == "9" * 5000

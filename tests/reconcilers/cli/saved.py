@@ -1,0 +1,47 @@
+"""Objects as `kubectl get -o yaml` saves them, and commands that are asked about these."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.reconcilers.cli.commandline import Outcome, allocation, holding, run, thing
+
+FINALIZER = "butler.butlerlabs.dev/ipallocation"
+UID = "butler.butlerlabs.dev/tenant-uid"
+
+
+def labelled(name: str, of: str, tenant: str, kind: str = "loadbalancer") -> dict[str, str]:
+    team, _, cluster = tenant.partition("/")
+    return {
+        "butler.butlerlabs.dev/network-pool": of,
+        "butler.butlerlabs.dev/team": team,
+        "butler.butlerlabs.dev/tenant": cluster,
+        "butler.butlerlabs.dev/allocation-type": kind,
+    }
+
+
+def held(name: str, start: str, end: str, **more: Any) -> dict[str, Any]:
+    """Return an allocation that holds a range and lacks nothing."""
+    tenant = more.get("tenant", "others/one")
+    more.setdefault("labels", labelled(name, "lab", tenant))
+    more.setdefault("finalizers", [FINALIZER])
+    return allocation(name, 1, status=holding(start, end), uid=f"uid-{name}", **more)
+
+
+def cluster(name: str = "one", namespace: str = "others", uid: str = "u1") -> dict[str, Any]:
+    body = thing(
+        "TenantCluster",
+        name,
+        {"kubernetesVersion": "v1.31.0", "workers": {"replicas": 1}},
+        uid=uid,
+    )
+    body["metadata"]["namespace"] = namespace
+    return body
+
+
+def ask(folder: Path, *arguments: str, objects: tuple[Mapping[str, Any], ...]) -> Outcome:
+    saved = folder / "saved.yaml"
+    saved.write_text(yaml.safe_dump_all(objects, sort_keys=False))
+    return run(*arguments, "-f", saved)

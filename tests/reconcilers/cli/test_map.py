@@ -1,0 +1,212 @@
+"""The map of a pool: its list of stretches, and the pictures of it."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.cli.survey.extents import State, picture
+from tests.reconcilers import make
+from tests.reconcilers.cli.commandline import Outcome, pool
+from tests.reconcilers.cli.saved import ask, held
+
+
+def extents(outcome: Outcome) -> list[tuple[str, str, str]]:
+    [one] = json.loads(outcome.out)["items"]
+    return [(e["start"], e["end"], e["state"]) for e in one["extents"]]
+
+
+def test_the_map_lists_held_ranges_and_the_gaps_between_in_one_order(tmp_path: Path) -> None:
+    outcome = ask(
+        tmp_path,
+        *("map", "lab", "-o", "json"),
+        objects=(
+            pool(
+                cidr="10.0.0.0/28",
+                reserved=["10.0.0.0/31"],
+                tenant={"ranges": [{"start": "10.0.0.0", "end": "10.0.0.11"}]},
+            ),
+            held("a", "10.0.0.4", "10.0.0.5"),
+            held("b", "10.0.0.6", "10.0.0.6"),
+        ),
+    )
+    assert extents(outcome) == [
+        ("10.0.0.0", "10.0.0.1", "reserved"),
+        ("10.0.0.2", "10.0.0.3", "free"),
+        ("10.0.0.4", "10.0.0.5", "allocated"),
+        ("10.0.0.6", "10.0.0.6", "allocated"),
+        ("10.0.0.7", "10.0.0.11", "free"),
+        ("10.0.0.12", "10.0.0.15", "outside"),
+    ]
+
+
+def test_overlaps_and_ranges_outside_the_pool_are_on_the_map(tmp_path: Path) -> None:
+    outcome = ask(
+        tmp_path,
+        *("map", "lab", "-o", "json"),
+        objects=(
+            pool(cidr="10.0.0.0/29"),
+            held("a", "10.0.0.0", "10.0.0.3"),
+            held("b", "10.0.0.3", "10.0.0.4"),
+            held("far", "10.9.0.0", "10.9.0.0"),
+        ),
+    )
+    assert extents(outcome) == [
+        ("10.0.0.0", "10.0.0.2", "allocated"),
+        ("10.0.0.3", "10.0.0.3", "overlap"),
+        ("10.0.0.4", "10.0.0.4", "allocated"),
+        ("10.0.0.5", "10.0.0.7", "free"),
+        ("10.9.0.0", "10.9.0.0", "stray"),
+    ]
+
+
+spans = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda s: (s[0], s[0] + s[1] - 1))
+
+
+def in_last_octet(span: tuple[int, int]) -> tuple[str, str]:
+    return f"10.0.0.{span[0]}", f"10.0.0.{span[1]}"
+
+
+@given(held_spans=st.lists(spans, max_size=6), window=spans, reserved=st.integers(0, 7))
+def test_the_map_says_of_every_address_what_a_look_at_all_objects_says(
+    held_spans: list[tuple[int, int]], window: tuple[int, int], reserved: int
+) -> None:
+    network = make.pool(
+        cidr="10.0.0.0/26",
+        reserved=(f"10.0.0.{reserved * 8}/29",),
+        tenant={"ranges": [dict(zip(("start", "end"), in_last_octet(window), strict=True))]},
+    )
+    allocations: list[IPAllocation] = [
+        make.allocation(f"a{at}", phase="Allocated", held=in_last_octet(span))
+        for at, span in enumerate(held_spans)
+    ]
+    found = picture(network, allocations)
+    if found.fault:  # a reserved block may straddle the window: such a pool is not drawn
+        assert "straddles" in found.fault
+        return
+
+    def expected(address: int) -> State:
+        holders = sum(first <= address <= last for first, last in held_spans)
+        kept = reserved * 8 <= address < reserved * 8 + 8
+        inside = window[0] <= address <= window[1]
+        if holders:
+            if holders > 1:
+                return State.OVERLAP
+            return State.ALLOCATED if inside and not kept else State.STRAY
+        if kept:
+            return State.RESERVED
+        return State.FREE if inside else State.OUTSIDE
+
+    for address in range(64):
+        extent = found.at(f"10.0.0.{address}")
+        assert extent is not None
+        assert extent.state is expected(address), address
+    for before, after in zip(found.extents, found.extents[1:], strict=False):
+        assert before.range.last + 1 == after.range.first
+        assert (before.state, before.holders) != (after.state, after.holders)
+
+
+def test_the_map_for_a_terminal_has_a_grid_a_legend_and_every_stretch(tmp_path: Path) -> None:
+    objects = (pool(cidr="10.0.0.0/24"), held("a", "10.0.0.64", "10.0.0.71"))
+    out = ask(tmp_path, "map", objects=objects).out
+    lines = out.splitlines()
+    assert lines[0] == "NetworkPool butler-system/lab  10.0.0.0/24"
+    assert lines[2] == f"10.0.0.64   {'#' * 8}{'.' * 56}"
+    assert "each cell: 1 address" in lines
+    assert any(line.split()[:3] == ["#", "8", "held"] for line in lines)
+    assert any(line.startswith("10.0.0.72") and "free" in line for line in lines)
+
+
+def test_a_pool_of_a_million_addresses_fits_the_grid(tmp_path: Path) -> None:
+    out = ask(tmp_path, "map", objects=(pool(cidr="10.0.0.0/12"),)).out
+    assert "each cell: 512 addresses" in out
+    assert len(out.splitlines()) < 50
+
+
+def test_a_pool_that_contradicts_itself_says_why_it_cannot_be_drawn(tmp_path: Path) -> None:
+    broken = pool(cidr="10.0.0.0/24", reserved=["10.1.0.0/24"])
+    out = ask(tmp_path, "map", objects=(broken,)).out
+    assert "cannot be drawn: reserved CIDR" in out
+
+
+def test_a_picture_as_svg_is_well_formed_and_names_the_holders(tmp_path: Path) -> None:
+    from xml.etree import ElementTree
+
+    objects = (pool(cidr="10.0.0.0/24"), held("a", "10.0.0.0", "10.0.0.7"))
+    outcome = ask(tmp_path, "map", "lab", "--svg", "-", objects=objects)
+    root = ElementTree.fromstring(outcome.out)
+    titles = [node.text for node in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert any(t and "butler-system/a for others/one" in t for t in titles)
+
+
+def test_several_pools_are_too_many_for_one_svg(tmp_path: Path) -> None:
+    objects = (pool("east", "10.0.0.0/24"), pool("west", "10.1.0.0/24"))
+    outcome = ask(tmp_path, "map", "--svg", "-", objects=objects)
+    assert outcome.code == 1
+    assert "--svg draws one pool" in outcome.errors[0]
+
+
+def test_the_page_is_self_contained_and_no_name_can_break_out_of_its_data(tmp_path: Path) -> None:
+    evil = pool(cidr="10.0.0.0/29")
+    evil["spec"]["reserved"] = [
+        {"cidr": "10.0.0.0/31", "description": "</script><script>alert(1)</script>"}
+    ]
+    page = ask(tmp_path, "map", "--html", "-", objects=(evil,)).out
+    assert page.count("</script>") == 1
+    assert "alert(1)" in page
+    assert "default-src 'none'" in page
+    for reference in ("src=", "href=", "@import", "url("):
+        assert reference not in page
+
+
+def test_what_is_held_far_outside_a_pool_does_not_make_a_dot_of_it(tmp_path: Path) -> None:
+    objects = (
+        pool("lab", "10.0.0.0/24", reserved=["10.0.0.255/32"]),
+        held("far", "1.0.0.0", "1.0.0.7"),
+        held("across", "10.0.0.255", "10.0.1.7"),
+    )
+    seen = extents(ask(tmp_path, "map", "-o", "json", objects=objects))
+    strays = [(start, end) for start, end, state in seen if state == "stray"]
+    assert strays == [
+        ("1.0.0.0", "1.0.0.7"),
+        ("10.0.0.255", "10.0.0.255"),
+        ("10.0.1.0", "10.0.1.7"),
+    ]
+    drawn = ask(tmp_path, "map", "--svg", "-", objects=objects).out
+    assert "1.0.0.0" not in drawn.replace("10.0.0.0", "")
+    assert ">10.0.0.248</text>" in drawn
+    assert "1.0.0.0" in ask(tmp_path, "map", objects=objects).out, "it is in the list all the same"
+
+
+def test_the_page_draws_itself_in_a_real_browser(tmp_path: Path) -> None:
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no chromium on this machine; the page is not opened")
+    target = tmp_path / "map.html"
+    objects = (
+        pool("east", "10.0.0.0/24"),
+        pool("west", "10.16.0.0/12"),
+        pool("broken", "10.0.0.0/24", reserved=["1.0.0.0/24"]),
+        held("a", "10.0.0.0", "10.0.0.7", of="east"),
+    )
+    assert ask(tmp_path, "map", "--html", str(target), objects=objects).code == 0
+    seen = subprocess.run(
+        [
+            *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
+            *(f"--user-data-dir={tmp_path / 'profile'}", target.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    ).stdout
+    assert 'data-drawn="true"' in seen
+    for name in ("butler-system/east", "butler-system/west", "butler-system/broken"):
+        assert f'data-pool="{name}"' in seen
+    assert "cannot be drawn" in seen
+    assert 'name="allocated"' in seen
