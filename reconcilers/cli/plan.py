@@ -17,7 +17,7 @@ from reconcilers.cli import problems
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import FORMS, Form, as_list, show
 from reconcilers.cli.planning.audit import Audit
-from reconcilers.cli.planning.forecast import Forecast, Tenants
+from reconcilers.cli.planning.forecast import Forecast
 from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.cli.planning.report import Change, Size, changes, document, render
 from reconcilers.cli.reading.findings import Findings
@@ -76,13 +76,14 @@ def work_out(
         sizes: of tenants of which to count how many more fit.
     """
     ledger = Ledger.of(manifests)
-    tenants = Tenants(ledger, settings, referred(manifests.platform_default, settings.namespace))
+    default = referred(manifests.platform_default, settings.namespace)
+    forecast = Forecast(ledger, settings, default, now)
     audit = Audit(manifests, findings, settings)
     audit.run()
-    audit.references([(tenant, tenants.provider_of(tenant)) for tenant in ledger.tenants])
+    audit.references([(tenant, forecast.provider_of(tenant)) for tenant in ledger.tenants])
     before = {one.key: one.object for one in manifests.allocations}
     with _quiet():
-        Forecast(ledger, tenants, settings, now).run()
+        forecast.run()
     changed = changes(manifests, ledger, sizes, settings.pool.max_addresses)
     return Plan(ledger, before, changed)
 

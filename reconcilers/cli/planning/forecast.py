@@ -1,4 +1,13 @@
-"""TenantClusters ask for addresses, and they and ProviderConfigs say how they stand."""
+"""What the controllers would do, pass by pass, until they have nothing left to do.
+
+Each step calls the functions that the reconcilers call, and writes what they would write:
+allocations get their finalizers; TenantClusters ask for addresses (reconcilers/tenantcluster);
+NetworkPools hand out ranges (reconcilers/networkpool); allocations that wait say for what
+(reconcilers/ipallocation); TenantClusters and ProviderConfigs get their statuses.
+
+Requests in the input come before those that TenantClusters make of it. What depends on a tenant's
+own API server (MetalLB, growth, shrink) and on Secrets is not foreseen.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -38,155 +47,6 @@ from reconcilers.tenantcluster.provider import chosen
 from reconcilers.tenantcluster.status import Verdict, not_ready, patch, ready
 from reconcilers.tenantcluster.status import network as network_condition
 
-
-@dataclass(slots=True)
-class Tenants:
-    """Asks and speaks in the name of TenantClusters.
-
-    Args:
-        ledger: the objects; changed in place.
-        settings: as the controllers would have them.
-        platform_default: the ProviderConfig of clusters that name none, if the platform says.
-    """
-
-    ledger: Ledger
-    settings: Settings
-    platform_default: Key | None = None
-    _shared: Drafts | None = None
-
-    def provider_of(self, tenant: TenantCluster) -> ProviderConfig | None:
-        """Return the ProviderConfig that counts for `tenant`."""
-        return chosen(
-            tenant,
-            self.ledger.providers.cache,
-            self.settings.namespace,
-            self.platform_default,
-        )
-
-    def _served(self) -> Iterator[tuple[TenantCluster, ProviderConfig]]:
-        """Yield the clusters that get addresses from pools, oldest first."""
-        for tenant in self.ledger.tenants:
-            provider = self.provider_of(tenant)
-            if tenant.metadata.terminating or network.misconfigured(provider) is not None:
-                continue
-            if provider is not None and provider.spec.networking.mode == IPAM:
-                yield tenant, provider
-
-    def _drafts(self) -> Drafts:
-        ledger, limit = self.ledger, self.settings.pool.max_addresses
-        if self._shared is None:
-            choice = PoolChoice(ledger.pools.cache, ledger.allocations.cache, limit)
-            self._shared = Drafts(ledger.allocations.cache, choice)
-        return self._shared
-
-    def _wanted(self, tenant: TenantCluster, provider: ProviderConfig) -> list[Wanted]:
-        backfill = self.settings.tenant.backfill_nodes
-        return self._drafts().wanted(tenant, provider, backfill)
-
-    def ask(self) -> Iterator[IPAllocation]:
-        """Create the allocations that clusters lack, one by one; yield each."""
-        for tenant, provider in list(self._served()):
-            since = self._delete_moving(tenant, provider)
-            wanted = self._wanted(tenant, provider)
-            for group in groups(tenant, [one for one in wanted if one.existing is None]):
-                yield from self._create(tenant, provider, group, since)
-
-    def _delete_moving(self, tenant: TenantCluster, provider: ProviderConfig) -> dict[str, str]:
-        """Delete failed requests that move to another pool; return since when they were made."""
-        since = {}
-        for wanted in self._wanted(tenant, provider):
-            existing = wanted.existing
-            if existing is None or existing.metadata.terminating:
-                continue
-            failed = existing.status.phase == FAILED
-            if failed and self._drafts().moves_on(tenant, provider, wanted.count, existing):
-                since[wanted.kind] = existing.requested_at.isoformat()
-                self.ledger.allocations.delete(existing)
-        return since
-
-    def _create(
-        self,
-        tenant: TenantCluster,
-        provider: ProviderConfig,
-        group: Sequence[Wanted],
-        since: Mapping[str, str],
-    ) -> Iterator[IPAllocation]:
-        with ExitStack() as kept:
-            drafts = self._drafts().together(tenant, provider, group, kept)
-            if isinstance(drafts, Wanted):
-                return
-            for wanted, draft in zip(group, drafts, strict=True):
-                moved = since.get(wanted.kind)
-                asked = draft.asked_since(moved) if moved else draft
-                created = self.ledger.allocations.create(draft.namespace, asked.body)
-                self.ledger.asked_by[created.metadata.key] = tenant.metadata.key
-                yield created
-
-    def standings(self, tenant: TenantCluster, provider: ProviderConfig) -> list[Standing]:
-        """Return how the cluster's allocations stand."""
-        return [
-            Standing(wanted.kind, wanted.existing, exhausted=wanted.existing is None)
-            for wanted in self._wanted(tenant, provider)
-        ]
-
-    def write_statuses(self, now: datetime) -> None:
-        """Write the status of TenantClusters and ProviderConfigs."""
-        for tenant in self.ledger.tenants:
-            change = patch(tenant, self._verdict(tenant), now)
-            if change and not tenant.metadata.terminating:
-                self.ledger.tenants.write_status(tenant, change)
-        for provider in self.ledger.providers:
-            change = _provider_patch(provider, self._pools(provider), now)
-            if change and not provider.metadata.terminating:
-                self.ledger.providers.write_status(provider, change)
-
-    def _verdict(self, tenant: TenantCluster) -> Verdict:
-        provider = self.provider_of(tenant)
-        problem = network.misconfigured(provider)
-        if problem is not None or provider is None:
-            assert problem is not None, "a missing ProviderConfig is a problem"
-            return Verdict(CLUSTER_FAILED, (problem, not_ready(problem.reason, problem.message)))
-        if provider.spec.networking.mode != IPAM:
-            bypass = network_condition(True, "Ready", "cloud networking mode")
-            return Verdict(READY, (bypass, ready()))
-        standings = self.standings(tenant, provider)
-        addresses = network.finding(standings)
-        found: tuple[Finding, ...] = (addresses,)
-        if not addresses.status and not tenant.is_ready:
-            found = (addresses, not_ready(addresses.reason, addresses.message))
-        phase = READY if tenant.is_ready else PROVISIONING
-        return Verdict(phase, found, network.refs(standings))
-
-    def _pools(self, provider: ProviderConfig) -> Iterator[NetworkPool]:
-        for name in provider.spec.networking.pools_in_order():
-            pool = self.ledger.pools.cache.get(Key(provider.metadata.namespace, name))
-            if pool is not None and not pool.metadata.terminating:
-                yield pool
-
-
-def _provider_patch(
-    provider: ProviderConfig, pools: Iterator[NetworkPool], now: datetime
-) -> dict[str, Any]:
-    """Return what a ProviderConfig's status says apart from its credentials."""
-    wrong = judgement.validity(provider)
-    judged = judgement.pools(provider, pools)
-    findings = [finding for finding in (wrong, judged and judged[0]) if finding]
-    if not findings:
-        return {}
-    conditions = with_findings(
-        provider.status.conditions, findings, provider.metadata.generation, now
-    )
-    change: dict[str, Any] = {}
-    if rendered(conditions) != rendered(provider.status.conditions):
-        change["conditions"] = rendered(conditions)
-    if judged is not None and judged[1] != provider.status.capacity:
-        change["capacity"] = {
-            "availableIPs": judged[1].availableIPs,
-            "estimatedTenants": judged[1].estimatedTenants,
-        }
-    return change | ({"lastProbeTime": rfc3339(now)} if change else {})
-
-
 _ROUNDS = 100
 """Far more than it takes: a request moves on only to a pool that has room for it now."""
 
@@ -197,15 +57,16 @@ class Forecast:
 
     Args:
         ledger: the objects; changed in place.
-        tenants: asks in the name of TenantClusters.
         settings: as the controllers would have them.
+        platform_default: the ProviderConfig of clusters that name none, if the platform says.
         now: when all of it happens.
     """
 
     ledger: Ledger
-    tenants: Tenants
     settings: Settings
+    platform_default: Key | None
     now: datetime
+    _shared: Drafts | None = None
 
     def run(self) -> None:
         """Let the controllers work until they rest."""
@@ -218,12 +79,12 @@ class Forecast:
         for pool in self.ledger.pools:
             self._write_pool_status(pool)
         self._wait()
-        self.tenants.write_statuses(self.now)
+        self._write_other_statuses()
 
     def _ask(self) -> bool:
         """Let every cluster ask, and each request be served at once; return whether any did."""
         asked = False
-        for created in self.tenants.ask():
+        for created in self._requests():
             asked = True
             pool = self.ledger.pools.cache.get(created.pool_key)
             if pool is not None:
@@ -327,3 +188,135 @@ class Forecast:
             patch = pending_status(allocation, reason, self.now)
             if rendered(allocation.status.conditions) != patch["conditions"]:
                 self.ledger.allocations.write_status(allocation, patch)
+
+    def provider_of(self, tenant: TenantCluster) -> ProviderConfig | None:
+        """Return the ProviderConfig that counts for `tenant`."""
+        return chosen(
+            tenant,
+            self.ledger.providers.cache,
+            self.settings.namespace,
+            self.platform_default,
+        )
+
+    def _entitled(self) -> Iterator[tuple[TenantCluster, ProviderConfig]]:
+        """Yield the clusters that get addresses from pools, oldest first."""
+        for tenant in self.ledger.tenants:
+            provider = self.provider_of(tenant)
+            if tenant.metadata.terminating or network.misconfigured(provider) is not None:
+                continue
+            if provider is not None and provider.spec.networking.mode == IPAM:
+                yield tenant, provider
+
+    def _drafts(self) -> Drafts:
+        ledger, limit = self.ledger, self.settings.pool.max_addresses
+        if self._shared is None:
+            choice = PoolChoice(ledger.pools.cache, ledger.allocations.cache, limit)
+            self._shared = Drafts(ledger.allocations.cache, choice)
+        return self._shared
+
+    def _wanted(self, tenant: TenantCluster, provider: ProviderConfig) -> list[Wanted]:
+        backfill = self.settings.tenant.backfill_nodes
+        return self._drafts().wanted(tenant, provider, backfill)
+
+    def _requests(self) -> Iterator[IPAllocation]:
+        """Create the allocations that clusters lack, one by one; yield each."""
+        for tenant, provider in list(self._entitled()):
+            since = self._delete_moving(tenant, provider)
+            wanted = self._wanted(tenant, provider)
+            for group in groups(tenant, [one for one in wanted if one.existing is None]):
+                yield from self._create(tenant, provider, group, since)
+
+    def _delete_moving(self, tenant: TenantCluster, provider: ProviderConfig) -> dict[str, str]:
+        """Delete failed requests that move to another pool; return since when they were made."""
+        since = {}
+        for wanted in self._wanted(tenant, provider):
+            existing = wanted.existing
+            if existing is None or existing.metadata.terminating:
+                continue
+            failed = existing.status.phase == FAILED
+            if failed and self._drafts().moves_on(tenant, provider, wanted.count, existing):
+                since[wanted.kind] = existing.requested_at.isoformat()
+                self.ledger.allocations.delete(existing)
+        return since
+
+    def _create(
+        self,
+        tenant: TenantCluster,
+        provider: ProviderConfig,
+        group: Sequence[Wanted],
+        since: Mapping[str, str],
+    ) -> Iterator[IPAllocation]:
+        with ExitStack() as kept:
+            drafts = self._drafts().together(tenant, provider, group, kept)
+            if isinstance(drafts, Wanted):
+                return
+            for wanted, draft in zip(group, drafts, strict=True):
+                moved = since.get(wanted.kind)
+                asked = draft.asked_since(moved) if moved else draft
+                created = self.ledger.allocations.create(draft.namespace, asked.body)
+                self.ledger.asked_by[created.metadata.key] = tenant.metadata.key
+                yield created
+
+    def _standings(self, tenant: TenantCluster, provider: ProviderConfig) -> list[Standing]:
+        """Return how the cluster's allocations stand."""
+        return [
+            Standing(wanted.kind, wanted.existing, exhausted=wanted.existing is None)
+            for wanted in self._wanted(tenant, provider)
+        ]
+
+    def _write_other_statuses(self) -> None:
+        """Write the status of TenantClusters and ProviderConfigs."""
+        for tenant in self.ledger.tenants:
+            change = patch(tenant, self._verdict(tenant), self.now)
+            if change and not tenant.metadata.terminating:
+                self.ledger.tenants.write_status(tenant, change)
+        for provider in self.ledger.providers:
+            change = _provider_patch(provider, self._pools(provider), self.now)
+            if change and not provider.metadata.terminating:
+                self.ledger.providers.write_status(provider, change)
+
+    def _verdict(self, tenant: TenantCluster) -> Verdict:
+        provider = self.provider_of(tenant)
+        problem = network.misconfigured(provider)
+        if problem is not None or provider is None:
+            assert problem is not None, "a missing ProviderConfig is a problem"
+            return Verdict(CLUSTER_FAILED, (problem, not_ready(problem.reason, problem.message)))
+        if provider.spec.networking.mode != IPAM:
+            bypass = network_condition(True, "Ready", "cloud networking mode")
+            return Verdict(READY, (bypass, ready()))
+        standings = self._standings(tenant, provider)
+        addresses = network.finding(standings)
+        found: tuple[Finding, ...] = (addresses,)
+        if not addresses.status and not tenant.is_ready:
+            found = (addresses, not_ready(addresses.reason, addresses.message))
+        phase = READY if tenant.is_ready else PROVISIONING
+        return Verdict(phase, found, network.refs(standings))
+
+    def _pools(self, provider: ProviderConfig) -> Iterator[NetworkPool]:
+        for name in provider.spec.networking.pools_in_order():
+            pool = self.ledger.pools.cache.get(Key(provider.metadata.namespace, name))
+            if pool is not None and not pool.metadata.terminating:
+                yield pool
+
+
+def _provider_patch(
+    provider: ProviderConfig, pools: Iterator[NetworkPool], now: datetime
+) -> dict[str, Any]:
+    """Return what a ProviderConfig's status says apart from its credentials."""
+    wrong = judgement.validity(provider)
+    judged = judgement.pools(provider, pools)
+    findings = [finding for finding in (wrong, judged and judged[0]) if finding]
+    if not findings:
+        return {}
+    conditions = with_findings(
+        provider.status.conditions, findings, provider.metadata.generation, now
+    )
+    change: dict[str, Any] = {}
+    if rendered(conditions) != rendered(provider.status.conditions):
+        change["conditions"] = rendered(conditions)
+    if judged is not None and judged[1] != provider.status.capacity:
+        change["capacity"] = {
+            "availableIPs": judged[1].availableIPs,
+            "estimatedTenants": judged[1].estimatedTenants,
+        }
+    return change | ({"lastProbeTime": rfc3339(now)} if change else {})
