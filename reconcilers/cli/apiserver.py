@@ -9,13 +9,15 @@ import click
 
 from controller import logs
 from reconcilers.cli.flags import option
-from reconcilers.cli.local import kubeconfigs
 from reconcilers.cli.local.servers import (
     Interrupted,
+    check_kubeconfig,
     collect_less_often,
     envtest,
+    kubeconfig_path,
     run_until_interrupted,
     start_problems,
+    write_kubeconfig,
 )
 from reconcilers.cli.problems import Problem
 
@@ -53,8 +55,8 @@ def apiserver(
     """
     collect_less_often()
     logs.configure("console", "warning")
-    path = kubeconfigs.place(kubeconfig, data, "admin.kubeconfig")
-    kubeconfigs.check(path)
+    path = kubeconfig_path(kubeconfig, data, "admin.kubeconfig")
+    check_kubeconfig(path)
     with start_problems():
         tokens = _tokens(token_auth_file)
     try:
@@ -74,7 +76,7 @@ def _tokens(path: Path | None) -> Any:
 
 async def _serve(listen: str, data: Path | None, tokens: Any, path: Path) -> None:
     async with envtest().serve(listen=listen, data=data, tokens=tokens) as server:
-        kubeconfigs.write(path, server.kubeconfig())
+        write_kubeconfig(path, server.kubeconfig())
         kept = f"kept in {data}" if data else "forgotten at the end (--data keeps them)"
         click.echo(f"embedded Kubernetes API server on {server.url}; objects are {kept}\n")
         click.echo(f"  export KUBECONFIG={path}")

@@ -17,14 +17,16 @@ from controller.transport import HttpTransport
 from manifests import folder
 from reconcilers.api import names
 from reconcilers.cli.flags import option
-from reconcilers.cli.local import kubeconfigs
 from reconcilers.cli.local.objects import Manifest, UnknownKind, apply, make_namespaces
 from reconcilers.cli.local.platform import Platform, Tenant, announcement, platform
 from reconcilers.cli.local.servers import (
     ApiServer,
     Interrupted,
+    check_kubeconfig,
     collect_less_often,
+    kubeconfig_path,
     run_until_interrupted,
+    write_kubeconfig,
 )
 from reconcilers.cli.problems import say
 from reconcilers.settings import Settings
@@ -64,10 +66,10 @@ def up(data: Path | None, kubeconfig: Path | None, with_samples: bool, log_level
     """
     collect_less_often()
     logs.configure("console", log_level)
-    place = kubeconfigs.place(kubeconfig, data, "platform.kubeconfig")
+    place = kubeconfig_path(kubeconfig, data, "platform.kubeconfig")
     tenant_place = place.with_name(f"{place.stem}-tenant{place.suffix}")
     for path in (place, tenant_place):
-        kubeconfigs.check(path)
+        check_kubeconfig(path)
     documents = shipped_samples() if with_samples else []
     try:
         run_until_interrupted(partial(_up, data, (place, tenant_place), documents))
@@ -80,8 +82,8 @@ async def _up(data: Path | None, places: tuple[Path, Path], documents: list[Mani
     cluster = _first_cluster(documents) or DEFAULT_CLUSTER
     controllers = {names.COMPONENT: Settings()}
     async with platform([Tenant(TENANT, cluster)], SystemClock(), controllers, data) as whole:
-        kubeconfigs.write(places[0], whole.management.kubeconfig)
-        kubeconfigs.write(places[1], whole.tenants[cluster].kubeconfig)
+        write_kubeconfig(places[0], whole.management.kubeconfig)
+        write_kubeconfig(places[1], whole.tenants[cluster].kubeconfig)
         applied = await _load(whole.management, documents)
         click.echo(_description(whole, cluster, places, applied))
         await anyio.sleep_forever()

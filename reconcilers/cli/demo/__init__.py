@@ -3,7 +3,6 @@
 command.py    the command
 story.py      the steps: what people do, and what must come of it; the second half is troubles.py
 steps.py      what a step is, how steps are played, and what people do in one
-refusals.py   writes that must be refused, or warned of
 checks.py     what must be seen at the end of a step
 promises.py   no overlap at any moment, no range free before its tenant let go
 world.py      what the API servers show, kept current by watching

@@ -34,12 +34,16 @@ from reconcilers.cli.demo.manifests import (
     WEB,
 )
 from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
-from reconcilers.cli.demo.refusals import changing, creating, deleting, refused, warned
 from reconcilers.cli.demo.steps import (
     Step,
+    changing,
+    creating,
     declare,
+    deleting,
+    refused,
     remove,
     wait_for,
+    warned,
 )
 from reconcilers.cli.demo.troubles import ending, lost_leader, tenants_in_trouble
 from reconcilers.cli.local.objects import Manifest

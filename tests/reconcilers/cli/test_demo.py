@@ -19,8 +19,17 @@ from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli.demo import checks, manifests, story
 from reconcilers.cli.demo.command import perform
 from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
-from reconcilers.cli.demo.refusals import creating, reasons, refused, warned
-from reconcilers.cli.demo.steps import DidNotHappen, Step, declare, play, remove
+from reconcilers.cli.demo.steps import (
+    DidNotHappen,
+    Step,
+    creating,
+    declare,
+    play,
+    reasons,
+    refused,
+    remove,
+    warned,
+)
 from reconcilers.cli.demo.world import Broken, World
 from reconcilers.cli.local.platform import CuttableTransport, Platform
 from reconcilers.cli.local.servers import ApiServer, api_server, sole_failure
