@@ -23,6 +23,9 @@ MANAGED_BY = "butler"
 ROLE_INITIAL = "initial"
 ROLE_GROWTH = "growth"
 
+METALLB_POOL = "default-pool"
+METALLB_ADVERTISEMENT = "default"
+
 TYPE_NODES = "nodes"
 TYPE_LOADBALANCER = "loadbalancer"
 

@@ -145,6 +145,10 @@ class ServiceSpec:
     ipFamilyPolicy: str | None = None
 
 
+LOAD_BALANCER = "LoadBalancer"
+"""The type of Services that get an address."""
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
     """A Service in a tenant."""

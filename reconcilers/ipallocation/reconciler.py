@@ -42,7 +42,7 @@ from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, RELEASED, I
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
-from reconcilers.ipallocation.gate import Gate, Holding
+from reconcilers.ipallocation.release import InUse, ReleaseCheck
 from reconcilers.settings import AllocationSettings
 
 _log = structlog.get_logger(__name__)
@@ -56,14 +56,14 @@ class IPAllocationReconciler:
         client: Client,
         allocations: Cache[IPAllocation],
         pools: Cache[NetworkPool],
-        gate: Gate,
+        release: ReleaseCheck,
         clock: Clock,
         settings: AllocationSettings,
     ) -> None:
         self._client = client
         self._allocations = allocations
         self._pools = pools
-        self._gate = gate
+        self._release_check = release
         self._clock = clock
         self._settings = settings
         # Since when each was seen to wait, and its uid; creationTimestamp has whole seconds only.
@@ -148,10 +148,10 @@ class IPAllocationReconciler:
         """Once the tenant has released the range: write Released, remove the finalizer."""
         if allocation.status.phase != RELEASED:
             if ranges.held(allocation) is not None:
-                answer = await self._gate.ask(allocation, self._mark(allocation))
-                if isinstance(answer, Holding):
+                answer = await self._release_check.check(allocation, self._mark(allocation))
+                if isinstance(answer, InUse):
                     return await self._wait_for_tenant(allocation, answer)
-                _log.info("releasing IPAllocation", reason=answer.how)
+                _log.info("releasing IPAllocation", reason=answer.reason)
             allocation = await self._client.patch_status(
                 IP_ALLOCATION, allocation, released_status(allocation, self._clock.now())
             )
@@ -171,7 +171,7 @@ class IPAllocationReconciler:
         self._marks[meta.key] = (meta.uid, mark)
         return mark
 
-    async def _wait_for_tenant(self, allocation: IPAllocation, in_use: Holding) -> Outcome:
+    async def _wait_for_tenant(self, allocation: IPAllocation, in_use: InUse) -> Outcome:
         finding = Finding(READY, False, "WaitingForTenant", in_use.why)
         if not shows(allocation, allocation.status.phase, finding):
             conditions = _conditions(allocation, finding, self._clock.now())

@@ -1,15 +1,15 @@
-"""What MetalLB in a tenant should hold, and writing it so that a late write cannot hurt.
+"""What MetalLB in a tenant should hold, and writing it so that a late write does no harm.
 
 The tenant's IPAddressPool carries the position of the cache that it was computed from, as an
 annotation. A projection reads the pool live, gives up if that basis is newer than its own, and
 writes with the pool's resourceVersion: so an older view can never undo a newer one.
 
 A pool that is not there carries no basis, and nothing can be made to fail on its absence. So it is
-created in a form without effect, with an address of documentation (RFC 5737) and assigned to
-nobody; then the ranges are confirmed live; then they are filled in, with that pool's version as
-precondition. Whoever froze before creating it creates something harmless, and confirms later than
-anybody gave a range back; whoever froze after it conflicts, as nobody gives a range back while a
-pool is there that was not written since.
+created in a form without effect, with an address for documentation (RFC 5737) that is not assigned
+automatically; then the ranges are confirmed live; then they are filled in, with that pool's
+version as precondition. A process that froze before creating it creates something harmless, and
+confirms later than any range was given back; one that froze after it conflicts, as no range is
+given back while a pool exists that was not written since.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -24,14 +24,14 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, L2_ADVERTISEMENT, IPAddressPool
 
-POOL_NAME = "default-pool"
+POOL_NAME = names.METALLB_POOL
 NO_ADDRESS = "192.0.2.0-192.0.2.0"
 """What a pool holds that holds nothing yet; MetalLB refuses one without addresses."""
-ADVERTISEMENT_NAME = "default"
+ADVERTISEMENT_NAME = names.METALLB_ADVERTISEMENT
 NOT_INSTALLED = "MetalLBNotInstalled"
 """The reason where the tenant positively does not serve MetalLB's kinds."""
 BEHIND = "Behind"
-"""The reason when somebody else has just written: look again soon."""
+"""The reason when another replica has just written: try again soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Projection:
     Args:
         entries: the pool's addresses, each `start-end`.
         basis: the position of the cache that they were read from.
-        needed: the basis that gives back every range that is marked for it.
+        needed: the lowest basis at which every marked range is left out.
     """
 
     entries: tuple[str, ...]
@@ -49,7 +49,7 @@ class Projection:
     needed: int = 0
 
 
-class Unavailable(Exception):
+class ProjectionBlocked(Exception):
     """The tenant answers, but the projection cannot be written now.
 
     Args:
@@ -82,7 +82,7 @@ def projection(members: Sequence[IPAllocation], position: int) -> Projection:
 
 
 def latest_mark(allocations: Iterable[IPAllocation]) -> int:
-    """Return the basis that gives back every range of these that is marked for it."""
+    """Return the lowest basis at which every marked range of these is left out."""
     marks = [
         one.metadata.revision
         for one in allocations
@@ -99,7 +99,7 @@ def _order(entry: tuple[Any, str, Any]) -> tuple[str, str]:
 def basis_of(pool: IPAddressPool) -> int:
     """Return the position that the pool's content was computed from; 0 if it does not say.
 
-    For a pool of others, the position of the last reader that made sure nobody writes it any more.
+    For a pool of others, the position of the last reader that made earlier writes of it conflict.
     """
     carried = pool.metadata.annotations
     marks = (names.ANNOTATION_PROJECTION_BASIS, names.ANNOTATION_PROJECTION_SEEN)
@@ -111,8 +111,8 @@ class MetalLB:
     """The MetalLB of one tenant.
 
     Args:
-        client: the way into the tenant.
-        namespace: where MetalLB lives there.
+        client: a client of the tenant.
+        namespace: MetalLB's namespace there.
     """
 
     def __init__(self, client: Client, namespace: str) -> None:
@@ -124,14 +124,14 @@ class MetalLB:
         """Return the pool as it is now; None if there is none, but MetalLB is installed.
 
         Raises:
-            Unavailable: the tenant positively does not serve MetalLB's kinds.
+            ProjectionBlocked: the tenant positively does not serve MetalLB's kinds.
             ControllerError: the tenant did not answer.
         """
         try:
             return await self._client.get(IP_ADDRESS_POOL, self._pool)
         except NotFound:
             if not await self._client.served(IP_ADDRESS_POOL):
-                raise Unavailable(
+                raise ProjectionBlocked(
                     NOT_INSTALLED,
                     "MetalLB is not installed in the tenant: metallb.io is not served",
                 ) from None
@@ -148,7 +148,7 @@ class MetalLB:
                 created, and before it is given its ranges.
 
         Raises:
-            Unavailable: MetalLB is missing, or a newer view has written.
+            ProjectionBlocked: MetalLB is missing, or a newer view has written.
             Conflict: the pool changed since it was read; begin again.
             ControllerError: the tenant did not answer.
         """
@@ -158,14 +158,16 @@ class MetalLB:
         if live is None:
             live = await self._create(wanted)
         if basis_of(live) > wanted.basis:
-            raise Unavailable(BEHIND, "another replica has written a newer state of the pool")
+            raise ProjectionBlocked(
+                BEHIND, "another replica has written a newer state of the pool"
+            )
         if not wanted.entries:
-            await self._withdraw(live, wanted)
+            await self._delete_ours(live, wanted)
             return
         if is_empty(live):
             await self._fill(live, wanted, await confirm())
         elif self._differs(live, wanted):
-            await self._overwrite(live, wanted)
+            await self._apply(live, wanted)
         await self._advertise(wanted)
 
     @staticmethod
@@ -176,7 +178,7 @@ class MetalLB:
             or not is_ours(live)
         )
 
-    async def _overwrite(self, live: IPAddressPool, wanted: Projection) -> None:
+    async def _apply(self, live: IPAddressPool, wanted: Projection) -> None:
         """Write what `wanted` says over the pool as it was read, and over it alone.
 
         Raises:
@@ -212,23 +214,25 @@ class MetalLB:
         claims less.
         """
         if confirmed.entries != wanted.entries:
-            raise Unavailable(BEHIND, "the cache does not show the tenant's ranges as they are")
+            raise ProjectionBlocked(
+                BEHIND, "the cache does not show the tenant's ranges as they are"
+            )
         spec = {"addresses": list(wanted.entries), "autoAssign": None}
         patch = {"metadata": {"annotations": _basis(wanted)}, "spec": spec}
         await self._client.patch(IP_ADDRESS_POOL, Version.from_object(empty), patch)
 
     async def _advertise(self, wanted: Projection) -> None:
-        """Make sure that somebody announces the pool; what names it already stays as it is.
+        """Make sure that an L2Advertisement names the pool; one that does stays as it is.
 
         Raises:
-            Unavailable: the tenant positively does not serve the kind.
+            ProjectionBlocked: the tenant positively does not serve the kind.
             ControllerError: the tenant did not answer.
         """
         try:
             live = await self._client.get(L2_ADVERTISEMENT, self._advertisement)
         except NotFound:
             if not await self._client.served(L2_ADVERTISEMENT):
-                raise Unavailable(
+                raise ProjectionBlocked(
                     NOT_INSTALLED,
                     "MetalLB is installed in the tenant only in part: L2Advertisement is not"
                     " served",
@@ -247,11 +251,11 @@ class MetalLB:
             force=True,
         )
 
-    async def _withdraw(self, pool: IPAddressPool, wanted: Projection) -> None:
+    async def _delete_ours(self, pool: IPAddressPool, wanted: Projection) -> None:
         """Delete what we made: MetalLB refuses a pool without addresses.
 
         A pool of others that we were about to take over stays as it is; but its version moves on,
-        so that nobody who read it before writes a range into it that is given back.
+        so that no replica that read it before writes a range into it that is given back.
         """
         try:
             advertisement = await self._client.get(L2_ADVERTISEMENT, self._advertisement)
@@ -266,7 +270,7 @@ class MetalLB:
             patch = {"metadata": {"annotations": seen}}
             await self._client.patch(IP_ADDRESS_POOL, Version.from_object(pool), patch)
 
-    async def reset(self, live: IPAddressPool, wanted: Projection) -> None:
+    async def overwrite(self, live: IPAddressPool, wanted: Projection) -> None:
         """Write what `wanted` says over a pool that was written in another history.
 
         Raises:
@@ -274,9 +278,9 @@ class MetalLB:
             ControllerError: the tenant did not answer.
         """
         if not wanted.entries:
-            await self._withdraw(live, wanted)
+            await self._delete_ours(live, wanted)
             return
-        await self._overwrite(live, wanted)
+        await self._apply(live, wanted)
         await self._advertise(wanted)
 
 

@@ -1,4 +1,4 @@
-"""Which ProviderConfig counts for a tenant.
+"""Which ProviderConfig counts for a tenant, and why it may not be used.
 
 the tenant's providerConfigRef
 the platform's default, from ButlerConfig if that kind is served
@@ -15,13 +15,17 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.errors import Forbidden, NotFound
 from controller.meta import Key
-from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.resources import BUTLER_CONFIG
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.conditions import Finding
+from reconcilers.tenantcluster.status import network_ready
 
+TEAM = "team"
+"""The scope of a provider that serves one team."""
 BUTLER_CONFIG_KEY = Key("", "butler")
-FRESH = 300.0
-"""For how many seconds the platform's default is believed."""
+DEFAULT_SECONDS = 300.0
+"""After how many seconds the platform's default is read again."""
 
 
 class Providers:
@@ -52,7 +56,7 @@ class Providers:
         default = None
         if tenant.spec.providerConfigRef is None:
             known = self._platform
-            stale = known is None or self._clock.monotonic() - known.read_at >= FRESH
+            stale = known is None or self._clock.monotonic() - known.read_at >= DEFAULT_SECONDS
             if known is None or (stale and not tenant.is_ready):
                 known = self._platform = await self._read()
             default = known.key
@@ -69,7 +73,7 @@ class Providers:
 
 @dataclass(frozen=True, slots=True)
 class _Default:
-    """What ButlerConfig said and when; None that it names no ProviderConfig."""
+    """The default of ButlerConfig and when it was read; None if it names no ProviderConfig."""
 
     key: Key | None
     read_at: float
@@ -116,3 +120,41 @@ def _by_key(config: ProviderConfig) -> Key:
 
 def _namespace(config: ProviderConfig) -> str:
     return config.metadata.namespace
+
+
+def misconfigured(provider: ProviderConfig | None) -> Finding | None:
+    """Return why no addresses can be asked for, None if they can."""
+    if provider is None:
+        return network_ready(
+            False,
+            "ProviderConfigNotFound",
+            "no ProviderConfig for this cluster: the one it names does not exist,"
+            " or it names none and there is no default",
+        )
+    if provider.spec.networking.mode == IPAM and not provider.spec.networking.poolRefs:
+        return network_ready(
+            False, "NetworkNotReady", "IPAM mode but no poolRefs configured on provider"
+        )
+    return None
+
+
+def denied(tenant: TenantCluster, provider: ProviderConfig | None) -> Finding | None:
+    """Return why the provider may not be used for `tenant`, None if it may.
+
+    A provider of one team serves that team's clusters. A cluster that names no team is taken for
+    its namespace's, which other controllers guard.
+    """
+    if provider is None:
+        return None
+    scope = provider.spec.scope
+    if scope is None or scope.type != TEAM or scope.teamRef is None:
+        return None
+    team = tenant.spec.teamRef
+    if team is None or team.name == scope.teamRef.name:
+        return None
+    return network_ready(
+        False,
+        "ProviderAccessDenied",
+        f"ProviderConfig {provider.metadata.key} serves team {scope.teamRef.name} alone,"
+        f" and this cluster is of team {team.name}",
+    )

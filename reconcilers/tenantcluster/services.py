@@ -1,8 +1,7 @@
-"""A tenant's Services: from a watch of its own where there is a place for one, else read now.
+"""A tenant's Services: from a watch if one may be open, else from a LIST now.
 
-The watch makes growth due half a minute after a Service turned up without an address. The number
-of open ones is bounded; a tenant that finds no place, or that cannot be watched at the moment, is
-read at each pass.
+The watch makes growth due half a minute after a Service appeared without an address. The number of
+open watches is limited; the Services of a tenant without one are listed in each pass.
 """
 
 from collections.abc import Sequence
@@ -13,38 +12,36 @@ from controller.clusters import ClusterKind, Clusters, ClusterSettings
 from controller.errors import ControllerError, MalformedAnswer
 from controller.meta import Key
 from controller.renewable import Connection
-from reconcilers.api.resources import SERVICE, Service
+from reconcilers.api.resources import LOAD_BALANCER, SERVICE, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantcluster.elastic.inventory import LOAD_BALANCER
-from reconcilers.tenantcluster.kubeconfigs import NoWayIn
-from reconcilers.tenantcluster.tenants import UNAUTHORIZED, Tenants
+from reconcilers.tenantclients import UNAUTHORIZED, TenantClients, TenantUnavailable
 
-_IDLE_TIERS = 2
-"""A watch keeps its place for two of the longest tiers, so that a look always finds it open."""
+_IDLE_REQUEUES = 2
+"""An unused watch is closed after two of the longest requeues, so that a pass finds it open."""
 
 
 class TenantServices:
-    """Knows the Services of tenants.
+    """Returns the Services of tenants.
 
     Args:
         clusters: the TenantClusters, to find a watched tenant's kubeconfig.
-        tenants: the ways into tenants.
-        clock: for the watches' pauses.
+        tenants: clients of the tenants.
+        clock: the time, for the watches' pauses.
         settings: how many watches may be open.
     """
 
     def __init__(
         self,
         clusters: Cache[TenantCluster],
-        tenants: Tenants,
+        tenants: TenantClients,
         clock: Clock,
         settings: TenantSettings,
     ) -> None:
         self._clusters = clusters
         self._tenants = tenants
         bounds = ClusterSettings(
-            limit=settings.service_watches, idle_seconds=_IDLE_TIERS * settings.requeue_old
+            limit=settings.service_watches, idle_seconds=_IDLE_REQUEUES * settings.requeue_old
         )
         self.watches = Clusters(self._open, clock, bounds)
         """The open watches; a service of the manager runs them."""
@@ -56,10 +53,10 @@ class TenantServices:
 
         Args:
             tenant: the cluster.
-            watched: whether it is worth a watch, if there is a place for one.
+            watched: whether to open a watch if their number allows it.
 
         Raises:
-            NoWayIn: the tenant cannot be entered, or does not answer.
+            TenantUnavailable: the tenant cannot be reached, or refuses.
             ControllerError: the management cluster did not answer.
         """
         key = tenant.metadata.key
@@ -68,14 +65,14 @@ class TenantServices:
             if cache is not None and not cache.unreadable:
                 return tuple(cache)
         try:
-            return await self._now(tenant)
-        except NoWayIn as none:
-            if none.reason != UNAUTHORIZED:
+            return await self._list(tenant)
+        except TenantUnavailable as error:
+            if error.reason != UNAUTHORIZED:
                 raise
-            return await self._now(tenant)  # with the Secret read again
+            return await self._list(tenant)  # with the Secret read again
 
-    async def _now(self, tenant: TenantCluster) -> Sequence[Service]:
-        async with self._tenants.inside(tenant) as client:
+    async def _list(self, tenant: TenantCluster) -> Sequence[Service]:
+        async with self._tenants.client(tenant) as client:
             page = await client.list(SERVICE)
             if page.unreadable:
                 raise MalformedAnswer(f"Services that cannot be read: {sorted(page.unreadable)}")
@@ -89,16 +86,16 @@ class TenantServices:
         tenant = self._clusters.get(key)
         if tenant is None:
             raise ControllerError(f"TenantCluster {key} is gone")
-        return Connection(await self._tenants.open(tenant), identity=tenant.metadata.uid)
+        return Connection(await self._tenants.connect(tenant), identity=tenant.metadata.uid)
 
 
-def matters(change: Change[Service]) -> bool:
+def may_change_demand(change: Change[Service]) -> bool:
     """Return whether a change of a Service can change who needs an address, or who has one."""
-    return _view(change.old) != _view(change.new)
+    return _relevant(change.old) != _relevant(change.new)
 
 
-def _view(service: Service | None) -> object:
-    """Return what is read of a Service; nothing of one that has no business with us."""
+def _relevant(service: Service | None) -> object:
+    """Return what is read of a Service; None if it neither is nor was a load balancer."""
     if service is None:
         return None
     balanced = service.spec.type == LOAD_BALANCER or service.status.loadBalancer.ingress

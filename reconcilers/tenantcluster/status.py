@@ -1,4 +1,4 @@
-"""A tenant's phase and conditions: one verdict of a pass becomes one patch.
+"""A tenant's phase and conditions: the verdict of a pass becomes one patch.
 
 Pending        first seen
 Provisioning   waiting for addresses, or for the kubeconfig Secret; the message says which
@@ -12,15 +12,30 @@ from datetime import datetime
 from typing import Any
 
 from controller.conditions import rfc3339
-from reconcilers.api.tenantcluster import FAILED, TenantCluster
+from controller.events import EventType
+from reconcilers.api import ipallocation, names
+from reconcilers.api.tenantcluster import DELETING, FAILED, PROVISIONING, TenantCluster
+from reconcilers.api.tenantcluster import READY as READY_PHASE
 from reconcilers.conditions import READY, Finding, rendered, with_findings
+from reconcilers.tenantcluster.requests import AllocationState
 
 NETWORK_READY = "NetworkReady"
 LOAD_BALANCER_READY = "LoadBalancerReady"
-METALLB_INSTALLED = "MetalLBInstalled"
 DEMAND_MET = "LoadBalancerDemandMet"
 RECONCILING = "Reconciling"
 STALLED = "Stalled"
+REF_FIELDS = {
+    names.TYPE_LOADBALANCER: "lbAllocationRef",
+    names.TYPE_NODES: "ipAllocationRef",
+}
+"""The status fields that name a tenant's allocations, by their type."""
+EVENTS: dict[str, tuple[EventType, str]] = {
+    PROVISIONING: ("Normal", "ClusterProvisioning"),
+    READY_PHASE: ("Normal", "ClusterReady"),
+    DELETING: ("Normal", "ClusterDeleting"),
+    FAILED: ("Warning", "ClusterFailed"),
+}
+"""The type and reason of the event that is recorded when a phase begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +61,7 @@ def ready(message: str = "Cluster is ready") -> Finding:
 
 
 def degraded(message: str) -> Finding:
-    """Return the Ready condition of a cluster that is, though not all of its care is."""
+    """Return the Ready condition of a cluster that stays Ready though a pass cannot go on."""
     return Finding(READY, True, "ReconcileDegraded", message)
 
 
@@ -55,28 +70,23 @@ def not_ready(reason: str, message: str) -> Finding:
     return Finding(READY, False, reason, message)
 
 
-def network(status: bool, reason: str, message: str) -> Finding:
+def network_ready(status: bool, reason: str, message: str) -> Finding:
     """Return the NetworkReady condition."""
     return Finding(NETWORK_READY, status, reason, message)
 
 
-def load_balancer(status: bool, reason: str, message: str) -> Finding:
+def load_balancer_ready(status: bool, reason: str, message: str) -> Finding:
     """Return the LoadBalancerReady condition."""
     return Finding(LOAD_BALANCER_READY, status, reason, message)
 
 
-def installed(status: bool, reason: str, message: str) -> Finding:
-    """Return the condition that says how far MetalLB's bundle is, where we install it."""
-    return Finding(METALLB_INSTALLED, status, reason, message)
-
-
-def demand(status: bool, reason: str, message: str) -> Finding:
+def demand_met(status: bool, reason: str, message: str) -> Finding:
     """Return the condition of an elastic tenant that says whether its Services have addresses."""
     return Finding(DEMAND_MET, status, reason, message)
 
 
 def _progress(verdict: Verdict) -> Sequence[Finding]:
-    """Return what tools that follow kstatus look for: present only while something is so."""
+    """Return Reconciling or Stalled, which kstatus reads: present only while they are true."""
     overall = next((f for f in verdict.findings if f.type == READY), None)
     if overall is None or overall.status:
         return ()
@@ -85,7 +95,7 @@ def _progress(verdict: Verdict) -> Sequence[Finding]:
 
 
 def patch(tenant: TenantCluster, verdict: Verdict, now: datetime) -> dict[str, Any]:
-    """Return the status patch that tells what `verdict` adds; empty if it adds nothing.
+    """Return the status patch for `verdict`; empty if the status shows it already.
 
     Where another controller owns the phase, neither the phase nor Ready is touched.
     """
@@ -112,3 +122,43 @@ def patch(tenant: TenantCluster, verdict: Verdict, now: datetime) -> dict[str, A
         if (current.name if current is not None else None) != value:
             change[name] = {"name": value} if value is not None else None
     return change
+
+
+def addresses(states: Sequence[AllocationState]) -> Finding:
+    """Return the NetworkReady condition that follows from the states of the allocations."""
+    for state in states:
+        if state.exhausted:
+            nodes = state.kind == names.TYPE_NODES
+            what = ": no room for the node IPs of one more cluster" if nodes else ""
+            return network_ready(
+                False, "PoolExhausted", f"all configured pools are exhausted{what}"
+            )
+    for state in states:
+        if not state.served:
+            return _waiting(state)
+    balancer = next((s for s in states if s.kind == names.TYPE_LOADBALANCER), None)
+    if balancer is None or balancer.allocation is None:
+        return network_ready(True, "Ready", "no load-balancer IPs are needed yet")
+    return network_ready(True, "Ready", f"LB IPs allocated: {balancer.allocation.status.cidr}")
+
+
+def _waiting(state: AllocationState) -> Finding:
+    what = "LB" if state.kind == names.TYPE_LOADBALANCER else "node"
+    allocation = state.allocation
+    if allocation is not None and allocation.status.phase == ipallocation.FAILED:
+        ready = next((c for c in allocation.status.conditions if c.type == READY), None)
+        if ready is not None:
+            return network_ready(
+                False,
+                ready.reason,
+                f"{what} IP allocation {allocation.metadata.name} failed: {ready.message}",
+            )
+    return network_ready(False, "Reconciling", f"waiting for {what} IP allocation")
+
+
+def refs(states: Sequence[AllocationState]) -> dict[str, str | None]:
+    """Return the status fields that name the tenant's allocations; None where there is none."""
+    return {
+        REF_FIELDS[s.kind]: s.allocation.metadata.name if s.allocation is not None else None
+        for s in states
+    }

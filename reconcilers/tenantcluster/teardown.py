@@ -1,40 +1,129 @@
-"""A TenantCluster that is being deleted gives everything back.
+"""A TenantCluster that is being deleted, or is gone, gives everything back.
 
 1. its allocations are deleted: that is the mark which every projection leaves out
-2. the tenant's MetalLB loses what we put there
-3. each allocation goes once the tenant let go of it (gate.py)
+2. what we wrote to the tenant's MetalLB is removed
+3. each allocation goes once the tenant has released it (release.py)
 4. our finalizer goes when a live LIST shows none left
 
-One that went without all this, because a deletion overtook its finalizer, is made up for.
+Our finalizer keeps a cluster until its addresses are back, but it can go all the same: somebody
+removes the finalizer, or a deletion overtakes it. (kube-apiserver reads an object, decides from
+its finalizers how it is to go, asks the webhooks, and then removes what is there by then; so the
+answer to the PATCH promises nothing for as long as a request may take.) The tenant may be alive
+and use its addresses, so they are taken back as from a cluster that is being deleted. The last
+state of such a cluster is remembered; after a restart its kubeconfig is looked for in the default
+Secret.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import structlog
 
-from controller.cache import Cache
+from controller.cache import Cache, Change
 from controller.client import Client
+from controller.clock import Clock
 from controller.errors import ControllerError, NotFound
 from controller.finalizers import remove_finalizer
-from controller.meta import Version
+from controller.meta import Key, ObjectMeta, Version
 from reconcilers.api import names
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
-from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.api.tenantcluster import TenantCluster, TenantClusterSpec
+from reconcilers.api.tenantmachines import Workers
 from reconcilers.networkpool.owners import LiveOwners
 from reconcilers.tenantcluster.membership import is_foreign, members
+
+OVERTAKEN_SECONDS = 120.0
+"""How long after it was added a finalizer may turn out not to have held: an API server gives up a
+request after a minute (--request-timeout), and we need a while to see what became of it."""
+_ASSUMED = {names.ANNOTATION_PROJECTION_BEGUN: "unknown"}
+
+
+class VanishedClusters:
+    """Remembers clusters that are gone while allocations carry their uid.
+
+    Args:
+        clusters: the clusters; those that leave this cache are remembered.
+        allocations: show whether anything is left of one.
+        clock: the time, for how long a finalizer may be overtaken.
+    """
+
+    def __init__(
+        self, clusters: Cache[TenantCluster], allocations: Cache[IPAllocation], clock: Clock
+    ) -> None:
+        self._clusters = clusters
+        self._allocations = allocations
+        self._clock = clock
+        self._last: dict[str, TenantCluster] = {}
+        # When this process gave new clusters our finalizer, by uid.
+        self._new: dict[str, float] = {}
+        clusters.subscribe(self._note)
+
+    def note_new(self, tenant: TenantCluster) -> None:
+        """Note that a cluster which had nothing yet was given our finalizer just now."""
+        now = self._clock.monotonic()
+        recent = {u: at for u, at in self._new.items() if now - at < OVERTAKEN_SECONDS}
+        self._new = recent | {tenant.metadata.uid: now}
+
+    def was_overtaken(self, vanished: TenantCluster) -> bool:
+        """Return whether a deletion may have overtaken the finalizer that this process added.
+
+        Then all that the cluster left was made by us, for it, a moment ago.
+        """
+        since = self._new.get(vanished.metadata.uid)
+        return since is not None and self._clock.monotonic() - since < OVERTAKEN_SECONDS
+
+    def leftovers(self, key: Key) -> list[tuple[TenantCluster, list[IPAllocation]]]:
+        """Return the clusters of a name that are gone, each with the allocations it left.
+
+        The one whose allocations were written last comes last.
+        """
+        present = self._clusters.get(key)
+        left: dict[str, list[IPAllocation]] = {}
+        for allocation in self._allocations.by_index(TENANT_INDEX, str(key)):
+            uid = allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
+            if uid and (present is None or present.metadata.uid != uid):
+                left.setdefault(uid, []).append(allocation)
+        known = {uid for uid, one in self._last.items() if one.metadata.key == key}
+        for uid in known - left.keys():
+            del self._last[uid]
+        ordered = sorted(left.items(), key=lambda pair: max(a.metadata.revision for a in pair[1]))
+        return [(self._known(key, uid), found) for uid, found in ordered]
+
+    def owner(self, allocation: IPAllocation) -> TenantCluster | None:
+        """Return the last known state of an allocation's owner; None if none is noted on it."""
+        uid = allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
+        return self._known(allocation.spec.tenantClusterRef.key, uid) if uid else None
+
+    def _known(self, key: Key, uid: str) -> TenantCluster:
+        """Return a cluster as it was last seen, else one with its name and uid alone."""
+        meta = ObjectMeta(key.name, key.namespace, uid, annotations=_ASSUMED)
+        return self._last.get(uid) or TenantCluster(
+            meta, TenantClusterSpec("v0.0.0", Workers(replicas=1))
+        )
+
+    def _note(self, change: Change[TenantCluster]) -> None:
+        old, new = change.old, change.new
+        if old is None or (new is not None and new.metadata.uid == old.metadata.uid):
+            return
+        if self._allocations.by_index(TENANT_INDEX, str(old.metadata.key)):
+            # Whether anything was projected since it was last seen is unknown, so it is assumed.
+            annotations = _ASSUMED | dict(old.metadata.annotations)
+            meta = replace(old.metadata, annotations=annotations)
+            self._last[old.metadata.uid] = replace(old, metadata=meta)
+
 
 _log = structlog.get_logger(__name__)
 
 
 class Teardown:
-    """Deletes what a tenant had."""
+    """Deletes the allocations of clusters that are being deleted or gone."""
 
     def __init__(self, client: Client, allocations: Cache[IPAllocation]) -> None:
         self._client = client
         self._allocations = allocations
 
-    async def mark(self, tenant: TenantCluster) -> int:
+    async def delete_allocations(self, tenant: TenantCluster) -> int:
         """Delete the tenant's allocations; return how many are still there.
 
         Raises:
@@ -45,14 +134,16 @@ class Teardown:
         await self._delete(found)
         return len(found)
 
-    async def make_up(self, departed: TenantCluster, left: Iterable[IPAllocation]) -> None:
-        """Delete what a cluster left if a live read shows that it is gone.
+    async def delete_leftovers(
+        self, vanished: TenantCluster, left: Iterable[IPAllocation]
+    ) -> None:
+        """Delete what a cluster left behind if a live read shows that it is gone.
 
         Raises:
             Conflict: an allocation changed since it was read; begin again.
             ControllerError: the read or a delete failed.
         """
-        meta = departed.metadata
+        meta = vanished.metadata
         going = [one for one in left if not one.metadata.terminating]
         if going and await LiveOwners(self._client).is_gone(meta.key, meta.uid):
             _log.info("cluster vanished in spite of its finalizer", uid=meta.uid)
@@ -73,8 +164,8 @@ class Teardown:
         if failures:
             raise failures[0]
 
-    async def finish(self, tenant: TenantCluster) -> bool:
-        """Take our finalizer off if nothing is left; return whether that is so.
+    async def remove_finalizer(self, tenant: TenantCluster) -> bool:
+        """Remove our finalizer if no allocation is left; return whether that is so.
 
         Raises:
             Conflict: the cluster changed since it was read; begin again.

@@ -1,24 +1,19 @@
 """Where each kind is judged: the paths that manifests/webhook names, which are Butler's."""
 
-from dataclasses import dataclass
 from typing import Any
 
-from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
 from controller.resource import Resource
 from controller.webhooks import Webhook
 from reconcilers.api import names
-from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.networkpool import NetworkPool
-from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import (
     IP_ALLOCATION,
     NETWORK_POOL,
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
-from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.caches import Caches
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.webhooks.admission import handler
@@ -29,16 +24,6 @@ from reconcilers.webhooks.judges import (
     PoolJudge,
     ProviderJudge,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Caches:
-    """What the rules read."""
-
-    pools: Cache[NetworkPool]
-    allocations: Cache[IPAllocation]
-    clusters: Cache[TenantCluster]
-    providers: Cache[ProviderConfig]
 
 
 def path(resource: Resource[Any]) -> str:

@@ -7,11 +7,10 @@ from controller.manager import Manager
 from reconcilers.gauges import Gauges
 from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.settings import Settings
-from reconcilers.tenantcluster.departed import Departed
-from reconcilers.tenantcluster.gate import TenantGate
-from reconcilers.tenantcluster.kubeconfigs import OpenTransport
-from reconcilers.tenantcluster.tenants import Tenants
-from reconcilers.webhooks.serving import Caches, webhooks
+from reconcilers.tenantclients import OpenTransport, TenantClients
+from reconcilers.tenantcluster.release import TenantReleaseCheck
+from reconcilers.tenantcluster.teardown import VanishedClusters
+from reconcilers.webhooks.serving import webhooks
 from reconcilers.wiring import controllers
 from reconcilers.wiring.shared import Shared
 
@@ -21,7 +20,7 @@ def assemble(
     clock: Clock,
     settings: Settings,
     open_tenant: OpenTransport | None = None,
-) -> Tenants:
+) -> TenantClients:
     """Add the four controllers to `manager`; return the clients of tenants, to close at the end.
 
     Args:
@@ -31,21 +30,21 @@ def assemble(
         open_tenant: makes a connection of a tenant's kubeconfig; strict by default.
     """
     shared = Shared.of(manager, clock, settings)
-    tenants = Tenants(shared.client, settings.tenant, clock, open_tenant)
+    tenants = TenantClients(shared.client, settings.tenant, clock, open_tenant)
     clusters, allocations = shared.informers.clusters.cache, shared.informers.allocations.cache
-    departed = Departed(clusters, allocations, clock)
-    gate = TenantGate(
+    vanished = VanishedClusters(clusters, allocations, clock)
+    release = TenantReleaseCheck(
         shared.client,
         clusters,
-        departed,
+        vanished,
         tenants,
         recorder=shared.recorder,
         clock=clock,
         settings=settings.tenant,
     )
     controllers.add_networkpools(shared)
-    controllers.add_ipallocations(shared, gate)
-    controllers.add_tenantclusters(shared, tenants, departed, gate)
+    controllers.add_ipallocations(shared, release)
+    controllers.add_tenantclusters(shared, tenants, vanished, release)
     controllers.add_providerconfigs(shared)
     add_orphans(shared)
     add_gauges(shared)
@@ -98,12 +97,6 @@ def add_gauges(shared: Shared) -> None:
 
 def add_webhooks(shared: Shared) -> None:
     """Add the webhooks; the manager's options decide whether and where they are served."""
-    informers = shared.informers
-    caches = Caches(
-        informers.pools.cache,
-        informers.allocations.cache,
-        informers.clusters.cache,
-        informers.providers.cache,
-    )
+    caches = shared.informers.caches
     for webhook in webhooks(shared.manager.client, caches, shared.clock, shared.settings):
         shared.manager.add_webhook(webhook)

@@ -11,21 +11,19 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import FOREIGN_MANAGER, READY
-from reconcilers.ipallocation.gate import Gate
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
+from reconcilers.ipallocation.release import ReleaseCheck
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.problems import overlapping_pools
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
-from reconcilers.tenantcluster.assembly import tenant_side
-from reconcilers.tenantcluster.departed import Departed
-from reconcilers.tenantcluster.gate import TenantGate
+from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.provider import refers_to
-from reconcilers.tenantcluster.services import matters
+from reconcilers.tenantcluster.services import may_change_demand
 from reconcilers.tenantcluster.status import DEMAND_MET, NETWORK_READY
-from reconcilers.tenantcluster.tenants import Tenants
-from reconcilers.tenantcluster.world import World
+from reconcilers.tenantcluster.teardown import VanishedClusters
 from reconcilers.wiring.shared import Shared
+from reconcilers.wiring.tenants import tenant_parts
 
 
 def add_networkpools(shared: Shared) -> None:
@@ -57,12 +55,12 @@ def add_networkpools(shared: Shared) -> None:
     )
 
 
-def add_ipallocations(shared: Shared, gate: Gate) -> None:
+def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
     """Add the controller of IPAllocations: finalizer, Pending, Released.
 
     Args:
         shared: what every part is given.
-        gate: asks whether a tenant has released a range.
+        release: finds out whether a tenant has released a range.
     """
     informers, settings = shared.informers, shared.settings
     allocations = informers.allocations.cache
@@ -70,7 +68,7 @@ def add_ipallocations(shared: Shared, gate: Gate) -> None:
         shared.client,
         allocations,
         informers.pools.cache,
-        gate,
+        release,
         shared.clock,
         settings.allocation,
     )
@@ -103,35 +101,30 @@ def add_ipallocations(shared: Shared, gate: Gate) -> None:
 
 
 def add_tenantclusters(
-    shared: Shared, tenants: Tenants, departed: Departed, gate: TenantGate
+    shared: Shared, tenants: TenantClients, vanished: VanishedClusters, release: ReleaseCheck
 ) -> None:
     """Add the controller of TenantClusters, and the watches of elastic tenants' Services.
 
     Args:
         shared: what every part is given.
         tenants: clients of the tenants.
-        departed: clusters that are gone.
-        gate: asks whether a tenant has released a range.
+        vanished: clusters that went in spite of our finalizer.
+        release: finds out whether a tenant has released a range.
     """
     informers, settings = shared.informers, shared.settings
     clusters = informers.clusters.cache
-    side = tenant_side(
+    parts = tenant_parts(
         shared.client,
-        World(
-            informers.pools.cache,
-            informers.allocations.cache,
-            clusters,
-            informers.providers.cache,
-        ),
+        informers.caches,
         tenants=tenants,
-        departed=departed,
-        gate=gate,
+        vanished=vanished,
+        release=release,
         recorder=shared.recorder,
         clock=shared.clock,
         settings=settings,
         metrics=shared.metrics,
     )
-    shared.manager.add_service("tenant-services", side.services.watches.run)
+    shared.manager.add_service("tenant-services", parts.services.watches.run)
 
     def waiting(_: NetworkPool) -> Iterable[Key]:
         return _keys(clusters, waits_for_room)
@@ -143,14 +136,14 @@ def add_tenantclusters(
 
     shared.manager.controller(
         "tenantcluster",
-        side.reconciler.reconcile,
+        parts.reconciler.reconcile,
         watches=[
             Watch(informers.clusters, to_self),
             Watch(informers.allocations, lambda a: [a.spec.tenantClusterRef.key]),
             # By spec: capacity in their status moves with every range that is handed out.
             Watch(informers.providers, users, generation_changed),
             Watch(informers.pools, waiting, has_more_room),
-            ClusterWatch(side.services.kind, lambda cluster, _: [cluster], matters),
+            ClusterWatch(parts.services.kind, lambda cluster, _: [cluster], may_change_demand),
         ],
         concurrency=settings.concurrency,
         group=lambda cluster: cluster.namespace,

@@ -24,6 +24,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.caches import Caches
 from reconcilers.metrics import IpamMetrics
 from reconcilers.settings import Settings
 
@@ -36,6 +37,13 @@ class Informers:
     allocations: Informer[IPAllocation]
     clusters: Informer[TenantCluster]
     providers: Informer[ProviderConfig]
+
+    @property
+    def caches(self) -> Caches:
+        """The caches of these informers."""
+        return Caches(
+            self.pools.cache, self.allocations.cache, self.clusters.cache, self.providers.cache
+        )
 
     @classmethod
     def of(cls, manager: Manager) -> "Informers":

@@ -22,7 +22,7 @@ PLACE_OF_REASON = {
     "installed": 1,
     "demand": 1,
     "not_ready": 0,
-    "NoWayIn": 0,
+    "TenantUnavailable": 0,
     "Unavailable": 0,
 }
 """At which place the calls that make a condition take its reason."""

@@ -35,18 +35,18 @@ from reconcilers.api.resources import (
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
-from reconcilers.ipallocation.gate import Gate, Holding, LetGo
+from reconcilers.caches import Caches
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
+from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.settings import Settings
-from reconcilers.tenantcluster.assembly import tenant_side
-from reconcilers.tenantcluster.departed import Departed
-from reconcilers.tenantcluster.gate import TenantGate
-from reconcilers.tenantcluster.tenants import Tenants
-from reconcilers.tenantcluster.world import World
+from reconcilers.tenantclients import TenantClients
+from reconcilers.tenantcluster.release import TenantReleaseCheck
+from reconcilers.tenantcluster.teardown import VanishedClusters
+from reconcilers.wiring.tenants import tenant_parts
 from tests.clock import VirtualClock
 from tests.reconcilers.make import NAMESPACE
 from tests.reconcilers.server import Happening, Json, Server
@@ -82,18 +82,18 @@ class Heard:
         return [reason for _, reason, _ in self.events]
 
 
-class OpenGate(Gate):
+class OpenGate(ReleaseCheck):
     """A tenant that lets go, unless `why` says what it waits for, or `real` is to be asked."""
 
     def __init__(self) -> None:
         self.why = ""
-        self.real: Gate | None = None
+        self.real: ReleaseCheck | None = None
 
     @override
-    async def ask(self, allocation: IPAllocation, mark: int) -> LetGo | Holding:
+    async def check(self, allocation: IPAllocation, mark: int) -> Released | InUse:
         if self.real is not None:
-            return await self.real.ask(allocation, mark)
-        return Holding(self.why) if self.why else LetGo("nobody minds")
+            return await self.real.check(allocation, mark)
+        return InUse(self.why) if self.why else Released("nobody minds")
 
 
 class Replica:
@@ -120,7 +120,7 @@ class Replica:
         self.gate = OpenGate()
         recorder = cast("Recorder", self.heard)
         pools, allocations, clusters, providers = self.caches.values()
-        self.tenants = Tenants(self.client, settings.tenant, clock, lab.open_tenant)
+        self.tenants = TenantClients(self.client, settings.tenant, clock, lab.open_tenant)
         events = PoolEvents(recorder, clock, settings.pool.event_interval)
         self.pools = NetworkPoolReconciler(
             self.client, pools, allocations, events, clock, settings.pool
@@ -146,23 +146,23 @@ class Replica:
             clock=clock,
             settings=settings.orphans,
         )
-        departed = Departed(clusters, allocations, clock)
-        self.tenant_gate = TenantGate(
+        vanished = VanishedClusters(clusters, allocations, clock)
+        self.tenant_gate = TenantReleaseCheck(
             self.client,
             clusters,
-            departed,
+            vanished,
             self.tenants,
             recorder=recorder,
             clock=clock,
             settings=settings.tenant,
         )
-        world = World(pools, allocations, clusters, providers)
-        side = tenant_side(
+        known = Caches(pools, allocations, clusters, providers)
+        side = tenant_parts(
             self.client,
-            world,
+            known,
             tenants=self.tenants,
-            departed=departed,
-            gate=self.gate,
+            vanished=vanished,
+            release=self.gate,
             recorder=recorder,
             clock=clock,
             settings=settings,

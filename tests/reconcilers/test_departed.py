@@ -7,8 +7,8 @@ import pytest
 from controller.errors import Forbidden, NoAnswer, NotFound
 from controller.meta import Key
 from controller.outcome import SETTLED, Again, Blocked
-from reconcilers.ipallocation.gate import Holding, LetGo
-from reconcilers.tenantcluster.departed import OVERTAKEN_SECONDS
+from reconcilers.ipallocation.release import InUse, Released
+from reconcilers.tenantcluster.teardown import OVERTAKEN_SECONDS
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Json, Server
@@ -53,9 +53,9 @@ def _going(lab: Lab) -> list[str]:
     return [meta["name"] for meta in found if "deletionTimestamp" in meta]
 
 
-async def _ask(lab: Lab) -> LetGo | Holding:
+async def _ask(lab: Lab) -> Released | InUse:
     allocation: Any = lab.caches["ipallocations"].get(make.key("team-a-lb"))
-    return await lab.tenant_gate.ask(allocation, allocation.metadata.revision)
+    return await lab.tenant_gate.check(allocation, allocation.metadata.revision)
 
 
 class TestOfAClusterThatIsReady:
@@ -84,9 +84,9 @@ class TestOfAClusterThatIsReady:
         _vanish(lab)
         await lab.orphans.sweep()
         assert isinstance(await lab.cluster(), Blocked)
-        assert isinstance(await _ask(lab), Holding)
+        assert isinstance(await _ask(lab), InUse)
         tenant.vanish("services", "web", namespace="default")
-        assert isinstance(await _ask(lab), LetGo)
+        assert isinstance(await _ask(lab), Released)
 
     async def test_its_kubeconfig_is_looked_for_where_it_said(self) -> None:
         lab, tenant = await _ready(status={"tenantNamespace": "elsewhere"})
@@ -113,7 +113,7 @@ class TestOfAClusterThatIsReady:
         lab, _ = await _ready()
         _vanish(lab)
         lab.server.vanish("secrets", "a-admin-kubeconfig", namespace="team")
-        assert isinstance(await _ask(lab), LetGo)
+        assert isinstance(await _ask(lab), Released)
 
     async def test_a_tenant_that_does_not_answer_is_waited_for_as_long_as_in_a_teardown(
         self,
@@ -121,9 +121,9 @@ class TestOfAClusterThatIsReady:
         lab, tenant = await _ready()
         _vanish(lab)
         tenant.fail(NoAnswer("timed out"), times=99)
-        assert isinstance(await _ask(lab), Holding)
+        assert isinstance(await _ask(lab), InUse)
         await lab.clock.advance(600)
-        assert isinstance(await _ask(lab), LetGo)
+        assert isinstance(await _ask(lab), Released)
 
     async def test_what_it_left_is_for_the_collector_of_orphans_to_judge(self) -> None:
         lab, _ = await _ready()
@@ -199,4 +199,4 @@ async def test_an_allocation_whose_owner_was_never_seen_is_out_at_once() -> None
     lab = Lab()
     lab.server.add("ipallocations", make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7")))
     lab.tenant_server("a")
-    assert isinstance(await _ask(lab), LetGo)
+    assert isinstance(await _ask(lab), Released)

@@ -17,11 +17,10 @@ from reconcilers.api.resources import (
     ServiceStatus,
 )
 from reconcilers.tenantcluster import membership
-from reconcilers.tenantcluster.elastic import growth, inventory, shrink
+from reconcilers.tenantcluster.elastic import demand, growth, shrink
+from reconcilers.tenantcluster.elastic.demand import Demand, WaitingTimes
 from reconcilers.tenantcluster.elastic.growth import Growth, Supply
-from reconcilers.tenantcluster.elastic.inventory import Inventory
-from reconcilers.tenantcluster.elastic.patience import Patience
-from reconcilers.tenantcluster.elastic.vain import LIMIT, Vain
+from reconcilers.tenantcluster.elastic.unserved_growth import LIMIT, UnservedGrowth
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
@@ -79,7 +78,7 @@ def test_growth_covers_what_is_missing_and_never_more_than_is_allowed(
 
 def test_supply_counts_growth_in_flight_and_the_quota_counts_all_that_is_not_gone() -> None:
     role = {names.LABEL_ROLE: "growth"}
-    found = Inventory(frozenset(inventory.addresses(_service("a", "10.40.0.8"))), ())
+    found = Demand(frozenset(demand.addresses(_service("a", "10.40.0.8"))), ())
     members = [
         make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.1")),
         make.allocation("team-a-lb-1", held=("10.40.0.8", "10.40.0.9"), labels=role),
@@ -161,36 +160,36 @@ def test_disuse_takes_ten_minutes_and_an_age_of_ten_minutes(
     one = make.allocation(
         "team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), age=-created, annotations=notes
     )
-    shown = inventory.addresses(_service("a", "10.40.0.1")) if used else ()
-    disuse = shrink.look(one, Inventory(frozenset(shown), ()), now, 600, 30)
+    shown = demand.addresses(_service("a", "10.40.0.1")) if used else ()
+    disuse = shrink.disuse(one, Demand(frozenset(shown), ()), now, 600, 30)
     assert (disuse.over, disuse.due_in) == (over, due)
 
 
 def test_one_that_is_used_again_forgets_its_disuse() -> None:
     notes = {names.ANNOTATION_IDLE_SINCE: "2025-12-31T23:00:00+00:00"}
     one = make.allocation("team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), annotations=notes)
-    found = Inventory(frozenset(inventory.addresses(_service("a", "10.40.0.0"))), ())
-    assert shrink.look(one, found, make.EPOCH, 600, 30).remember is None
+    found = Demand(frozenset(demand.addresses(_service("a", "10.40.0.0"))), ())
+    assert shrink.disuse(one, found, make.EPOCH, 600, 30).remember is None
 
 
 def test_a_pool_is_exhausted_when_statuses_show_every_address_of_it() -> None:
     held = [AddressRange.parse("10.40.0.0", "10.40.0.1")]
     services = [_service("a", "10.40.0.0"), _service("b", "10.9.9.9")]
-    assert not inventory.take(services, "", {4}).exhausts(held)
+    assert not demand.demand_of(services, "", {4}).exhausts(held)
     services.append(_service("c", "10.40.0.1", cls="other"))
-    assert not inventory.take(services, "", {4}).exhausts(held), "another class proves nothing"
+    assert not demand.demand_of(services, "", {4}).exhausts(held), "another class proves nothing"
     services.append(_service("d", "10.40.0.0", "10.40.0.1"))
-    assert inventory.take(services, "", {4}).exhausts(held)
-    assert inventory.take([], "", {4}).exhausts([]), "a pool without addresses has none left"
+    assert demand.demand_of(services, "", {4}).exhausts(held)
+    assert demand.demand_of([], "", {4}).exhausts([]), "a pool without addresses has none left"
 
 
-def test_patience_counts_from_creation_unless_it_was_seen_not_to_wait() -> None:
-    patience = Patience()
+def test_waiting_counts_from_creation_unless_the_service_was_seen_not_to_wait() -> None:
+    waiting = WaitingTimes()
     old, new = _service("old", seconds=-100), _service("new", seconds=5)
-    assert patience.look([old], make.EPOCH) == {"uid-old": 100.0}
+    assert waiting.update([old], make.EPOCH) == {"uid-old": 100.0}
     later = make.EPOCH + timedelta(seconds=10)
     lost = _service("lost", seconds=-500)
-    assert patience.look([old, new, lost], later) == {
+    assert waiting.update([old, new, lost], later) == {
         "uid-old": 110.0,
         "uid-new": 5.0,
         "uid-lost": 0.0,
@@ -198,30 +197,32 @@ def test_patience_counts_from_creation_unless_it_was_seen_not_to_wait() -> None:
 
 
 def test_a_tenants_clock_that_is_ahead_makes_nobody_wait_longer() -> None:
-    patience = Patience()
+    waiting = WaitingTimes()
     ahead = _service("ahead", seconds=3600)
-    assert patience.look([ahead], make.EPOCH) == {"uid-ahead": 0.0}
-    assert patience.look([ahead], make.EPOCH + timedelta(seconds=30)) == {"uid-ahead": 30.0}
+    assert waiting.update([ahead], make.EPOCH) == {"uid-ahead": 0.0}
+    assert waiting.update([ahead], make.EPOCH + timedelta(seconds=30)) == {"uid-ahead": 30.0}
 
 
 def test_what_was_in_vain_is_remembered_until_more_is_in_use() -> None:
     odd = _service("odd")
-    told = Vain(0, frozenset()).joined([odd], 2)
+    told = UnservedGrowth(0, frozenset()).updated([odd], 2)
     assert told.text is not None
-    read = Vain.of(make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: told.text}))
+    read = UnservedGrowth.of(make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: told.text}))
     assert read == told
-    assert read.holds(odd, 2)
-    assert read.holds(odd, 1)
-    assert not read.holds(odd, 3)
-    assert not read.holds(_service("other"), 2)
+    assert read.covers(odd, 2)
+    assert read.covers(odd, 1)
+    assert not read.covers(odd, 3)
+    assert not read.covers(_service("other"), 2)
 
 
 @pytest.mark.parametrize("text", ["", "x", "x:y", ":", "²:a"])
 def test_a_garbled_memory_remembers_nothing(text: str) -> None:
-    found = Vain.of(make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: text}))
-    assert found == Vain(0, frozenset())
+    found = UnservedGrowth.of(make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: text}))
+    assert found == UnservedGrowth(0, frozenset())
 
 
 def test_the_memory_is_bounded() -> None:
-    told = Vain(0, frozenset()).joined([_service(f"s{n}") for n in range(LIMIT + 50)], 1)
+    told = UnservedGrowth(0, frozenset()).updated(
+        [_service(f"s{n}") for n in range(LIMIT + 50)], 1
+    )
     assert len(told.text or "") < 10 * LIMIT + 20

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from controller.outcome import SETTLED, Again, Blocked
-from reconcilers.ipallocation.gate import Holding
+from reconcilers.ipallocation.release import InUse
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
@@ -182,14 +182,14 @@ async def test_saying_why_it_waits_does_not_move_the_mark() -> None:
     lab.server.delete("ipallocations", "a")
     marked = int(lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"])
     marks = []
-    ask = lab.gate.ask
+    check = lab.gate.check
 
     async def noted(allocation: Any, mark: int) -> Any:
         marks.append(mark)
         lab.gate.why = f"reason {len(marks)}"
-        return await ask(allocation, mark)
+        return await check(allocation, mark)
 
-    lab.gate.ask = noted  # type: ignore[method-assign]
+    lab.gate.check = noted  # type: ignore[method-assign]
     for _ in range(3):
         await lab.allocation("a")
     assert marks == [marked] * 3
@@ -200,11 +200,11 @@ async def test_the_mark_is_one_of_the_history_that_there_is() -> None:
     lab.server.delete("ipallocations", "a")
     marks = []
 
-    async def noted(allocation: Any, mark: int) -> Holding:
+    async def noted(allocation: Any, mark: int) -> InUse:
         marks.append(mark)
-        return Holding("somebody objects")
+        return InUse("somebody objects")
 
-    lab.gate.ask = noted  # type: ignore[method-assign]
+    lab.gate.check = noted  # type: ignore[method-assign]
     await lab.allocation("a")
     gone: Any = lab.caches["ipallocations"].get(make.key("a"))
     restored = replace(gone, metadata=replace(gone.metadata, resourceVersion="3"))

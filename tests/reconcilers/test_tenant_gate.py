@@ -8,7 +8,7 @@ import pytest
 from controller.errors import Forbidden, NoAnswer, NotFound, ServerFailure
 from controller.outcome import Blocked
 from reconcilers.api import names
-from reconcilers.ipallocation.gate import Holding, LetGo
+from reconcilers.ipallocation.release import InUse, Released
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Json, Server
@@ -39,13 +39,13 @@ def _service(tenant: Server, ip: str) -> None:
     tenant.add("services", {"metadata": meta, "spec": {"type": "LoadBalancer"}, "status": status})
 
 
-async def _ask(lab: Lab, **of: Any) -> LetGo | Holding:
+async def _ask(lab: Lab, **of: Any) -> Released | InUse:
     allocation = make.allocation("team-a-lb", **({"held": HELD} | of))
-    return await lab.tenant_gate.ask(allocation, MARK)
+    return await lab.tenant_gate.check(allocation, MARK)
 
 
-def _why(answer: LetGo | Holding) -> str:
-    assert isinstance(answer, Holding)
+def _why(answer: Released | InUse) -> str:
+    assert isinstance(answer, InUse)
     return answer.why
 
 
@@ -53,7 +53,7 @@ async def test_out_when_a_new_enough_pool_is_free_of_it_and_no_service_shows_it(
     lab, tenant = _lab()
     _pool(tenant, "10.40.0.8-10.40.0.15")
     _service(tenant, "10.40.0.8")
-    assert isinstance(await _ask(lab), LetGo)
+    assert isinstance(await _ask(lab), Released)
 
 
 async def test_held_while_the_pool_was_not_written_since_the_mark() -> None:
@@ -80,22 +80,22 @@ async def test_held_while_a_service_shows_an_address_of_it() -> None:
 
 async def test_out_when_the_pool_is_gone_and_no_service_shows_it() -> None:
     lab, tenant = _lab()
-    assert isinstance(await _ask(lab), LetGo)
+    assert isinstance(await _ask(lab), Released)
     _service(tenant, "10.40.0.3")
-    assert isinstance(await _ask(lab), Holding)
+    assert isinstance(await _ask(lab), InUse)
 
 
 async def test_out_when_metallb_is_positively_not_served() -> None:
     lab, tenant = _lab()
     tenant.served = ("services",)
-    assert isinstance(await _ask(lab), LetGo)
+    assert isinstance(await _ask(lab), Released)
 
 
 async def test_held_when_it_cannot_be_learnt_whether_metallb_is_served() -> None:
     lab, tenant = _lab()
     tenant.served = ("services",)
     tenant.fail(ServerFailure(503, "", "starting"), verb="discover")
-    assert isinstance(await _ask(lab), Holding)
+    assert isinstance(await _ask(lab), InUse)
 
 
 @pytest.mark.parametrize("error", [NoAnswer("timed out"), Forbidden(403, "Forbidden", "no")])
@@ -109,12 +109,12 @@ async def test_held_while_services_cannot_be_read() -> None:
     lab, tenant = _lab()
     meta = {"name": "odd", "namespace": "default"}
     tenant.add("services", {"metadata": meta, "spec": {"type": 7}})
-    assert isinstance(await _ask(lab), Holding)
+    assert isinstance(await _ask(lab), InUse)
 
 
 async def test_node_addresses_are_out_at_once() -> None:
     lab, tenant = _lab()
-    assert isinstance(await _ask(lab, kind="nodes"), LetGo)
+    assert isinstance(await _ask(lab, kind="nodes"), Released)
     assert tenant.requests == []
 
 
@@ -122,7 +122,7 @@ async def test_out_when_a_live_read_shows_no_cluster() -> None:
     lab, _ = _lab()
     lab.hold("tenantclusters")
     lab.server.vanish("tenantclusters", "a", namespace="team")
-    assert isinstance(await _ask(lab, tenant="team/other"), LetGo)
+    assert isinstance(await _ask(lab, tenant="team/other"), Released)
     assert lab.server.count(verb="get", plural="tenantclusters") == 1
 
 
@@ -140,15 +140,15 @@ async def test_a_cluster_kind_that_is_not_served_proves_nothing() -> None:
 async def test_when_another_cluster_has_the_name_now_its_tenant_is_asked() -> None:
     lab, tenant = _lab(annotations={})
     stamp = {names.ANNOTATION_TENANT_UID: "uid-of-the-earlier-one"}
-    assert isinstance(await _ask(lab, annotations=stamp), LetGo)
+    assert isinstance(await _ask(lab, annotations=stamp), Released)
     _service(tenant, "10.40.0.3")
-    assert isinstance(await _ask(lab, annotations=stamp), Holding)
+    assert isinstance(await _ask(lab, annotations=stamp), InUse)
 
 
 async def test_out_with_the_annotation_that_says_release_anyway() -> None:
     lab, tenant = _lab(annotations=BEGUN | {names.ANNOTATION_RELEASE_ANYWAY: ""})
     tenant.fail(NoAnswer("timed out"), times=9)
-    assert isinstance(await _ask(lab), LetGo)
+    assert isinstance(await _ask(lab), Released)
 
 
 class TestOfAClusterThatIsBeingDeleted:
@@ -156,12 +156,12 @@ class TestOfAClusterThatIsBeingDeleted:
 
     async def test_nothing_was_ever_projected(self) -> None:
         lab, _ = _lab(annotations={}, deletionTimestamp=DELETED)
-        assert isinstance(await _ask(lab), LetGo)
+        assert isinstance(await _ask(lab), Released)
 
     async def test_its_kubeconfig_secret_is_gone(self) -> None:
         lab, _ = _lab(deletionTimestamp=DELETED)
         lab.server.vanish("secrets", "a-admin-kubeconfig", namespace="team")
-        assert isinstance(await _ask(lab), LetGo)
+        assert isinstance(await _ask(lab), Released)
 
     async def test_not_when_the_secret_may_not_be_read(self) -> None:
         lab, _ = _lab(deletionTimestamp=DELETED)
@@ -178,11 +178,11 @@ class TestOfAClusterThatIsBeingDeleted:
     async def test_the_teardown_grace_has_passed(self) -> None:
         lab, tenant = _lab(deletionTimestamp=DELETED)
         tenant.fail(NoAnswer("timed out"), times=99)
-        assert isinstance(await _ask(lab), Holding)
+        assert isinstance(await _ask(lab), InUse)
         await lab.clock.advance(599)
-        assert isinstance(await _ask(lab), Holding)
+        assert isinstance(await _ask(lab), InUse)
         await lab.clock.advance(1)
-        assert isinstance(await _ask(lab), LetGo)
+        assert isinstance(await _ask(lab), Released)
         kind, reason, message = lab.heard.events[-1]
         assert (kind, reason) == ("Warning", "TeardownGracePassed")
         assert message.startswith("Releasing team-a-lb without the tenant's word: the tenant")
@@ -193,7 +193,7 @@ class TestOfAClusterThatIsBeingDeleted:
         lab, tenant = _lab(deletionTimestamp=DELETED)
         await lab.clock.advance(10_000)  # nobody was there to ask all this while
         tenant.fail(NoAnswer("timed out"), times=1)
-        assert isinstance(await _ask(lab), Holding)
+        assert isinstance(await _ask(lab), InUse)
 
     async def test_a_tenant_that_answers_and_holds_on_outlasts_every_grace(self) -> None:
         lab, tenant = _lab(deletionTimestamp=DELETED)
@@ -205,7 +205,7 @@ class TestOfAClusterThatIsBeingDeleted:
     async def test_else_the_tenant_is_asked_as_ever(self) -> None:
         lab, tenant = _lab(deletionTimestamp=DELETED)
         _pool(tenant, "10.40.0.0-10.40.0.7")
-        assert isinstance(await _ask(lab), Holding)
+        assert isinstance(await _ask(lab), InUse)
 
 
 class TestOfAClusterThatIsNotBeingDeleted:
@@ -220,7 +220,7 @@ class TestOfAClusterThatIsNotBeingDeleted:
         lab, tenant = _lab()
         tenant.fail(NoAnswer("timed out"), times=99)
         await lab.clock.advance(10_000)
-        assert isinstance(await _ask(lab), Holding)
+        assert isinstance(await _ask(lab), InUse)
 
 
 async def test_an_allocation_deleted_by_hand_leaves_the_tenant_first() -> None:
@@ -261,7 +261,7 @@ async def test_a_range_is_not_out_while_somebody_is_about_to_project_it(
 
     async def ask() -> None:
         allocation: Any = lab.caches["ipallocations"].get(make.key("team-a-lb"))
-        answers.append(await lab.tenant_gate.ask(allocation, allocation.metadata.revision))
+        answers.append(await lab.tenant_gate.check(allocation, allocation.metadata.revision))
 
     async with anyio.create_task_group() as group:
         group.start_soon(lab.cluster)
@@ -269,7 +269,7 @@ async def test_a_range_is_not_out_while_somebody_is_about_to_project_it(
         lab.server.delete("ipallocations", "team-a-lb")
         group.start_soon(ask)
         await lab.clock.advance(1)
-    assert isinstance(answers[0], Holding)
+    assert isinstance(answers[0], InUse)
 
 
 async def test_a_service_that_clings_to_an_address_causes_no_hot_loop() -> None:

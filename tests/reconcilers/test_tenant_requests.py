@@ -6,7 +6,7 @@ import pytest
 
 from reconcilers import labels
 from reconcilers.api import names
-from reconcilers.tenantcluster import membership, sizing
+from reconcilers.tenantcluster import membership, requests
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
@@ -15,7 +15,7 @@ ELASTIC = {"allocationMode": "elastic"}
 
 def _lb(tenant: Any, **provider: Any) -> int:
     config = make.provider("lab", **provider)
-    return sizing.load_balancer_count(tenant, config.spec.networking)
+    return requests.load_balancer_count(tenant, config.spec.networking)
 
 
 def _addons(enabled: bool | None) -> dict[str, Any]:
@@ -49,10 +49,10 @@ def test_load_balancer_addresses_by_precedence_clamped_to_the_quota(
 def test_node_addresses_are_the_pools_default_clamped_to_the_quota() -> None:
     pool = make.pool(tenant={"defaults": {"nodesPerTenant": 7}})
     network = make.provider("lab").spec.networking
-    assert sizing.node_count(pool, network) == 7
-    assert sizing.node_count(make.pool(), network) == 5
+    assert requests.node_count(pool, network) == 7
+    assert requests.node_count(make.pool(), network) == 5
     clamped = make.provider("lab", quota={"maxNodeIPs": 4}).spec.networking
-    assert sizing.node_count(pool, clamped) == 4
+    assert requests.node_count(pool, clamped) == 4
 
 
 def test_tenants_whose_names_join_to_the_same_do_not_share() -> None:

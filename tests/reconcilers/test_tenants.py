@@ -8,7 +8,7 @@ import pytest
 from controller.errors import Conflict, Invalid, NoAnswer, ServerFailure
 from controller.meta import Key
 from reconcilers.api.resources import IP_ADDRESS_POOL
-from reconcilers.tenantcluster.kubeconfigs import NoWayIn
+from reconcilers.tenantclients import TenantUnavailable
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
@@ -23,7 +23,7 @@ async def test_a_client_is_kept_while_it_works() -> None:
     lab = Lab()
     tenant = lab.tenant_server("a")
     for _ in range(3):
-        async with lab.tenants.inside(make.tenant()):
+        async with lab.tenants.client(make.tenant()):
             pass
     assert _secrets_read(lab) == 1
     assert tenant.closed == 0
@@ -36,7 +36,7 @@ async def test_passes_at_the_same_time_share_one_client_and_take_turns() -> None
 
     async def enter() -> None:
         nonlocal inside
-        async with lab.tenants.inside(make.tenant()) as client:
+        async with lab.tenants.client(make.tenant()) as client:
             inside += 1
             assert inside == 1
             clients.append(client)
@@ -56,17 +56,17 @@ async def test_a_client_that_failed_is_closed_when_nobody_waits_for_it_any_more(
     tenant = lab.tenant_server("a")
 
     async def reset() -> None:
-        async with lab.tenants.inside(make.tenant()):
+        async with lab.tenants.client(make.tenant()):
             await lab.clock.sleep(1)
             raise NoAnswer("connection reset")
 
     async def fail() -> None:
-        with pytest.raises(NoWayIn):
+        with pytest.raises(TenantUnavailable):
             await reset()
 
     async def wait() -> None:
-        with pytest.raises(NoWayIn, match="connection reset"):
-            async with lab.tenants.inside(make.tenant()):
+        with pytest.raises(TenantUnavailable, match="connection reset"):
+            async with lab.tenants.client(make.tenant()):
                 pytest.fail("the tenant has just been found silent")
 
     async with anyio.create_task_group() as group:
@@ -81,15 +81,15 @@ async def test_a_client_that_failed_is_closed_when_nobody_waits_for_it_any_more(
 async def test_a_tenant_out_of_order_is_left_in_peace_for_a_while(error: Exception) -> None:
     lab = Lab()
     lab.tenant_server("a")
-    with pytest.raises(NoWayIn) as first:
-        async with lab.tenants.inside(make.tenant()):
+    with pytest.raises(TenantUnavailable) as first:
+        async with lab.tenants.client(make.tenant()):
             raise error
-    with pytest.raises(NoWayIn) as second:
-        async with lab.tenants.inside(make.tenant()):
+    with pytest.raises(TenantUnavailable) as second:
+        async with lab.tenants.client(make.tenant()):
             pytest.fail("it should have been left in peace")
     assert (second.value.reason, second.value.message) == ("TenantUnreachable", str(first.value))
     await lab.clock.advance(5)
-    async with lab.tenants.inside(make.tenant()):
+    async with lab.tenants.client(make.tenant()):
         pass
 
 
@@ -97,28 +97,28 @@ async def test_once_it_answers_the_pauses_begin_anew() -> None:
     lab = Lab()
     lab.tenant_server("a")
     for pause in (5, 10, 20):
-        with pytest.raises(NoWayIn):
-            async with lab.tenants.inside(make.tenant()):
+        with pytest.raises(TenantUnavailable):
+            async with lab.tenants.client(make.tenant()):
                 raise NoAnswer("reset")
         await lab.clock.advance(pause)
-    async with lab.tenants.inside(make.tenant()):
+    async with lab.tenants.client(make.tenant()):
         pass
-    with pytest.raises(NoWayIn):
-        async with lab.tenants.inside(make.tenant()):
+    with pytest.raises(TenantUnavailable):
+        async with lab.tenants.client(make.tenant()):
             raise NoAnswer("reset")
     await lab.clock.advance(5)
-    async with lab.tenants.inside(make.tenant()):
+    async with lab.tenants.client(make.tenant()):
         pass
 
 
 async def test_a_refusal_of_the_content_keeps_the_client_and_the_peace() -> None:
     lab = Lab()
     tenant = lab.tenant_server("a")
-    with pytest.raises(NoWayIn, match="Invalid: 422") as refused:
-        async with lab.tenants.inside(make.tenant()):
+    with pytest.raises(TenantUnavailable, match="Invalid: 422") as refused:
+        async with lab.tenants.client(make.tenant()):
             raise Invalid(422, "Invalid", "no prefixes")
     assert refused.value.reason == "TenantRefused"
-    async with lab.tenants.inside(make.tenant()):
+    async with lab.tenants.client(make.tenant()):
         pass
     assert tenant.closed == 0
 
@@ -127,7 +127,7 @@ async def test_a_conflict_is_no_failure_of_the_tenant() -> None:
     lab = Lab()
     tenant = lab.tenant_server("a")
     with pytest.raises(Conflict):
-        async with lab.tenants.inside(make.tenant()):
+        async with lab.tenants.client(make.tenant()):
             raise Conflict(409, "Conflict", "moved on")
     assert tenant.closed == 0
 
@@ -135,10 +135,10 @@ async def test_a_conflict_is_no_failure_of_the_tenant() -> None:
 async def test_a_cluster_created_anew_is_entered_by_its_own_kubeconfig() -> None:
     lab = Lab()
     before = lab.tenant_server("a")
-    async with lab.tenants.inside(make.tenant()):
+    async with lab.tenants.client(make.tenant()):
         pass
     after = lab.tenant_server("a")
-    async with lab.tenants.inside(make.tenant(uid="another")) as client:
+    async with lab.tenants.client(make.tenant(uid="another")) as client:
         with pytest.raises(Exception, match="404"):
             await client.get(IP_ADDRESS_POOL, POOL)
     assert (before.closed, before.requests) == (1, [])
@@ -149,7 +149,7 @@ async def test_all_clients_are_closed_at_the_end() -> None:
     lab = Lab()
     servers = [lab.tenant_server(name) for name in "ab"]
     for name in "ab":
-        async with lab.tenants.inside(make.tenant(name)):
+        async with lab.tenants.client(make.tenant(name)):
             pass
     await lab.tenants.aclose()
     assert [server.closed for server in servers] == [1, 1]
@@ -160,8 +160,8 @@ async def test_a_kubeconfig_that_reads_files_is_refused_by_the_strict_way_in() -
     meta = {"name": "a-admin-kubeconfig", "namespace": "team"}
     lab.server.add("secrets", {"metadata": meta, "data": {"admin.conf": "ZXZpbDogdHJ1ZQ=="}})
     strict = type(lab.tenants)(lab.client, lab.settings.tenant, lab.clock)
-    with pytest.raises(NoWayIn) as refused:
-        async with strict.inside(make.tenant()):
+    with pytest.raises(TenantUnavailable) as refused:
+        async with strict.client(make.tenant()):
             pytest.fail("it must not be entered")
     assert refused.value.reason == "KubeconfigRefused"
 
@@ -171,15 +171,15 @@ async def test_of_many_tenants_that_do_not_answer_only_a_few_are_tried_at_once()
     names = [f"t{number}" for number in range(6)]
     for name in names:
         lab.tenant_server(name)
-        with pytest.raises(NoWayIn):
-            async with lab.tenants.inside(make.tenant(name)):
+        with pytest.raises(TenantUnavailable):
+            async with lab.tenants.client(make.tenant(name)):
                 raise NoAnswer("timed out")
     await lab.clock.advance(5)
     tried = []
 
     async def enter(name: str) -> None:
-        with suppress(NoWayIn):
-            async with lab.tenants.inside(make.tenant(name)):
+        with suppress(TenantUnavailable):
+            async with lab.tenants.client(make.tenant(name)):
                 tried.append(name)
                 await lab.clock.sleep(10)
 
@@ -189,9 +189,9 @@ async def test_of_many_tenants_that_do_not_answer_only_a_few_are_tried_at_once()
         await lab.clock.advance(0)
         assert len(tried) == 2
         lab.tenant_server("healthy")
-        async with lab.tenants.inside(make.tenant("healthy")):
+        async with lab.tenants.client(make.tenant("healthy")):
             pass
         await lab.clock.advance(10)
     for name in names[2:]:
-        async with lab.tenants.inside(make.tenant(name)):
+        async with lab.tenants.client(make.tenant(name)):
             pass

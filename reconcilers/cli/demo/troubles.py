@@ -29,8 +29,9 @@ from reconcilers.cli.demo.steps import (
     remove,
 )
 from reconcilers.cli.demo.world import World
+from reconcilers.metallb_install.installer import METALLB_INSTALLED
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantcluster.status import LOAD_BALANCER_READY, METALLB_INSTALLED
+from reconcilers.tenantcluster.status import LOAD_BALANCER_READY
 
 BURST = 48
 SIZE = 4

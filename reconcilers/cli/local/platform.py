@@ -34,8 +34,7 @@ from reconcilers.cli.local.objects import Manifest, apply, make_namespaces
 from reconcilers.cli.local.servers import ApiServer, api_servers, servers_source
 from reconcilers.cli.standin.pools import NAMESPACE as METALLB_NAMESPACE
 from reconcilers.settings import Settings
-from reconcilers.tenantcluster.kubeconfigs import ADMIN_KEY
-from reconcilers.tenantcluster.tenants import Tenants
+from reconcilers.tenantclients import ADMIN_KEY, TenantClients
 from reconcilers.wiring import assemble
 
 MANAGEMENT = "management"
@@ -113,7 +112,7 @@ class Replica:
         self._transport = CuttableTransport(transport)
         self._is_cut_off = False
         self._manager = Manager(self._transport, clock=clock, options=options)
-        self.tenants: Tenants = assemble(self._manager, clock, settings)
+        self.tenants: TenantClients = assemble(self._manager, clock, settings)
         """Its ways into tenants."""
 
     async def run(self) -> None:

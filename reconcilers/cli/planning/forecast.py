@@ -40,12 +40,11 @@ from reconcilers.networkpool.protocol import Decision, blockers, decide
 from reconcilers.networkpool.view import View
 from reconcilers.providerconfig import judgement
 from reconcilers.settings import Settings
-from reconcilers.tenantcluster import network
-from reconcilers.tenantcluster.drafts import Drafts, Standing, Wanted, groups
 from reconcilers.tenantcluster.poolchoice import PoolChoice
-from reconcilers.tenantcluster.provider import chosen
-from reconcilers.tenantcluster.status import Verdict, not_ready, patch, ready
-from reconcilers.tenantcluster.status import network as network_condition
+from reconcilers.tenantcluster.provider import chosen, misconfigured
+from reconcilers.tenantcluster.requests import AllocationState, RequestPlanner, Wanted, groups
+from reconcilers.tenantcluster.status import Verdict, network_ready, not_ready, patch, ready, refs
+from reconcilers.tenantcluster.status import addresses as addresses_condition
 
 _ROUNDS = 100
 """Far more than it takes: a request moves on only to a pool that has room for it now."""
@@ -66,7 +65,7 @@ class Forecast:
     settings: Settings
     platform_default: Key | None
     now: datetime
-    _shared: Drafts | None = None
+    _shared: RequestPlanner | None = None
 
     def run(self) -> None:
         """Let the controllers work until they rest."""
@@ -202,21 +201,21 @@ class Forecast:
         """Yield the clusters that get addresses from pools, oldest first."""
         for tenant in self.ledger.tenants:
             provider = self.provider_of(tenant)
-            if tenant.metadata.terminating or network.misconfigured(provider) is not None:
+            if tenant.metadata.terminating or misconfigured(provider) is not None:
                 continue
             if provider is not None and provider.spec.networking.mode == IPAM:
                 yield tenant, provider
 
-    def _drafts(self) -> Drafts:
+    def _planner(self) -> RequestPlanner:
         ledger, limit = self.ledger, self.settings.pool.max_addresses
         if self._shared is None:
             choice = PoolChoice(ledger.pools.cache, ledger.allocations.cache, limit)
-            self._shared = Drafts(ledger.allocations.cache, choice)
+            self._shared = RequestPlanner(ledger.allocations.cache, choice)
         return self._shared
 
     def _wanted(self, tenant: TenantCluster, provider: ProviderConfig) -> list[Wanted]:
         backfill = self.settings.tenant.backfill_nodes
-        return self._drafts().wanted(tenant, provider, backfill)
+        return self._planner().wanted(tenant, provider, backfill)
 
     def _requests(self) -> Iterator[IPAllocation]:
         """Create the allocations that clusters lack, one by one; yield each."""
@@ -234,7 +233,7 @@ class Forecast:
             if existing is None or existing.metadata.terminating:
                 continue
             failed = existing.status.phase == FAILED
-            if failed and self._drafts().moves_on(tenant, provider, wanted.count, existing):
+            if failed and self._planner().should_move(tenant, provider, wanted.count, existing):
                 since[wanted.kind] = existing.requested_at.isoformat()
                 self.ledger.allocations.delete(existing)
         return since
@@ -247,20 +246,20 @@ class Forecast:
         since: Mapping[str, str],
     ) -> Iterator[IPAllocation]:
         with ExitStack() as kept:
-            drafts = self._drafts().together(tenant, provider, group, kept)
+            drafts = self._planner().together(tenant, provider, group, kept)
             if isinstance(drafts, Wanted):
                 return
             for wanted, draft in zip(group, drafts, strict=True):
                 moved = since.get(wanted.kind)
-                asked = draft.asked_since(moved) if moved else draft
+                asked = draft.requested_at(moved) if moved else draft
                 created = self.ledger.allocations.create(draft.namespace, asked.body)
                 self.ledger.asked_by[created.metadata.key] = tenant.metadata.key
                 yield created
 
-    def _standings(self, tenant: TenantCluster, provider: ProviderConfig) -> list[Standing]:
+    def _standings(self, tenant: TenantCluster, provider: ProviderConfig) -> list[AllocationState]:
         """Return how the cluster's allocations stand."""
         return [
-            Standing(wanted.kind, wanted.existing, exhausted=wanted.existing is None)
+            AllocationState(wanted.kind, wanted.existing, exhausted=wanted.existing is None)
             for wanted in self._wanted(tenant, provider)
         ]
 
@@ -277,20 +276,20 @@ class Forecast:
 
     def _verdict(self, tenant: TenantCluster) -> Verdict:
         provider = self.provider_of(tenant)
-        problem = network.misconfigured(provider)
+        problem = misconfigured(provider)
         if problem is not None or provider is None:
             assert problem is not None, "a missing ProviderConfig is a problem"
             return Verdict(CLUSTER_FAILED, (problem, not_ready(problem.reason, problem.message)))
         if provider.spec.networking.mode != IPAM:
-            bypass = network_condition(True, "Ready", "cloud networking mode")
+            bypass = network_ready(True, "Ready", "cloud networking mode")
             return Verdict(READY, (bypass, ready()))
         standings = self._standings(tenant, provider)
-        addresses = network.finding(standings)
+        addresses = addresses_condition(standings)
         found: tuple[Finding, ...] = (addresses,)
         if not addresses.status and not tenant.is_ready:
             found = (addresses, not_ready(addresses.reason, addresses.message))
         phase = READY if tenant.is_ready else PROVISIONING
-        return Verdict(phase, found, network.refs(standings))
+        return Verdict(phase, found, refs(standings))
 
     def _pools(self, provider: ProviderConfig) -> Iterator[NetworkPool]:
         for name in provider.spec.networking.pools_in_order():

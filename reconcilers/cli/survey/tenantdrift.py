@@ -15,9 +15,8 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.survey.audit import TENANT_DRIFT, Finding, Subject
 from reconcilers.cli.survey.objects import Objects, sorted_by_key
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantcluster.kubeconfigs import NoWayIn
-from reconcilers.tenantcluster.metallb import MetalLB, Unavailable, projection
-from reconcilers.tenantcluster.tenants import Tenants
+from reconcilers.tenantclients import TenantClients, TenantUnavailable
+from reconcilers.tenantcluster.metallb import MetalLB, ProjectionBlocked, projection
 
 AT_ONCE = 8
 """Tenants that are asked at once."""
@@ -31,7 +30,7 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
         objects: what the tenants should hold.
     """
     settings = TenantSettings()
-    clients = Tenants(client, settings, SystemClock())
+    clients = TenantClients(client, settings, SystemClock())
     found: list[Finding] = []
     limit = anyio.CapacityLimiter(AT_ONCE)
     of_tenant: dict[Key, list[IPAllocation]] = {}
@@ -60,15 +59,15 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
 
 
 async def _difference(
-    clients: Tenants, tenant: TenantCluster, members: Sequence[IPAllocation], namespace: str
+    clients: TenantClients, tenant: TenantCluster, members: Sequence[IPAllocation], namespace: str
 ) -> str:
     wanted = list(projection(members, 0).entries)
     try:
-        async with clients.inside(tenant) as inside:
+        async with clients.client(tenant) as inside:
             pool = await MetalLB(inside, namespace).pool()
-    except NoWayIn as none:
+    except TenantUnavailable as none:
         return "" if none.absent and not wanted else f"could not be asked: {none.message}"
-    except Unavailable as unavailable:
+    except ProjectionBlocked as unavailable:
         return f"could not be asked: {unavailable.message}"
     except ControllerError as error:
         return f"could not be asked: {error}"

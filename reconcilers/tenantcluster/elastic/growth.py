@@ -1,8 +1,8 @@
-"""How many allocations to add, and by which names: decisions, carried out by caring.py.
+"""How many allocations to add, and by which names: decisions, carried out by scaler.py.
 
 n = ceil((addresses waited for - unused supply in flight) / growthIncrement), at most as many as
 may be in flight, each against the quota, which counts every load-balancer allocation that is not
-gone yet, waiting and leaving ones included.
+gone yet, those that wait or are given back included.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.tenantcluster import membership
-from reconcilers.tenantcluster.elastic.inventory import Inventory
+from reconcilers.tenantcluster.elastic.demand import Demand
 
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """What is on its way to Services, or waits for them.
+    """What the tenant has for Services that wait.
 
     Args:
         addresses: in growth allocations that wait for a range, or in their ranges, unused.
@@ -34,11 +34,11 @@ class Supply:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What to do about Services that wait.
+    """What to add for Services that wait.
 
     Args:
         number: how many allocations to add now.
-        over_quota: whether the quota keeps back others that are needed.
+        over_quota: whether the quota forbids others that are needed.
     """
 
     number: int
@@ -63,20 +63,20 @@ def size_of(allocation: IPAllocation, otherwise: int) -> int:
 def supply(
     members: Sequence[IPAllocation],
     tenant: TenantCluster,
-    found: Inventory,
+    demand: Demand,
     *,
     in_place: bool,
     size: Sizer,
 ) -> Supply:
-    """Return what the tenant has, and has coming.
+    """Return what the tenant has, and what is being made.
 
     Args:
         members: the tenant's allocations.
         tenant: the tenant.
-        found: what its Services show.
-        in_place: whether MetalLB has had the first range for as long as a Service waits: then what
-            is unused of it is of no use to those who wait, or they would have it.
-        size: how many addresses an allocation is about.
+        demand: what its Services show.
+        in_place: whether MetalLB has had the first range as long as a Service has to wait: then
+            what is unused of it does not help waiting Services, or they would have it.
+        size: how many addresses an allocation holds or asks for.
     """
     addresses = allocations = total = 0
     for one in members:
@@ -86,7 +86,7 @@ def supply(
         if one.releasing or (in_place and not is_growth(one, tenant)):
             continue
         held = ranges.held(one)
-        unused = size(one) if held is None else held.size - found.in_use(held)
+        unused = size(one) if held is None else held.size - demand.in_use(held)
         addresses += unused
         allocations += is_growth(one, tenant) and (held is None or unused == held.size)
     return Supply(addresses, allocations, total)
@@ -106,7 +106,7 @@ def decide(wanted: int, have: Supply, increment: int, quota: int | None, in_flig
 
     Args:
         wanted: addresses that Services have waited for long enough.
-        have: what is there and on its way.
+        have: what exists and what is being made.
         increment: addresses in one growth allocation.
         quota: the most load-balancer addresses the tenant may hold; None for no limit.
         in_flight: the most growth allocations that may be in flight.

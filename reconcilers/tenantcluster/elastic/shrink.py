@@ -1,21 +1,36 @@
-"""Which growth allocations are out of use, and which have been for long enough: decisions.
+"""Growth allocations that are out of use are marked, and given back once the tenant released them.
 
 The disuse is remembered on the allocation, so that it survives a restart, and begins anew when a
-Service takes an address. First allocations and pinned ones are not looked at.
+Service takes an address. Initial allocations and pinned ones are left alone.
+
+The mark is the annotation `releasing`: every projection leaves the range out. Then the tenant is
+checked, as before any range is given back. If a Service took an address of it meanwhile, the mark
+is withdrawn; else the allocation is deleted, at the version that the check was about.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
 
+import structlog
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.errors import NotFound
+from controller.meta import Version
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.tenantcluster.elastic.inventory import Inventory
+from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.ipallocation.release import InUse, ReleaseCheck
+from reconcilers.metrics import IpamMetrics
+from reconcilers.tenantcluster.elastic.demand import Demand
+from reconcilers.tenantcluster.membership import members
 
 
 @dataclass(frozen=True, slots=True)
 class Disuse:
-    """How a growth allocation stands.
+    """Whether a growth allocation is out of use.
 
     Args:
         remember: what the annotation should say; None that it should not be there.
@@ -31,21 +46,21 @@ class Disuse:
         return self.due_in is not None and self.due_in <= 0
 
 
-def look(
-    allocation: IPAllocation, found: Inventory, now: datetime, grace: float, settling: float
+def disuse(
+    allocation: IPAllocation, demand: Demand, now: datetime, grace: float, settling: float
 ) -> Disuse:
     """Return how long a growth allocation is out of use.
 
     Args:
         allocation: one that growth made; without a range yet it is out of use.
-        found: what the tenant's Services show.
+        demand: what the tenant's Services show.
         now: the time.
         grace: for how many seconds it must be out of use, and how old it must be.
         settling: for how many seconds from its creation it is not judged: MetalLB is about to use
-            it, and the disuse would be told only to be taken back.
+            it, and the disuse would be written only to be removed again.
     """
     held = ranges.held(allocation)
-    if held is not None and found.in_use(held):
+    if held is not None and demand.in_use(held):
         return Disuse(None, None)
     created = allocation.metadata.creationTimestamp or now
     age = (now - created).total_seconds()
@@ -59,14 +74,81 @@ def look(
 
 
 def remembered(allocation: IPAllocation) -> str | None:
-    """Return what the allocation remembers of its disuse, as it is written there."""
+    """Return since when the allocation is out of use, as its annotation has it."""
     return allocation.metadata.annotations.get(names.ANNOTATION_IDLE_SINCE)
 
 
 def idle_since(allocation: IPAllocation, now: datetime) -> datetime | None:
-    """Return since when it is out of use; None if it does not say, or says nonsense."""
+    """Return since when it is out of use; None if it is not noted, or unreadable."""
     try:
         since = datetime.fromisoformat(remembered(allocation) or "")
     except ValueError:
         return None
     return since if since.tzinfo is not None and since <= now else None
+
+
+_log = structlog.get_logger(__name__)
+
+
+class MarkedReleaser:
+    """Deletes what shrink has marked once the tenant has released it, in every mode."""
+
+    def __init__(
+        self,
+        client: Client,
+        allocations: Cache[IPAllocation],
+        release: ReleaseCheck,
+        metrics: IpamMetrics,
+    ) -> None:
+        self._client = client
+        self._allocations = allocations
+        self._release_check = release
+        self._metrics = metrics
+
+    async def release(self, tenant: TenantCluster) -> int:
+        """Delete what the tenant has released, withdraw the mark of what it uses.
+
+        Returns:
+            How many marked allocations are left.
+
+        Raises:
+            Conflict: an allocation changed since it was read; begin again.
+            ControllerError: the management cluster did not answer.
+        """
+        left = 0
+        for allocation in members(self._allocations, tenant):
+            if allocation.metadata.terminating or not allocation.releasing:
+                continue
+            left += not await self._release_one(allocation)
+        return left
+
+    async def _release_one(self, allocation: IPAllocation) -> bool:
+        if ranges.held(allocation) is None:
+            await self._delete(allocation, "it holds no range")
+            return True
+        answer = await self._release_check.check(allocation, allocation.metadata.revision)
+        if not isinstance(answer, InUse):
+            await self._delete(allocation, answer.reason)
+            return True
+        if not answer.by_service:
+            return False
+        _log.info(
+            "elastic IPAM: shrink withdrawn", allocation=allocation.metadata.name, why=answer.why
+        )
+        marks = {names.ANNOTATION_RELEASING: None, names.ANNOTATION_IDLE_SINCE: None}
+        await self._client.patch(
+            IP_ALLOCATION, Version.from_object(allocation), {"metadata": {"annotations": marks}}
+        )
+        return True
+
+    async def _delete(self, allocation: IPAllocation, why: str) -> None:
+        _log.info(
+            "elastic IPAM: shrink gives the range back",
+            allocation=allocation.metadata.name,
+            why=why,
+        )
+        try:
+            await self._client.delete(IP_ALLOCATION, Version.from_object(allocation))
+        except NotFound:
+            return
+        self._metrics.shrunk(allocation.pool_key)

@@ -33,9 +33,9 @@ from reconcilers.cli.demo.steps import (
 from reconcilers.cli.demo.world import Broken, World
 from reconcilers.cli.local.platform import CuttableTransport, Platform
 from reconcilers.cli.local.servers import ApiServer, api_server, sole_failure
-from reconcilers.ipallocation.gate import LetGo
-from reconcilers.tenantcluster.gate import TenantGate
+from reconcilers.ipallocation.release import Released
 from reconcilers.tenantcluster.metallb import MetalLB
+from reconcilers.tenantcluster.release import TenantReleaseCheck
 from tests.clock import VirtualClock
 from tests.reconcilers.cli.commands import call, started
 from tests.reconcilers.make import allocation
@@ -109,13 +109,13 @@ async def test_a_step_that_does_not_happen_is_named() -> None:
 async def test_the_demo_notices_a_range_that_is_released_before_its_tenant_let_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def hasty(*arguments: object) -> LetGo:
-        return LetGo("nobody was asked")
+    async def hasty(*arguments: object) -> Released:
+        return Released("nobody was asked")
 
     async def nothing(*arguments: object) -> None:
         """Leave the tenant's pool as it is."""
 
-    monkeypatch.setattr(TenantGate, "ask", hasty)
+    monkeypatch.setattr(TenantReleaseCheck, "check", hasty)
     monkeypatch.setattr(MetalLB, "_withdraw", nothing)
 
     def short(_: OverlapWatch, releases: ReleaseWatch, url: str) -> list[Step]:

@@ -19,8 +19,8 @@ from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.ipallocation.gate import Gate, LetGo
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
+from reconcilers.ipallocation.release import ReleaseCheck, Released
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.settings import AllocationSettings, PoolSettings
@@ -29,12 +29,12 @@ from tests.reconcilers.simulation.wire import Flight, Wire
 from tests.reconcilers.simulation.world import ALLOCATIONS, NAMESPACE, POOLS, Event, World
 
 
-class OpenGate(Gate):
+class OpenGate(ReleaseCheck):
     """Every tenant lets go at once."""
 
     @override
-    async def ask(self, allocation: IPAllocation, mark: int) -> LetGo:
-        return LetGo("nobody asked")
+    async def check(self, allocation: IPAllocation, mark: int) -> Released:
+        return Released("nobody asked")
 
 
 class _Silent:

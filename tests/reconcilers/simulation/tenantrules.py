@@ -15,14 +15,14 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, IPAddressPool
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.ipallocation.gate import Holding, LetGo
-from reconcilers.tenantcluster import gate, metallb, projecting
-from reconcilers.tenantcluster.departed import Departed
-from reconcilers.tenantcluster.elastic.caring import Elastic
-from reconcilers.tenantcluster.elastic.returning import Returning
-from reconcilers.tenantcluster.gate import TenantGate
+from reconcilers.ipallocation.release import InUse, Released
+from reconcilers.tenantcluster import metallb, projector, release
+from reconcilers.tenantcluster.elastic.scaler import Scaler
+from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
 from reconcilers.tenantcluster.metallb import MetalLB, Projection
-from reconcilers.tenantcluster.projecting import Projector
+from reconcilers.tenantcluster.projector import Projector
+from reconcilers.tenantcluster.release import TenantReleaseCheck
+from reconcilers.tenantcluster.teardown import VanishedClusters
 from tests.reconcilers.server import Json, Server
 
 Patch = pytest.MonkeyPatch
@@ -31,15 +31,15 @@ Patch = pytest.MonkeyPatch
 def open_gate(mp: Patch) -> None:
     """The finalizer goes whatever the tenant says."""
 
-    async def ask(self: TenantGate, allocation: IPAllocation, mark: int) -> LetGo:
-        return LetGo("nobody was asked")
+    async def check(self: TenantReleaseCheck, allocation: IPAllocation, mark: int) -> Released:
+        return Released("nobody was asked")
 
-    mp.setattr(TenantGate, "ask", ask)
+    mp.setattr(TenantReleaseCheck, "check", check)
 
 
 def gone_is_torn_down(mp: Patch) -> None:
     """Whatever a cluster that is gone left in its tenant counts as out."""
-    mp.setattr(Departed, "owner", lambda self, allocation: None)
+    mp.setattr(VanishedClusters, "owner", lambda self, allocation: None)
 
 
 def marks_projected(mp: Patch) -> None:
@@ -51,8 +51,8 @@ def marks_projected(mp: Patch) -> None:
         entries = [f"{one.start_text}-{one.end_text}" for one in held if one is not None]
         return Projection(tuple(entries), position)
 
-    mp.setattr(projecting, "projection", projection)
-    mp.setattr(projecting, "latest_mark", lambda _: 0)
+    mp.setattr(projector, "projection", projection)
+    mp.setattr(projector, "latest_mark", lambda _: 0)
 
 
 def older_views_written(mp: Patch) -> None:
@@ -92,18 +92,18 @@ def basis_of_own_answers(mp: Patch) -> None:
 
 def any_basis(mp: Patch) -> None:
     """The tenant's pool need not have been written since the mark."""
-    inspect = TenantGate._inspect
+    inspect = TenantReleaseCheck._inspect
 
-    async def lax(self: TenantGate, client: Client, given: AddressRange, mark: int) -> Any:
+    async def lax(self: TenantReleaseCheck, client: Client, given: AddressRange, mark: int) -> Any:
         return await inspect(self, client, given, 0)
 
-    mp.setattr(TenantGate, "_inspect", lax)
+    mp.setattr(TenantReleaseCheck, "_inspect", lax)
 
 
 def pool_not_looked_at(mp: Patch) -> None:
     """Nobody looks whether the tenant's pool still has the range."""
-    mp.setattr(gate, "_touches", lambda entry, given: False)
-    mp.setattr(gate, "basis_of", lambda pool: 10**9)
+    mp.setattr(release, "_overlaps", lambda entry, given: False)
+    mp.setattr(release, "basis_of", lambda pool: 10**9)
 
 
 def services_not_looked_at(mp: Patch) -> None:
@@ -112,35 +112,35 @@ def services_not_looked_at(mp: Patch) -> None:
     async def nobody(*_: Any) -> None:
         return None
 
-    mp.setattr(TenantGate, "_user", nobody)
+    mp.setattr(TenantReleaseCheck, "_user", nobody)
 
 
 def silence_is_consent(mp: Patch) -> None:
     """A tenant that cannot be asked has let go."""
-    look = TenantGate._look
+    look = TenantReleaseCheck._read_tenant
 
     async def hasty(
-        self: TenantGate, tenant: TenantCluster, allocation: IPAllocation, mark: int
-    ) -> LetGo | Holding:
+        self: TenantReleaseCheck, tenant: TenantCluster, allocation: IPAllocation, mark: int
+    ) -> Released | InUse:
         answer = await look(self, tenant, allocation, mark)
-        if isinstance(answer, Holding) and not answer.answered:
-            return LetGo("it does not answer")
+        if isinstance(answer, InUse) and not answer.answered:
+            return Released("it does not answer")
         return answer
 
-    mp.setattr(TenantGate, "_look", hasty)
+    mp.setattr(TenantReleaseCheck, "_read_tenant", hasty)
 
 
 def failure_is_absence(mp: Patch) -> None:
     """A kubeconfig that cannot be read is one that is not there."""
-    is_gone = TenantGate._is_gone
+    is_gone = TenantReleaseCheck._is_gone
 
-    async def hasty(self: TenantGate, tenant: TenantCluster) -> bool:
+    async def hasty(self: TenantReleaseCheck, tenant: TenantCluster) -> bool:
         try:
             return await is_gone(self, tenant)
         except ControllerError:
             return True
 
-    mp.setattr(TenantGate, "_is_gone", hasty)
+    mp.setattr(TenantReleaseCheck, "_is_gone", hasty)
 
 
 def begun_not_recorded(mp: Patch) -> None:
@@ -149,7 +149,7 @@ def begun_not_recorded(mp: Patch) -> None:
     async def begin(self: Projector, tenant: TenantCluster, now: datetime) -> TenantCluster:
         return tenant
 
-    mp.setattr(Projector, "begin", begin)
+    mp.setattr(Projector, "record_begun", begin)
 
 
 def created_with_ranges(mp: Patch) -> None:
@@ -175,28 +175,28 @@ def filled_unconfirmed(mp: Patch) -> None:
 def deleted_unmarked(mp: Patch) -> None:
     """Shrink deletes and the finalizer goes, without the mark and the question in between."""
 
-    async def conclude(self: Returning, allocation: IPAllocation) -> bool:
+    async def conclude(self: MarkedReleaser, allocation: IPAllocation) -> bool:
         await self._delete(allocation, "it is out of use")
         return True
 
-    mp.setattr(Returning, "_conclude", conclude)
+    mp.setattr(MarkedReleaser, "_release_one", conclude)
     open_gate(mp)
 
 
 def marks_stay(mp: Patch) -> None:
     """Shrink is not withdrawn though a Service has taken an address."""
 
-    async def conclude(self: Returning, allocation: IPAllocation) -> bool:
-        answer = await self._gate.ask(allocation, allocation.metadata.revision)
-        if isinstance(answer, LetGo):
-            await self._delete(allocation, answer.how)
-        return isinstance(answer, LetGo)
+    async def conclude(self: MarkedReleaser, allocation: IPAllocation) -> bool:
+        answer = await self._release_check.check(allocation, allocation.metadata.revision)
+        if isinstance(answer, Released):
+            await self._delete(allocation, answer.reason)
+        return isinstance(answer, Released)
 
     async def nothing(*_: Any) -> None:
         return None
 
-    mp.setattr(Returning, "_conclude", conclude)
-    mp.setattr(Elastic, "_withdraw_marks", nothing)
+    mp.setattr(MarkedReleaser, "_release_one", conclude)
+    mp.setattr(Scaler, "_withdraw_marks", nothing)
 
 
 def pools_deleted_blindly(mp: Patch) -> None:

@@ -1,4 +1,4 @@
-"""What the tenants' side reads of the management cluster."""
+"""The caches of our four kinds, as reconcilers and webhooks read them."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from reconcilers.api.tenantcluster import TenantCluster
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """What the reconciler reads.
+class Caches:
+    """What is known of the management cluster.
 
     Args:
         pools: the NetworkPools.
-        allocations: the IPAllocations, indexed by pool and tenant.
+        allocations: the IPAllocations, indexed by pool and by TenantCluster.
         clusters: the TenantClusters.
         providers: the ProviderConfigs.
     """

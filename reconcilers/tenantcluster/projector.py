@@ -1,4 +1,4 @@
-"""Bringing a tenant's MetalLB in line with its allocations, and saying how that went."""
+"""The ranges of a tenant's allocations are written to its MetalLB; the result is a condition."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -17,29 +17,29 @@ from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantcluster.kubeconfigs import NoWayIn
+from reconcilers.tenantclients import LONGEST_PAUSE, UNAUTHORIZED, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.membership import is_foreign, members
 from reconcilers.tenantcluster.metallb import (
     BEHIND,
+    NOT_INSTALLED,
     MetalLB,
     Projection,
-    Unavailable,
+    ProjectionBlocked,
     basis_of,
     latest_mark,
     projection,
 )
-from reconcilers.tenantcluster.status import load_balancer
-from reconcilers.tenantcluster.tenants import LONGEST_PAUSE, UNAUTHORIZED, Tenants
+from reconcilers.tenantcluster.status import load_balancer_ready
 
 _log = structlog.get_logger(__name__)
 
 
-HISTORY_PATIENCE = 5.0
-"""For how many seconds a tenant's pool is ahead of us before somebody asks why."""
+HISTORY_SECONDS = 5.0
+"""After how many seconds that a tenant's pool is ahead of us it is found out why."""
 
 
-class _ManagementTrouble(Exception):
-    """Carries a failure of the management cluster past those who judge the tenant by failures."""
+class _ManagementError(Exception):
+    """Wraps a failure of the management cluster, so that it does not count as the tenant's."""
 
     def __init__(self, error: ControllerError) -> None:
         super().__init__(str(error))
@@ -47,13 +47,13 @@ class _ManagementTrouble(Exception):
 
 
 class Projector:
-    """Writes into tenants what the management cluster decided."""
+    """Writes the ranges of allocations to the tenants' MetalLB."""
 
     def __init__(
         self,
         client: Client,
         allocations: Cache[IPAllocation],
-        tenants: Tenants,
+        tenants: TenantClients,
         clock: Clock,
         settings: TenantSettings,
     ) -> None:
@@ -62,11 +62,11 @@ class Projector:
         self._allocations = allocations
         self._tenants = tenants
         self._settings = settings
-        # Tenants whose pool is ahead of us: when that is looked into, and after what pause again.
+        # Tenants whose pool is ahead of us, by uid: when that is checked, and the pause before.
         self._behind: dict[str, tuple[float, float]] = {}
 
     def wanted(self, tenant: TenantCluster) -> Projection:
-        """Return what the tenant should hold, as the cache sees it.
+        """Return what the tenant's pool should hold, as the cache shows it.
 
         It also gives back what earlier clusters of that name left in it.
         """
@@ -83,7 +83,7 @@ class Projector:
         wanted = self.wanted(tenant)
         return wanted.basis < wanted.needed
 
-    async def begin(self, tenant: TenantCluster, now: datetime) -> TenantCluster:
+    async def record_begun(self, tenant: TenantCluster, now: datetime) -> TenantCluster:
         """Record durably that something will be projected, before the first time it is.
 
         A cluster that is deleted without this record never had an address in it.
@@ -102,27 +102,27 @@ class Projector:
         """Bring the tenant's MetalLB in line; return the LoadBalancerReady condition.
 
         Only what the management cluster fails to answer is raised: a tenant that does not answer
-        is the tenant's own trouble, told in its condition.
+        is the tenant's own problem, reported by its condition.
         """
         wanted, uid = self.wanted(tenant), tenant.metadata.uid
         try:
             await self._write(tenant, wanted)
             self._behind.pop(uid, None)
-        except NoWayIn as none:
-            tell = _log.debug if none.absent else _log.warning
-            tell("cannot get tenant client, skipping", error=none.message)
-            return load_balancer(False, none.reason, none.message)
-        except Unavailable as unavailable:
-            return load_balancer(False, unavailable.reason, unavailable.message)
+        except TenantUnavailable as error:
+            log = _log.debug if error.absent else _log.warning
+            log("cannot get tenant client, skipping", error=error.message)
+            return load_balancer_ready(False, error.reason, error.message)
+        except ProjectionBlocked as blocked:
+            return load_balancer_ready(False, blocked.reason, blocked.message)
         except Conflict:
-            return load_balancer(False, BEHIND, "the tenant's MetalLB pool just changed")
-        except _ManagementTrouble as trouble:
-            raise trouble.error from trouble
+            return load_balancer_ready(False, BEHIND, "the tenant's MetalLB pool just changed")
+        except _ManagementError as failed:
+            raise failed.error from failed
         if not wanted.entries:
-            return load_balancer(True, "Ready", "the tenant has no load-balancer IPs")
-        return load_balancer(True, "Ready", f"MetalLB holds {', '.join(wanted.entries)}")
+            return load_balancer_ready(True, "Ready", "the tenant has no load-balancer IPs")
+        return load_balancer_ready(True, "Ready", f"MetalLB holds {', '.join(wanted.entries)}")
 
-    async def recover(self, tenant: TenantCluster) -> None:
+    async def overwrite_lost_history(self, tenant: TenantCluster) -> None:
         """Write over a tenant's pool whose basis is of a history that the cluster has lost.
 
         A management cluster that was restored from a backup counts from where the backup was
@@ -134,7 +134,7 @@ class Projector:
             ControllerError: the management cluster did not answer.
         """
         uid, now = tenant.metadata.uid, self._clock.monotonic()
-        due, pause = self._behind.setdefault(uid, (now + HISTORY_PATIENCE, HISTORY_PATIENCE))
+        due, pause = self._behind.setdefault(uid, (now + HISTORY_SECONDS, HISTORY_SECONDS))
         if now < due:
             return
         pause = min(2 * pause, LONGEST_PAUSE)
@@ -151,7 +151,7 @@ class Projector:
         if page.unreadable or confirmed.entries != wanted.entries:
             return
         try:
-            async with self._tenants.inside(tenant) as client:
+            async with self._tenants.client(tenant) as client:
                 metallb = MetalLB(client, self._settings.metallb_namespace)
                 live = await metallb.pool()
                 if live is None or basis_of(live) <= page.revision:
@@ -164,28 +164,28 @@ class Projector:
                     before=list(live.spec.addresses),
                     after=list(wanted.entries),
                 )
-                await metallb.reset(live, wanted)
-        except (NoWayIn, Unavailable, Conflict) as error:
+                await metallb.overwrite(live, wanted)
+        except (TenantUnavailable, ProjectionBlocked, Conflict) as error:
             _log.info("cannot write the tenant's MetalLB pool anew", error=str(error))
 
     async def _write(self, tenant: TenantCluster, wanted: Projection) -> None:
-        """Enter and write; with rotated credentials, once more with the Secret read again."""
+        """Write; with rotated credentials once more, with the Secret read again."""
         try:
             await self._write_once(tenant, wanted)
-        except NoWayIn as none:
-            if none.reason != UNAUTHORIZED:
+        except TenantUnavailable as error:
+            if error.reason != UNAUTHORIZED:
                 raise
             await self._write_once(tenant, wanted)
 
     async def _write_once(self, tenant: TenantCluster, wanted: Projection) -> None:
-        async with self._tenants.inside(tenant) as client:
+        async with self._tenants.client(tenant) as client:
             metallb = MetalLB(client, self._settings.metallb_namespace)
             await metallb.project(wanted, lambda: self._confirmed(tenant))
 
     async def _confirmed(self, tenant: TenantCluster) -> Projection:
         """Return what the tenant should hold, each of its allocations read live, now.
 
-        One by one, as they are few: a LIST would bring everybody's along.
+        One by one, as they are few: a LIST would return those of all tenants.
         """
         found = []
         for known in members(self._allocations, tenant):
@@ -196,6 +196,16 @@ class Projector:
             except NotFound:
                 continue
             except ControllerError as error:
-                raise _ManagementTrouble(error) from error
+                raise _ManagementError(error) from error
         mine = [a for a in found if not is_foreign(a, tenant)]
         return projection(mine, self._allocations.position)
+
+
+def is_behind(projected: Finding) -> bool:
+    """Return whether another replica has written a newer state of the tenant's pool."""
+    return projected.reason == BEHIND
+
+
+def lacks_metallb(projected: Finding) -> bool:
+    """Return whether the tenant does not serve MetalLB's kinds."""
+    return projected.reason == NOT_INSTALLED

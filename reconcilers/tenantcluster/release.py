@@ -1,4 +1,4 @@
-"""Has the tenant let go of a range? Asked before the range counts as free again."""
+"""Whether a tenant has released a range: checked before the range counts as free again."""
 
 from collections.abc import Callable
 
@@ -17,37 +17,36 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import NAMESPACE, SERVICE, TENANT_CLUSTER, Service
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.ipallocation.gate import Gate, Holding, LetGo
+from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantcluster.departed import Departed
-from reconcilers.tenantcluster.elastic.inventory import addresses, is_ours
-from reconcilers.tenantcluster.kubeconfigs import NoWayIn
+from reconcilers.tenantclients import FIRST_PAUSE, LONGEST_PAUSE, TenantClients, TenantUnavailable
+from reconcilers.tenantcluster.elastic.demand import addresses, is_ours
 from reconcilers.tenantcluster.membership import is_foreign
-from reconcilers.tenantcluster.metallb import MetalLB, Unavailable, basis_of
-from reconcilers.tenantcluster.tenants import FIRST_PAUSE, LONGEST_PAUSE, Tenants
+from reconcilers.tenantcluster.metallb import MetalLB, ProjectionBlocked, basis_of
+from reconcilers.tenantcluster.teardown import VanishedClusters
 
 _log = structlog.get_logger(__name__)
 
 
-class TenantGate(Gate):
-    """Looks into the tenant, and knows when nobody needs to.
+class TenantReleaseCheck(ReleaseCheck):
+    """Reads the tenant's pool and Services, unless that is not needed.
 
     Args:
         client: the management cluster.
         clusters: its TenantClusters.
-        departed: those that are gone.
-        tenants: the ways into tenants.
-        recorder: tells people when addresses are given back without the tenant's word.
-        clock: for the teardown grace.
+        vanished: those that are gone.
+        tenants: clients of the tenants.
+        recorder: takes an event when addresses are given back without the tenant's answer.
+        clock: the time.
         settings: how long a deleted cluster may stay unreachable.
     """
 
-    def __init__(  # noqa: PLR0913 - what it looks into; the wiring is the one caller
+    def __init__(  # noqa: PLR0913 - what it reads; the wiring is the one caller
         self,
         client: Client,
         clusters: Cache[TenantCluster],
-        departed: Departed,
-        tenants: Tenants,
+        vanished: VanishedClusters,
+        tenants: TenantClients,
         *,
         recorder: Recorder,
         clock: Clock,
@@ -55,45 +54,45 @@ class TenantGate(Gate):
     ) -> None:
         self._client = client
         self._clusters = clusters
-        self._departed = departed
+        self._vanished = vanished
         self._tenants = tenants
         self._recorder = recorder
         self._clock = clock
         self._settings = settings
-        # Since when each deleted cluster's tenant has not answered, by its uid. Lost with
-        # the process, which begins the grace anew: rather too long than too short.
-        self._silent_since: dict[str, float] = {}
+        # Since when each deleted cluster's tenant has not answered, by its uid. Lost with the
+        # process, which begins the grace anew: rather too long than too short.
+        self._unanswered_since: dict[str, float] = {}
         # How often a deleted cluster's Secret was read, and when it may be again, by its uid.
         self._secret_reads: dict[str, tuple[int, float]] = {}
 
     @override
-    async def ask(self, allocation: IPAllocation, mark: int) -> LetGo | Holding:
+    async def check(self, allocation: IPAllocation, mark: int) -> Released | InUse:
         if allocation.spec.type == names.TYPE_NODES:
-            return LetGo("node addresses are not projected into the tenant")
+            return Released("node addresses are not projected into the tenant")
         present = await self._owner(allocation)
         if present is None or is_foreign(allocation, present):
-            return await self._ask_departed(allocation, mark, present)
+            return await self._check_vanished(allocation, mark, present)
         if names.ANNOTATION_RELEASE_ANYWAY in present.metadata.annotations:
-            return _anyway()
+            return _release_anyway()
         if not present.metadata.terminating:
-            return await self._look(present, allocation, mark)
+            return await self._read_tenant(present, allocation, mark)
         if names.ANNOTATION_PROJECTION_BEGUN not in present.metadata.annotations:
-            return LetGo("nothing was ever projected into the tenant")
-        return await self._ask_at_last(present, allocation, mark)
+            return Released("nothing was ever projected into the tenant")
+        return await self._check_until_grace(present, allocation, mark)
 
-    async def _ask_departed(
+    async def _check_vanished(
         self, allocation: IPAllocation, mark: int, present: TenantCluster | None
-    ) -> LetGo | Holding:
-        """Ask the tenant of a cluster that is gone.
+    ) -> Released | InUse:
+        """Check the tenant of a cluster that is gone.
 
         Another cluster that has the name by now may be in that same tenant, or in its place.
         """
-        departed = self._departed.owner(allocation)
-        if departed is None:
-            return LetGo("its TenantCluster is gone")
-        if names.ANNOTATION_RELEASE_ANYWAY in departed.metadata.annotations:
-            return _anyway()
-        return await self._ask_at_last(present or departed, allocation, mark)
+        vanished = self._vanished.owner(allocation)
+        if vanished is None:
+            return Released("its TenantCluster is gone")
+        if names.ANNOTATION_RELEASE_ANYWAY in vanished.metadata.annotations:
+            return _release_anyway()
+        return await self._check_until_grace(present or vanished, allocation, mark)
 
     async def _owner(self, allocation: IPAllocation) -> TenantCluster | None:
         """Return the TenantCluster; that there is none is believed of a live read only."""
@@ -108,19 +107,19 @@ class TenantGate(Gate):
                 raise MalformedAnswer(f"TenantCluster {key}: {missing}") from missing
             return None
 
-    async def _ask_at_last(
+    async def _check_until_grace(
         self, tenant: TenantCluster, allocation: IPAllocation, mark: int
-    ) -> LetGo | Holding:
-        """Ask the tenant of a cluster that is being deleted, or is gone: silence ends some day."""
+    ) -> Released | InUse:
+        """Check the tenant of a deleted or gone cluster, for the teardown grace at most."""
         if await self._secret_is_gone(tenant):
-            return LetGo("the tenant's kubeconfig Secret, or its namespace, is gone")
-        answer = await self._look(tenant, allocation, mark)
-        if isinstance(answer, LetGo) or answer.answered:
-            # Only failed attempts count: a tenant that answers, and holds on, is believed.
-            self._silent_since.pop(tenant.metadata.uid, None)
+            return Released("the tenant's kubeconfig Secret, or its namespace, is gone")
+        answer = await self._read_tenant(tenant, allocation, mark)
+        if isinstance(answer, Released) or answer.answered:
+            # Only failed attempts count; a tenant that answers that it uses the range is believed.
+            self._unanswered_since.pop(tenant.metadata.uid, None)
             return answer
         now = self._clock.monotonic()
-        waited = now - self._silent_since.setdefault(tenant.metadata.uid, now)
+        waited = now - self._unanswered_since.setdefault(tenant.metadata.uid, now)
         if waited < self._settings.teardown_grace:
             return answer
         self._recorder.record(
@@ -131,7 +130,7 @@ class TenantGate(Gate):
             f"Releasing {allocation.metadata.name} without the tenant's word: {answer.why}",
             action="Release",
         )
-        return LetGo(f"the tenant did not answer for {waited:.0f} s")
+        return Released(f"the tenant did not answer for {waited:.0f} s")
 
     async def _secret_is_gone(self, tenant: TenantCluster) -> bool:
         """Return whether a live read shows no kubeconfig; asked less often the longer it is."""
@@ -153,38 +152,38 @@ class TenantGate(Gate):
             await self._tenants.kubeconfig(tenant)
         except NotFound as missing:
             return missing.reason == "NotFound"
-        except NoWayIn as none:
-            return none.absent
+        except TenantUnavailable as error:
+            return error.absent
         return False
 
-    async def _look(
+    async def _read_tenant(
         self, tenant: TenantCluster, allocation: IPAllocation, mark: int
-    ) -> LetGo | Holding:
+    ) -> Released | InUse:
         """Read the tenant's pool and Services live."""
         given = ranges.held(allocation)
         if given is None:
-            return LetGo("it holds no range")
+            return Released("it holds no range")
         try:
-            async with self._tenants.inside(tenant) as client:
+            async with self._tenants.client(tenant) as client:
                 return await self._inspect(client, given, mark)
-        except NoWayIn as none:
-            return Holding(f"the tenant cannot be asked: {none.message}", answered=False)
+        except TenantUnavailable as error:
+            return InUse(f"the tenant cannot be asked: {error.message}", answered=False)
 
-    async def _inspect(self, client: Client, given: AddressRange, mark: int) -> LetGo | Holding:
-        """Look at the pool, and after it at the Services: who had an address may still show it."""
+    async def _inspect(self, client: Client, given: AddressRange, mark: int) -> Released | InUse:
+        """Read the pool, and after it the Services: one that had an address may still show it."""
         try:
             pool = await MetalLB(client, self._settings.metallb_namespace).pool()
-        except Unavailable as missing:
-            return LetGo(missing.message)
+        except ProjectionBlocked as missing:
+            return Released(missing.message)
         user = await self._user(client, given.contains)
         if user is not None:
             shown = f"Service {user.metadata.key} still shows an address of the range"
-            return Holding(shown, in_use=True)
+            return InUse(shown, by_service=True)
         if pool is not None and basis_of(pool) < mark:
-            return Holding("the tenant's MetalLB pool was not written since the deletion")
-        if pool is not None and any(_touches(entry, given) for entry in pool.spec.addresses):
-            return Holding("the tenant's MetalLB pool still has the range")
-        return LetGo("the tenant's MetalLB pool and Services are free of it")
+            return InUse("the tenant's MetalLB pool was not written since the deletion")
+        if pool is not None and any(_overlaps(entry, given) for entry in pool.spec.addresses):
+            return InUse("the tenant's MetalLB pool still has the range")
+        return Released("the tenant's MetalLB pool and Services are free of it")
 
     async def _user(self, client: Client, ours: Callable[[AddressRange], bool]) -> Service | None:
         page = await client.list(SERVICE)
@@ -194,10 +193,10 @@ class TenantGate(Gate):
         return next((s for s in known if any(map(ours, addresses(s)))), None)
 
 
-def _anyway() -> LetGo:
-    return LetGo(f"the TenantCluster carries {names.ANNOTATION_RELEASE_ANYWAY}")
+def _release_anyway() -> Released:
+    return Released(f"the TenantCluster carries {names.ANNOTATION_RELEASE_ANYWAY}")
 
 
-def _touches(entry: str, given: AddressRange) -> bool:
+def _overlaps(entry: str, given: AddressRange) -> bool:
     found = ranges.parsed_entry(entry)
     return found is None or found.overlaps(given)

@@ -1,12 +1,12 @@
 """Applying the bundle to a tenant, one step of a pass at a time.
 
 missing, another bundle, or objects of it gone?    apply, server-side, in order
-kinds not established yet?                         say so, and go on next time
+kinds not established yet?                         write the condition, and go on next time
 all of it applied?                                 write its digest on the TenantCluster
 
-Nothing waits inside a pass: an API server that takes a while to establish a kind is looked at
-again. At rest nothing is read; whether objects of the bundle are gone is looked into with the
-first pass of a process, whenever MetalLB is missing, and every `metallb_recheck` seconds.
+Nothing waits inside a pass: a kind that is not established yet is checked again in the next one.
+At rest nothing is read; whether objects of the bundle are gone is checked in the first pass of a
+process, whenever MetalLB is missing, and every `metallb_recheck` seconds.
 """
 
 from dataclasses import dataclass, field
@@ -23,20 +23,20 @@ from reconcilers.api import names
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
+from reconcilers.metallb_install.bundle import Bundle, InvalidBundle, Manifest, parse
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantcluster.install.bundle import Bundle, InvalidBundle, Manifest, parse
-from reconcilers.tenantcluster.kubeconfigs import NoWayIn
-from reconcilers.tenantcluster.status import installed
-from reconcilers.tenantcluster.tenants import Tenants
+from reconcilers.tenantclients import TenantClients, TenantUnavailable
 
 _log = structlog.get_logger(__name__)
 
-INSTALLING = "MetalLBInstalling"
-"""The reason while the bundle is on its way."""
+BEING_INSTALLED = "MetalLBInstalling"
+"""The reason while the bundle is being applied."""
 BUNDLE_INVALID = "MetalLBBundleInvalid"
 """The reason where the ConfigMap holds no bundle."""
-FRESH = 60.0
-"""For how many seconds the ConfigMap is believed."""
+BUNDLE_SECONDS = 60.0
+"""After how many seconds the ConfigMap is read again."""
+METALLB_INSTALLED = "MetalLBInstalled"
+"""The type of the condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class ConfigMap:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """The part of any object's status that says how far it is.
+class ObjectStatus:
+    """The conditions in any object's status.
 
     API servers write null for the conditions of a definition that they have not looked at yet.
     """
@@ -59,10 +59,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """Any object of a bundle, as a tenant's server answers."""
+    """Any object of a bundle, as decoded from a tenant's answer."""
 
     metadata: ObjectMeta
-    status: Progress = field(default_factory=Progress)
+    status: ObjectStatus = field(default_factory=ObjectStatus)
 
 
 CONFIG_MAP = Resource("", "v1", "ConfigMap", "configmaps", ConfigMap)
@@ -73,8 +73,8 @@ LONGEST_PAUSE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Try:
-    """A tenant without MetalLB: how often it was tried, when it is again, and what came of it."""
+class _Attempt:
+    """Attempts on a tenant without MetalLB: their number, the next one's time, the last result."""
 
     times: int
     due: float
@@ -82,11 +82,16 @@ class _Try:
 
 
 class _NotYet(Exception):
-    """The bundle cannot be applied to its end now; the message says what is waited for."""
+    """The rest of the bundle cannot be applied yet; the message says what is waited for."""
 
 
 class _Refused(Exception):
     """The tenant refuses an object for good; the message says which and why."""
+
+
+def installed(status: bool, reason: str, message: str) -> Finding:
+    """Return the MetalLBInstalled condition, which says how far the bundle is applied."""
+    return Finding(METALLB_INSTALLED, status, reason, message)
 
 
 class Installer:
@@ -94,16 +99,16 @@ class Installer:
 
     Args:
         client: the management cluster, where the bundle is.
-        tenants: the ways into tenants.
-        clock: for how long what was read is believed.
-        settings: which ConfigMap; none for nothing to do.
+        tenants: clients of the tenants.
+        clock: the time.
+        settings: names the ConfigMap; without one nothing is installed.
         namespace: where a ConfigMap without a namespace is.
     """
 
     def __init__(
         self,
         client: Client,
-        tenants: Tenants,
+        tenants: TenantClients,
         clock: Clock,
         settings: TenantSettings,
         namespace: str,
@@ -115,18 +120,18 @@ class Installer:
         where, _, name = settings.metallb_bundle.rpartition("/")
         self._key = Key(where or namespace, name)
         self._read: tuple[float, Bundle] | None = None
-        # When the objects of the bundle were last looked at, by the tenant's uid.
-        self._looked: dict[str, float] = {}
-        self._tries: dict[str, _Try] = {}
+        # When it was last checked that the objects of the bundle exist, by the tenant's uid.
+        self._checked: dict[str, float] = {}
+        self._attempts: dict[str, _Attempt] = {}
 
     def forget(self, uid: str) -> None:
         """Forget a tenant that is gone."""
-        self._looked.pop(uid, None)
-        self._tries.pop(uid, None)
+        self._checked.pop(uid, None)
+        self._attempts.pop(uid, None)
 
     def due_in(self, tenant: TenantCluster) -> float | None:
-        """Return seconds until a tenant without MetalLB is tried again; None if it has it."""
-        last = self._tries.get(tenant.metadata.uid)
+        """Return seconds until the next attempt on a tenant without MetalLB; None if it has it."""
+        last = self._attempts.get(tenant.metadata.uid)
         return max(FIRST_PAUSE, last.due - self._clock.monotonic()) if last is not None else None
 
     async def install(self, tenant: TenantCluster, *, missing: bool) -> Finding | None:
@@ -143,55 +148,55 @@ class Installer:
         if not self._settings.metallb_bundle or tenant.observed_only:
             return None
         if not missing:
-            self._tries.pop(tenant.metadata.uid, None)
+            self._attempts.pop(tenant.metadata.uid, None)
             return await self._install(tenant, missing=False) if self._is_due(tenant) else None
         uid, now = tenant.metadata.uid, self._clock.monotonic()
-        last = self._tries.get(uid)
+        last = self._attempts.get(uid)
         if last is not None and now < last.due:
             return last.finding
         found = await self._install(tenant, missing=True)
         if found is not None:
             times = last.times if last is not None else 0
             pause = min(FIRST_PAUSE * 2 ** min(times, 10), LONGEST_PAUSE)
-            self._tries[uid] = _Try(times + 1, now + pause, found)
+            self._attempts[uid] = _Attempt(times + 1, now + pause, found)
         return found
 
     async def _install(self, tenant: TenantCluster, *, missing: bool) -> Finding | None:
         try:
             bundle = await self._bundle()
-            async with self._tenants.inside(tenant) as client:
+            async with self._tenants.client(tenant) as client:
                 changed = await self._apply(client, tenant, bundle, missing=missing)
-        except NoWayIn:
-            return None  # the projection tells
+        except TenantUnavailable:
+            return None  # LoadBalancerReady has the reason
         except (InvalidBundle, _NotYet, _Refused) as problem:
             if not missing:
-                self._looked[tenant.metadata.uid] = self._clock.monotonic()
-            return installed(False, *self._told(problem))
+                self._checked[tenant.metadata.uid] = self._clock.monotonic()
+            return installed(False, *self._describe(problem))
         await self._record(tenant, bundle)
         if changed:
             _log.info("installed MetalLB in the tenant", tenant=str(tenant.metadata.key))
         if missing:  # the next pass sees whether all of it is there
-            return installed(False, INSTALLING, "MetalLB was just installed")
-        self._looked[tenant.metadata.uid] = self._clock.monotonic()
+            return installed(False, BEING_INSTALLED, "MetalLB was just installed")
+        self._checked[tenant.metadata.uid] = self._clock.monotonic()
         return installed(True, "Installed", f"the bundle {bundle.digest} is applied")
 
-    def _told(self, problem: Exception) -> tuple[str, str]:
-        """Return the reason and message of what keeps MetalLB from being installed."""
+    def _describe(self, problem: Exception) -> tuple[str, str]:
+        """Return the condition's reason and message for a problem."""
         match problem:
             case InvalidBundle():
                 return BUNDLE_INVALID, f"ConfigMap {self._key}: {problem}"
             case _NotYet():
-                return INSTALLING, f"installing MetalLB: waiting for {problem}"
+                return BEING_INSTALLED, f"installing MetalLB: waiting for {problem}"
             case _:
                 return "MetalLBInstallFailed", f"MetalLB cannot be installed: {problem}"
 
     def _is_due(self, tenant: TenantCluster) -> bool:
-        last = self._looked.get(tenant.metadata.uid)
+        last = self._checked.get(tenant.metadata.uid)
         return last is None or (self._clock.monotonic() - last >= self._settings.metallb_recheck)
 
     async def _bundle(self) -> Bundle:
         now = self._clock.monotonic()
-        if self._read is not None and now - self._read[0] < FRESH:
+        if self._read is not None and now - self._read[0] < BUNDLE_SECONDS:
             return self._read[1]
         try:
             found = await self._client.get(CONFIG_MAP, self._key)
@@ -207,22 +212,22 @@ class Installer:
         self, client: Client, tenant: TenantCluster, bundle: Bundle, *, missing: bool
     ) -> bool:
         """Apply the bundle if it has to be; return whether it was."""
-        told = tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE)
-        kinds = _Kinds(client, self._settings.metallb_namespace)
-        if told == bundle.digest and not missing and await kinds.all_there(bundle):
+        applied = tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE)
+        objects = _BundleObjects(client, self._settings.metallb_namespace)
+        if applied == bundle.digest and not missing and await objects.all_exist(bundle):
             return False
         first = [one for one in bundle.manifests if one.first]
         for manifest in first:
-            await kinds.apply(manifest)
+            await objects.apply(manifest)
         for manifest in first:
-            await kinds.wait_established(manifest)
+            await objects.check_established(manifest)
         for manifest in bundle.manifests[len(first) :]:
-            await kinds.apply(manifest)
+            await objects.apply(manifest)
         return True
 
     async def _record(self, tenant: TenantCluster, bundle: Bundle) -> None:
-        told = tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE)
-        if told == bundle.digest:
+        applied = tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE)
+        if applied == bundle.digest:
             return
         annotations = {names.ANNOTATION_METALLB_BUNDLE: bundle.digest}
         await self._client.patch(
@@ -230,15 +235,15 @@ class Installer:
         )
 
 
-class _Kinds:
-    """The objects of a bundle in one tenant, found by what its discovery says of their kinds."""
+class _BundleObjects:
+    """The objects of a bundle in one tenant; its discovery gives the paths of their kinds."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client
         self._namespace = namespace
         self._resources: dict[tuple[str, str], Resource[Applied]] = {}
 
-    async def all_there(self, bundle: Bundle) -> bool:
+    async def all_exist(self, bundle: Bundle) -> bool:
         """Return whether every object of the bundle exists."""
         try:
             for manifest in bundle.manifests:
@@ -265,7 +270,7 @@ class _Kinds:
                 raise
             raise _Refused(f"{manifest}: {error}") from error
 
-    async def wait_established(self, manifest: Manifest) -> None:
+    async def check_established(self, manifest: Manifest) -> None:
         if manifest.kind != "CustomResourceDefinition":
             return
         resource = await self._resource(manifest)

@@ -1,7 +1,7 @@
 """A bundle of manifests, from the text in a ConfigMap to objects in the order of applying.
 
-It comes from the platform's own people, but it is applied with a tenant's full rights: so it is
-bounded, and anything odd about it is refused with a sentence before any of it is sent.
+It comes from the platform's operators, but it is applied with a tenant's full rights: so its size
+is limited, and whatever is wrong with it is refused with a sentence before any of it is sent.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,14 +13,14 @@ import yaml
 from typing_extensions import override
 
 from controller.meta import Key
-from reconcilers.tenantcluster.metallb import ADVERTISEMENT_NAME, POOL_NAME
+from reconcilers.api import names
 
 MAX_BYTES = 1024 * 1024
 MAX_OBJECTS = 200
 MAX_DEPTH = 64
 
 _FIRST = ("Namespace", "CustomResourceDefinition")
-_OURS = {("IPAddressPool", POOL_NAME), ("L2Advertisement", ADVERTISEMENT_NAME)}
+_OURS = {("IPAddressPool", names.METALLB_POOL), ("L2Advertisement", names.METALLB_ADVERTISEMENT)}
 
 
 class InvalidBundle(Exception):
@@ -100,7 +100,7 @@ def parse(data: Mapping[str, str]) -> Bundle:
 
 def _manifests(entry: str, text: str) -> Iterator[Manifest]:
     try:
-        _refuse_bombs(entry, text)
+        _refuse_aliases_and_depth(entry, text)
         documents = list(yaml.load_all(text, Loader=_Loader))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
@@ -111,7 +111,7 @@ def _manifests(entry: str, text: str) -> Iterator[Manifest]:
             yield _manifest(f"entry {entry!r}, document {number}", document)
 
 
-def _refuse_bombs(entry: str, text: str) -> None:
+def _refuse_aliases_and_depth(entry: str, text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):

@@ -1,6 +1,6 @@
-"""What a tenant asks for, before anybody sends it: which allocations, from which pool, how large.
+"""The allocations that a tenant should have, and the requests to create for them: decisions only.
 
-Decisions only, from caches: asking.py carries them out on the management cluster, and the command
+They are made from caches: requester.py carries them out on the management cluster, and the command
 line shows them without one.
 """
 
@@ -14,10 +14,37 @@ from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.providerconfig import ELASTIC, ProviderConfig, ProviderNetwork
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.tenantcluster import membership, sizing
+from reconcilers.tenantcluster import membership
 from reconcilers.tenantcluster.poolchoice import PoolChoice
+
+
+def load_balancer_count(tenant: TenantCluster, network: ProviderNetwork) -> int:
+    """Return how many load-balancer addresses the tenant starts with, quota applied.
+
+    The tenant's own lbPoolSize goes before the provider's size. An elastic tenant without an
+    ingress starts with none: it would keep addresses that nothing asks for, and it can grow.
+    """
+    override = tenant.networking.lbPoolSize
+    if override is not None:
+        wanted = override
+    elif network.sizing.allocationMode != ELASTIC:
+        wanted = network.sizing.defaultPoolSize
+    elif tenant.spec.addons is not None and not tenant.spec.addons.ingress_enabled:
+        wanted = 0
+    else:
+        wanted = network.sizing.initialPoolSize
+    return _clamped(wanted, network.quota.maxLoadBalancerIPs)
+
+
+def node_count(pool: NetworkPool, network: ProviderNetwork) -> int:
+    """Return how many node addresses a tenant gets from `pool`, quota applied."""
+    return _clamped(pool.spec.default_count(names.TYPE_NODES), network.quota.maxNodeIPs)
+
+
+def _clamped(wanted: int, limit: int | None) -> int:
+    return wanted if limit is None else min(wanted, limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +63,12 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How an allocation stands after asking.
+class AllocationState:
+    """What became of one of the allocations that a tenant should have.
 
     Args:
         kind: nodes or loadbalancer.
-        allocation: it, once it is known.
+        allocation: the allocation, once it exists.
         exhausted: whether no pool has room for it.
     """
 
@@ -60,11 +87,11 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class NewAllocation:
     """An allocation that is not created yet.
 
     Args:
-        pool: the pool it was found room in; it will live in the same namespace.
+        pool: the pool with room for it; its namespace is the allocation's.
         count: how many addresses it asks for.
         body: what to create.
     """
@@ -83,23 +110,23 @@ class Draft:
         """Its namespace."""
         return self.pool.metadata.namespace
 
-    def asked_since(self, moment: str) -> "Draft":
+    def requested_at(self, moment: str) -> "NewAllocation":
         """Return the same, for a request that was first made at `moment`, in RFC 3339."""
         meta = self.body["metadata"]
         annotations = meta["annotations"] | {names.ANNOTATION_REQUESTED_AT: moment}
         body = self.body | {"metadata": meta | {"annotations": annotations}}
-        return Draft(self.pool, self.count, body)
+        return NewAllocation(self.pool, self.count, body)
 
 
-def _draft(
+def _new_allocation(
     tenant: TenantCluster, name: str, pool: NetworkPool, kind: str, count: int, role: str
-) -> Draft:
+) -> NewAllocation:
     body = membership.request(tenant, kind, name, pool.metadata.name, count, role)
-    return Draft(pool, count, body)
+    return NewAllocation(pool, count, body)
 
 
 def groups(tenant: TenantCluster, missing: Sequence[Wanted]) -> list[list[Wanted]]:
-    """Return which of the allocations that a cluster lacks are asked for together or not at all.
+    """Return which of the allocations that a cluster lacks are created together or not at all.
 
     All of them until it is Ready: one that held load-balancer addresses while it waits for node
     addresses would keep them from others, and two such clusters could wait for each other forever.
@@ -107,8 +134,8 @@ def groups(tenant: TenantCluster, missing: Sequence[Wanted]) -> list[list[Wanted
     return [[one] for one in missing] if tenant.is_ready else [list(missing)]
 
 
-class Drafts:
-    """Decides what tenants ask for."""
+class RequestPlanner:
+    """Decides which allocations to create for tenants."""
 
     def __init__(self, allocations: Cache[IPAllocation], choice: PoolChoice) -> None:
         self._allocations = allocations
@@ -127,45 +154,45 @@ class Drafts:
         nodes = membership.initial(found, tenant, names.TYPE_NODES)
         balancer = membership.initial(found, tenant, names.TYPE_LOADBALANCER)
         wanted = []
-        lb_count = sizing.load_balancer_count(tenant, network)
+        lb_count = load_balancer_count(tenant, network)
         if lb_count or balancer is not None:
             wanted.append(Wanted(names.TYPE_LOADBALANCER, lambda _: lb_count, balancer))
         if nodes is not None or backfill_nodes or not tenant.is_ready:
-            wanted.append(Wanted(names.TYPE_NODES, lambda p: sizing.node_count(p, network), nodes))
+            wanted.append(Wanted(names.TYPE_NODES, lambda p: node_count(p, network), nodes))
         return wanted
 
-    def draft(
+    def new_allocation(
         self, tenant: TenantCluster, provider: ProviderConfig, wanted: Wanted
-    ) -> Draft | None:
+    ) -> NewAllocation | None:
         """Return the allocation to create, in the first pool that fits; None if none does."""
         pool = self._choice.first_fit(provider, wanted.count)
         if pool is None:
             return None
         namespace, role = provider.metadata.namespace, names.ROLE_INITIAL
         name = membership.free_name(tenant, wanted.kind, self._allocations, namespace)
-        return _draft(tenant, name, pool, wanted.kind, wanted.count(pool), role)
+        return _new_allocation(tenant, name, pool, wanted.kind, wanted.count(pool), role)
 
     def together(
         self,
         tenant: TenantCluster,
         provider: ProviderConfig,
         group: Sequence[Wanted],
-        kept: ExitStack,
-    ) -> list[Draft] | Wanted:
-        """Return the allocations to create for all of `group`; else the one that finds no room.
+        reserved: ExitStack,
+    ) -> list[NewAllocation] | Wanted:
+        """Return the allocations to create for all of `group`; else one that no pool has room for.
 
-        What is found is kept from other choices until `kept` is closed.
+        Their addresses are kept from other choices until `reserved` is closed.
         """
-        drafts = []
+        found = []
         for wanted in group:
-            draft = self.draft(tenant, provider, wanted)
-            if draft is None:
+            new = self.new_allocation(tenant, provider, wanted)
+            if new is None:
                 return wanted
-            kept.enter_context(self._choice.reserved(draft.pool, draft.count))
-            drafts.append(draft)
-        return drafts
+            reserved.enter_context(self._choice.reserved(new.pool, new.count))
+            found.append(new)
+        return found
 
-    def growth(self, tenant: TenantCluster, provider: ProviderConfig) -> Draft | None:
+    def growth(self, tenant: TenantCluster, provider: ProviderConfig) -> NewAllocation | None:
         """Return one more growth allocation, in the first pool that fits; None if none does."""
         increment = provider.spec.networking.sizing.growthIncrement
         pool = self._choice.first_fit(provider, lambda _: increment)
@@ -173,16 +200,16 @@ class Drafts:
             return None
         name = membership.free_growth_name(tenant, self._allocations, provider.metadata.namespace)
         kind, role = names.TYPE_LOADBALANCER, names.ROLE_GROWTH
-        return _draft(tenant, name, pool, kind, increment, role)
+        return _new_allocation(tenant, name, pool, kind, increment, role)
 
-    def moves_on(
+    def should_move(
         self,
         tenant: TenantCluster,
         provider: ProviderConfig,
         count: Callable[[NetworkPool], int],
         failed: IPAllocation,
     ) -> bool:
-        """Return whether a failed request is better deleted and asked again of another pool.
+        """Return whether a request is to be deleted and created again for another pool.
 
         Only one that we made, that is not pinned and holds nothing; and only if another pool
         fits it now, and its own is not about to serve it. Otherwise it stays and keeps its place

@@ -1,20 +1,20 @@
-"""What a tenant's Services show: addresses in use, and who waits for one that we could give.
+"""What a tenant's Services show: addresses in use, and Services that wait for one of ours.
 
 A Service that growth cannot help is no demand: one that asks for another pool, for another load
-balancer, for an address of its own, for a family that we do not have, or that is on its way out.
+balancer, for a fixed address, for a family that we do not have, or that is being deleted.
 Sources: MetalLB's documentation of its annotations and of sharing; Kubernetes' of
 spec.loadBalancerClass and spec.ipFamilyPolicy.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from allocator import AddressRange
 from reconcilers import ranges
-from reconcilers.api.resources import Service
-from reconcilers.tenantcluster.metallb import POOL_NAME
+from reconcilers.api import names
+from reconcilers.api.resources import LOAD_BALANCER, Service
 
-LOAD_BALANCER = "LoadBalancer"
 REQUIRE_DUAL_STACK = "RequireDualStack"
 PREFER_DUAL_STACK = "PreferDualStack"
 
@@ -25,7 +25,7 @@ _FAMILY = {4: "IPv4", 6: "IPv6"}
 
 
 @dataclass(frozen=True, slots=True)
-class Inventory:
+class Demand:
     """What the Services of one tenant show.
 
     Args:
@@ -45,7 +45,7 @@ class Inventory:
         return all(self.in_use(part) == part.size for part in pool)
 
 
-def take(services: Iterable[Service], ours: str, families: Collection[int]) -> Inventory:
+def demand_of(services: Iterable[Service], ours: str, families: Collection[int]) -> Demand:
     """Return what `services` show.
 
     Args:
@@ -55,25 +55,25 @@ def take(services: Iterable[Service], ours: str, families: Collection[int]) -> I
     """
     known = [one for one in services if is_ours(one, ours)]
     used = frozenset(address for one in known for address in addresses(one))
-    return Inventory(used, tuple(one for one in known if wants_one(one, families)))
+    return Demand(used, tuple(one for one in known if waits_for_address(one, families)))
 
 
 def is_ours(service: Service, ours: str) -> bool:
-    """Return whether a Service is the business of the load balancer with class `ours`.
+    """Return whether a Service is for the load balancer with class `ours`.
 
-    Of whatever type it is: what it shows counts until MetalLB has cleared it.
+    Its type does not matter: what it shows counts until MetalLB has cleared it.
     """
     return (service.spec.loadBalancerClass or "") == ours
 
 
 def addresses(service: Service) -> Sequence[AddressRange]:
-    """Return the addresses that a Service has; what is no address says nothing."""
+    """Return the addresses that a Service has, without what cannot be parsed."""
     shown = (one.ip for one in service.status.loadBalancer.ingress if one.ip)
     found = (ranges.parsed(ip, ip) for ip in shown)
     return [one for one in found if one is not None]
 
 
-def wants_one(service: Service, families: Collection[int]) -> bool:
+def waits_for_address(service: Service, families: Collection[int]) -> bool:
     """Return whether a Service of ours waits for an address that our pool could give it.
 
     An ingress with nothing but a hostname is no address: MetalLB never writes one.
@@ -82,17 +82,17 @@ def wants_one(service: Service, families: Collection[int]) -> bool:
         service.spec.type == LOAD_BALANCER
         and not service.metadata.terminating
         and not any(one.ip for one in service.status.loadBalancer.ingress)
-        and asked(service, _POOL) in {"", POOL_NAME}
-        and not asked(service, _ADDRESSES)
+        and annotation(service, _POOL) in {"", names.METALLB_POOL}
+        and not annotation(service, _ADDRESSES)
         and not service.spec.loadBalancerIP
         and _fits(service, families)
     )
 
 
-def asked(service: Service, annotations: tuple[str, str]) -> str:
-    """Return what the first of two annotations says that is there; the newer name goes first."""
+def annotation(service: Service, either: tuple[str, str]) -> str:
+    """Return the value of the first of two annotations that is set, the newer name first."""
     carried = service.metadata.annotations
-    return next((carried[name] for name in annotations if carried.get(name)), "")
+    return next((carried[name] for name in either if carried.get(name)), "")
 
 
 def _fits(service: Service, families: Collection[int]) -> bool:
@@ -111,19 +111,52 @@ def _fits(service: Service, families: Collection[int]) -> bool:
 
 def addresses_wanted(waiting: Iterable[Service]) -> int:
     """Return how many addresses serve `waiting`: Services that may share one count once."""
-    keys = [asked(service, _SHARING) for service in waiting]
+    keys = [annotation(service, _SHARING) for service in waiting]
     return len({key for key in keys if key}) + sum(not key for key in keys)
 
 
-def asking(service: Service) -> str:
-    """Return everything about a Service that decides whether our pool can serve it."""
+def requirements(service: Service) -> str:
+    """Return the uid of a Service and all that decides whether our pool can serve it."""
     spec = service.spec
     return "|".join(
         (
             service.metadata.uid,
-            asked(service, _POOL),
-            asked(service, _SHARING),
+            annotation(service, _POOL),
+            annotation(service, _SHARING),
             ",".join(spec.ipFamilies),
             spec.ipFamilyPolicy or "",
         )
     )
+
+
+class WaitingTimes:
+    """Since when each Service of one tenant waits, as far as this process has seen.
+
+    The creation time is the first answer, and the only one after a restart. It is wrong for a
+    Service that had an address and lost it, or that became a load balancer late: one that existed
+    at the last update and did not wait begins to wait when it is first seen to.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[str, datetime] = {}
+        self._last_update: datetime | None = None
+
+    def update(self, waiting: Iterable[Service], now: datetime) -> dict[str, float]:
+        """Return for how many seconds each Service has waited, by uid.
+
+        A creation time in the future, of a tenant's clock that is ahead of ours, counts as now.
+        """
+        before, last = self._since, self._last_update
+        self._since = {
+            service.metadata.uid: before.get(service.metadata.uid) or _begin(service, last, now)
+            for service in waiting
+        }
+        self._last_update = now
+        return {uid: (now - since).total_seconds() for uid, since in self._since.items()}
+
+
+def _begin(service: Service, last_update: datetime | None, now: datetime) -> datetime:
+    created = service.metadata.creationTimestamp
+    if created is None or created > now or (last_update is not None and created < last_update):
+        return now
+    return created

@@ -1,0 +1,318 @@
+"""Clients of tenants: the kubeconfig from a Secret, and a connection that is kept.
+
+A tenant is not trusted. Its kubeconfig is read by a strict loader, its answers are bounded in size
+and time. A client is kept until a request through it fails in a way that new credentials or a new
+address could mend; then the Secret is read again. So a rotation is met without asking for the
+Secret while all is well. A tenant that does not answer is tried less and less often.
+"""
+
+import base64
+import binascii
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+
+import anyio
+
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import (
+    ConfigurationError,
+    Conflict,
+    ControllerError,
+    MalformedAnswer,
+    NoAnswer,
+    NotFound,
+    ServerFailure,
+    TooManyRequests,
+    Unauthorized,
+)
+from controller.meta import Key
+from controller.tenantconfig import parse_kubeconfig, tenant_transport
+from controller.transport import Transport
+from reconcilers.api import names
+from reconcilers.api.resources import SECRET, Secret
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.settings import TenantSettings
+
+ADMIN_KEY = "admin.conf"
+CLUSTER_API_KEY = "value"
+
+OpenTransport = Callable[[bytes], Transport]
+
+
+class TenantUnavailable(ControllerError):
+    """The tenant cannot be reached, or refuses what is asked of it.
+
+    Args:
+        reason: CamelCase word for a condition.
+        message: a sentence for people.
+        absent: whether live reads showed that no Secret is there, as opposed to unusable.
+    """
+
+    def __init__(self, reason: str, message: str, *, absent: bool = False) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.absent = absent
+
+
+async def read_kubeconfig(management: Client, tenant: TenantCluster) -> bytes:
+    """Return the tenant's kubeconfig as its Secret has it now.
+
+    Raises:
+        TenantUnavailable: there is none; `absent` if live reads showed so.
+        ControllerError: the management cluster did not answer.
+    """
+    tried = []
+    for key, entry in places(tenant):
+        try:
+            secret = await management.get(SECRET, key)
+        except NotFound as missing:
+            if missing.reason != "NotFound":
+                raise
+            tried.append(str(key))
+            continue
+        return _entry(secret, entry)
+    raise TenantUnavailable(
+        "KubeconfigMissing",
+        f"waiting for the kubeconfig Secret; looked for {', '.join(tried)}",
+        absent=True,
+    )
+
+
+def strict_opener(settings: TenantSettings) -> OpenTransport:
+    """Return what opens a connection and refuses unsafe parts of a kubeconfig."""
+
+    def open_transport(kubeconfig: bytes) -> Transport:
+        credentials = parse_kubeconfig(
+            kubeconfig,
+            allow_proxy=settings.allow_proxy,
+            allow_insecure=settings.allow_insecure,
+        )
+        return tenant_transport(
+            credentials, max_bytes=settings.answer_limit, timeout=settings.request_timeout
+        )
+
+    return open_transport
+
+
+def places(tenant: TenantCluster) -> Iterator[tuple[Key, str]]:
+    """Yield where the tenant's kubeconfig may be: Secret and entry, first choice first."""
+    name, own = tenant.metadata.name, tenant.metadata.namespace
+    namespaces = dict.fromkeys([tenant.status.tenantNamespace or own, own])
+    for namespace in namespaces:
+        yield Key(namespace, f"{name}-admin-kubeconfig"), ADMIN_KEY
+    for namespace in namespaces:
+        yield Key(namespace, f"{name}-kubeconfig"), CLUSTER_API_KEY
+
+
+def _entry(secret: Secret, entry: str) -> bytes:
+    where = f"Secret {secret.metadata.key}"
+    encoded = secret.data.get(entry)
+    if not encoded:
+        raise TenantUnavailable("KubeconfigRefused", f"{where} has no entry {entry!r}; add it")
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except binascii.Error as wrong:
+        raise TenantUnavailable(
+            "KubeconfigRefused", f"{where}, entry {entry!r}: {wrong}"
+        ) from wrong
+
+
+UNAUTHORIZED = "Unauthorized"
+"""The reason when a tenant does not take our credentials: they may have been rotated."""
+FIRST_PAUSE = 5.0
+LONGEST_PAUSE = 300.0
+MOST_RETRIES = 2
+"""How many tenants that did not answer last time are tried at once."""
+
+
+@dataclass(slots=True)
+class _Connection:
+    """A client that is kept, and how many callers use it or wait for it."""
+
+    key: Key
+    uid: str
+    transport: Transport
+    client: Client
+    users: int = 0
+    retired: bool = False
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unanswered:
+    """A tenant that did not answer: how often in a row, until when it is not tried, and why."""
+
+    failures: int
+    until: float
+    why: str
+
+
+class TenantClients:
+    """Clients of tenants, kept while they work.
+
+    Args:
+        management: where the Secrets are.
+        settings: what a kubeconfig may do, and the bounds of a tenant's answers.
+        clock: the time, for the pauses between tries of a tenant that does not answer.
+        open_transport: makes a connection of a kubeconfig; strict by default.
+    """
+
+    def __init__(
+        self,
+        management: Client,
+        settings: TenantSettings,
+        clock: Clock,
+        open_transport: OpenTransport | None = None,
+    ) -> None:
+        self._management = management
+        self._clock = clock
+        self._open = open_transport or strict_opener(settings)
+        self._connections: dict[Key, _Connection] = {}
+        self._unanswered: dict[Key, _Unanswered] = {}
+        self._retries = 0
+
+    @asynccontextmanager
+    async def client(self, tenant: TenantCluster) -> AsyncIterator[Client]:
+        """Give a client of `tenant` while the context lasts, to one caller at a time.
+
+        So a range is never taken for free because a tenant has no pool, while another caller is
+        between confirming that range and creating the pool.
+
+        If what is done with it fails so that another address or other credentials could help, the
+        client is closed once no caller uses it, and the Secret is read again next time. A tenant
+        that does not answer is not tried for a while, longer each time.
+
+        Raises:
+            TenantUnavailable: there is no kubeconfig, none that may be used, or no answer; or what
+                was done in the context was refused.
+            Conflict: what was done in the context met another version.
+            ControllerError: the management cluster did not answer.
+        """
+        key = tenant.metadata.key
+        with self._limited(key):
+            connection = await self._connect(tenant)
+            connection.users += 1
+            try:
+                async with connection.lock:
+                    self._raise_if_paused(key)
+                    yield connection.client
+                    self._unanswered.pop(key, None)
+            except (TenantUnavailable, Conflict):
+                raise
+            except ControllerError as error:
+                raise self._failure(connection, error) from error
+            finally:
+                connection.users -= 1
+                await self._close_if_done(connection)
+
+    async def close(self, key: Key) -> None:
+        """Close the client of a tenant that is gone, as soon as no caller uses it."""
+        self._unanswered.pop(key, None)
+        connection = self._connections.get(key)
+        if connection is not None:
+            self._retire(connection)
+            await self._close_if_done(connection)
+
+    async def aclose(self) -> None:
+        """Close all clients."""
+        for key in list(self._connections):
+            await self.close(key)
+
+    async def kubeconfig(self, tenant: TenantCluster) -> bytes:
+        """Return the tenant's kubeconfig as its Secret has it now.
+
+        Raises:
+            TenantUnavailable: there is none; `absent` if live reads showed so.
+            ControllerError: the management cluster did not answer.
+        """
+        return await read_kubeconfig(self._management, tenant)
+
+    async def connect(self, tenant: TenantCluster) -> Transport:
+        """Return a separate connection to the tenant, which the caller closes.
+
+        Raises:
+            TenantUnavailable: there is no kubeconfig, or none that may be used.
+            ControllerError: the management cluster did not answer.
+        """
+        return self._transport(await self.kubeconfig(tenant))
+
+    def _transport(self, kubeconfig: bytes) -> Transport:
+        try:
+            return self._open(kubeconfig)
+        except ConfigurationError as refused:
+            raise TenantUnavailable("KubeconfigRefused", str(refused)) from refused
+
+    @contextmanager
+    def _limited(self, key: Key) -> Iterator[None]:
+        """Let only a few be tried at once of the tenants that did not answer last time.
+
+        Each may take as long as a request may; were many tried, no worker would be left for the
+        tenants that do answer. The others count as unreachable until one of the tries is over.
+        """
+        unanswered = self._unanswered.get(key)
+        if unanswered is None:
+            yield
+            return
+        self._raise_if_paused(key)
+        if self._retries >= MOST_RETRIES:
+            raise TenantUnavailable("TenantUnreachable", unanswered.why)
+        self._retries += 1
+        try:
+            yield
+        finally:
+            self._retries -= 1
+
+    async def _connect(self, tenant: TenantCluster) -> _Connection:
+        key = tenant.metadata.key
+        self._raise_if_paused(key)
+        known = self._connections.get(key)
+        if known is not None and known.uid != tenant.metadata.uid:
+            await self.close(key)  # it is of an earlier cluster of this name
+        elif known is not None:
+            return known
+        kubeconfig = await self.kubeconfig(tenant)
+        known = self._connections.get(key)
+        if known is not None:
+            return known  # another pass opened it meanwhile
+        transport = self._transport(kubeconfig)
+        client = Client(transport, field_manager=names.TENANT_FIELD_MANAGER)
+        connection = _Connection(key, tenant.metadata.uid, transport, client)
+        self._connections[key] = connection
+        return connection
+
+    def _raise_if_paused(self, key: Key) -> None:
+        unanswered = self._unanswered.get(key)
+        if unanswered is not None and self._clock.monotonic() < unanswered.until:
+            raise TenantUnavailable("TenantUnreachable", unanswered.why)
+
+    def _failure(self, connection: _Connection, error: ControllerError) -> TenantUnavailable:
+        """Note a tenant's failure, and return the exception that callers handle."""
+        reason = "TenantRefused"
+        if isinstance(error, NoAnswer | MalformedAnswer | ServerFailure | TooManyRequests):
+            reason = "TenantUnreachable"
+            self._pause(connection.key, error)
+        elif isinstance(error, Unauthorized):
+            reason = UNAUTHORIZED
+        if isinstance(error, NoAnswer | MalformedAnswer | Unauthorized):
+            self._retire(connection)
+        return TenantUnavailable(reason, f"{type(error).__name__}: {error}")
+
+    def _retire(self, connection: _Connection) -> None:
+        connection.retired = True
+        if self._connections.get(connection.key) is connection:
+            del self._connections[connection.key]
+
+    def _pause(self, key: Key, error: ControllerError) -> None:
+        before = self._unanswered.get(key)
+        failures = before.failures + 1 if before else 1
+        pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 10), LONGEST_PAUSE)
+        why = f"{type(error).__name__}: {error}"
+        self._unanswered[key] = _Unanswered(failures, self._clock.monotonic() + pause, why)
+
+    async def _close_if_done(self, connection: _Connection) -> None:
+        if connection.retired and connection.users == 0:
+            with anyio.CancelScope(shield=True):
+                await connection.transport.aclose()

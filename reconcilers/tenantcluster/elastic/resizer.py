@@ -1,0 +1,191 @@
+"""One pass over the number of a tenant's addresses, which follow its Services in elastic mode.
+
+1. labels are repaired, in every mode
+2. the tenant's Services, from a watch or read now
+3. growth and shrink                                                  scaler.py
+4. ranges that shrink has marked are given back, in every mode        shrink.py
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import ControllerError
+from controller.meta import Key, Version
+from reconcilers.api import names
+from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
+from reconcilers.api.providerconfig import ELASTIC, ProviderConfig
+from reconcilers.api.resources import IP_ALLOCATION, SERVICE, Service
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.conditions import Finding
+from reconcilers.settings import TenantSettings
+from reconcilers.tenantclients import TenantClients, TenantUnavailable
+from reconcilers.tenantcluster.elastic.scaler import Scaler
+from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
+from reconcilers.tenantcluster.membership import members, repairs
+from reconcilers.tenantcluster.services import TenantServices
+from reconcilers.tenantcluster.status import DEMAND_MET
+
+_log = structlog.get_logger(__name__)
+
+_NO_KUBECONFIG = {"KubeconfigMissing", "KubeconfigRefused"}
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """The result of a pass over a tenant's size.
+
+    Args:
+        findings: the conditions to write.
+        obsolete: types of conditions that do not apply.
+        due_in: seconds until something may be due without anything changing; None for never.
+        unavailable: why there is no client of the tenant, where trying again at once is no use.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    obsolete: tuple[str, ...] = ()
+    due_in: float | None = None
+    unavailable: TenantUnavailable | None = None
+
+
+class Resizer:
+    """Keeps the number of a tenant's addresses in line with its Services.
+
+    Args:
+        client: the management cluster.
+        allocations: its IPAllocations, indexed by TenantCluster.
+        tenants: clients of the tenants.
+        services: the Services of tenants.
+        scaler: grows and shrinks.
+        releaser: gives back what shrink has marked.
+        clock: the time.
+        settings: the thresholds.
+    """
+
+    def __init__(  # noqa: PLR0913 - the collaborators, each small; the wiring is the one caller
+        self,
+        client: Client,
+        allocations: Cache[IPAllocation],
+        *,
+        tenants: TenantClients,
+        services: TenantServices,
+        scaler: Scaler,
+        releaser: MarkedReleaser,
+        clock: Clock,
+        settings: TenantSettings,
+    ) -> None:
+        self._client = client
+        self._allocations = allocations
+        self._tenants = tenants
+        self._services = services
+        self._scaler = scaler
+        self._releaser = releaser
+        self._clock = clock
+        self._settings = settings
+        # Since when MetalLB in a tenant has what it should have, as far as we know, and its uid.
+        self._in_place: dict[Key, tuple[str, float]] = {}
+
+    def forget(self, key: Key) -> None:
+        """Forget a tenant that is gone."""
+        self._in_place.pop(key, None)
+        self._scaler.forget(key)
+        self._services.close(key)
+
+    async def resize(self, tenant: TenantCluster, provider: ProviderConfig) -> Resized:
+        """Repair labels; grow and shrink an elastic tenant.
+
+        Raises:
+            Conflict: something changed since it was read; begin again.
+            ControllerError: the management cluster did not answer.
+        """
+        await self._repair(tenant)
+        if provider.spec.networking.sizing.allocationMode != ELASTIC:
+            self._services.close(tenant.metadata.key)
+            await self.release_marked(tenant)
+            return Resized(obsolete=(DEMAND_MET,))
+        try:
+            services = await self._services.of(tenant, watched=tenant.is_ready)
+        except TenantUnavailable as error:
+            _log.debug("cannot get tenant client for elastic IPAM, skipping", error=error.message)
+            return Resized(unavailable=error if error.reason in _NO_KUBECONFIG else None)
+        settling = self._settling(tenant)
+        scaled = await self._scaler.scale(tenant, provider, services, in_place=settling <= 0)
+        await self._label_platform(tenant, services)
+        await self.release_marked(tenant)
+        due = [] if scaled.due_in is None else [scaled.due_in]
+        if not scaled.finding.status and settling > 0:
+            due.append(settling)
+        return Resized((scaled.finding,), due_in=min(due, default=None))
+
+    def _settling(self, tenant: TenantCluster) -> float:
+        """Return for how many seconds unused addresses may still help waiting Services.
+
+        They may until MetalLB has had them as long as a Service has to wait.
+        """
+        after = self._settings.growth_after
+        uid, since = self._in_place.get(tenant.metadata.key, ("", 0.0))
+        return after if uid != tenant.metadata.uid else after - (self._clock.monotonic() - since)
+
+    def note_projected(self, tenant: TenantCluster, done: bool) -> None:
+        """Note whether MetalLB in the tenant has what it should have."""
+        key, uid = tenant.metadata.key, tenant.metadata.uid
+        if not done:
+            self._in_place.pop(key, None)
+        elif self._in_place.get(key, ("", 0.0))[0] != uid:
+            self._in_place[key] = (uid, self._clock.monotonic())
+
+    async def release_marked(self, tenant: TenantCluster) -> int:
+        """Give back what shrink has marked and the tenant has released; return how many are left.
+
+        Raises:
+            Conflict: an allocation changed since it was read; begin again.
+            ControllerError: the management cluster did not answer.
+        """
+        return await self._releaser.release(tenant)
+
+    async def _label_platform(self, tenant: TenantCluster, services: Sequence[Service]) -> None:
+        """Label the Service of the platform's ingress; what fails is logged, nothing needs it."""
+        service = unlabelled_platform(services, self._settings.platform_service)
+        if service is None:
+            return
+        patch = {"metadata": {"labels": {names.LABEL_PLATFORM_LB: "true"}}}
+        try:
+            async with self._tenants.client(tenant) as client:
+                try:
+                    await client.patch(SERVICE, Version.from_object(service), patch)
+                except ControllerError as error:
+                    _log.info("cannot label the platform's Service", error=str(error))
+        except TenantUnavailable as error:
+            _log.info("cannot label the platform's Service", error=error.message)
+
+    async def _repair(self, tenant: TenantCluster) -> None:
+        """Repair labels, role and owner on the tenant's allocations.
+
+        Those that wait for a range are left alone: a new version of one voids what it is promised.
+        """
+        for allocation in members(self._allocations, tenant):
+            if allocation.metadata.terminating or allocation.status.phase != ALLOCATED:
+                continue
+            patch = repairs(allocation, tenant)
+            if not patch:
+                continue
+            await self._client.patch(IP_ALLOCATION, Version.from_object(allocation), patch)
+            if names.LABEL_ROLE in patch["metadata"].get("labels", {}):
+                _log.info("migrated allocation-role label", allocation=allocation.metadata.name)
+
+
+def unlabelled_platform(services: Iterable[Service], platform: str) -> Service | None:
+    """Return the platform's Service if it lacks its label; `platform` is `namespace/name`.
+
+    The label is for people, who tell the platform's load balancer from the tenant's by it.
+    """
+    namespace, _, name = platform.partition("/")
+    for service in services:
+        if service.metadata.key == Key(namespace, name):
+            labelled = service.metadata.labels.get(names.LABEL_PLATFORM_LB) == "true"
+            return None if labelled or service.metadata.terminating else service
+    return None

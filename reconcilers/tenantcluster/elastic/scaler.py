@@ -1,0 +1,338 @@
+"""Growth and shrink carried out on the management cluster, one tenant at a time.
+
+1. which Services wait, and for how long                             demand.py
+2. marks of shrink are withdrawn where addresses are needed again
+3. growth, as growth.py decides                                      through requester.py
+4. disuse is remembered, and marked after a while                    shrink.py gives it back
+
+Everything here is decided from the tenant's Services and the cache of allocations; each write has
+its precondition, so a decision on old data ends in a conflict and is taken again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from controller.client import Client
+from controller.clock import Clock
+from controller.conditions import rfc3339
+from controller.meta import Key, Version
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.providerconfig import ProviderConfig, ProviderNetwork
+from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER, Service
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.caches import Caches
+from reconcilers.conditions import Finding
+from reconcilers.settings import TenantSettings
+from reconcilers.tenantcluster.elastic import growth, shrink
+from reconcilers.tenantcluster.elastic.demand import (
+    Demand,
+    WaitingTimes,
+    addresses_wanted,
+    demand_of,
+)
+from reconcilers.tenantcluster.elastic.unserved_growth import UnservedGrowth
+from reconcilers.tenantcluster.membership import members
+from reconcilers.tenantcluster.requester import Requester
+from reconcilers.tenantcluster.status import demand_met
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """The result of a pass over an elastic tenant.
+
+    Args:
+        finding: the condition that says whether its Services have their addresses.
+        due_in: seconds until something may be due without anything changing; None for never.
+    """
+
+    finding: Finding
+    due_in: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    """What one pass decides from.
+
+    Args:
+        tenant: the cluster.
+        provider: its ProviderConfig.
+        demand: what its Services show.
+        waited: for how many seconds each waiting Service has waited, by uid.
+        in_place: whether MetalLB has had the tenant's first range as long as a Service has to
+            wait.
+        now: the time.
+    """
+
+    tenant: TenantCluster
+    provider: ProviderConfig
+    demand: Demand
+    waited: dict[str, float]
+    in_place: bool
+    now: datetime
+
+    def waited_at_least(self, seconds: float, services: Sequence[Service]) -> list[Service]:
+        """Return those of `services` that have waited so long."""
+        return [one for one in services if self.waited[one.metadata.uid] >= seconds]
+
+
+class Scaler:
+    """Grows and shrinks elastic tenants.
+
+    Args:
+        client: the management cluster.
+        caches: its objects.
+        requester: creates allocations.
+        clock: the time.
+        settings: the thresholds.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        caches: Caches,
+        requester: Requester,
+        clock: Clock,
+        settings: TenantSettings,
+    ) -> None:
+        self._client = client
+        self._caches = caches
+        self._requester = requester
+        self._clock = clock
+        self._settings = settings
+        self._waiting: dict[Key, tuple[str, WaitingTimes]] = {}
+
+    def forget(self, key: Key) -> None:
+        """Forget a tenant that is gone."""
+        self._waiting.pop(key, None)
+
+    async def scale(
+        self,
+        tenant: TenantCluster,
+        provider: ProviderConfig,
+        services: Sequence[Service],
+        *,
+        in_place: bool,
+    ) -> Scaled:
+        """Grow and shrink a tenant; return its condition.
+
+        Args:
+            tenant: the cluster.
+            provider: its ProviderConfig, in elastic mode.
+            services: all Services of the tenant.
+            in_place: whether MetalLB has had the tenant's first range as long as a Service has to
+                wait.
+
+        Raises:
+            Conflict: something changed since it was read; begin again.
+            ControllerError: the management cluster did not answer.
+        """
+        seen = self._observe(tenant, provider, services, in_place)
+        unserved = UnservedGrowth.of(tenant)
+        in_use = len(seen.demand.used)
+        waiting = [one for one in seen.demand.waiting if not unserved.covers(one, in_use)]
+        after = self._threshold(seen)
+        due = seen.waited_at_least(after, waiting)
+        due_in = [after - seen.waited[one.metadata.uid] for one in waiting if one not in due]
+        finding = await self._grow(seen, due)
+        if finding is None:
+            finding = _nothing_to_do(len(seen.demand.waiting) - len(waiting))
+        due_in += await self._shrink(seen)
+        return Scaled(finding, min(due_in, default=None))
+
+    def _observe(
+        self,
+        tenant: TenantCluster,
+        provider: ProviderConfig,
+        services: Sequence[Service],
+        in_place: bool,
+    ) -> _Observed:
+        key, now = tenant.metadata.key, self._clock.now()
+        uid, times = self._waiting.get(key, ("", WaitingTimes()))
+        if uid != tenant.metadata.uid:
+            times = WaitingTimes()
+        self._waiting[key] = (tenant.metadata.uid, times)
+        held = [ranges.held(a) for a in self._members(tenant)]
+        families = {4} | {one.family for one in held if one is not None}
+        demand = demand_of(services, self._settings.load_balancer_class, families)
+        waited = times.update(demand.waiting, now)
+        return _Observed(tenant, provider, demand, waited, in_place, now)
+
+    def _current(self, tenant: TenantCluster) -> TenantCluster:
+        """Return the cluster as this pass has left it."""
+        return self._caches.clusters.get(tenant.metadata.key) or tenant
+
+    def _members(self, tenant: TenantCluster) -> list[IPAllocation]:
+        return [
+            one
+            for one in members(self._caches.allocations, tenant)
+            if one.spec.type == names.TYPE_LOADBALANCER
+        ]
+
+    def _grown(self, tenant: TenantCluster) -> list[IPAllocation]:
+        return [one for one in self._members(tenant) if growth.is_growth(one, tenant)]
+
+    def _threshold(self, seen: _Observed) -> float:
+        """Return for how many seconds a Service waits before it is a reason to grow.
+
+        Less where the Services' statuses show that every address of the pool is in use: then
+        waiting longer cannot help.
+        """
+        after, exhausted = self._settings.growth_after, self._settings.growth_when_exhausted
+        if not exhausted or exhausted >= after:
+            return after
+        pool = [
+            held
+            for one in self._members(seen.tenant)
+            if not one.releasing and (held := ranges.held(one)) is not None
+        ]
+        return exhausted if seen.demand.exhausts(pool) else after
+
+    async def _grow(self, seen: _Observed, due: Sequence[Service]) -> Finding | None:
+        """Add allocations for Services that have waited; return a condition if any has."""
+        wanted = addresses_wanted(due)
+        if wanted == 0:
+            return None
+        await self._withdraw_marks(seen)
+        have = growth.supply(
+            self._members(seen.tenant),
+            seen.tenant,
+            seen.demand,
+            in_place=seen.in_place,
+            size=self._size,
+        )
+        network = seen.provider.spec.networking
+        increment, quota = network.sizing.growthIncrement, network.quota.maxLoadBalancerIPs
+        plan = growth.decide(wanted, have, increment, quota, self._settings.growth_in_flight)
+        made = await self._requester.grow(seen.tenant, seen.provider, plan.number)
+        await self._requester.move_growth(
+            self._current(seen.tenant), seen.provider, self._grown(seen.tenant)
+        )
+        # A request whose pool cannot serve it needs room, like one that was not created.
+        stuck = any(map(self._requester.is_stuck, self._grown(seen.tenant)))
+        if made < plan.number or stuck:
+            return demand_met(
+                False,
+                "PoolExhausted",
+                f"{_count(wanted)} without an address;"
+                f" no pool has {increment} addresses in a row for it to grow",
+            )
+        if plan.over_quota:
+            return self._over_quota(seen.tenant, wanted, have.held + made * increment, network)
+        return demand_met(False, "Growing", f"{_count(wanted)} without an address; growing")
+
+    @staticmethod
+    def _over_quota(
+        tenant: TenantCluster, wanted: int, held: int, network: ProviderNetwork
+    ) -> Finding:
+        quota = network.quota.maxLoadBalancerIPs
+        _log.info(
+            "elastic IPAM growth blocked by quota",
+            tenant=str(tenant.metadata.key),
+            why="quota would be exceeded",
+            held=held,
+            quota=quota,
+        )
+        message = (
+            f"{_count(wanted)} without an address; growing by {network.sizing.growthIncrement}:"
+            f" quota would be exceeded, {held} of {quota} are held"
+        )
+        return demand_met(False, "QuotaExceeded", message)
+
+    async def _withdraw_marks(self, seen: _Observed) -> None:
+        """Keep marked ranges where addresses are needed; deleted allocations stay deleted."""
+        for one in self._members(seen.tenant):
+            if not one.metadata.terminating and one.releasing and ranges.held(one) is not None:
+                _log.info("elastic IPAM: shrink withdrawn", allocation=one.metadata.name)
+                marks = {names.ANNOTATION_RELEASING: None, names.ANNOTATION_IDLE_SINCE: None}
+                await self._annotate(one, marks)
+
+    async def _shrink(self, seen: _Observed) -> list[float]:
+        """Remember disuse, and mark what is out of use for long enough.
+
+        Returns:
+            For each allocation that is out of use, seconds until it may be marked.
+        """
+        due_in = []
+        for one in self._members(seen.tenant):
+            if one.releasing or not growth.is_growth(one, seen.tenant):
+                continue
+            disuse = shrink.disuse(
+                one,
+                seen.demand,
+                seen.now,
+                self._settings.shrink_after,
+                min(self._settings.growth_after, self._settings.shrink_after),
+            )
+            if disuse.over:
+                await self._mark(seen, one)
+                continue
+            if disuse.remember != shrink.remembered(one):
+                await self._annotate(one, {names.ANNOTATION_IDLE_SINCE: disuse.remember})
+            if disuse.due_in is not None:
+                due_in.append(disuse.due_in)
+        return due_in
+
+    async def _mark(self, seen: _Observed, allocation: IPAllocation) -> None:
+        """Mark an allocation to be given back; first note the Services that it did not help."""
+        waiting = seen.waited_at_least(self._settings.growth_after, seen.demand.waiting)
+        if waiting and ranges.held(allocation) is not None:
+            await self._note_unserved(seen, waiting)
+        _log.info(
+            "elastic IPAM: shrinking unused allocation",
+            allocation=allocation.metadata.name,
+            idle_since=shrink.remembered(allocation),
+        )
+        await self._annotate(allocation, {names.ANNOTATION_RELEASING: rfc3339(seen.now)})
+
+    async def _note_unserved(self, seen: _Observed, waiting: Sequence[Service]) -> None:
+        current = self._current(seen.tenant)
+        known = UnservedGrowth.of(current)
+        updated = known.updated(waiting, len(seen.demand.used))
+        if updated != known:
+            annotations = {names.ANNOTATION_GROWN_IN_VAIN: updated.text}
+            await self._client.patch(
+                TENANT_CLUSTER,
+                Version.from_object(current),
+                {"metadata": {"annotations": annotations}},
+            )
+
+    async def _annotate(
+        self, allocation: IPAllocation, annotations: Mapping[str, str | None]
+    ) -> None:
+        await self._client.patch(
+            IP_ALLOCATION,
+            Version.from_object(allocation),
+            {"metadata": {"annotations": annotations}},
+        )
+
+    def _size(self, allocation: IPAllocation) -> int:
+        pool = self._caches.pools.get(allocation.pool_key)
+        default = pool.spec.default_count(allocation.spec.type) if pool is not None else 1
+        return growth.size_of(allocation, default)
+
+
+def _count(services: int) -> str:
+    return "1 Service" if services == 1 else f"{services} Services"
+
+
+def _nothing_to_do(unserved: int) -> Finding:
+    """Return the condition of a tenant for which nothing has to be done.
+
+    Services that have just begun to wait are not counted: most wait for a second, and each would
+    cost two writes on the management cluster.
+    """
+    if unserved:
+        return demand_met(
+            False,
+            "GrownInVain",
+            f"{_count(unserved)} without an address; growing did not help,"
+            " see the events of the Service in the tenant",
+        )
+    return demand_met(True, "Ready", "no Service has been without an address for long")

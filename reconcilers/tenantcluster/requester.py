@@ -1,0 +1,250 @@
+"""A tenant's requests are created, and moved to another pool where theirs cannot serve them.
+
+An allocation's spec cannot be changed, so moving is deleting and asking again. The age that gives
+the request its place in the queue would be lost if the process died in between; so it is written
+on the TenantCluster first, by the allocation's name, and removed once the new one carries it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+import structlog
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.errors import AlreadyExists
+from controller.meta import Key, Version
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import FAILED, IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.metrics import IpamMetrics
+from reconcilers.tenantcluster.poolchoice import PoolChoice
+from reconcilers.tenantcluster.requests import (
+    AllocationState,
+    NewAllocation,
+    RequestPlanner,
+    Wanted,
+    groups,
+)
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """A request that is moved to another pool.
+
+    Args:
+        since: when it was first made.
+        leaving: the uid of the allocation that is deleted for it.
+    """
+
+    since: str
+    leaving: str
+
+
+def moving(tenant: TenantCluster) -> dict[str, Moving]:
+    """Return the requests that are moving, by the name of their allocation.
+
+    An annotation that cannot be parsed names none.
+    """
+    noted = tenant.metadata.annotations.get(names.ANNOTATION_MOVING, "{}")
+    try:
+        return {
+            name: one
+            for name, one in msgspec.json.decode(noted, type=dict[str, Moving]).items()
+            if datetime.fromisoformat(one.since).tzinfo is not None
+        }
+    except (msgspec.MsgspecError, ValueError):
+        return {}
+
+
+async def note_moving(
+    client: Client, tenant: TenantCluster, failed: IPAllocation
+) -> TenantCluster:
+    """Note on the cluster when `failed` was requested; return the cluster as written.
+
+    Raises:
+        Conflict: the cluster changed since it was read.
+    """
+    noted = moving(tenant)
+    entry = Moving(failed.requested_at.isoformat(), failed.metadata.uid)
+    if noted.get(failed.metadata.name) == entry:
+        return tenant
+    return await _write(client, tenant, noted | {failed.metadata.name: entry})
+
+
+async def remove_moved(
+    client: Client, tenant: TenantCluster, allocations: Cache[IPAllocation], namespace: str
+) -> TenantCluster:
+    """Remove the notes whose new allocation exists; return the cluster as written.
+
+    Raises:
+        Conflict: the cluster changed since it was read.
+    """
+    noted = moving(tenant)
+    left = {
+        name: entry
+        for name, entry in noted.items()
+        if not _is_recreated(entry, allocations.get(Key(namespace, name)))
+    }
+    return tenant if left == noted else await _write(client, tenant, left)
+
+
+def _is_recreated(entry: Moving, allocation: IPAllocation | None) -> bool:
+    return allocation is not None and allocation.metadata.uid != entry.leaving
+
+
+async def _write(
+    client: Client, tenant: TenantCluster, noted: Mapping[str, Moving]
+) -> TenantCluster:
+    text = msgspec.json.encode(noted).decode() if noted else None
+    patch = {"metadata": {"annotations": {names.ANNOTATION_MOVING: text}}}
+    return await client.patch(TENANT_CLUSTER, Version.from_object(tenant), patch)
+
+
+class Requester:
+    """Creates the allocations of tenants.
+
+    Args:
+        client: the management cluster.
+        allocations: what is there already.
+        choice: chooses pools.
+        metrics: counts growth.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        allocations: Cache[IPAllocation],
+        choice: PoolChoice,
+        metrics: IpamMetrics,
+    ) -> None:
+        self._client = client
+        self._allocations = allocations
+        self._choice = choice
+        self._metrics = metrics
+        self._planner = RequestPlanner(allocations, choice)
+
+    def wanted(
+        self, tenant: TenantCluster, provider: ProviderConfig, backfill_nodes: bool
+    ) -> list[Wanted]:
+        """Return the allocations that `tenant` should have; see RequestPlanner."""
+        return self._planner.wanted(tenant, provider, backfill_nodes)
+
+    async def request(
+        self, tenant: TenantCluster, provider: ProviderConfig, wanted: Sequence[Wanted]
+    ) -> list[AllocationState]:
+        """Create the allocations that are missing; return the state of each.
+
+        Raises:
+            Conflict: the cache is behind; the pass ends, and begins again once it has caught up.
+            ControllerError: a create or delete failed.
+        """
+        for one in wanted:
+            if one.existing is not None:
+                tenant = await self._move_if_stuck(tenant, provider, one.count, one.existing)
+        missing = [one for one in wanted if one.existing is None]
+        created = [
+            state
+            for group in groups(tenant, missing)
+            for state in await self._create_all(tenant, provider, group)
+        ]
+        await remove_moved(self._client, tenant, self._allocations, provider.metadata.namespace)
+        found = {state.kind: state for state in created}
+        return [found.get(one.kind) or AllocationState(one.kind, one.existing) for one in wanted]
+
+    async def grow(self, tenant: TenantCluster, provider: ProviderConfig, number: int) -> int:
+        """Create up to `number` growth allocations; return how many pools had room for.
+
+        Raises:
+            Conflict: the cache is behind; the pass ends, and begins again once it has caught up.
+            ControllerError: a create failed.
+        """
+        for made in range(number):
+            new = self._planner.growth(tenant, provider)
+            if new is None:
+                return made
+            with self._choice.reserved(new.pool, new.count):
+                created = await self._create(tenant, new)
+            self._metrics.grown(created.pool_key)
+            _log.info(
+                "elastic IPAM: created growth allocation",
+                allocation=created.metadata.name,
+                pool=created.spec.poolRef.name,
+                count=new.count,
+            )
+        return number
+
+    async def move_growth(
+        self, tenant: TenantCluster, provider: ProviderConfig, grown: Iterable[IPAllocation]
+    ) -> None:
+        """Delete growth requests that are stuck and that another pool fits now.
+
+        Raises:
+            Conflict: one changed, or the cluster did.
+            ControllerError: a write failed.
+        """
+        increment = provider.spec.networking.sizing.growthIncrement
+        for allocation in grown:
+            tenant = await self._move_if_stuck(tenant, provider, lambda _: increment, allocation)
+
+    def is_stuck(self, request: IPAllocation) -> bool:
+        """Return whether the pool of a request refused it, or does not serve any."""
+        if request.metadata.terminating or ranges.held(request) is not None:
+            return False
+        return request.status.phase == FAILED or not self._choice.serves(request.pool_key)
+
+    async def _create_all(
+        self, tenant: TenantCluster, provider: ProviderConfig, group: Sequence[Wanted]
+    ) -> list[AllocationState]:
+        """Create the allocations of a group if there is room for every one of them.
+
+        Their addresses are kept from other choices until the cache shows the allocations.
+        """
+        with ExitStack() as reserved:
+            found = self._planner.together(tenant, provider, group, reserved)
+            if isinstance(found, Wanted):
+                return [AllocationState(one.kind, None, exhausted=one is found) for one in group]
+            return [
+                AllocationState(wanted.kind, await self._create(tenant, new))
+                for wanted, new in zip(group, found, strict=True)
+            ]
+
+    async def _create(self, tenant: TenantCluster, new: NewAllocation) -> IPAllocation:
+        moved = moving(tenant).get(new.name)
+        if moved is not None:
+            new = new.requested_at(moved.since)
+        try:
+            created = await self._client.create(IP_ALLOCATION, new.namespace, new.body)
+        except AlreadyExists:
+            _log.info("allocation exists, waiting for the cache to show it", allocation=new.name)
+            raise
+        what = "LB" if created.spec.type == names.TYPE_LOADBALANCER else "node"
+        pool = new.pool.metadata.name
+        _log.info(f"created {what} IPAllocation", allocation=new.name, pool=pool)
+        return created
+
+    async def _move_if_stuck(
+        self,
+        tenant: TenantCluster,
+        provider: ProviderConfig,
+        count: Callable[[NetworkPool], int],
+        existing: IPAllocation,
+    ) -> TenantCluster:
+        """Delete a request of ours that is stuck if another pool fits it now."""
+        if not self.is_stuck(existing):
+            return tenant
+        if not self._planner.should_move(tenant, provider, count, existing):
+            return tenant
+        _log.info("LB allocation failed, cleaning up", allocation=existing.metadata.name)
+        tenant = await note_moving(self._client, tenant, existing)
+        await self._client.delete(IP_ALLOCATION, Version.from_object(existing))
+        return tenant

@@ -1,0 +1,97 @@
+"""The reconciler of TenantClusters and its collaborators, put together."""
+
+from dataclasses import dataclass
+
+from controller.client import Client
+from controller.clock import Clock
+from controller.events import Recorder
+from reconcilers.caches import Caches
+from reconcilers.ipallocation.release import ReleaseCheck
+from reconcilers.metallb_install.installer import Installer
+from reconcilers.metrics import IpamMetrics
+from reconcilers.settings import Settings
+from reconcilers.tenantclients import TenantClients
+from reconcilers.tenantcluster.elastic.resizer import Resizer
+from reconcilers.tenantcluster.elastic.scaler import Scaler
+from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
+from reconcilers.tenantcluster.poolchoice import PoolChoice
+from reconcilers.tenantcluster.projector import Projector
+from reconcilers.tenantcluster.provider import Providers
+from reconcilers.tenantcluster.reconciler import TenantClusterReconciler
+from reconcilers.tenantcluster.requester import Requester
+from reconcilers.tenantcluster.services import TenantServices
+from reconcilers.tenantcluster.teardown import Teardown, VanishedClusters
+
+
+@dataclass(frozen=True, slots=True)
+class TenantParts:
+    """The parts that the wiring, or a test, goes on with.
+
+    Args:
+        reconciler: works on TenantClusters.
+        services: watches their Services; `services.watches.run` has to run.
+        choice: chooses pools.
+    """
+
+    reconciler: TenantClusterReconciler
+    services: TenantServices
+    choice: PoolChoice
+
+
+def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one caller
+    client: Client,
+    caches: Caches,
+    *,
+    tenants: TenantClients,
+    vanished: VanishedClusters,
+    release: ReleaseCheck,
+    recorder: Recorder,
+    clock: Clock,
+    settings: Settings,
+    metrics: IpamMetrics | None = None,
+) -> TenantParts:
+    """Return the reconciler of TenantClusters and its collaborators.
+
+    Args:
+        client: the management cluster.
+        caches: its objects.
+        tenants: clients of the tenants.
+        vanished: clusters that went in spite of our finalizer.
+        release: finds out whether a tenant has released a range.
+        recorder: takes the events.
+        clock: the time.
+        settings: intervals and thresholds.
+        metrics: takes the counts.
+    """
+    allocations = caches.allocations
+    metrics = metrics or IpamMetrics()
+    choice = PoolChoice(caches.pools, allocations, settings.pool.max_addresses)
+    requester = Requester(client, allocations, choice, metrics)
+    services = TenantServices(caches.clusters, tenants, clock, settings.tenant)
+    scaler = Scaler(client, caches, requester, clock, settings.tenant)
+    resizer = Resizer(
+        client,
+        allocations,
+        tenants=tenants,
+        services=services,
+        scaler=scaler,
+        releaser=MarkedReleaser(client, allocations, release, metrics),
+        clock=clock,
+        settings=settings.tenant,
+    )
+    reconciler = TenantClusterReconciler(
+        client,
+        caches.clusters,
+        providers=Providers(client, caches.providers, clock, settings.namespace),
+        requester=requester,
+        projector=Projector(client, allocations, tenants, clock, settings.tenant),
+        resizer=resizer,
+        installer=Installer(client, tenants, clock, settings.tenant, settings.namespace),
+        teardown=Teardown(client, allocations),
+        vanished=vanished,
+        tenants=tenants,
+        recorder=recorder,
+        clock=clock,
+        settings=settings.tenant,
+    )
+    return TenantParts(reconciler, services, choice)
