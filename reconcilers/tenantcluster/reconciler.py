@@ -140,6 +140,7 @@ class TenantClusterReconciler:
     async def _reconcile_gone(self, key: Key, *, leftovers: bool) -> Outcome:
         """Forget a cluster that is gone, once nothing of it is left in its tenant."""
         self._resizer.forget(key)
+        self._teardown.forget(key)
         if leftovers:
             return Blocked("Deleting", self._settings.requeue_deleting)
         await self._tenants.close(key)

@@ -3,7 +3,7 @@
 1. its allocations are deleted: that is the mark which every projection leaves out
 2. what we wrote to the tenant's MetalLB is removed
 3. each allocation goes once the tenant has released it (release.py)
-4. our finalizer goes when a live LIST shows none left
+4. our finalizer goes when a cache that has read past the deletion, or a live LIST, shows none left
 
 Our finalizer keeps a cluster until its addresses are back, but it can go all the same: somebody
 removes the finalizer, or a deletion overtakes it. (kube-apiserver reads an object, decides from
@@ -122,6 +122,12 @@ class Teardown:
     def __init__(self, client: Client, allocations: Cache[IPAllocation]) -> None:
         self._client = client
         self._allocations = allocations
+        # The first version that showed the deletion of a cluster, and its uid.
+        self._deleted_at: dict[Key, tuple[str, int]] = {}
+
+    def forget(self, key: Key) -> None:
+        """Forget a cluster that is gone."""
+        self._deleted_at.pop(key, None)
 
     async def delete_allocations(self, tenant: TenantCluster) -> int:
         """Delete the tenant's allocations; return how many are still there.
@@ -130,6 +136,9 @@ class Teardown:
             Conflict: one changed since it was read; begin again.
             ControllerError: a delete failed; the others were tried all the same.
         """
+        meta = tenant.metadata
+        if self._deleted_at.get(meta.key, ("", 0))[0] != meta.uid:
+            self._deleted_at[meta.key] = (meta.uid, meta.revision)
         found = members(self._allocations, tenant)
         await self._delete(found)
         return len(found)
@@ -167,15 +176,29 @@ class Teardown:
     async def remove_finalizer(self, tenant: TenantCluster) -> bool:
         """Remove our finalizer if no allocation is left; return whether that is so.
 
+        The caller has seen none in the cache. Only a cache that is behind costs a LIST.
+
         Raises:
             Conflict: the cluster changed since it was read; begin again.
             ControllerError: the LIST or the write failed.
         """
-        page = await self._client.list(IP_ALLOCATION)
-        key = tenant.metadata.key
-        if any(
-            a.spec.tenantClusterRef.key == key and not is_foreign(a, tenant) for a in page.items
-        ):
+        if not self._has_read_deletion(tenant) and await self._is_any_left(tenant):
             return False
         await remove_finalizer(self._client, TENANT_CLUSTER, tenant, names.FINALIZER_TENANT)
         return True
+
+    def _has_read_deletion(self, tenant: TenantCluster) -> bool:
+        """Return whether the cache of allocations has read past the deletion of the cluster.
+
+        Then it shows every allocation that was created before it. Those that are created for a
+        deleted cluster are its leftovers, with or without a LIST in between.
+        """
+        _, deleted_at = self._deleted_at[tenant.metadata.key]
+        return self._allocations.history_confirmed and self._allocations.position >= deleted_at
+
+    async def _is_any_left(self, tenant: TenantCluster) -> bool:
+        page = await self._client.list(IP_ALLOCATION)
+        key = tenant.metadata.key
+        return any(
+            a.spec.tenantClusterRef.key == key and not is_foreign(a, tenant) for a in page.items
+        )

@@ -353,35 +353,6 @@ async def test_what_an_earlier_cluster_left_under_every_name_does_not_stop_a_new
     assert not refs & set(left)
 
 
-async def test_deletion_gives_everything_back_and_then_the_cluster_goes() -> None:
-    lab = _lab()
-    tenant = lab.tenant_server("a")
-    lab.server.add("tenantclusters", make.tenant())
-    await lab.rounds()
-    lab.server.delete("tenantclusters", "a", namespace="team")
-    await lab.rounds()
-    assert not lab.server.has("tenantclusters", "a", namespace="team")
-    assert lab.server.all("ipallocations") == []
-    assert tenant.all("ipaddresspools") == []
-    assert tenant.all("l2advertisements") == []
-    assert lab.see("networkpools", "lab")["allocatedIPs"] == 0
-    assert "ClusterDeleting" in lab.heard.reasons
-    assert [h.plural for h in lab.server.history if h.type == "DELETED"][-1] == "tenantclusters"
-    assert tenant.closed == 1
-
-
-async def test_one_delete_that_fails_does_not_stop_the_others() -> None:
-    lab = _lab()
-    lab.server.add("tenantclusters", make.tenant())
-    await lab.rounds()
-    lab.server.delete("tenantclusters", "a", namespace="team")
-    lab.server.fail(NoAnswer("timed out"), verb="delete", name="team-a-lb")
-    with pytest.raises(NoAnswer):
-        await lab.cluster()
-    nodes = lab.server.see("ipallocations", "team-a-nodes")["metadata"]
-    assert "deletionTimestamp" in nodes
-
-
 async def test_a_cluster_that_vanished_before_the_cache_knew_it_is_no_error() -> None:
     lab = _lab()
     lab.server.add("tenantclusters", make.tenant())

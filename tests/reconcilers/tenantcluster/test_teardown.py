@@ -1,4 +1,4 @@
-"""A cluster that went without being torn down: its finalizer was taken off, or overtaken."""
+"""A cluster is torn down when it is deleted, and also where its finalizer did not hold it."""
 
 from typing import Any
 
@@ -200,3 +200,55 @@ async def test_an_allocation_whose_owner_was_never_seen_is_out_at_once() -> None
     lab.server.add("ipallocations", make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7")))
     lab.tenant_server("a")
     assert isinstance(await _ask(lab), Released)
+
+
+async def test_deletion_gives_everything_back_and_then_the_cluster_goes() -> None:
+    lab = _begun()
+    tenant = lab.tenant_server("a")
+    await lab.rounds()
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    await lab.rounds()
+    assert not lab.server.has("tenantclusters", "a", namespace="team")
+    assert lab.server.all("ipallocations") == []
+    assert tenant.all("ipaddresspools") == []
+    assert tenant.all("l2advertisements") == []
+    assert lab.see("networkpools", "lab")["allocatedIPs"] == 0
+    assert "ClusterDeleting" in lab.heard.reasons
+    assert [h.plural for h in lab.server.history if h.type == "DELETED"][-1] == "tenantclusters"
+    assert tenant.closed == 1
+
+
+async def test_one_delete_that_fails_does_not_stop_the_others() -> None:
+    lab = _begun()
+    await lab.rounds()
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    lab.server.fail(NoAnswer("timed out"), verb="delete", name="team-a-lb")
+    with pytest.raises(NoAnswer):
+        await lab.cluster()
+    nodes = lab.server.see("ipallocations", "team-a-nodes")["metadata"]
+    assert "deletionTimestamp" in nodes
+
+
+async def test_a_cluster_whose_cache_has_read_its_deletion_costs_no_list() -> None:
+    lab, _ = await _ready()
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    lab.server.requests.clear()
+    await lab.rounds()
+    assert not lab.server.has("tenantclusters", "a", namespace="team")
+    assert lab.server.count(verb="list", plural="ipallocations") == 0
+
+
+async def test_an_allocation_that_the_cache_has_not_read_yet_keeps_the_finalizer() -> None:
+    lab, _ = await _ready()
+    lab.server.vanish("ipallocations", "team-a-lb")
+    lab.server.vanish("ipallocations", "team-a-nodes")
+    lab.hold("ipallocations")
+    unseen = make.allocation("by-hand", tenant="team/a", held=("10.40.0.64", "10.40.0.71"))
+    lab.server.add("ipallocations", unseen)
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    await lab.cluster()
+    assert lab.server.has("tenantclusters", "a", namespace="team")
+    lab.flow()
+    await lab.rounds()
+    assert not lab.server.has("tenantclusters", "a", namespace="team")
+    assert lab.server.all("ipallocations") == []

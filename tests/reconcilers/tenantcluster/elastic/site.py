@@ -1,0 +1,55 @@
+"""A platform with one elastic tenant, and what tests read of it."""
+
+from dataclasses import replace
+from typing import Any
+
+from reconcilers.settings import Settings, TenantSettings
+from tests.reconcilers import make
+from tests.reconcilers.balancer import service
+from tests.reconcilers.platform import Platform
+from tests.reconcilers.server import Json, Server
+
+ELASTIC = {"allocationMode": "elastic", "growthIncrement": 1}
+TENANT = ("tenantclusters", "a")
+
+
+def elastic_platform(
+    *pools: Any, sizing: Any = None, quota: Any = None, **settings: Any
+) -> tuple[Platform, Server]:
+    platform = Platform(Settings(tenant=replace(TenantSettings(), **settings)))
+    for pool in pools or (make.pool(),):
+        platform.server.add("networkpools", pool)
+    named = [pool["metadata"]["name"] for pool in platform.server.all("networkpools")]
+    provider = make.provider(*named, load_balancer=ELASTIC | (sizing or {}), quota=quota)
+    platform.server.add("providerconfigs", provider)
+    platform.server.add("tenantclusters", make.tenant())
+    return platform, platform.tenant("a")
+
+
+def balancer_ranges(platform: Platform) -> dict[str, str]:
+    """Return the ranges of the tenant's load-balancer allocations, by name."""
+    return {
+        one["metadata"]["name"]: (one.get("status") or {}).get("startAddress", "")
+        for one in platform.server.all("ipallocations")
+        if one["spec"]["type"] == "loadbalancer"
+    }
+
+
+def demand_condition(platform: Platform) -> tuple[str, str]:
+    conditions = platform.server.see(*TENANT, namespace="team")["status"]["conditions"]
+    found: Json = next(c for c in conditions if c["type"] == "LoadBalancerDemandMet")
+    return found["status"], found["reason"]
+
+
+def annotations_of(platform: Platform, name: str) -> dict[str, str]:
+    meta = platform.server.see("ipallocations", name)["metadata"]
+    found: dict[str, str] = meta.get("annotations") or {}
+    return found
+
+
+async def become_ready(platform: Platform, tenant: Server, *services: str) -> None:
+    """Let the cluster become Ready, with Services that use its addresses."""
+    await platform.clock.advance(2)
+    for name in services:
+        service(tenant, name)
+    await platform.clock.advance(60)

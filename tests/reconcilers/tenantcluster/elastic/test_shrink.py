@@ -1,0 +1,221 @@
+"""What is out of use is given back, and what did not help is not grown again."""
+
+import pytest
+
+from controller.errors import NoAnswer
+from reconcilers.api import names
+from tests.reconcilers import make
+from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
+from tests.reconcilers.server import Json
+from tests.reconcilers.tenantcluster.elastic.site import (
+    TENANT,
+    annotations_of,
+    balancer_ranges,
+    become_ready,
+    demand_condition,
+    elastic_platform,
+)
+
+
+async def test_quota_reached_is_told_and_stops_neither_shrink_nor_sync() -> None:
+    platform, tenant = elastic_platform(quota={"maxLoadBalancerIPs": 3})
+    Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "three")
+        await platform.clock.advance(10)
+        assert len(balancer_ranges(platform)) == 2
+        service(tenant, "four", spec={"ipFamilies": ["IPv4"]})
+        await platform.clock.advance(60)
+        assert len(balancer_ranges(platform)) == 2
+        assert demand_condition(platform) == ("False", "QuotaExceeded")
+        edited = {"spec": {"addresses": ["10.99.0.0/24"]}}
+        tenant.edit("ipaddresspools", "default-pool", edited, namespace="metallb-system")
+        await platform.clock.advance(301)
+        assert len(pool_entries(tenant)) == 2
+        for name in ("one", "two", "three", "four"):
+            tenant.vanish("services", name, namespace="default")
+        await platform.clock.advance(700)
+        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+
+
+async def test_shrink_is_logged_as_the_documentation_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    platform, tenant = elastic_platform()
+    Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "three")
+        tenant.vanish("services", "three", namespace="default")
+        await platform.clock.advance(700)
+    assert "shrinking unused allocation" in capsys.readouterr().out
+
+
+async def test_shrink_takes_ten_minutes_of_disuse_and_goes_tenant_first() -> None:
+    platform, tenant = elastic_platform()
+    Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "three")
+        await platform.clock.advance(3600)
+        tenant.vanish("services", "three", namespace="default")
+        await platform.clock.advance(590)
+        assert list(balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1"]
+        assert names.ANNOTATION_IDLE_SINCE in annotations_of(platform, "team-a-lb-1")
+        begun = len(tenant.history), len(platform.server.history)
+        await platform.clock.advance(15)
+        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+        assert pool_entries(tenant) == ["10.40.0.0-10.40.0.1"]
+    story = [h for h in platform.server.history[begun[1] :] if h.plural == "ipallocations"]
+    marks = [h for h in story if names.ANNOTATION_RELEASING in h.object["metadata"]["annotations"]]
+    assert "deletionTimestamp" not in marks[0].object["metadata"], "marked first"
+    assert tenant.history[begun[0]].plural == "ipaddresspools"
+
+
+async def test_disuse_begins_anew_when_a_service_takes_an_address() -> None:
+    platform, tenant = elastic_platform()
+    Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "three")
+        await platform.clock.advance(3600)
+        tenant.vanish("services", "three", namespace="default")
+        await platform.clock.advance(400)
+        service(tenant, "four")
+        await platform.clock.advance(5)
+        assert names.ANNOTATION_IDLE_SINCE not in annotations_of(platform, "team-a-lb-1")
+        tenant.vanish("services", "four", namespace="default")
+        await platform.clock.advance(400)
+        assert len(balancer_ranges(platform)) == 2
+        await platform.clock.advance(220)
+        assert len(balancer_ranges(platform)) == 1
+
+
+async def test_disuse_is_remembered_through_a_restart() -> None:
+    platform, tenant = elastic_platform()
+    Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "three")
+        await platform.clock.advance(3600)
+        tenant.vanish("services", "three", namespace="default")
+        await platform.clock.advance(400)
+    await platform.clock.advance(190)
+    async with platform.running():
+        await platform.clock.advance(5)
+        assert len(balancer_ranges(platform)) == 2
+        await platform.clock.advance(10)
+        assert len(balancer_ranges(platform)) == 1
+
+
+async def test_first_and_pinned_ranges_are_never_shrunk() -> None:
+    platform, tenant = elastic_platform()
+    Balancer(tenant)
+    pin = ("10.40.0.200", "10.40.0.201")
+    pinned = make.allocation("team-a-lb-7", pin=pin, labels={names.LABEL_ROLE: "growth"})
+    platform.server.add("ipallocations", pinned)
+    async with platform.running():
+        await become_ready(platform, tenant)
+        await platform.clock.advance(3600)
+        assert list(balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-7"]
+
+
+async def test_a_growth_range_that_served_nobody_is_not_grown_again_for_the_same_service() -> None:
+    platform, tenant = elastic_platform()
+    Balancer(tenant, "odd")
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "odd")
+        assert len(balancer_ranges(platform)) == 2
+        await platform.clock.advance(700)
+        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+        assert demand_condition(platform) == ("False", "GrownInVain")
+        writes = len(platform.server.history), len(tenant.history)
+        await platform.clock.advance(2 * 3600)
+        assert (len(platform.server.history), len(tenant.history)) == writes, "at rest"
+
+
+async def test_a_service_that_changes_what_it_asks_for_is_a_new_question() -> None:
+    platform, tenant = elastic_platform()
+    balancer = Balancer(tenant, "odd")
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "odd")
+        await platform.clock.advance(700)
+        balancer.refuses = ()
+        marks = {"metadata": {"annotations": {"metallb.io/address-pool": "default-pool"}}}
+        tenant.edit("services", "odd", marks, namespace="default")
+        await platform.clock.advance(35)
+        assert address_of(tenant, "odd") is not None
+
+
+async def test_once_metallb_hands_out_more_than_then_it_is_tried_again() -> None:
+    platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})
+    balancer = Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant, "one")
+        balancer.paused = True
+        for name in ("two", "three"):
+            service(tenant, name)
+        await platform.clock.advance(1500)
+        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+        balancer.resume()
+        await platform.clock.advance(60)
+        assert all(address_of(tenant, name) for name in ("two", "three"))
+
+
+async def test_a_mark_of_shrink_is_withdrawn_where_a_service_took_an_address() -> None:
+    platform, tenant = elastic_platform()
+    balancer = Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "three")
+        balancer.paused = True
+        mark = {"metadata": {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}}
+        platform.server.edit("ipallocations", "team-a-lb-1", mark)
+        await platform.clock.advance(5)
+        assert names.ANNOTATION_RELEASING not in annotations_of(platform, "team-a-lb-1")
+        assert len(pool_entries(tenant)) == 2
+        assert address_of(tenant, "three") is not None
+
+
+async def test_a_mark_of_shrink_is_withdrawn_where_addresses_are_wanted_again() -> None:
+    platform, tenant = elastic_platform(quota={"maxLoadBalancerIPs": 3})
+    Balancer(tenant)
+    held = ("10.40.0.64", "10.40.0.64")
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two")
+        mark = {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}
+        labels = {names.LABEL_ROLE: "growth"}
+        tenant.fail(NoAnswer("timed out"), times=10_000)  # so that nobody learns that it let go
+        leaving = make.allocation("team-a-lb-1", held=held, annotations=mark, labels=labels)
+        platform.server.add("ipallocations", leaving)
+        service(tenant, "three")
+        await platform.clock.advance(20)
+        assert names.ANNOTATION_RELEASING in annotations_of(platform, "team-a-lb-1")
+        await platform.clock.advance(20)
+        assert names.ANNOTATION_RELEASING not in annotations_of(platform, "team-a-lb-1")
+        assert len(balancer_ranges(platform)) == 2
+
+
+async def test_a_tenant_that_becomes_static_keeps_what_it_has_and_ends_what_was_begun() -> None:
+    platform, tenant = elastic_platform()
+    Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "three", "four")
+        static: Json = {"spec": {"network": {"loadBalancer": {"allocationMode": "static"}}}}
+        first = balancer_ranges(platform)["team-a-lb-1"]
+        name = next(n for n in ("three", "four") if address_of(tenant, n) == first)
+        tenant.vanish("services", name, namespace="default")
+        await platform.clock.advance(5)
+        mark = {"metadata": {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}}
+        platform.server.edit("providerconfigs", "default", static)
+        platform.server.edit("ipallocations", "team-a-lb-1", mark)
+        await platform.clock.advance(1200)
+        assert list(balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-2"]
+        conditions = platform.server.see(*TENANT, namespace="team")["status"]["conditions"]
+        assert "LoadBalancerDemandMet" not in [one["type"] for one in conditions]
+
+
+async def test_with_all_addresses_in_use_nothing_oscillates() -> None:
+    """The arithmetic trigger of old grew and shrank for ever at exactly this point."""
+    platform, tenant = elastic_platform(sizing={"initialPoolSize": 2, "growthIncrement": 1})
+    Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant, "traefik", "web")
+        writes = len(platform.server.history), len(tenant.history)
+        await platform.clock.advance(2 * 3600)
+        assert (len(platform.server.history), len(tenant.history)) == writes
