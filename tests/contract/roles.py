@@ -1,0 +1,141 @@
+"""What the shipped roles allow, and the objects with which test_roles.py uses all of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from envtest.faults import Call
+from manifests import folder
+from reconcilers.api import names
+from reconcilers.api.tenantcluster import TenantCluster
+
+HOME = names.DEFAULT_NAMESPACE
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that a role allows."""
+
+    role: str
+    namespace: str
+    verb: str
+    group: str
+    resource: str
+    names: tuple[str, ...]
+
+    def covers(self, call: Call) -> bool:
+        """Whether a request needed this."""
+        asked = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
+        if (call.verb, call.group, asked) != (self.verb, self.group, self.resource):
+            return False
+        if self.namespace and call.namespace != self.namespace:
+            return False
+        return not self.names or named(call) in self.names
+
+
+def named(call: Call) -> str:
+    """Return the object a request is about; lists and watches may name it in a field selector."""
+    return call.name or call.query.get("fieldSelector", "").removeprefix("metadata.name=")
+
+
+def documents(name: str) -> Iterator[Json]:
+    for file in sorted(folder(name).iterdir(), key=lambda one: one.name):
+        if file.name.endswith(".yaml") and file.name != "kustomization.yaml":
+            yield from yaml.safe_load_all(file.read_text(encoding="utf-8"))
+
+
+def rules() -> Iterator[Rule]:
+    """Yield every single thing that the controller's roles allow."""
+    bound = {
+        one["roleRef"]["name"] for one in documents("rbac") if one["kind"].endswith("Binding")
+    }
+    for role in documents("rbac"):
+        if role["kind"] not in {"Role", "ClusterRole"} or role["metadata"]["name"] not in bound:
+            continue
+        where = role["metadata"].get("namespace", "")
+        for rule in role["rules"]:
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    for verb in rule["verbs"]:
+                        only = tuple(rule.get("resourceNames", ()))
+                        name = role["metadata"]["name"]
+                        yield Rule(name, where, verb, group, resource, only)
+
+
+def ours(kind: str, name: str, spec: Json, namespace: str = HOME, **metadata: Any) -> Json:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace, **metadata},
+        "spec": spec,
+    }
+
+
+def plain(kind: str, name: str, namespace: str | None, **body: Any) -> Json:
+    where = {"namespace": namespace} if namespace else {}
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **where}, **body}
+
+
+def provider(name: str, **spec: Any) -> Json:
+    return ours(
+        "ProviderConfig",
+        name,
+        {
+            "provider": "proxmox",
+            "credentialsRef": {"name": "credentials"},
+            "proxmox": {"endpoint": "https://p", "nodes": ["a"], "storage": "s"},
+            "network": {
+                "mode": "ipam",
+                "poolRefs": [{"name": "lab"}],
+                "loadBalancer": {
+                    "allocationMode": "elastic",
+                    "initialPoolSize": 1,
+                    "growthIncrement": 1,
+                },
+            },
+            **spec,
+        },
+    )
+
+
+def cluster(name: str, **spec: Any) -> Json:
+    body = {"kubernetesVersion": "v1.31.0", "workers": {"replicas": 1}, **spec}
+    return ours("TenantCluster", name, body, "team")
+
+
+def orphan() -> Json:
+    spec = {
+        "poolRef": {"name": "lab"},
+        "tenantClusterRef": {"namespace": "team", "name": "gone"},
+        "type": "nodes",
+        "count": 2,
+    }
+    return ours("IPAllocation", "left", spec, annotations={names.ANNOTATION_TENANT_UID: "nobody"})
+
+
+def too_large(name: str) -> Json:
+    spec = {
+        "poolRef": {"name": "lab"},
+        "tenantClusterRef": {"namespace": "team", "name": "soon"},
+        "type": "nodes",
+        "count": 64,
+    }
+    return ours("IPAllocation", name, spec)
+
+
+def early() -> Json:
+    """Return a request that comes before its pool."""
+    spec = {
+        "poolRef": {"name": "later"},
+        "tenantClusterRef": {"namespace": "team", "name": "early"},
+        "type": "nodes",
+        "count": 1,
+    }
+    return ours("IPAllocation", "early", spec)
+
+
+def begun(tenant: TenantCluster) -> bool:
+    return names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations
