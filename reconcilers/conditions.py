@@ -14,7 +14,7 @@ FOREIGN_MANAGER = "ForeignManager"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a condition should say now, before anybody asks since when."""
+    """A condition as it should be now, without the time of its transition."""
 
     type: str
     status: bool

@@ -1,4 +1,4 @@
-"""How pools, allocations, providers and tenants stand, read from the caches at each scrape.
+"""Metrics of pools, allocations, providers and tenants, read from the caches at each scrape.
 
 No number is kept, so none can be stale, and an object's series go with the object. Only a replica
 that leads shows them: sums over replicas would count everything twice.
@@ -192,7 +192,7 @@ def _waits(allocation: IPAllocation) -> bool:
 
 
 def _marked_at(allocation: IPAllocation) -> datetime | None:
-    """Return since when its range is given back; None if the mark does not tell."""
+    """Return since when its range is given back; None if it is not marked."""
     if allocation.metadata.deletionTimestamp is not None:
         return allocation.metadata.deletionTimestamp
     text = allocation.metadata.annotations.get(names.ANNOTATION_RELEASING, "")

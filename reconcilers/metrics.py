@@ -1,7 +1,7 @@
 """What happened to allocations, counted for Prometheus as it happens.
 
-How things stand is not kept here: gauges.py reads it from the caches whenever somebody looks, so
-that it can be neither stale nor left behind. Labels are names of pools, of which there are few;
+The present state is not kept here: gauges.py reads it from the caches at each scrape, so that it
+can be neither stale nor left behind. Labels are names of pools, of which there are few;
 a pool's series go when the pool goes.
 """
 
@@ -85,7 +85,7 @@ class IpamMetrics:
         self._latency.labels(known).observe(max(0.0, seconds))
 
     def failed(self, pool: Key) -> None:
-        """Count an allocation that was told that it gets nothing now."""
+        """Count an allocation that was marked Failed."""
         self._processed.labels(pool.name, pool.namespace, FAILED).inc()
 
     def write_refused(self, pool: Key) -> None:

@@ -1,6 +1,6 @@
 """What is wrong or doubtful in a pool's spec, each with the field it is about.
 
-One place for whoever tells people of it before a pool is used: the webhooks, and the command line.
+Used by the webhooks and the command line, before a pool is used.
 """
 
 from collections.abc import Iterator

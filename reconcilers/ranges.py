@@ -59,7 +59,7 @@ def held(allocation: IPAllocation) -> AddressRange | None:
 
 
 def promised(assignment: Assignment) -> AddressRange | None:
-    """Return the range that an assignment promises; None if somebody garbled it."""
+    """Return the range that an assignment promises; None if it is not a range."""
     return parsed(assignment.startAddress, assignment.endAddress)
 
 

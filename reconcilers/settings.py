@@ -11,14 +11,14 @@ from reconcilers.api.names import DEFAULT_NAMESPACE
 
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
-    """How NetworkPools are looked after."""
+    """Intervals and thresholds of NetworkPools."""
 
     resync: float = 60.0
-    """Between two looks at a pool at rest."""
+    """Between two passes over a pool at rest."""
     requeue_after_work: float = 5.0
-    """Until the next look after ranges were handed out."""
+    """Until the next pass after ranges were handed out."""
     requeue_deleting: float = 10.0
-    """Between two looks at a pool that waits for its allocations to go."""
+    """Between two passes over a deleted pool that waits for its allocations to go."""
     quiet_period: float = 60.0
     """How long nothing was assigned before settled assignments are dropped by an own write."""
     foreign_patience: float = 2.0
@@ -39,7 +39,7 @@ class PoolSettings:
 
 @dataclass(frozen=True, slots=True)
 class AllocationSettings:
-    """How IPAllocations are looked after."""
+    """Intervals of IPAllocations."""
 
     pending_after: float = 0.7
     """How long an allocation may wait to be served at once before it is marked Pending."""
@@ -52,12 +52,12 @@ class AllocationSettings:
     requeue_allocated: float = 300.0
     """Backstop for Allocated ones."""
     requeue_releasing: float = 5.0
-    """Between two looks at one that waits for its tenant to let go."""
+    """Between two checks whether the tenant has released the range of a deleted one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TenantSettings:
-    """How TenantClusters are looked after."""
+    """Intervals, thresholds and options of TenantClusters."""
 
     requeue_waiting: float = 10.0
     """While addresses are waited for."""
@@ -70,7 +70,7 @@ class TenantSettings:
     requeue_old: float = 900.0
     """Ready for longer."""
     requeue_deleting: float = 5.0
-    """While a deleted cluster lets go of its addresses."""
+    """While a deleted cluster gives its addresses back."""
     teardown_grace: float = 600.0
     """How long a deleted cluster's unreachable API is tried before its addresses count as free."""
     growth_after: float = 30.0
@@ -82,7 +82,7 @@ class TenantSettings:
     shrink_after: float = 600.0
     """How long a growth allocation is out of use, and how old it is, before it is given back."""
     service_watches: int = 200
-    """The most tenants whose Services are watched at once; the others are read at each look."""
+    """The most tenants whose Services are watched at once; the others are listed in each pass."""
     load_balancer_class: str = ""
     """The spec.loadBalancerClass of Services that MetalLB in tenants serves; empty for none."""
     platform_service: str = "traefik/traefik"
@@ -96,7 +96,7 @@ class TenantSettings:
     metallb_bundle: str = ""
     """The ConfigMap, `name` or `namespace/name`, with manifests that install MetalLB; or none."""
     metallb_recheck: float = 3600.0
-    """Between two looks whether what was installed is still there."""
+    """Between two checks whether what was installed is still there."""
     backfill_nodes: bool = False
     """Whether a cluster that was Ready without a nodes allocation gets one."""
     allow_proxy: bool = False
@@ -107,28 +107,28 @@ class TenantSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
-    """How ProviderConfigs are looked after."""
+    """Intervals of ProviderConfigs."""
 
     resync: float = 300.0
-    """Between two looks."""
+    """Between two passes."""
     requeue_invalid: float = 30.0
-    """Between two looks at credentials that are missing or incomplete."""
+    """Between two passes while credentials are missing or incomplete."""
     requeue_deleting: float = 10.0
     """While a deleted one is still referenced."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanSettings:
-    """How allocations whose TenantCluster is gone are looked for."""
+    """Intervals and limits of the collection of orphans."""
 
     resync: float = 60.0
-    """Between two looks for orphans."""
+    """Between two sweeps."""
     most: int = 10
     """More orphans of a pool in a minute stop collection, if they are above the share too."""
     percent: int = 10
     """The share of a pool's allocations, in percent, that may be collected in a minute."""
     batch: int = 256
-    """Allocations that one look adopts, or repairs the labels of."""
+    """Allocations on which one sweep notes the owner, or repairs labels."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ class OutlineSpec:
 
 @dataclass(frozen=True, slots=True)
 class AllocationOutline:
-    """An IPAllocation that cannot be read otherwise: nobody knows what it holds, but of whom."""
+    """The part of an IPAllocation that can be decoded where the whole cannot: its pool."""
 
     metadata: ObjectMeta
     spec: OutlineSpec

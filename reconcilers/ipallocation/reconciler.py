@@ -228,7 +228,7 @@ def pending_status(allocation: IPAllocation, finding: Finding, now: datetime) ->
 
 
 def released_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
-    """Return the status of an allocation whose range is given back in this moment."""
+    """Return the status of an allocation whose range is given back now."""
     finding = Finding(READY, False, "Released", "the range was given back")
     return {
         "phase": RELEASED,

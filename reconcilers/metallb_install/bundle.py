@@ -24,7 +24,7 @@ _OURS = {("IPAddressPool", names.METALLB_POOL), ("L2Advertisement", names.METALL
 
 
 class InvalidBundle(Exception):
-    """The bundle cannot be applied; the message says where it is wrong and how to mend it."""
+    """The bundle cannot be applied; the message says where it is wrong and how to correct it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class ConfigMap:
 class ObjectStatus:
     """The conditions in any object's status.
 
-    API servers write null for the conditions of a definition that they have not looked at yet.
+    API servers write null for the conditions of a definition that they have not processed yet.
     """
 
     conditions: tuple[Condition, ...] | None = None

@@ -8,10 +8,10 @@ burst. Shared events of later passes join the series of the first, whose note st
 allocation got or was refused is in its own status, and in the log.
 
 Capacity. One event when a tier of utilization is entered, one when it is left. They follow the
-transitions of the conditions, so a restart neither repeats nor loses one: whoever writes a status
-compares it with the one it replaces. At most one event of each kind for each tier and pool in ten
-minutes: one that comes too soon is recorded when that time is over, if it is still true then. A
-pool at rest records nothing, however full it is. Which events were recorded before this process
+transitions of the conditions, so a restart neither repeats nor loses one: each status write is
+compared with the status that it replaces. At most one event of each kind for each tier and pool in
+ten minutes: one that comes too soon is recorded when that time is over, if it is still true then.
+A pool at rest records nothing, however full it is. Which events were recorded before this process
 began is not known; none of a kind can have been recorded after the transition before the present
 one, so the time of that transition counts as the last time.
 """

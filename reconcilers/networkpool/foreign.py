@@ -59,8 +59,8 @@ def foreign_manager(
     """Return the controller that wrote last, if it did within the last `silence` seconds.
 
     Args:
-        pool: its status is looked at.
-        allocations: their statuses are looked at too.
+        pool: whose status it may have written.
+        allocations: the pool's, whose statuses it may have written.
         ours: our field manager; if that is not known, no manager counts as foreign.
         now: the time.
         silence: seconds after which a controller counts as stopped.
@@ -90,10 +90,10 @@ def _is_ignored(manager: str) -> bool:
 
 def _parsed_time(text: str) -> datetime | None:
     try:
-        moment = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return moment if moment.tzinfo else None
+    return time if time.tzinfo else None
 
 
 def none_foreign() -> Finding:

@@ -92,16 +92,16 @@ class AllocationWriter:
         results: dict[int, Written] = {}
         limit = anyio.CapacityLimiter(self._width)
 
-        async def one(number: int, allocation: IPAllocation, status: dict[str, Any]) -> None:
+        async def write_one(number: int, allocation: IPAllocation, status: dict[str, Any]) -> None:
             async with limit:
-                results[number] = await self._one(allocation, status)
+                results[number] = await self._write_one(allocation, status)
 
         async with anyio.create_task_group() as group:
             for number, (allocation, status) in enumerate(writes):
-                group.start_soon(one, number, allocation, status)
+                group.start_soon(write_one, number, allocation, status)
         return [results[number] for number in range(len(writes))]
 
-    async def _one(self, allocation: IPAllocation, status: dict[str, Any]) -> Written:
+    async def _write_one(self, allocation: IPAllocation, status: dict[str, Any]) -> Written:
         try:
             answer = await self._client.patch_status(IP_ALLOCATION, allocation, status)
         except (Conflict, NotFound):

@@ -196,6 +196,7 @@ def out_of_range_condition(held: Iterable[Holding], layout: Layout) -> Finding:
 
 
 def _inside(held: AddressRange, layout: Layout) -> bool:
+    """Return whether the pool hands out every address of a range."""
     span = layout.span_of(held)
     return span is not None and layout.clip(span) == [span]
 

@@ -85,7 +85,7 @@ class NetworkPoolReconciler:
         for _ in range(ATTEMPTS):
             if not (self._pools.history_confirmed and self._reader.history_confirmed):
                 # The server could not be reached and may have been restored from a backup: then a
-                # promise that the caches show names addresses that somebody else may hold by now.
+                # promise that the caches show names addresses that others may hold by now.
                 return Again(RETRY)
             if pool is None:
                 self._pending.pop(key, None)

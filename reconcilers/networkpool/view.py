@@ -87,12 +87,12 @@ class Reader:
     """
 
     def __init__(
-        self, cache: Cache[IPAllocation], client: Client, clock: Clock, patience: float
+        self, cache: Cache[IPAllocation], client: Client, clock: Clock, wait_seconds: float
     ) -> None:
         self._cache = cache
         self._client = client
         self._clock = clock
-        self._patience = patience
+        self._wait_seconds = wait_seconds
         self._behind_since: dict[Key, float] = {}
 
     @property
@@ -135,7 +135,7 @@ class Reader:
             self._behind_since.pop(key, None)
             return self.cached(key)
         since = self._behind_since.setdefault(key, self._clock.monotonic())
-        if self._clock.monotonic() - since < self._patience:
+        if self._clock.monotonic() - since < self._wait_seconds:
             raise Behind(_RETRY_SECONDS)
         return await self.live(key)
 

@@ -1,4 +1,4 @@
-"""What a ProviderConfig's status says, as functions of what was read."""
+"""A ProviderConfig's conditions and capacity, as functions of what was read."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -101,7 +101,7 @@ def validity(config: ProviderConfig) -> Finding | None:
 
 
 def team(config: ProviderConfig) -> str:
-    """Return the name of the team that the provider is for; empty if it is for everybody."""
+    """Return the name of the team that the provider is for; empty if it is for all."""
     wanted = config.spec.scope
     named = wanted.teamRef if wanted is not None and wanted.type == "team" else None
     return named.name if named is not None else ""

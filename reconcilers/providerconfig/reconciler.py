@@ -28,11 +28,12 @@ from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.providerconfig import judgement
 from reconcilers.providerconfig.judgement import Judgement
 from reconcilers.settings import Settings
+from reconcilers.tenantcluster.provider import refers_to
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """What the Secret of one ProviderConfig's generation was found to hold, and when."""
+class _ReadSecret:
+    """The CredentialsValid condition of one generation, and when the Secret was read for it."""
 
     generation: int
     at: float
@@ -41,7 +42,7 @@ class _Look:
 
 @dataclass(frozen=True, slots=True)
 class _Team:
-    """Whether a ProviderConfig's team was there, when, and for how long that is believed."""
+    """Whether a ProviderConfig's team existed, when that was read, and when it is read again."""
 
     name: str
     exists: bool
@@ -50,7 +51,7 @@ class _Team:
 
 
 class ProviderConfigReconciler:
-    """Says whether providers can be used."""
+    """Writes whether providers can be used, and keeps those in use from being deleted."""
 
     def __init__(  # noqa: PLR0913 - the caches it reads; the wiring is the one caller
         self,
@@ -70,29 +71,29 @@ class ProviderConfigReconciler:
         self._recorder = recorder
         self._clock = clock
         self._settings = settings
-        self._looks: dict[Key, _Look] = {}
+        self._secrets: dict[Key, _ReadSecret] = {}
         self._teams: dict[Key, _Team] = {}
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one ProviderConfig up to date."""
         config = self._configs.get(key)
         if config is None:
-            self._looks.pop(key, None)
+            self._secrets.pop(key, None)
             self._teams.pop(key, None)
             return SETTLED
         try:
             if config.metadata.terminating:
-                return await self._leave(config)
+                return await self._reconcile_deleted(config)
             config = await add_finalizer(
                 self._client, PROVIDER_CONFIG, config, names.FINALIZER_PROVIDER
             )
             found = await self._judge(config)
-            await self._tell(config, found)
+            await self._write_status(config, found)
         except (Conflict, NotFound):
             return Again(1.0)
-        return Again(self._between_looks(found.credentials, self._teams.get(key)))
+        return Again(self._requeue_after(found.credentials, self._teams.get(key)))
 
-    def _between_looks(self, credentials: Finding, team: _Team | None = None) -> float:
+    def _requeue_after(self, credentials: Finding, team: _Team | None = None) -> float:
         settings = self._settings.provider
         sound = credentials.status and (team is None or team.exists)
         return settings.resync if sound else settings.requeue_invalid
@@ -122,20 +123,20 @@ class ProviderConfigReconciler:
             return judgement.credentials(config, "(no credentialsRef)", nothing)
         where = Key(reference.namespace or config.metadata.namespace, reference.name)
         key, now = config.metadata.key, self._clock.monotonic()
-        known = self._looks.get(key)
-        # Pools change often, Secrets hardly ever: a look for the pools' sake costs no request.
+        known = self._secrets.get(key)
+        # Pools change often, Secrets hardly ever: a pass because of a pool reads no Secret.
         if (
             known is not None
             and known.generation == config.metadata.generation
-            and now - known.at < 0.99 * self._between_looks(known.found)
+            and now - known.at < 0.99 * self._requeue_after(known.found)
         ):
             return known.found
-        found = await self._look(config, where)
-        self._looks[key] = _Look(config.metadata.generation, now, found)
+        found = await self._read_secret(config, where)
+        self._secrets[key] = _ReadSecret(config.metadata.generation, now, found)
         return found
 
-    async def _look(self, config: ProviderConfig, where: Key) -> Finding:
-        """Read the Secret; one that we may not read is as good as none."""
+    async def _read_secret(self, config: ProviderConfig, where: Key) -> Finding:
+        """Read the Secret; one that may not be read counts as invalid."""
         try:
             secret = await self._client.get(SECRET, where)
         except NotFound:
@@ -146,10 +147,10 @@ class ProviderConfigReconciler:
         return judgement.credentials(config, str(where), filled)
 
     async def _team(self, config: ProviderConfig) -> Finding | None:
-        """Return that the provider's team does not exist, if so; asked for as often as its Secret.
+        """Return that the provider's team does not exist, if so; read as often as its Secret.
 
         Teams are read if they are served, never required: a 404 without a reason is about the
-        kind, and one that we may not read is as good as there.
+        kind, and one that may not be read counts as existing.
         """
         name = judgement.team(config)
         if not name:
@@ -172,15 +173,15 @@ class ProviderConfigReconciler:
             return True
         return True
 
-    async def _tell(self, config: ProviderConfig, found: Judgement) -> None:
+    async def _write_status(self, config: ProviderConfig, found: Judgement) -> None:
         change = self._change(config, found)
         if not change:
             return
         answer = await self._client.patch_status(PROVIDER_CONFIG, config, change)
-        self._announce(config, answer, found)
+        self._record(config, answer, found)
 
     def _change(self, config: ProviderConfig, found: Judgement) -> dict[str, Any]:
-        """Return the status patch; empty if the look found nothing new.
+        """Return the status patch; empty if the status shows it already.
 
         The times of validation and of the last probe move only with a result, so that a provider
         at rest is not written every few minutes.
@@ -212,7 +213,7 @@ class ProviderConfigReconciler:
             change["lastProbeTime"] = rfc3339(now)
         return change
 
-    def _announce(self, before: ProviderConfig, after: ProviderConfig, found: Judgement) -> None:
+    def _record(self, before: ProviderConfig, after: ProviderConfig, found: Judgement) -> None:
         for finding, reason in (
             (found.credentials, "CredentialsInvalid"),
             *((f, "PoolsExhausted") for f in found.findings if f.reason == "PoolExhausted"),
@@ -225,7 +226,7 @@ class ProviderConfigReconciler:
                     PROVIDER_CONFIG, after, "Warning", reason, finding.message, action="Validate"
                 )
 
-    async def _leave(self, config: ProviderConfig) -> Outcome:
+    async def _reconcile_deleted(self, config: ProviderConfig) -> Outcome:
         if not has_finalizer(config, names.FINALIZER_PROVIDER):
             return SETTLED
         if any(self._refers(cluster, config) for cluster in self._clusters):
@@ -237,8 +238,4 @@ class ProviderConfigReconciler:
         return SETTLED
 
     def _refers(self, cluster: TenantCluster, config: ProviderConfig) -> bool:
-        named = cluster.spec.providerConfigRef
-        return named is not None and config.metadata.key == (
-            named.namespace or self._settings.namespace,
-            named.name,
-        )
+        return refers_to(cluster, config, self._settings.namespace, by_default=False)

@@ -113,7 +113,7 @@ def free_name(
 def free_growth_name(tenant: TenantCluster, taken_by: Cache[IPAllocation], namespace: str) -> str:
     """Return the name of the tenant's next growth allocation: that of the lowest free index.
 
-    The index that somebody else's allocation has taken is used with the hashed name. A number
+    An index that another tenant's allocation has taken is used with the hashed name. A number
     that counts allocations would collide as soon as one in the middle has gone.
     """
     bases = [name(tenant, names.TYPE_LOADBALANCER) for name in (base_name, hashed_name)]

@@ -68,7 +68,7 @@ class Projector:
     def wanted(self, tenant: TenantCluster) -> Projection:
         """Return what the tenant's pool should hold, as the cache shows it.
 
-        It also gives back what earlier clusters of that name left in it.
+        Its `needed` covers what earlier clusters of that name left in it, too.
         """
         found = self._allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
         wanted = projection(members(self._allocations, tenant), self._allocations.position)
@@ -125,8 +125,8 @@ class Projector:
     async def overwrite_lost_history(self, tenant: TenantCluster) -> None:
         """Write over a tenant's pool whose basis is of a history that the cluster has lost.
 
-        A management cluster that was restored from a backup counts from where the backup was
-        made, and would wait for ever to reach what its tenants were told later. That it is another
+        A management cluster that was restored from a backup counts from where the backup was made,
+        and would wait for ever to reach what was written to its tenants later. That it is another
         history is believed of a LIST alone that is below the basis; it is asked for after the pool
         has been ahead of us for a while, ever less often. What is written is what that LIST says.
 

@@ -80,7 +80,7 @@ class _Default:
 
 
 def referred(reference: Mapping[str, Any] | None, default_namespace: str) -> Key | None:
-    """Return which object a reference means; None if it names none."""
+    """Return the key of the object that a reference names; None if it names none."""
     if not reference or not reference.get("name"):
         return None
     return Key(str(reference.get("namespace") or default_namespace), str(reference["name"]))

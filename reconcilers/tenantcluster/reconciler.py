@@ -122,9 +122,9 @@ class TenantClusterReconciler:
     async def _take_back(self, key: Key, present: TenantCluster | None) -> bool:
         """Take back what gone clusters of this name left; return whether any of it is going.
 
-        What was made for one that went as soon as it was created is deleted at once: nobody else
-        asked for it. Whatever others left is judged by the collector of orphans, which sees how
-        many there are; then it has to leave the tenant.
+        What was made for one that went as soon as it was created is deleted at once: it was only
+        made for that cluster. Whatever others left is judged by the collector of orphans, which
+        sees how many there are; then it has to leave the tenant.
         """
         leftovers = self._vanished.leftovers(key)
         for vanished, left in leftovers:

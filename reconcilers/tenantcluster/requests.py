@@ -110,10 +110,10 @@ class NewAllocation:
         """Its namespace."""
         return self.pool.metadata.namespace
 
-    def requested_at(self, moment: str) -> "NewAllocation":
-        """Return the same, for a request that was first made at `moment`, in RFC 3339."""
+    def requested_at(self, time: str) -> "NewAllocation":
+        """Return the same, for a request that was first made at `time`, in RFC 3339."""
         meta = self.body["metadata"]
-        annotations = meta["annotations"] | {names.ANNOTATION_REQUESTED_AT: moment}
+        annotations = meta["annotations"] | {names.ANNOTATION_REQUESTED_AT: time}
         body = self.body | {"metadata": meta | {"annotations": annotations}}
         return NewAllocation(self.pool, self.count, body)
 

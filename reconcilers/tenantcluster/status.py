@@ -43,7 +43,7 @@ class Verdict:
     """What a pass found.
 
     Args:
-        phase: where the cluster stands.
+        phase: the cluster's phase.
         findings: the conditions that the pass can judge.
         refs: names of the allocations, by the status field that refers to them; None for none.
         obsolete: types of conditions that do not apply any more.

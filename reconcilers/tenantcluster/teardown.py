@@ -5,7 +5,7 @@
 3. each allocation goes once the tenant has released it (release.py)
 4. our finalizer goes when a cache that has read past the deletion, or a live LIST, shows none left
 
-Our finalizer keeps a cluster until its addresses are back, but it can go all the same: somebody
+Our finalizer keeps a cluster until its addresses are back, but it can go all the same: a person
 removes the finalizer, or a deletion overtakes it. (kube-apiserver reads an object, decides from
 its finalizers how it is to go, asks the webhooks, and then removes what is there by then; so the
 answer to the PATCH promises nothing for as long as a request may take.) The tenant may be alive
@@ -68,7 +68,7 @@ class VanishedClusters:
     def was_overtaken(self, vanished: TenantCluster) -> bool:
         """Return whether a deletion may have overtaken the finalizer that this process added.
 
-        Then all that the cluster left was made by us, for it, a moment ago.
+        Then all that the cluster left was made by us, for it, within that time.
         """
         since = self._new.get(vanished.metadata.uid)
         return since is not None and self._clock.monotonic() - since < OVERTAKEN_SECONDS

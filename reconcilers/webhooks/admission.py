@@ -3,7 +3,7 @@
 What is never judged, whatever the rules say:
 
 - a write that leaves the spec as it is: status, labels, finalizers. A spec that was broken before
-  the rules were there must not keep its object from being looked after, or from going.
+  the rules existed must not keep its object from being reconciled, or deleted.
 - an object that is being deleted already, being deleted again
 - the deletion of what cannot be read
 """

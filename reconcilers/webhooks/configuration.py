@@ -1,4 +1,4 @@
-"""What the API server is told of the webhooks: a ValidatingWebhookConfiguration.
+"""The ValidatingWebhookConfiguration that registers the webhooks.
 
 manifests/webhook carries it with a Service; a test holds the two against each other.
 """

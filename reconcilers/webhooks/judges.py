@@ -1,4 +1,4 @@
-"""Who asks the world what the rules of a kind need to know.
+"""Reads what the rules of each kind need, and applies them.
 
 Everything is read from the caches, which every replica has, with two exceptions:
 
@@ -6,11 +6,12 @@ Everything is read from the caches, which every replica has, with two exceptions
   pool's allocationsRevision, from a LIST if the cache has not. Promises are in the pool itself;
   one that is not there any more was settled by an object that such a view shows. So nothing
   that was handed out is missed, and what is handed out later is chosen by the new spec.
-- A refusal because of what a cache shows is judged again by what the server shows: somebody who
-  deletes an allocation and edits its pool a moment later must not be told that it is there.
+- A refusal because of what a cache shows is checked against what the server shows: an edit of a
+pool
+  right after an allocation was deleted must not be refused because of that allocation.
 
-Warnings may be based on a cache that is behind; so may whatever a later look of a reconciler
-holds anyway: a ProviderConfig or a pool that goes too early is kept by its finalizer.
+Warnings may be based on a cache that is behind; so may whatever a reconciler ensures anyway: a
+ProviderConfig or a pool that is deleted too early is kept by its finalizer.
 """
 
 from collections.abc import Iterable
@@ -65,7 +66,7 @@ class PoolJudge:
         client: for live reads.
         pools: all pools.
         allocations: all allocations, indexed by pool.
-        clock: the reader's.
+        clock: the time.
         max_addresses: the largest pool, in addresses.
     """
 
@@ -79,8 +80,8 @@ class PoolJudge:
     ) -> None:
         self._pools = pools
         self._allocations = allocations
-        # Nobody can be asked to come back later, so a cache that is behind is given no time.
-        self._reader = Reader(allocations, client, clock, patience=0.0)
+        # The answer cannot be postponed, so there is no waiting for a cache that is behind.
+        self._reader = Reader(allocations, client, clock, wait_seconds=0.0)
         self._limit = max_addresses
 
     async def created(self, new: NetworkPool) -> Verdict:
@@ -88,7 +89,7 @@ class PoolJudge:
         return networkpool.created(new, self._pools, self._limit)
 
     async def updated(self, new: NetworkPool, old: NetworkPool | None) -> Verdict:
-        """Judge an edit; who holds addresses is looked up only if some would be let go."""
+        """Judge an edit; allocations are read only if the pool would lose addresses."""
 
         def judged(view: View | None) -> Verdict:
             return networkpool.updated(new, old, view, self._pools, self._limit)
@@ -129,7 +130,7 @@ class PoolJudge:
     def _covers(self, old: NetworkPool) -> bool:
         """Whether the cache shows everything that was handed out and settled since.
 
-        A pool without memory is one whose allocations were written by nobody knows whom.
+        Of a pool without memory it is unknown what was handed out.
         """
         revision = memory(old)
         cache = self._allocations
@@ -143,7 +144,7 @@ class AllocationJudge:
         client: for live reads.
         pools: all pools.
         allocations: all allocations, indexed by pool.
-        clock: the reader's.
+        clock: the time.
         max_addresses: the largest pool, in addresses.
     """
 
@@ -157,7 +158,7 @@ class AllocationJudge:
     ) -> None:
         self._client = client
         self._pools = pools
-        self._reader = Reader(allocations, client, clock, patience=0.0)
+        self._reader = Reader(allocations, client, clock, wait_seconds=0.0)
         self._limit = max_addresses
 
     async def created(self, new: IPAllocation) -> Verdict:
@@ -239,7 +240,7 @@ class ClusterJudge:
         ]
 
     async def deleted(self, old: TenantCluster) -> Verdict:  # noqa: ARG002 - whatever it is
-        """Refuse nothing: teardown sees to the order."""
+        """Refuse nothing: the finalizer gives everything back first."""
         return NOTHING
 
     async def _provision(self, cluster: TenantCluster) -> Provision:

@@ -3,11 +3,11 @@
     created   a spec that contradicts itself
     updated   that; a CIDR without all of the old one; ranges that leave out, or reservations that
               take, addresses that allocations hold or were promised
-    deleted   a pool of which somebody holds addresses
+    deleted   a pool of which allocations hold addresses
 
-Whoever names the pool in spec.poolRef counts, labelled or not. Promises count because an
-allocation that was promised a range writes it down a moment later: judging by allocations alone
-would let an edit slip in between. They are those of the object that the write replaces. The API
+An allocation that names the pool in spec.poolRef counts, labelled or not. Promises count because
+their ranges are written to the allocations soon after: judging by allocations alone would allow an
+edit in between. They are those of the object that the write replaces. The API
 server judges again if that changes before the write is stored, so no promise is made unseen.
 """
 
@@ -60,7 +60,7 @@ def updated(
     Args:
         new: the pool as it would be.
         old: the pool as it is; None if it cannot be read.
-        view: its allocations; None only if `loses` says that nobody can be left out.
+        view: its allocations; None only if `loses` says that no allocation can be left out.
         others: all pools there are.
         max_addresses: the largest pool, in addresses.
     """
@@ -76,11 +76,11 @@ def updated(
 
 
 def loses(new: NetworkPool, old: NetworkPool | None, max_addresses: int) -> bool:
-    """Return whether the new spec lets go of any address that the old one could hand out."""
+    """Return whether the new spec lacks an address that the old one could hand out."""
     try:
         after = ranges.layout(new.spec, max_addresses)
     except InvalidPool:
-        return False  # refused for that; nobody needs to be named
+        return False  # refused for that reason alone
     before = _geometry(old, max_addresses)
     return before is None or next(_lost(before, after), None) is not None
 
@@ -88,7 +88,7 @@ def loses(new: NetworkPool, old: NetworkPool | None, max_addresses: int) -> bool
 def deleted(old: NetworkPool, view: View) -> Verdict:
     """Judge the deletion of a pool.
 
-    Pending and Failed requests hold nothing, and Released ranges are on their way out: the pool's
+    Pending and Failed requests hold nothing, and Released ranges are about to be free: the pool's
     finalizer waits for those.
 
     Args:
@@ -97,15 +97,15 @@ def deleted(old: NetworkPool, view: View) -> Verdict:
     """
     opening = f"cannot delete NetworkPool {quoted(old.metadata.name)}: IPAllocation"
     namespace = quoted(old.metadata.namespace)
-    causes, told = [], set()
+    causes, named = [], set()
     for one in sorted(view.of_pool, key=lambda one: one.metadata.name):
         if _keeps(one):
-            told.add(one.metadata.uid)
+            named.add(one.metadata.uid)
             phase = one.status.phase or "(none), yet holds a range"
             what = f"{opening} {quoted(one.metadata.name)} in namespace {namespace}"
             causes.append(forbidden((), f"{what} is still in phase {phase}"))
     for promise in settle(old, view).open:
-        if promise.uid not in told:
+        if promise.uid not in named:
             what = f"{opening} {quoted(promise.name)} in namespace {namespace}"
             causes.append(forbidden((), f"{what} was promised {promise.startAddress}"))
     return Verdict.of(bounded(causes, (), "allocations hold addresses"))
@@ -165,7 +165,7 @@ def _shrunk(new: NetworkPool, old: NetworkPool) -> Iterator[Cause]:
 
 
 def _geometry(pool: NetworkPool | None, max_addresses: int) -> Layout | None:
-    """Return what a pool could hand out; None if that is not known: then it may be anything."""
+    """Return the layout of a pool; None if it is unknown, and so may hand out any address."""
     try:
         return None if pool is None else ranges.layout(pool.spec, max_addresses)
     except InvalidPool:
@@ -193,10 +193,10 @@ class _Holder:
 
 
 def _holders(old: NetworkPool | None, view: View) -> Iterator[_Holder]:
-    """Yield who holds what, by name.
+    """Yield the allocations that hold or were promised a range, by name.
 
-    The promises of a pool that cannot be read are not seen: nobody can make new ones either, and
-    the condition on the pool tells of one that was kept after the edit.
+    The promises of a pool that cannot be read are unknown: no new ones can be made either, and the
+    OutOfRange condition reports one that was kept after the edit.
     """
     found = {
         _Holder(one.metadata.name, held)
@@ -213,7 +213,7 @@ def _holders(old: NetworkPool | None, view: View) -> Iterator[_Holder]:
 def _left_out(
     new: NetworkPool, old: NetworkPool | None, view: View, max_addresses: int
 ) -> Iterator[Cause]:
-    """Name every allocation of which the new spec lets go of an address.
+    """Name every allocation that holds an address which the new spec lacks.
 
     Addresses that the old spec did not cover either are no fault of this edit: a pool with an
     allocation outside, as edits without webhooks leave behind, can still be edited.

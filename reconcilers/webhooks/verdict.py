@@ -12,7 +12,7 @@ FORBIDDEN = "FieldValueForbidden"
 REQUIRED = "FieldValueRequired"
 
 MOST_CAUSES = 100
-"""So many causes of one write are named one by one; nobody reads more, and answers are bounded."""
+"""Up to so many causes of one write are named; the size of answers is limited."""
 
 
 def field(path: Path) -> str:
@@ -27,7 +27,7 @@ def invalid(path: Path, message: str) -> Cause:
 
 
 def forbidden(path: Path, message: str) -> Cause:
-    """Return the cause that a field may not have, or get, this value here and now."""
+    """Return the cause of a refusal: what other objects show forbids the field's value."""
     return Cause(field(path), FORBIDDEN, message)
 
 
@@ -47,7 +47,7 @@ class Verdict:
 
     Args:
         causes: why the write is refused; empty if it may go on.
-        warnings: for whoever wrote, one sentence each.
+        warnings: for the client, one sentence each.
     """
 
     causes: tuple[Cause, ...] = ()

@@ -181,7 +181,7 @@ class Resizer:
 def unlabelled_platform(services: Iterable[Service], platform: str) -> Service | None:
     """Return the platform's Service if it lacks its label; `platform` is `namespace/name`.
 
-    The label is for people, who tell the platform's load balancer from the tenant's by it.
+    People distinguish the platform's load balancer from the tenant's by the label.
     """
     namespace, _, name = platform.partition("/")
     for service in services:
