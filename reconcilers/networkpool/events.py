@@ -34,7 +34,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.conditions import FOREIGN_MANAGER
 from reconcilers.metrics import IpamMetrics
-from reconcilers.networkpool.pending_promises import Fate, Written
+from reconcilers.networkpool.pending_promises import WriteResult, Written
 from reconcilers.networkpool.protocol import Refusal
 from reconcilers.networkpool.status import NO_CAPACITY, TIERS
 from reconcilers.networkpool.view import Unreadable
@@ -92,7 +92,9 @@ class AllocationEvents:
             "Failed to allocate IPs for",
             [*_unwritable(granted), *_failures(refusals, refused)],
         )
-        answers = [w.answer for w in granted if w.fate is Fate.WRITTEN and w.answer is not None]
+        answers = [
+            w.answer for w in granted if w.result is WriteResult.WRITTEN and w.answer is not None
+        ]
         total = sum(answer.status.allocatedCount or 0 for answer in answers)
         self._record(
             pool, "Normal", "IPsAllocated", f"Allocated {total} IPs for", list(_grants(answers))
@@ -129,14 +131,14 @@ class AllocationEvents:
         now = self._clock.now()
         for one in granted:
             # One that held its range before, and lost its phase only, waited for nothing.
-            if one.fate is Fate.WRITTEN and ranges.held(one.allocation) is None:
+            if one.result is WriteResult.WRITTEN and ranges.held(one.allocation) is None:
                 waited = (now - one.allocation.requested_at).total_seconds()
                 self._metrics.served(pool, one.allocation.spec.type, waited)
         for one in refused:
-            if one.fate is Fate.WRITTEN:
+            if one.result is WriteResult.WRITTEN:
                 self._metrics.failed(pool)
         for one in (*granted, *refused):
-            if one.fate is Fate.REFUSED:
+            if one.result is WriteResult.REFUSED:
                 self._metrics.write_refused(pool)
 
     def _record(
@@ -184,7 +186,7 @@ def _grants(answers: Iterable[IPAllocation]) -> Iterator[_AllocationEvent]:
 
 def _unwritable(granted: Iterable[Written]) -> Iterator[_AllocationEvent]:
     for one in granted:
-        if one.fate is Fate.REFUSED:
+        if one.result is WriteResult.REFUSED:
             yield _failure(one.allocation, str(one.error))
 
 
@@ -192,9 +194,9 @@ def _failures(
     refusals: Iterable[Refusal], refused: Iterable[Written]
 ) -> Iterator[_AllocationEvent]:
     for refusal, one in zip(refusals, refused, strict=True):
-        if one.fate is Fate.WRITTEN:
+        if one.result is WriteResult.WRITTEN:
             yield _failure(refusal.allocation, refusal.message)
-        elif one.fate is Fate.REFUSED:
+        elif one.result is WriteResult.REFUSED:
             yield _failure(refusal.allocation, str(one.error))
 
 

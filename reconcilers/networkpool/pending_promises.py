@@ -41,7 +41,7 @@ from reconcilers.networkpool.view import View
 from reconcilers.settings import PoolSettings
 
 
-class Fate(Enum):
+class WriteResult(Enum):
     """The result of one write."""
 
     WRITTEN = auto()
@@ -67,7 +67,7 @@ class Written:
     """One attempted status write of an allocation."""
 
     allocation: IPAllocation
-    fate: Fate
+    result: WriteResult
     answer: IPAllocation | None = None
     error: ControllerError | None = None
 
@@ -105,14 +105,14 @@ class AllocationWriter:
         try:
             answer = await self._client.patch_status(IP_ALLOCATION, allocation, status)
         except (Conflict, NotFound):
-            return Written(allocation, Fate.SETTLED)
+            return Written(allocation, WriteResult.SETTLED)
         except (Unauthorized, TooManyRequests, ServerFailure) as error:
-            return Written(allocation, Fate.UNKNOWN, error=error)
+            return Written(allocation, WriteResult.UNKNOWN, error=error)
         except ApiError as error:
-            return Written(allocation, Fate.REFUSED, error=error)
+            return Written(allocation, WriteResult.REFUSED, error=error)
         except ControllerError as error:
-            return Written(allocation, Fate.UNKNOWN, error=error)
-        return Written(allocation, Fate.WRITTEN, answer)
+            return Written(allocation, WriteResult.UNKNOWN, error=error)
+        return Written(allocation, WriteResult.WRITTEN, answer)
 
 
 def _granted(promised: Promised, now: datetime) -> dict[str, Any]:
@@ -229,7 +229,7 @@ class PendingPromises:
     def note_refused(self, written: Iterable[Written], now: float) -> None:
         """Remember which writes were refused for good."""
         for one in written:
-            if one.fate is Fate.REFUSED:
+            if one.result is WriteResult.REFUSED:
                 meta = one.allocation.metadata
                 self._refused[meta.uid, meta.resourceVersion] = now
 

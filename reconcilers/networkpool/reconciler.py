@@ -35,9 +35,9 @@ from reconcilers.networkpool.foreign import ForeignManager, foreign_manager
 from reconcilers.networkpool.pending_promises import (
     RETRY,
     AllocationWriter,
-    Fate,
     PendingPromises,
     Promised,
+    WriteResult,
     Written,
     identity,
     new_refusals,
@@ -226,11 +226,11 @@ class NetworkPoolReconciler:
         done = {
             (one.allocation.metadata.uid, one.allocation.metadata.resourceVersion)
             for one in written
-            if one.fate in {Fate.WRITTEN, Fate.SETTLED}
+            if one.result in {WriteResult.WRITTEN, WriteResult.SETTLED}
         }
         if decision.choice.more and done:
             return Again(0)
-        if any(one.fate is Fate.UNKNOWN for one in written):
+        if any(one.result is WriteResult.UNKNOWN for one in written):
             return Again(RETRY)
         left = [promise for promise in decision.promises if identity(promise) not in done]
         settings = self._settings
