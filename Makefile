@@ -8,8 +8,9 @@ PYTHON = python3
 # What the demo needs: the whole of `make real` takes twice as long to build.
 DEMO_REAL = newest/etcd newest/kube-apiserver newest/kube-controller-manager newest/metallb-controller
 
-# Those that hold the controllers against an API server.
-REAL_TESTS = tests/contract tests/faults tests/metallb
+# Those that meet a server; the others would do the same on any.
+REAL_TESTS = tests/contract tests/faults tests/metallb tests/reconcilers/cli tests/manifests \
+	tests/envtest tests/bench
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -19,6 +20,10 @@ demo: $(VENV)/.run  ## Set everything up and play the whole story
 
 test: $(VENV)/.dev  ## Set everything up and pass the tests
 	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+
+quick: $(VENV)/.dev  ## Lint and pass the tests that start no servers, for the inner loop
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest -n auto --dist worksteal -q -m "not slow" $(QUICK_TESTS) $(PYTEST_ARGS)
 
 real:  ## Build the real servers that the suite is held against into .real/ (needs Go)
 	$(PYTHON) tests/realservers/build.py

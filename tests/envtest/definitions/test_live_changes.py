@@ -140,12 +140,12 @@ T = TypeVar("T")
 
 
 async def _until(look: Callable[[], Awaitable[T]], wanted: Callable[[T], bool]) -> T:
-    """Return what is seen once it is as wanted, or after 30 s.
+    """Return what is seen once it is as wanted, or after 60 s.
 
     On a real server a controller writes conditions, and serves or ends a kind, a little later.
     """
     seen = await look()
-    with anyio.move_on_after(30):
+    with anyio.move_on_after(60):
         while not wanted(seen):
             await anyio.sleep(0.05)
             seen = await look()
@@ -153,7 +153,7 @@ async def _until(look: Callable[[], Awaitable[T]], wanted: Callable[[T], bool]) 
 
 
 async def _status_of(http: httpx.AsyncClient, path: str, wanted: int) -> int:
-    """Return the status code of a GET once it is the wanted one, or after 30 s."""
+    """Return the status code of a GET once it is the wanted one, or after 60 s."""
 
     async def look() -> int:
         return (await http.get(path)).status_code
@@ -164,7 +164,7 @@ async def _status_of(http: httpx.AsyncClient, path: str, wanted: int) -> int:
 async def _established(
     http: httpx.AsyncClient, name: str, wanted: str
 ) -> dict[str, tuple[str, str, str]]:
-    """Return the conditions of a definition once Established is as wanted, or after 30 s."""
+    """Return the conditions of a definition once Established is as wanted, or after 60 s."""
 
     def settled(found: dict[str, tuple[str, str, str]]) -> bool:
         status, reason, _ = found.get("Established", ("", "", ""))
