@@ -11,6 +11,9 @@ DEMO_REAL = newest/etcd newest/kube-apiserver newest/kube-controller-manager new
 # Those that meet a server; the others would do the same on any.
 REAL_TESTS = tests/contract tests/faults tests/metallb tests/reconcilers/cli tests/manifests \
 	tests/envtest tests/bench
+# Those of the product that start no servers.
+QUICK_TESTS = tests/allocator tests/controller tests/reconcilers \
+	--ignore=tests/reconcilers/cli --ignore=tests/reconcilers/simulation
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -88,4 +91,4 @@ $(VENV)/.dev: requirements-dev.txt pyproject.toml .ci/venv
 clean:  ## Remove what the other targets made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help demo test real test-real demo-real check lint format crds api-docs manifests bench wheel notices image-check lock clean
+.PHONY: help demo test quick real test-real demo-real check lint format crds api-docs manifests bench wheel notices image-check lock clean

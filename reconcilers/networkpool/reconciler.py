@@ -2,7 +2,7 @@
 
 gone?            forget it
 being deleted?   hand out nothing; go when no allocation holds or is promised a range
-no finalizer?    add it: without it the pool could vanish under its allocations
+no finalizer?    add it, so that a deletion waits for the pool's allocations
 no memory?       fence.py
 otherwise        read, decide, write the pool, write the allocations
 """

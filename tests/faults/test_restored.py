@@ -1,7 +1,8 @@
 """A management cluster that is taken back in time while the controllers run.
 
 etcd counts from where the backup was made: what happened since has never happened, what was
-deleted since is there again, and the same numbers come to mean something else.
+deleted since is there again, and the same numbers come to mean something else. The backup is a
+copy of the data folder of a stopped etcd: to the API server that is what a snapshot is, too.
 """
 
 from pathlib import Path

@@ -113,6 +113,9 @@ def main() -> int:
     except BuildError as error:
         print(f"build.py: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("build.py: interrupted; run it again to go on", file=sys.stderr)
+        return 130
     return 0
 
 
@@ -125,9 +128,10 @@ def _go_version() -> str:
 def _build(program: Program, into: Path, go: str) -> None:
     """Build one program unless its stamp says that it is there."""
     target = into / program.place
+    definitions = target.with_name("metallb-crds") if program.module == METALLB else None
     stamp = target.with_name(f".{program.name}.stamp")
     digest = _digest(program, go)
-    if target.exists() and stamp.exists() and stamp.read_text(encoding="utf-8") == digest:
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == _stamp(digest, target, definitions):
         print(f"{program.place}: there", flush=True)
         return
     version = _version(program)
@@ -142,10 +146,22 @@ def _build(program: Program, into: Path, go: str) -> None:
         modfile = f"-modfile={program.go_mod.name}"
         command = ["go", "build", modfile, *flags, "-o", str(target), program.package]
         _run(command, program.go_mod.parent)
-    if program.module == METALLB:
-        _copy_definitions(version, target.with_name("metallb-crds"))
-    stamp.write_text(digest, encoding="utf-8")
+    if definitions is not None:
+        _copy_definitions(version, definitions)
+    stamp.write_text(_stamp(digest, target, definitions), encoding="utf-8")
     print(f"{program.place}: built in {time.monotonic() - began:.0f} s", flush=True)
+
+
+def _stamp(digest: str, target: Path, definitions: Path | None) -> str:
+    """Return what a stamp says of a program: what it is made of, and every file with its size.
+
+    A program or a definition that was removed, emptied or cut short is so noticed and made anew.
+    """
+    files = [target, *(sorted(definitions.glob("*.yaml")) if definitions else ())]
+    sizes = [
+        f"{file.name} {file.stat().st_size if file.exists() else 'missing'}" for file in files
+    ]
+    return "\n".join([digest, *sizes]) + "\n"
 
 
 def _install(program: Program, flags: list[str], target: Path) -> None:
@@ -160,7 +176,8 @@ def _copy_definitions(version: str, folder: Path) -> None:
     """Copy the CustomResourceDefinitions of MetalLB's module, as its release installs them."""
     answer = _run(["go", "mod", "download", "-json", f"{METALLB}@{version}"], HERE / "metallb")
     source = Path(json.loads(answer)["Dir"]) / DEFINITIONS
-    folder.mkdir(exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)  # another version may have had other files
+    folder.mkdir()
     for file in sorted(source.glob("*.yaml")):
         shutil.copyfile(file, folder / file.name)
 
