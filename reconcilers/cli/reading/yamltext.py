@@ -1,24 +1,22 @@
 """YAML and JSON documents as plain values that know their lines.
 
-PyYAML parses and composes, and its nodes have the lines. Over the events of its C parser runs the
-composer that is written in Python: the one in C recurses, so that a line of 50,000 brackets ends
-the process. What a word means is not left to PyYAML: kubectl reads YAML 1.1 the Go way, where `y`
-and `n` are booleans, a leading zero means octal, `0o17` too, `1e3` is a number, and times of day,
-dates and sexagesimals stay text. The table in the tests was taken from kubectl 1.32.
+PyYAML's parser in C gives events, and these have the lines. Its composers are not used: the one in
+C recurses, so that a line of 50,000 brackets ends the process, and it refuses an anchor that is
+given anew, which Kubernetes takes. What a word means is not left to PyYAML: kubectl reads YAML 1.1
+the Go way, where `y` and `n` are booleans, a leading zero means octal, `0o17` too, `1e3` is a
+number, and times of day, dates and sexagesimals stay text. The table in the tests was taken from
+kubectl 1.32.
 
 Documents are cut apart at their `---` lines first, as kubectl does, so that a syntax error costs
 its own document alone.
 """
 
-import copy
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
-from typing_extensions import override
-from yaml.composer import Composer
 
 MAX_DEPTH = 200
 MAX_ALIASED = 100_000
@@ -27,6 +25,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SEPARATOR = re.compile(r"^---(?=[ \t\r]|$)", re.MULTILINE)
 _CONTENT = re.compile(r"^[ \t]*[^#%\s]", re.MULTILINE)
 """A line that is neither empty nor a comment nor a directive."""
+_SPACE = re.compile(r"[ \t\r\n]*")
 _TAG = "tag:yaml.org,2002:"
 _PLAIN = "plain"
 """The tag of words without quotes and without a tag."""
@@ -170,8 +169,22 @@ def _syntax_error(error: yaml.MarkedYAMLError, piece: str, before: int) -> Malfo
     return Malformed(before + line + 1, f"this is no valid YAML:{context} {problem}{tab}")
 
 
-class _Documents(Composer):
-    """Composes documents, and makes values of them.
+class _Anchored(NamedTuple):
+    """What an alias stands for.
+
+    Args:
+        value: the value.
+        size: how many values it holds, itself included.
+        height: how many levels of lists and mappings it has.
+    """
+
+    value: Any
+    size: int
+    height: int
+
+
+class _Documents:
+    """Makes values of the events of PyYAML's parser.
 
     Args:
         piece: the text.
@@ -179,134 +192,111 @@ class _Documents(Composer):
     """
 
     def __init__(self, piece: str, before: int) -> None:
-        super().__init__()
         self._before = before
         self._events: Iterator[Any] = yaml.parse(piece, Loader=_LOADER)
-        self._next: Any = next(self._events)
-        self._taken: Any = None
+        self._anchors: dict[str, _Anchored] = {}
         self._depth = 0
+        self._deepest = 0
+        self._count = 0
         self._aliased = 0
 
     def read(self) -> Iterator[tuple[int, Any]]:
         """Yield the first line and the value of each document."""
-        self.get_event()
-        while not self.check_event(yaml.StreamEndEvent):
-            node = self.compose_document()
-            yield self._line(node), self._value(node)
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                self._anchors = {}
+                root = next(self._events)
+                yield self._line(root), self._value(root)
 
-    # -- what a Composer asks of the parser and the resolver beside it ----------------------------
+    def _line(self, event: Any) -> int:
+        return self._before + int(event.start_mark.line) + 1
 
-    def check_event(self, *kinds: type) -> bool:
-        """Return whether the next event is of one of these kinds."""
-        return isinstance(self._next, kinds)
-
-    def peek_event(self) -> Any:
-        """Return the next event, and leave it."""
-        return self._next
-
-    def get_event(self) -> Any:
-        """Return the next event, and take it."""
-        self._taken, self._next = self._next, next(self._events, None)
-        return self._taken
-
-    def descend_resolver(self, _parent: Any, _index: Any) -> None:
-        """Count the levels; the composer recurses for each."""
-        self._depth += 1
-        if self._depth > MAX_DEPTH and not self.check_event(yaml.ScalarEvent):
-            raise self._too_deep(self._next)
-
-    def ascend_resolver(self) -> None:
-        """Count the levels."""
-        self._depth -= 1
-
-    def resolve(self, _kind: Any, _value: Any, implicit: Any) -> str:
-        """Return the tag of what has none."""
-        if not isinstance(self._taken, yaml.ScalarEvent):
-            return ""
-        return _PLAIN if implicit[0] and self._taken.tag is None else f"{_TAG}str"
-
-    @override
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self._next
+    def _value(self, event: Any) -> Any:
+        """Return the value that begins with `event`; take the events up to its end."""
         if isinstance(event, yaml.AliasEvent):
-            return self._alias(self.get_event())
-        self.anchors.pop(event.anchor, None)  # Kubernetes takes an anchor that is given anew
-        return super().compose_node(parent, index)
+            return self._alias(event)
+        deepest, count = self._deepest, self._count
+        self._deepest, self._count = self._depth, count + 1
+        if isinstance(event, yaml.ScalarEvent):
+            value: Any = self._scalar(event)
+        else:
+            self._enter(event, 1)
+            value = self._inside(event)
+            self._depth -= 1
+        if event.anchor is not None:  # Kubernetes takes an anchor that is given anew
+            height = self._deepest - self._depth
+            self._anchors[event.anchor] = _Anchored(value, self._count - count, height)
+        self._deepest = max(deepest, self._deepest)
+        return value
 
     def _alias(self, event: Any) -> Any:
         """Return what an anchor stands for, as if it were written here."""
-        node, line = self.anchors.get(event.anchor), self._line(event)
-        if node is None or node.end_mark is None:
+        found, line = self._anchors.get(event.anchor), self._line(event)
+        if found is None:
             what = f"the alias *{event.anchor} refers to itself or to nothing before it"
             raise Malformed(line, what)
-        waiting = [(node, self._depth + 1)]
-        while waiting:
-            inner, depth = waiting.pop()
-            self._aliased += 1
-            if self._aliased > MAX_ALIASED:
-                raise Malformed(line, f"the aliases stand for more than {MAX_ALIASED} values")
-            if depth > MAX_DEPTH and not isinstance(inner, yaml.ScalarNode):
-                raise self._too_deep(event)
-            waiting += [(one, depth + 1) for one in _inside(inner)]
-        here = copy.copy(node)
-        here.start_mark = event.start_mark
-        return here
+        self._count += found.size
+        self._aliased += found.size
+        if self._aliased > MAX_ALIASED:
+            raise Malformed(line, f"the aliases stand for more than {MAX_ALIASED} values")
+        self._enter(event, found.height)
+        self._depth -= found.height
+        return found.value
 
-    def _too_deep(self, event: Any) -> Malformed:
-        return Malformed(self._line(event), f"this is nested more than {MAX_DEPTH} levels deep")
+    def _enter(self, event: Any, levels: int) -> None:
+        self._depth += levels
+        self._deepest = max(self._deepest, self._depth)
+        if self._depth > MAX_DEPTH:
+            what = f"this is nested more than {MAX_DEPTH} levels deep"
+            raise Malformed(self._line(event), what)
 
-    # -- values -----------------------------------------------------------------------------------
+    def _scalar(self, event: Any) -> Scalar:
+        if event.tag in {None, "!"}:
+            tag = _PLAIN if event.tag is None and event.implicit[0] else f"{_TAG}str"
+        else:
+            tag = event.tag
+        try:
+            return _scalar(tag, event.value)
+        except Malformed as wrong:
+            raise Malformed(self._line(event), wrong.reason) from wrong
 
-    def _line(self, node: Any) -> int:
-        return self._before + int(node.start_mark.line) + 1
-
-    def _value(self, node: Any) -> Any:
-        line = self._line(node)
-        if isinstance(node, yaml.ScalarNode):
-            try:
-                return _scalar(node.tag, node.value)
-            except Malformed as wrong:
-                raise Malformed(line, wrong.reason) from wrong
-        is_list = isinstance(node, yaml.SequenceNode)
-        if node.tag not in {"", f"{_TAG}{'seq' if is_list else 'map'}"}:
-            raise Malformed(line, f"the tag {_shown(node.tag)} means nothing to Kubernetes")
-        return self._list(node, line) if is_list else self._dict(node, line)
-
-    def _list(self, node: Any, line: int) -> LinedList:
+    def _inside(self, event: Any) -> LinedDict | LinedList:
+        """Return the list or mapping that begins with `event`."""
+        line, is_list = self._line(event), isinstance(event, yaml.SequenceStartEvent)
+        if event.tag not in {None, f"{_TAG}{'seq' if is_list else 'map'}"}:
+            raise Malformed(line, f"the tag {_shown(event.tag)} means nothing to Kubernetes")
+        if not is_list:
+            return self._dict(line)
         made = LinedList(line)
-        made += map(self._value, node.value)
-        made.lines += map(self._line, node.value)
+        while not isinstance(item := next(self._events), yaml.SequenceEndEvent):
+            made.append(self._value(item))
+            made.lines.append(self._line(item))
         return made
 
-    def _dict(self, node: Any, line: int) -> LinedDict:
+    def _dict(self, line: int) -> LinedDict:
         made, merged = LinedDict(line), []
-        for key_node, value_node in node.value:
-            value, at = self._value(value_node), self._line(key_node)
-            if (key_node.tag, key_node.value) == (_PLAIN, "<<"):
-                merged.append((value, self._line(value_node)))
+        while not isinstance(key_event := next(self._events), yaml.MappingEndEvent):
+            key, at = self._value(key_event), self._line(key_event)
+            value_event = next(self._events)
+            value = self._value(value_event)
+            if _merges(key_event):
+                merged.append((value, self._line(value_event)))
                 continue
-            key = self._key(key_node, at)
-            if key in made:
-                first = made.lines[key]
-                raise Malformed(at, f"the key {_shown(key)} is here twice, first in line {first}")
-            made[key], made.lines[key] = value, at
+            if key is None or isinstance(key, dict | list):
+                raise Malformed(at, "a key has to be a word or a number")
+            name = str(key).lower() if isinstance(key, bool) else str(key)
+            if name in made:
+                first = made.lines[name]
+                raise Malformed(at, f"the key {_shown(name)} is here twice, first in line {first}")
+            made[name], made.lines[name] = value, at
         for value, at in merged:
             _merge(made, value, at)
         return made
 
-    def _key(self, node: Any, line: int) -> str:
-        key = self._value(node)
-        if key is None or isinstance(key, dict | list):
-            raise Malformed(line, "a key has to be a word or a number")
-        return str(key).lower() if isinstance(key, bool) else str(key)
 
-
-def _inside(node: Any) -> Iterator[Any]:
-    if isinstance(node, yaml.SequenceNode):
-        yield from node.value
-    elif isinstance(node, yaml.MappingNode):
-        for pair in node.value:
-            yield from pair
+def _merges(event: Any) -> bool:
+    is_plain = isinstance(event, yaml.ScalarEvent) and event.implicit[0] and event.tag is None
+    return is_plain and bool(event.value == "<<")
 
 
 def _merge(made: LinedDict, value: Any, line: int) -> None:
@@ -348,7 +338,7 @@ def parse_json(text: str) -> list[tuple[int, Any]]:
     """
     decoder = json.JSONDecoder(object_pairs_hook=_json_object, parse_constant=_json_constant)
     documents: list[tuple[int, Any]] = []
-    at = _skip(text, 0)
+    at = _end_of_space(text, 0)
     while at < len(text):
         line = text.count("\n", 0, at) + 1
         try:
@@ -360,7 +350,7 @@ def parse_json(text: str) -> list[tuple[int, Any]]:
         except RecursionError as error:
             raise Malformed(line, f"this is nested more than {MAX_DEPTH} levels deep") from error
         documents.append((line, value))
-        at = _skip(text, end)
+        at = _end_of_space(text, end)
     if len(documents) != 1 or len(text) > _JSON_WITH_LINES:
         return documents
     lined = _as_yaml(text)[1]
@@ -388,7 +378,6 @@ def _json_constant(word: str) -> Any:
     raise Malformed(0, f"{word} is no number that JSON can carry")
 
 
-def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n":
-        at += 1
-    return at
+def _end_of_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
