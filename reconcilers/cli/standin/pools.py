@@ -7,8 +7,11 @@ counts, as with MetalLB.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from importlib.resources import files
 from itertools import combinations
 from typing import Any
+
+import yaml
 
 from allocator import AddressRange, AllocatorError
 from controller.meta import ObjectMeta
@@ -18,73 +21,11 @@ GROUP = "metallb.io"
 VERSION = "v1beta1"
 NAMESPACE = "metallb-system"
 
-Schema = dict[str, Any]
 
-_TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
-_ANYTHING: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-_POOL_SPEC: Schema = {
-    "type": "object",
-    "description": "Addresses that Services of type LoadBalancer can be given.",
-    "required": ["addresses"],
-    "properties": {
-        "addresses": {
-            "description": "Each a CIDR or start-end; a single address is written /32 or a-a.",
-            "minItems": 1,
-            **_TEXTS,
-        },
-        "autoAssign": {
-            "description": "Whether Services get addresses that do not ask for this pool.",
-            "type": "boolean",
-            "default": True,
-        },
-        "avoidBuggyIPs": {"description": "No effect in the stand-in.", "type": "boolean"},
-        "serviceAllocation": {"description": "No effect in the stand-in.", **_ANYTHING},
-    },
-}
-_ADVERTISEMENT_SPEC: Schema = {
-    "description": "Which pools are announced on the local network; nothing is, in the stand-in.",
-    "properties": {"ipAddressPools": _TEXTS},
-    **_ANYTHING,
-}
-
-
-def crds() -> list[Schema]:
+def crds() -> list[dict[str, Any]]:
     """Return the CustomResourceDefinitions of IPAddressPool and L2Advertisement."""
-    columns = (("Auto Assign", "boolean", "autoAssign"), ("Addresses", "string", "addresses"))
-    return [
-        _definition("IPAddressPool", _POOL_SPEC, *columns),
-        _definition(
-            "L2Advertisement", _ADVERTISEMENT_SPEC, ("IPAddressPools", "string", "ipAddressPools")
-        ),
-    ]
-
-
-def _definition(kind: str, spec: Schema, *columns: tuple[str, str, str]) -> Schema:
-    plural = f"{kind.lower()}s"
-    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
-    version = {
-        "name": VERSION,
-        "served": True,
-        "storage": True,
-        "schema": {
-            "openAPIV3Schema": {
-                "type": "object",
-                "required": ["spec"],
-                "properties": {"spec": spec, "status": _ANYTHING},
-            }
-        },
-        "subresources": {"status": {}},
-        "additionalPrinterColumns": [
-            {"name": name, "type": type_, "jsonPath": f".spec.{field_name}"}
-            for name, type_, field_name in columns
-        ],
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
-        "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
-    }
+    text = files(__package__).joinpath("crds.yaml").read_text(encoding="utf-8")
+    return list(yaml.safe_load_all(text))
 
 
 @dataclass(frozen=True, slots=True)
