@@ -1,11 +1,9 @@
 """What must be seen at the end of a step: each check returns lines with what is really there."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from controller.conditions import Condition, find
 from controller.meta import Key
-from controller.resource import Resource
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
@@ -59,15 +57,13 @@ def capacity(world: World, name: str) -> list[str]:
 
 
 @of_world
-def event(
-    world: World, resource: Resource[Any], name: str, reason: str, saying: str = ""
-) -> list[str]:
+def event(world: World, kind: str, name: str, reason: str, saying: str = "") -> list[str]:
     """See an event about an object."""
     for one in world.events:
         about = (one.regarding.kind, one.regarding.name, one.reason)
-        if about == (resource.kind, name, reason) and saying in one.note:
+        if about == (kind, name, reason) and saying in one.note:
             return [f"event, {one.type}: {one.reason}: {one.note}"]
-    raise NotYet(f"no event {reason} about {resource.kind} {name} was seen")
+    raise NotYet(f"no event {reason} about {kind} {name} was seen")
 
 
 def _served(world: World, name: str) -> IPAllocation:
@@ -172,7 +168,7 @@ def grown(world: World, cluster: Key, count: int, pool: str = "") -> list[str]:
 
 
 @of_world
-def gone(world: World, clusters: Sequence[Key]) -> list[str]:
+def gone(world: World, *clusters: Key) -> list[str]:
     """See that clusters are gone, and every allocation that was theirs."""
     for key in clusters:
         if key in world.clusters:

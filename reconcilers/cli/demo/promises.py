@@ -144,6 +144,7 @@ async def _holdings(tenant: TenantView) -> list[tuple[str, Span]]:
     return found
 
 
+@of_world
 def adds_up(world: World) -> Sequence[str]:
     """See, for every pool, that what is held and what is free make the whole."""
     parts = []
@@ -179,11 +180,13 @@ def all_free(world: World, name: str) -> list[str]:
     return [f"NetworkPool {name}: all {status.totalIPs} addresses are free, {where}"]
 
 
+@of_world
 def everything_free(world: World) -> list[str]:
     """See all pools free."""
     return [line for one in world.pools for line in all_free(one.metadata.name)(world)]
 
 
+@of_world
 def nothing_left(world: World) -> list[str]:
     """See an empty management cluster."""
     for cache in (world.allocations, world.pools, world.providers, world.clusters):

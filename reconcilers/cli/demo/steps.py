@@ -87,7 +87,7 @@ async def play(
 async def declare(world: World, *manifests: Manifest, tenant: Key | None = None) -> None:
     """Apply manifests to the management cluster, or to a tenant."""
     for manifest in manifests:
-        await apply(world.server(tenant).transport, manifest)
+        await apply(world.server(tenant).transport, manifest, DEFAULT_NAMESPACE)
 
 
 @of_world
@@ -148,24 +148,25 @@ class LeaderLoss:
     The leader is cut off from the API server and does not know: what it had under way may be lost
     or done. It still believes that it leads until it cannot renew the lease; the other
     replica waits until the lease has passed, and goes on from what is written.
-
-    Args:
-        pool: that all of them name.
-        requests: the IPAllocations.
     """
 
-    def __init__(self, pool: str, requests: Sequence[Manifest]) -> None:
-        self._pool = pool
-        self._requests = requests
+    def __init__(self) -> None:
+        self._pool = ""
+        self._requests: Sequence[Manifest] = ()
         self._lost = ""
         self._served = 0
 
-    async def act(self, world: World) -> None:
+    async def act(self, world: World, requests: Sequence[Manifest]) -> None:
         """Ask for half, cut the leader off while it serves them, ask for the other half.
+
+        Args:
+            world: where it happens.
+            requests: the IPAllocations, all of one pool.
 
         Raises:
             NotYet: nobody leads, or nobody is served.
         """
+        self._pool, self._requests = requests[0]["spec"]["poolRef"]["name"], requests
         half = len(self._requests) // 2
         await declare(*self._requests[:half])(world)
         await world.until(self._begun)

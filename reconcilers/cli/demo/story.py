@@ -1,64 +1,57 @@
-"""The story: what administrators and tenants do, and what must come of it.
+"""The story of the demo: story.yaml as steps, with what each of its words does."""
 
-The first pool has 25 addresses. Two tenants take 20 of them, so that 5 are left for the third.
-"""
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.resources import files
+from typing import Any
+
+import yaml
 
 from controller.meta import Key
+from controller.resource import Resource
+from reconcilers.api import names
 from reconcilers.api.resources import (
     IP_ALLOCATION,
     NETWORK_POOL,
     PROVIDER_CONFIG,
     SERVICE,
+    TENANT_CLUSTER,
 )
-from reconcilers.api.tenantcluster import PROVISIONING, READY
-from reconcilers.cli.demo import checks, manifests, promises
-from reconcilers.cli.demo.checks import event, phase, pool_in_use, pool_says
-from reconcilers.cli.demo.manifests import (
-    BARE,
-    BATCH,
-    ELASTIC,
-    FITS,
-    FITS_TOO,
-    HOLDER,
-    LATE,
-    LOST,
-    PINNED,
-    PINNED_TWICE,
-    PRIMARY,
-    PROVIDER,
-    SECONDARY,
-    SEVERAL,
-    SHOP,
-    SMALL,
-    WAITING,
-    WEB,
-)
+from reconcilers.cli.demo import checks, promises
 from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
+from reconcilers.cli.demo.settings import BUNDLE
 from reconcilers.cli.demo.steps import (
+    Action,
+    Attempt,
+    Check,
+    LeaderLoss,
     Step,
+    Stopwatch,
     changing,
     creating,
     declare,
     deleting,
+    give_kubeconfig,
     refused,
     remove,
     wait_for,
     warned,
 )
-from reconcilers.cli.demo.troubles import ending, lost_leader, tenants_in_trouble
+from reconcilers.cli.demo.world import World, of_world
 from reconcilers.cli.local.objects import Manifest
 from reconcilers.cli.local.platform import Tenant
+from reconcilers.settings import TenantSettings
 
+WEB = Key("team-a", "web")
 TENANTS = (
     Tenant("tenant-web", WEB),
-    Tenant("tenant-shop", SHOP),
-    Tenant("tenant-bare", BARE, has_metallb=False),
+    Tenant("tenant-shop", Key("team-b", "shop")),
+    Tenant("tenant-bare", Key("team-d", "bare"), has_metallb=False),
 )
-RANGES = (
-    ("10.46.0.20", "10.46.0.23"),
-    ("10.46.0.64", "10.46.0.79"),
-    ("10.46.0.200", "10.46.0.207"),
-)
+KINDS: Mapping[str, Resource[Any]] = {
+    one.kind: one for one in (IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER)
+}
 
 
 def story(overlaps: OverlapWatch, releases: ReleaseWatch, silent_url: str) -> list[Step]:
@@ -69,214 +62,109 @@ def story(overlaps: OverlapWatch, releases: ReleaseWatch, silent_url: str) -> li
         releases: looks into tenants when ranges are released.
         silent_url: of an API server that never answers.
     """
-    return [
-        *beginning(),
-        *static_tenant(),
-        *elastic_tenant(),
-        *pools(),
-        *waiting(),
-        *admission(),
-        *tenants_in_trouble(silent_url),
-        *lost_leader(),
-        *ending(overlaps, releases),
-    ]
+    loss, watch = LeaderLoss(), Stopwatch()
+    seen: dict[str, Callable[..., Check]] = {
+        **vars(checks),
+        **vars(promises),
+        "let_go_first": lambda count: partial(releases.let_go_first, count=count),
+        "never_overlapped": lambda: overlaps.never,
+        "leader_replaced": lambda: loss.see,
+        "sooner_than_usual": lambda: watch.sooner_than(
+            TenantSettings().growth_after, "the usual wait"
+        ),
+    }
+    done: dict[str, Callable[..., Action]] = {
+        "apply": declare,
+        "apply_bundle": _apply_bundle,
+        "apply_service": lambda tenant, name: declare(service(name), tenant=tenant),
+        "delete": lambda kind, *keys: remove(KINDS[kind], *keys),
+        "delete_all": _delete_all,
+        "delete_service": lambda tenant, name: remove(
+            SERVICE, Key("default", name), tenant=tenant
+        ),
+        "give_kubeconfig_of_silent_server": lambda key: give_kubeconfig(key, silent_url, WEB),
+        "lose_leader": lambda count, request: partial(loss.act, requests=_copies(request, count)),
+        "restore": _restore,
+        "start_stopwatch": lambda: watch.start,
+        "wait_for": lambda check, *arguments: wait_for(seen[check](*arguments)),
+    }
+    text = files(__package__).joinpath("story.yaml").read_text(encoding="utf-8")
+    return [_step(one, done, seen) for one in yaml.safe_load(text)]
 
 
-def beginning() -> list[Step]:
-    """Return the steps of administrators."""
-    spans, rest = [("10.40.0.16", "10.40.0.40")], [("10.41.0.64", "10.41.0.255")]
-    return [
-        Step(
-            "An administrator declares two pools",
-            (pool_in_use(PRIMARY, 0), pool_in_use(SECONDARY, 0)),
-            (
-                declare(
-                    manifests.pool(PRIMARY, "10.40.0.0/26", spans, ["10.40.0.0/28"]),
-                    manifests.pool(SECONDARY, "10.41.0.0/24", rest),
-                ),
-            ),
-        ),
-        Step(
-            "Two providers offer both, the first one first: one static, one elastic",
-            (checks.capacity(PROVIDER), checks.capacity(ELASTIC)),
-            (
-                declare(
-                    manifests.credentials(),
-                    manifests.provider(PROVIDER, manifests.static(8), PRIMARY, SECONDARY),
-                    manifests.provider(ELASTIC, manifests.elastic(2, 2), PRIMARY, SECONDARY),
-                ),
-            ),
-        ),
-    ]
+def _step(
+    written: Mapping[str, Any],
+    done: Mapping[str, Callable[..., Action]],
+    seen: Mapping[str, Callable[..., Check]],
+) -> Step:
+    title = written["title"]
+    for word, make in (("refused", refused), ("warned", warned)):
+        if word in written:
+            return make(title, *map(_attempt, written[word]))
+    actions = [_called(done, one) for one in written.get("do", ())]
+    return Step(title, tuple(_called(seen, one) for one in written["see"]), tuple(actions))
 
 
-def static_tenant() -> list[Step]:
-    """Return the steps of a tenant with a fixed number of addresses."""
-    return [
-        Step(
-            "A tenant cluster asks, and is handed two ranges",
-            (checks.served(WEB, PRIMARY, PRIMARY), pool_in_use(PRIMARY, 13)),
-            (declare(manifests.cluster(WEB)),),
-        ),
-        Step(
-            "Its load-balancer range is projected into the tenant's MetalLB",
-            (checks.projected(WEB), phase(WEB, READY)),
-        ),
-        Step(
-            "A Service in the tenant gets an address out of it",
-            (checks.addressed(WEB, "storefront"),),
-            (declare(manifests.service("storefront"), tenant=WEB),),
-        ),
-    ]
+def _called(words: Mapping[str, Callable[..., Any]], entry: Mapping[str, list[Any]]) -> Any:
+    """Return what the one word of `entry` makes of its arguments."""
+    [(word, arguments)] = entry.items()
+    return words[word](*map(_argument, arguments))
 
 
-def elastic_tenant() -> list[Step]:
-    """Return the steps of a tenant that has what it needs: it grows and shrinks."""
-    services = manifests.service("checkout"), manifests.service("cart")
-    return [
-        Step(
-            "An elastic tenant begins with two addresses, and uses both",
-            (
-                checks.served(SHOP, PRIMARY, PRIMARY),
-                phase(SHOP, READY),
-                checks.projected(SHOP),
-                checks.addressed(SHOP, "checkout"),
-                checks.addressed(SHOP, "cart"),
-            ),
-            (declare(manifests.cluster(SHOP, ELASTIC)), declare(*services, tenant=SHOP)),
-        ),
-        Step(
-            "A third Service goes without an address for a while: the tenant grows",
-            (
-                checks.grown(SHOP, 1, PRIMARY),
-                checks.projected(SHOP),
-                checks.addressed(SHOP, "search"),
-                pool_in_use(PRIMARY, 22),
-            ),
-            (declare(manifests.service("search"), tenant=SHOP),),
-        ),
-        Step(
-            "The Service goes, its range is out of use for a while: the tenant shrinks",
-            (checks.grown(SHOP, 0), checks.projected(SHOP), pool_in_use(PRIMARY, 20)),
-            (remove(SERVICE, Key("default", "search"), tenant=SHOP),),
-        ),
-    ]
+def _argument(written: Any) -> Any:
+    """Return the key that `namespace/name` is; anything else as it is."""
+    return Key(*written.split("/")) if isinstance(written, str) and "/" in written else written
 
 
-def pools() -> list[Step]:
-    """Return the steps about where ranges lie: the next pool, pinned ranges, several ranges."""
-    pin, other = ("10.41.0.200", "10.41.0.203"), ("10.41.0.203", "10.41.0.206")
-    return [
-        Step(
-            "The first pool has no room for a third tenant's load balancers: the second has",
-            (
-                checks.served(BATCH, SECONDARY, PRIMARY),
-                pool_in_use(PRIMARY, 25),
-                pool_says(PRIMARY, "CapacityExhausted", "True"),
-                event(NETWORK_POOL, PRIMARY, "PoolCapacityExhausted"),
-                phase(BATCH, PROVISIONING, "kubeconfig"),
-            ),
-            (declare(manifests.namespace(BATCH.namespace), manifests.cluster(BATCH)),),
-        ),
-        Step(
-            "Somebody pins a range",
-            (checks.pinned(PINNED, *pin),),
-            (declare(manifests.allocation(PINNED, SECONDARY, pinned=pin)),),
-        ),
-        Step(
-            "Somebody else pins a part of it, and has to wait",
-            (checks.unserved(PINNED_TWICE, "Failed", "PinnedRangeConflict"),),
-            (declare(manifests.allocation(PINNED_TWICE, SECONDARY, pinned=other)),),
-        ),
-        Step(
-            "A pool is what an old network left free: each request gets the stretch it fits best",
-            (
-                checks.pinned(FITS, *RANGES[2]),
-                checks.pinned(FITS_TOO, *RANGES[0]),
-                pool_in_use(SEVERAL, 12),
-            ),
-            (
-                declare(
-                    manifests.pool(SEVERAL, "10.46.0.0/24", RANGES),
-                    manifests.allocation(FITS, SEVERAL, count=8),
-                    manifests.allocation(FITS_TOO, SEVERAL, count=4),
-                ),
-            ),
-        ),
-    ]
+def _attempt(written: Mapping[str, Any]) -> Attempt:
+    what, words, spec = written["what"], written["words"], written.get("spec", {})
+    if "create" in written:
+        kind, name = written["create"]
+        return creating(what, KINDS[kind], ours(kind, name, spec), words)
+    if "change" in written:
+        kind, name = written["change"]
+        return changing(what, KINDS[kind], name, spec, words)
+    kind, name = written["delete"]
+    return deleting(what, KINDS[kind], name, words)
 
 
-def waiting() -> list[Step]:
-    """Return the steps of those who wait, and of how they are served."""
-    small, holder = manifests.pool(SMALL, "10.42.0.0/29"), manifests.allocation(HOLDER, SMALL, 8)
-    late, lost = manifests.allocation(WAITING, SMALL, 3), manifests.allocation(LOST, LATE, 2)
-    wider = manifests.pool(SMALL, "10.42.0.0/28"), manifests.pool(LATE, "10.44.0.0/28")
-    return [
-        Step(
-            "Two requests have to wait, and say for what",
-            (
-                pool_says(SMALL, "CapacityExhausted", "True"),
-                event(NETWORK_POOL, SMALL, "PoolCapacityExhausted"),
-                checks.unserved(WAITING, "Failed", "PoolExhausted"),
-                checks.unserved(LOST, "Pending", "PoolNotFound"),
-            ),
-            # The age of a request is told in seconds; of two made in the same one, the first by
-            # name is served first.
-            (declare(small, holder), wait_for(checks.allocated(HOLDER)), declare(late, lost)),
-        ),
-        Step(
-            "One pool is widened and the other declared: both requests are served at once",
-            (
-                checks.allocated(WAITING),
-                checks.allocated(LOST),
-                event(NETWORK_POOL, SMALL, "PoolCapacityRecovered", "95%"),
-                promises.adds_up,
-            ),
-            (declare(*wider),),
-        ),
-    ]
+def ours(kind: str, name: str, spec: Manifest) -> Manifest:
+    """Return an object of ours in the platform's namespace."""
+    meta = {"name": name, "namespace": names.DEFAULT_NAMESPACE}
+    return {"apiVersion": names.API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
 
 
-def admission() -> list[Step]:
-    """Return the steps in which the CRDs' rules and the webhooks stop somebody, or warn."""
-    narrow = {"tenantAllocation": {"ranges": [{"start": "10.40.0.30", "end": "10.40.0.40"}]}}
-    larger = {"pinnedRange": {"startAddress": "10.41.0.200", "endAddress": "10.41.0.210"}}
-    over = {"reserved": [{"cidr": "10.41.0.200/30"}]}
-    across = manifests.pool("typo", "10.45.0.0/24", [("10.45.0.0", "10.45.0.9")], ["10.45.0.8/29"])
-    twice = manifests.pool("odd", "10.45.0.0/24", reserved=["10.45.0.0/28", "10.45.0.8/29"])
-    held = f'IPAllocation "{PINNED}"'
-    no_pools: Manifest = {"network": {"poolRefs": []}}
-    in_use = "is still in phase Allocated"
-    too_large = manifests.allocation("too-large", SEVERAL, count=20)
-    early = manifests.allocation("early", "nowhere", count=1)
-    odd, size = manifests.pool("odd", "10.41.0.5/24"), "spec.count"
-    pool, request, provider = NETWORK_POOL, IP_ALLOCATION, PROVIDER_CONFIG
-    return [
-        refused(
-            "Nobody takes away what is handed out",
-            changing("ranges that leave allocations out", pool, PRIMARY, narrow, "IPAllocation"),
-            changing("a reservation over allocations", pool, SECONDARY, over, held),
-            changing("a CIDR that is narrowed", pool, SECONDARY, {"cidr": "10.41.0.0/25"}, "cidr"),
-            deleting("a pool is deleted whose addresses are in use", pool, PRIMARY, in_use),
-        ),
-        refused(
-            "Nobody asks for what cannot be",
-            changing("an allocation that is made larger", request, PINNED, larger, "spec"),
-            creating(
-                "more addresses in a row than the pool has in any of its ranges",
-                request,
-                too_large,
-                size,
-            ),
-            creating("a reservation across a range's end", pool, across, "straddles"),
-            changing("a provider without pools", provider, PROVIDER, no_pools, "poolRef"),
-        ),
-        warned(
-            "What is odd, but possible, is let through with a warning",
-            creating(
-                "a CIDR with host bits, all of which another pool has too", pool, odd, "host bits"
-            ),
-            creating("two reservations that overlap", pool, twice, "overlap"),
-            creating("a request of a pool that does not exist", request, early, "does not exist"),
-        ),
-    ]
+def service(name: str) -> Manifest:
+    """Return a Service that wants an address of its own."""
+    ports = [{"name": "http", "port": 80, "protocol": "TCP"}]
+    spec = {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports}
+    meta = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}
+
+
+def _copies(request: Manifest, count: int) -> list[Manifest]:
+    """Return copies of a manifest, numbered in their names."""
+    name = request["metadata"]["name"]
+    return [{**request, "metadata": {"name": f"{name}-{n:02}"}} for n in range(count)]
+
+
+@of_world
+async def _apply_bundle(world: World) -> None:
+    """Apply the ConfigMap that installs MetalLB: here its kinds alone, as the rest are pods."""
+    text = "\n---\n".join(json.dumps(one) for one in world.metallb.definitions)
+    meta, data = {"name": BUNDLE}, {"metallb.yaml": text}
+    await declare({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})(world)
+
+
+@of_world
+async def _delete_all(world: World, kind: str) -> None:
+    caches = (world.allocations, world.pools, world.providers)
+    [cache] = [one for one in caches if one.resource.kind == kind]
+    await remove(KINDS[kind], *[one.metadata.key for one in cache])(world)
+
+
+@of_world
+async def _restore(world: World, owner: Key, backup: Manifest) -> None:
+    """Apply an IPAllocation as a backup has it: made for a cluster that is gone."""
+    stamp = {names.ANNOTATION_TENANT_UID: world.uids[owner]}
+    await declare({**backup, "metadata": {**backup["metadata"], "annotations": stamp}})(world)

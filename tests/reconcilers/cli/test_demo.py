@@ -16,7 +16,7 @@ from reconcilers.api import names
 from reconcilers.api.crd import crds
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
-from reconcilers.cli.demo import checks, manifests, story
+from reconcilers.cli.demo import checks
 from reconcilers.cli.demo.command import perform
 from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
 from reconcilers.cli.demo.steps import (
@@ -30,7 +30,9 @@ from reconcilers.cli.demo.steps import (
     remove,
     warned,
 )
+from reconcilers.cli.demo.story import WEB, ours, story
 from reconcilers.cli.demo.world import Broken, World
+from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.platform import CuttableTransport, Platform
 from reconcilers.cli.local.servers import ApiServer, api_server, sole_failure
 from reconcilers.ipallocation.release import Released
@@ -39,6 +41,9 @@ from reconcilers.tenantcluster.release import TenantReleaseCheck
 from tests.clock import VirtualClock
 from tests.reconcilers.cli.commands import call, started
 from tests.reconcilers.make import allocation
+
+HOLDER, WAITING = "fills-the-pool", "comes-too-late"
+"""Requests of the story: one takes a whole pool, the other waits for it."""
 
 
 async def test_the_whole_story_happens() -> None:
@@ -89,7 +94,7 @@ async def test_a_step_that_does_not_happen_is_named() -> None:
     transport = HttpTransport(Endpoint("https://nowhere.invalid"))
     nowhere = ApiServer("management", "https://nowhere.invalid", "embedded", "", transport)
     world, told = World(Platform(nowhere, {}), clock), list[str]()
-    step = Step("A pool is served by nobody", (checks.pool_in_use(manifests.PRIMARY, 0),))
+    step = Step("A pool is served by nobody", (checks.pool_in_use("vlan40", 0),))
     failures = list[str]()
 
     async def watch_it() -> None:
@@ -122,9 +127,9 @@ async def test_the_demo_notices_a_range_that_is_released_before_its_tenant_let_g
         leaving = Step(
             "The tenant goes",
             (lambda world: releases.let_go_first(world, 1),),
-            (remove(TENANT_CLUSTER, manifests.WEB),),
+            (remove(TENANT_CLUSTER, WEB),),
         )
-        return [*story.beginning(), *story.static_tenant()[:2], leaving]
+        return [*story(OverlapWatch(), releases, url)[:4], leaving]
 
     with pytest.raises(ExceptionGroup) as failure:
         await perform(30.0, short)
@@ -138,8 +143,8 @@ async def test_who_has_to_wait_asks_after_whom_it_waits_for_is_served() -> None:
 
     def note(change: Change[IPAllocation]) -> None:
         if change.new is not None and change.new.metadata.name in (
-            manifests.HOLDER,
-            manifests.WAITING,
+            HOLDER,
+            WAITING,
         ):
             found.append(f"{change.new.metadata.name} {change.new.status.phase}".strip())
 
@@ -147,16 +152,20 @@ async def test_who_has_to_wait_asks_after_whom_it_waits_for_is_served() -> None:
         world.allocations.subscribe(note)
 
     def short(*_: object) -> list[Step]:
-        return [Step("Somebody watches", (), (watch,)), *story.waiting()[:1]]
+        every = story(OverlapWatch(), ReleaseWatch(World.__new__(World)), "")
+        waiting = [one for one in every if one.title.startswith("Two requests have to wait")]
+        return [Step("Somebody watches", (), (watch,)), *waiting]
 
     await perform(30.0, short)
-    asked = next(at for at, one in enumerate(found) if one.startswith(manifests.WAITING))
-    assert f"{manifests.HOLDER} Allocated" in found[:asked]
+    asked = next(at for at, one in enumerate(found) if one.startswith(WAITING))
+    assert f"{HOLDER} Allocated" in found[:asked]
 
 
 async def test_what_the_server_refuses_is_told() -> None:
     clock = SystemClock()
-    refused = Step("Nonsense is declared", (), (declare(manifests.pool("x", "nonsense", [])),))
+    refused = Step(
+        "Nonsense is declared", (), (declare(ours("NetworkPool", "x", {"cidr": "nonsense"})),)
+    )
     async with api_server("management", crds()) as server:
         world = World(Platform(server, {}), clock)
         await _namespace(world)
@@ -165,7 +174,7 @@ async def test_what_the_server_refuses_is_told() -> None:
 
 
 async def test_what_should_be_refused_and_is_not_stops_the_story() -> None:
-    sound = manifests.pool("sound", "10.0.0.0/24", [])
+    sound = ours("NetworkPool", "sound", {"cidr": "10.0.0.0/24"})
     step = refused("All is refused", creating("a sound pool", NETWORK_POOL, sound, "unsound"))
     async with _with_crds() as world:
         with pytest.raises(DidNotHappen, match="a sound pool, and it was not refused"):
@@ -173,7 +182,7 @@ async def test_what_should_be_refused_and_is_not_stops_the_story() -> None:
 
 
 async def test_a_refusal_for_another_reason_stops_the_story() -> None:
-    odd = manifests.pool("odd", "nonsense", [])
+    odd = ours("NetworkPool", "odd", {"cidr": "nonsense"})
     step = refused("It is refused", creating("a pool", NETWORK_POOL, odd, "straddles"))
     async with _with_crds() as world:
         with pytest.raises(DidNotHappen, match=r"'straddles' is not in what was said: .*cidr"):
@@ -181,7 +190,7 @@ async def test_a_refusal_for_another_reason_stops_the_story() -> None:
 
 
 async def test_what_should_be_warned_of_and_is_not_stops_the_story() -> None:
-    sound = manifests.pool("sound", "10.0.0.0/24", [])
+    sound = ours("NetworkPool", "sound", {"cidr": "10.0.0.0/24"})
     step = warned("There is a warning", creating("a pool", NETWORK_POOL, sound, "host bits"))
     async with _with_crds() as world:
         with pytest.raises(DidNotHappen, match="'host bits' is not in what was said: nothing"):
@@ -231,7 +240,7 @@ async def _read(chunks: AsyncIterator[bytes]) -> None:
 
 
 async def _namespace(world: World) -> None:
-    await declare(manifests.namespace(names.DEFAULT_NAMESPACE))(world)
+    await make_namespaces(world.management.transport, [names.DEFAULT_NAMESPACE])
 
 
 def test_the_watch_sees_an_overlap_that_lasted_one_moment() -> None:
