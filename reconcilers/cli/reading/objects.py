@@ -7,11 +7,14 @@ are passed over. A kind that is none of these is more likely a slip than meant.
 
 import codecs
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from reconcilers.api import crd, names
 from reconcilers.cli.reading import yamltext
@@ -22,37 +25,10 @@ OURS: Mapping[str, crd.Kind] = {kind.kind: kind for kind in crd.KINDS}
 SUFFIXES = (".yaml", ".yml", ".json")
 
 _WIDE = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_BUTLER = (
-    "ButlerConfig ClusterCreationPolicy IdentityProvider ImageSync ManagementAddon Team"
-    " TenantAddon User Workspace"
+_BUILT_IN: Mapping[str, Sequence[str]] = yaml.safe_load(
+    files(__package__).joinpath("kinds.yaml").read_text(encoding="utf-8")
 )
-_BUILT_IN: Mapping[str, frozenset[str]] = {
-    group: frozenset(kinds.split())
-    for group, kinds in {
-        "": "ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume"
-        " PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota Secret"
-        " Service ServiceAccount",
-        "admissionregistration.k8s.io": "MutatingWebhookConfiguration ValidatingAdmissionPolicy"
-        " ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration",
-        "apiextensions.k8s.io": "CustomResourceDefinition",
-        "apiregistration.k8s.io": "APIService",
-        "apps": "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
-        "autoscaling": "HorizontalPodAutoscaler",
-        "batch": "CronJob Job",
-        "certificates.k8s.io": "CertificateSigningRequest",
-        "coordination.k8s.io": "Lease",
-        "discovery.k8s.io": "EndpointSlice",
-        "events.k8s.io": "Event",
-        "flowcontrol.apiserver.k8s.io": "FlowSchema PriorityLevelConfiguration",
-        "networking.k8s.io": "Ingress IngressClass NetworkPolicy",
-        "node.k8s.io": "RuntimeClass",
-        "policy": "PodDisruptionBudget",
-        "rbac.authorization.k8s.io": "ClusterRole ClusterRoleBinding Role RoleBinding",
-        "scheduling.k8s.io": "PriorityClass",
-        "storage.k8s.io": "CSIDriver StorageClass VolumeAttachment",
-        names.GROUP: _BUTLER,
-    }.items()
-}
+"""Kinds of Kubernetes, and of Butler, that say nothing about addresses, by API group."""
 _ABSENT = object()
 
 
@@ -124,7 +100,7 @@ def why_unknown(api_version: str, kind: str) -> str:
             f" {names.API_VERSION}"
         )
     groups = [group] if group == names.GROUP else [*_BUILT_IN]
-    known = {name.lower(): name for one in reversed(groups) for name in sorted(_BUILT_IN[one])}
+    known = {name.lower(): name for one in reversed(groups) for name in _BUILT_IN[one]}
     for ours in crd.KINDS:
         known |= dict.fromkeys((ours.kind.lower(), ours.plural, ours.short), ours.kind)
     near = get_close_matches(kind.lower(), known, n=1, cutoff=0.7)
