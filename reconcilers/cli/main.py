@@ -1,8 +1,8 @@
 """`butler-ipam`: the list of commands, and the way into each.
 
-A command is one line in COMMANDS: its name, which its module and its function have too, and what
---help says of it. The module is imported when the command runs, or is asked for its own --help,
-and not before.
+A command is one line in COMMANDS: its name, which its function has too, and its module unless
+MODULES names another, and what --help says of it. The module is imported when the command runs, or
+is asked for its own --help, and not before.
 """
 
 import sys
@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "check": "Look for what is wrong; mend it.",
     "crds": "Print the CustomResourceDefinitions.",
 }
+MODULES: Mapping[str, str] = dict.fromkeys(("pools", "tenants", "whois"), "tables")
 
 
 class LazyGroup(click.Group):
@@ -43,7 +44,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"reconcilers.cli.{cmd_name}")
+        module = import_module(f"reconcilers.cli.{MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = getattr(module, "draw" if cmd_name == "map" else cmd_name)
         return command
 

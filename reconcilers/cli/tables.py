@@ -1,0 +1,313 @@
+"""`butler-ipam pools`, `tenants` and `whois`: tables of how full, what of whom, whose address."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import click
+
+from allocator import AddressRange, AllocatorError
+from controller.conditions import find
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.cli.output import (
+    STATUS_COLOURS,
+    Cell,
+    Column,
+    Form,
+    bar,
+    output_option,
+    percent,
+    report,
+    show,
+    table,
+)
+from reconcilers.cli.problems import EXIT_PROBLEM, say
+from reconcilers.cli.survey.drawing import state_cell
+from reconcilers.cli.survey.extents import Extent, Holder, Usage, picture, usages
+from reconcilers.cli.survey.objects import Objects, scope, scope_options, sorted_by_key, survey
+from reconcilers.tenantcluster.membership import is_foreign, role
+from reconcilers.tenantcluster.status import NETWORK_READY
+
+_POOLS: Sequence[Column[Usage]] = (
+    Column("NAMESPACE", lambda one: one.pool.metadata.namespace),
+    Column("NAME", lambda one: one.pool.metadata.name),
+    Column("CIDR", lambda one: one.pool.spec.cidr),
+    Column("USED", lambda one: bar(one.capacity.allocated, one.capacity.total)),
+    Column("TOTAL", lambda one: one.capacity.total),
+    Column("ALLOCATED", lambda one: one.capacity.allocated),
+    Column("FREE", lambda one: one.capacity.available),
+    Column("LARGEST", lambda one: one.capacity.largest_free),
+    Column("FRAG", lambda one: percent(one.capacity.fragmentation_percent)),
+    Column("WAITING", lambda one: one.waiting),
+    Column("READY", lambda one: Cell(one.ready, STATUS_COLOURS.get(one.ready))),
+    Column("ALLOCATIONS", lambda one: one.allocations, wide=True),
+    Column("TENANTS", lambda one: one.tenants, wide=True),
+    Column("WHY", lambda one: Cell(one.reason), wide=True),
+)
+
+
+@click.command()
+@scope_options
+@output_option()
+def pools(output: Form, **values: Any) -> None:
+    """Show how full every NetworkPool is.
+
+    The figures are worked out from the allocations as they are; a pool's own status may be a
+    moment behind.
+    """
+    found = usages(survey(scope(values)))
+    shown = table(_POOLS, found, wide=output == "wide") or "no NetworkPools were found\n"
+    named = (("networkpool", one.pool.metadata.name) for one in found)
+    show(output, lambda: report("PoolUsageList", items=map(_usage, found)), named, lambda: shown)
+
+
+def _usage(one: Usage) -> dict[str, Any]:
+    capacity = one.capacity
+    return {
+        "namespace": one.pool.metadata.namespace,
+        "name": one.pool.metadata.name,
+        "cidr": one.pool.spec.cidr,
+        "total": capacity.total,
+        "allocated": capacity.allocated,
+        "available": capacity.available,
+        "largestFreeBlock": capacity.largest_free,
+        "fragmentationPercent": capacity.fragmentation_percent,
+        "utilizationPercent": one.percent,
+        "allocations": one.allocations,
+        "waiting": one.waiting,
+        "tenants": one.tenants,
+        "ready": one.ready,
+        "reason": one.reason,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one tenant holds.
+
+    Args:
+        tenant: the cluster.
+        allocations: its own, oldest first.
+    """
+
+    tenant: TenantCluster
+    allocations: tuple[IPAllocation, ...]
+
+    def ranges(self, kind: str) -> list[AddressRange]:
+        """Return the ranges of a type that it holds."""
+        held = (ranges.held(one) for one in self.allocations if one.spec.type == kind)
+        return [one for one in held if one is not None]
+
+    @property
+    def network(self) -> tuple[str, str]:
+        """Whether its network is ready, and why."""
+        condition = find(self.tenant.status.conditions, NETWORK_READY)
+        return (condition.status, condition.message) if condition else ("Unknown", "-")
+
+    @property
+    def waiting(self) -> int:
+        """How many of its requests hold nothing yet."""
+        return sum(
+            ranges.held(one) is None and not one.metadata.terminating for one in self.allocations
+        )
+
+    @property
+    def grown(self) -> int:
+        """How many of its ranges came by growth."""
+        return sum(role(one, self.tenant) == names.ROLE_GROWTH for one in self.allocations)
+
+
+def _size(held: Sequence[AddressRange]) -> int:
+    return sum(one.size for one in held)
+
+
+def _texts(held: Sequence[AddressRange]) -> str:
+    return ", ".join(one.text for one in held)
+
+
+_TENANTS: Sequence[Column[Holding]] = (
+    Column("NAMESPACE", lambda one: one.tenant.metadata.namespace),
+    Column("NAME", lambda one: one.tenant.metadata.name),
+    Column("PHASE", lambda one: one.tenant.status.phase),
+    Column("NODES", lambda one: _size(one.ranges(names.TYPE_NODES))),
+    Column("LB", lambda one: _size(one.ranges(names.TYPE_LOADBALANCER))),
+    Column("GROWN", lambda one: one.grown),
+    Column("WAITING", lambda one: one.waiting),
+    Column("NETWORK READY", lambda one: Cell(one.network[0], STATUS_COLOURS.get(one.network[0]))),
+    Column("NODE RANGES", lambda one: _texts(one.ranges(names.TYPE_NODES)), wide=True),
+    Column("LB RANGES", lambda one: _texts(one.ranges(names.TYPE_LOADBALANCER)), wide=True),
+    Column("WHY", lambda one: Cell(one.network[1]), wide=True),
+)
+
+
+@click.command()
+@scope_options
+@output_option()
+def tenants(output: Form, **values: Any) -> None:
+    """Show what every TenantCluster holds, and whether its network is ready.
+
+    With -n, those whose cluster is in that namespace.
+    """
+    where = scope(values)
+    objects = survey(replace(where, namespace=""))
+    found = [
+        one for one in holdings(objects) if where.namespace in {"", one.tenant.metadata.namespace}
+    ]
+    shown = table(_TENANTS, found, wide=output == "wide") or "no TenantClusters were found\n"
+    named = (("tenantcluster", one.tenant.metadata.name) for one in found)
+    show(
+        output,
+        lambda: report("TenantHoldingList", items=map(_holding, found)),
+        named,
+        lambda: shown,
+    )
+
+
+def holdings(objects: Objects) -> list[Holding]:
+    """Return what every tenant holds, by namespace and name."""
+    of_tenant: dict[Key, list[IPAllocation]] = {}
+    for one in sorted_by_key(objects.allocations):
+        of_tenant.setdefault(one.spec.tenantClusterRef.key, []).append(one)
+    return [
+        Holding(
+            tenant,
+            tuple(
+                one
+                for one in of_tenant.get(tenant.metadata.key, [])
+                if not is_foreign(one, tenant)
+            ),
+        )
+        for tenant in sorted_by_key(objects.clusters)
+    ]
+
+
+def _holding(one: Holding) -> dict[str, Any]:
+    status, why = one.network
+    return {
+        "namespace": one.tenant.metadata.namespace,
+        "name": one.tenant.metadata.name,
+        "phase": one.tenant.status.phase,
+        "networkReady": status,
+        "reason": why,
+        "allocations": [
+            {
+                "name": str(allocation.metadata.key),
+                "pool": str(allocation.pool_key),
+                "type": allocation.spec.type,
+                "role": role(allocation, one.tenant),
+                "phase": allocation.status.phase,
+                "range": held.text if (held := ranges.held(allocation)) is not None else None,
+                "size": held.size if held is not None else 0,
+            }
+            for allocation in one.allocations
+        ],
+    }
+
+
+class Answer(NamedTuple):
+    """What one pool says of an address, and of one of its holders; several if ranges overlap."""
+
+    address: str
+    pool: NetworkPool
+    extent: Extent
+    holder: Holder | None
+    allocation: IPAllocation | None
+
+
+@click.command(
+    epilog="Exit code: 0 each address is in some pool, 1 one is in none, 2 it is no address."
+)
+@click.argument("addresses", metavar="IP...", nargs=-1, required=True)
+@scope_options
+@output_option()
+@click.pass_context
+def whois(ctx: click.Context, /, addresses: tuple[str, ...], output: Form, **values: Any) -> None:
+    """Show who holds an address: the pool, the allocation, the tenant.
+
+    Sites may use the same addresses, so several pools may answer.
+    """
+    for address in addresses:
+        try:
+            AddressRange.parse(address, address)
+        except AllocatorError as wrong:
+            raise click.BadParameter(str(wrong), param_hint="IP") from wrong
+    objects = survey(scope(values))
+    found = [answer for address in addresses for answer in answers(objects, address)]
+    named = [("ipallocation", one.allocation.metadata.name) for one in found if one.allocation]
+    shown = table(_ANSWERS, found, wide=output == "wide")
+    show(
+        output,
+        lambda: report("AddressList", items=_answers_by_address(found)),
+        named,
+        lambda: shown,
+    )
+    unknown = [one for one in addresses if not any(a.address == one for a in found)]
+    for address in unknown:
+        say("error", f"no NetworkPool that was read contains {address}")
+    ctx.exit(EXIT_PROBLEM if unknown else 0)
+
+
+def answers(objects: Objects, address: str) -> Iterator[Answer]:
+    """Yield what every pool says that has something to say of an address."""
+    of_pool = objects.by_pool()
+    for pool in sorted_by_key(objects.pools):
+        extent = picture(pool, of_pool[pool.metadata.key]).at(address)
+        if extent is None:
+            continue
+        for holder in extent.holders or (None,):
+            allocation = objects.allocations[holder.allocation] if holder else None
+            yield Answer(address, pool, extent, holder, allocation)
+
+
+def _since(one: Answer) -> str | None:
+    at = one.allocation.status.allocatedAt if one.allocation else None
+    return at.isoformat() if at else None
+
+
+_ANSWERS: Sequence[Column[Answer]] = (
+    Column("IP", lambda one: one.address),
+    Column("POOL", lambda one: str(one.pool.metadata.key)),
+    Column("STATE", lambda one: state_cell(one.extent.state)),
+    Column("ALLOCATION", lambda one: str(one.holder.allocation) if one.holder else None),
+    Column("TENANT", lambda one: str(one.holder.tenant) if one.holder else None),
+    Column("TYPE", lambda one: one.holder.type if one.holder else None),
+    Column("RANGE", lambda one: one.extent.range.text, wide=True),
+    Column(
+        "PHASE", lambda one: one.allocation.status.phase if one.allocation else None, wide=True
+    ),
+    Column("SINCE", _since, wide=True),
+    Column("NOTE", lambda one: one.extent.note, wide=True),
+)
+
+
+def _answers_by_address(found: Sequence[Answer]) -> Iterator[dict[str, Any]]:
+    """Yield an entry for each pool and address, with all holders."""
+    for (address, key), group in groupby(found, lambda one: (one.address, one.pool.metadata.key)):
+        every = list(group)
+        extent = every[0].extent
+        yield {
+            "address": address,
+            "pool": str(key),
+            "state": extent.state.value,
+            "start": extent.range.start_text,
+            "end": extent.range.end_text,
+            "note": extent.note,
+            "holders": [
+                {
+                    "allocation": str(one.holder.allocation),
+                    "tenant": str(one.holder.tenant),
+                    "type": one.holder.type,
+                    "phase": one.allocation.status.phase,
+                    "promised": one.holder.promised,
+                    "releasing": one.holder.releasing,
+                }
+                for one in every
+                if one.holder and one.allocation
+            ],
+        }
