@@ -18,7 +18,7 @@ from controller.meta import Key
 from controller.resource import Resource
 from controller.transport import HttpTransport, Transport
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
-from reconcilers.api.names import DEFAULT_NAMESPACE
+from reconcilers.api.names import API_VERSION, DEFAULT_NAMESPACE
 from reconcilers.cli.demo.settings import ELECTION
 from reconcilers.cli.demo.world import Broken, NotYet, World, existing, of_world
 from reconcilers.cli.local import webhooks
@@ -253,23 +253,25 @@ class Attempt:
         )
 
 
-def creating(what: str, resource: Resource[Any], manifest: Manifest, words: str) -> Attempt:
-    """Return the attempt to create an object."""
-    where = resource.collection(manifest["metadata"]["namespace"])
-    return Attempt(what, "POST", where, manifest, words)
-
-
-def changing(
-    what: str, resource: Resource[Any], name: str, change: Mapping[str, Any], words: str
+def attempt(
+    what: str, verb: str, resource: Resource[Any], name: str, spec: Manifest, words: str
 ) -> Attempt:
-    """Return the attempt to change an object's spec."""
+    """Return the attempt to `create` an object, to `change` its spec, or to `delete` it."""
     path = resource.path(Key(DEFAULT_NAMESPACE, name))
-    return Attempt(what, "PATCH", path, {"spec": change}, words)
+    match verb:
+        case "create":
+            body = ours(resource.kind, name, spec)
+            return Attempt(what, "POST", resource.collection(DEFAULT_NAMESPACE), body, words)
+        case "change":
+            return Attempt(what, "PATCH", path, {"spec": spec}, words)
+        case _:
+            return Attempt(what, "DELETE", path, None, words)
 
 
-def deleting(what: str, resource: Resource[Any], name: str, words: str) -> Attempt:
-    """Return the attempt to delete an object."""
-    return Attempt(what, "DELETE", resource.path(Key(DEFAULT_NAMESPACE, name)), None, words)
+def ours(kind: str, name: str, spec: Manifest) -> Manifest:
+    """Return an object of ours in the platform's namespace."""
+    meta = {"name": name, "namespace": DEFAULT_NAMESPACE}
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
 
 
 class _Answers:

@@ -28,10 +28,8 @@ from reconcilers.cli.demo.steps import (
     LeaderLoss,
     Step,
     Stopwatch,
-    changing,
-    creating,
+    attempt,
     declare,
-    deleting,
     give_kubeconfig,
     refused,
     remove,
@@ -117,21 +115,11 @@ def _argument(written: Any) -> Any:
 
 
 def _attempt(written: Mapping[str, Any]) -> Attempt:
-    what, words, spec = written["what"], written["words"], written.get("spec", {})
-    if "create" in written:
-        kind, name = written["create"]
-        return creating(what, KINDS[kind], ours(kind, name, spec), words)
-    if "change" in written:
-        kind, name = written["change"]
-        return changing(what, KINDS[kind], name, spec, words)
-    kind, name = written["delete"]
-    return deleting(what, KINDS[kind], name, words)
-
-
-def ours(kind: str, name: str, spec: Manifest) -> Manifest:
-    """Return an object of ours in the platform's namespace."""
-    meta = {"name": name, "namespace": names.DEFAULT_NAMESPACE}
-    return {"apiVersion": names.API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
+    [verb] = {"create", "change", "delete"} & written.keys()
+    kind, name = written[verb]
+    return attempt(
+        written["what"], verb, KINDS[kind], name, written.get("spec", {}), written["words"]
+    )
 
 
 def service(name: str) -> Manifest:

@@ -22,15 +22,16 @@ from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
 from reconcilers.cli.demo.steps import (
     DidNotHappen,
     Step,
-    creating,
+    attempt,
     declare,
+    ours,
     play,
     reasons,
     refused,
     remove,
     warned,
 )
-from reconcilers.cli.demo.story import WEB, ours, story
+from reconcilers.cli.demo.story import WEB, story
 from reconcilers.cli.demo.world import Broken, World
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.platform import CuttableTransport, Platform
@@ -174,24 +175,32 @@ async def test_what_the_server_refuses_is_told() -> None:
 
 
 async def test_what_should_be_refused_and_is_not_stops_the_story() -> None:
-    sound = ours("NetworkPool", "sound", {"cidr": "10.0.0.0/24"})
-    step = refused("All is refused", creating("a sound pool", NETWORK_POOL, sound, "unsound"))
+    sound = {"cidr": "10.0.0.0/24"}
+    step = refused(
+        "All is refused",
+        attempt("a sound pool", "create", NETWORK_POOL, "sound", sound, "unsound"),
+    )
     async with _with_crds() as world:
         with pytest.raises(DidNotHappen, match="a sound pool, and it was not refused"):
             await play([step], world, SystemClock(), lambda _: None, 5.0)
 
 
 async def test_a_refusal_for_another_reason_stops_the_story() -> None:
-    odd = ours("NetworkPool", "odd", {"cidr": "nonsense"})
-    step = refused("It is refused", creating("a pool", NETWORK_POOL, odd, "straddles"))
+    odd = {"cidr": "nonsense"}
+    step = refused(
+        "It is refused", attempt("a pool", "create", NETWORK_POOL, "odd", odd, "straddles")
+    )
     async with _with_crds() as world:
         with pytest.raises(DidNotHappen, match=r"'straddles' is not in what was said: .*cidr"):
             await play([step], world, SystemClock(), lambda _: None, 5.0)
 
 
 async def test_what_should_be_warned_of_and_is_not_stops_the_story() -> None:
-    sound = ours("NetworkPool", "sound", {"cidr": "10.0.0.0/24"})
-    step = warned("There is a warning", creating("a pool", NETWORK_POOL, sound, "host bits"))
+    sound = {"cidr": "10.0.0.0/24"}
+    step = warned(
+        "There is a warning",
+        attempt("a pool", "create", NETWORK_POOL, "sound", sound, "host bits"),
+    )
     async with _with_crds() as world:
         with pytest.raises(DidNotHappen, match="'host bits' is not in what was said: nothing"):
             await play([step], world, SystemClock(), lambda _: None, 5.0)
