@@ -5,7 +5,7 @@ Names and defaults are controller-runtime's where it has them.
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ import click
 
 from controller import logs
 from controller.options import ManagerOptions, SelfSigned
-from reconcilers.cli.flags import duration, option, switch, with_options
+from reconcilers.cli.flags import duration, option, rendered, switch, with_options
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[F], F]
@@ -21,13 +21,14 @@ Decorator = Callable[[F], F]
 LEASE_NAME = "butler-ipam"
 
 
-def _duration(flag: str, default: str, sentence: str) -> Decorator[F]:
-    return option(flag, type=duration, default=default, metavar="DURATION", help=sentence)
+def _duration(flag: str, name: str, **attributes: Any) -> Decorator[F]:
+    default = rendered(getattr(ManagerOptions(), name))
+    return option(flag, name, type=duration, default=default, metavar="DURATION", **attributes)
 
 
-def _bind(flag: str, default: str, what: str) -> Decorator[F]:
+def _bind(flag: str, name: str, default: str, what: str) -> Decorator[F]:
     sentence = f"Where {what} served; 0 for nowhere."
-    return option(flag, default=default, metavar="HOST:PORT", help=sentence)
+    return option(flag, name, default=default, metavar="HOST:PORT", help=sentence)
 
 
 def cluster_options(function: F) -> F:
@@ -44,20 +45,27 @@ def cluster_options(function: F) -> F:
 
 
 def manager_options(function: F) -> F:
-    """Give a command the options that `manager_settings` reads."""
+    """Give a command the options that `manager_settings` reads.
+
+    Those that are a field of ManagerOptions or SelfSigned are called as it is.
+    """
+    folder = click.Path(path_type=Path)
     return with_options(
         function,
         switch("--leader-elect", default=False, help="Work only while holding the lease."),
         _duration(
-            "--leader-elect-lease-duration",
-            "15s",
-            "How long others leave a lease alone that is not renewed.",
+            *("--leader-elect-lease-duration", "lease_duration"),
+            help="How long others leave a lease alone that is not renewed.",
         ),
         _duration(
-            "--leader-elect-renew-deadline", "10s", "How long to go on if it cannot be renewed."
+            *("--leader-elect-renew-deadline", "renew_deadline"),
+            help="How long to go on if it cannot be renewed.",
         ),
-        _duration("--leader-elect-retry-period", "2s", "Between attempts to take or renew it."),
-        _bind("--metrics-bind-address", ":8080", "/metrics is"),
+        _duration(
+            *("--leader-elect-retry-period", "retry_period"),
+            help="Between attempts to take or renew it.",
+        ),
+        _bind("--metrics-bind-address", "metrics_bind", ":8080", "/metrics is"),
         switch(
             "--metrics-secure",
             default=False,
@@ -65,18 +73,14 @@ def manager_options(function: F) -> F:
         ),
         option(
             "--metrics-cert-dir",
-            type=click.Path(path_type=Path),
+            type=folder,
             help="Folder with tls.crt and tls.key for that; if absent, one is made up.",
         ),
-        _bind("--health-probe-bind-address", ":8081", "/healthz and /readyz are"),
-        _duration("--graceful-shutdown-timeout", "30s", "How long running work may take to end."),
-    )
-
-
-def webhook_options(function: F) -> F:
-    """Give a command the options that `webhook_settings` reads."""
-    return with_options(
-        function,
+        _bind("--health-probe-bind-address", "health_bind", ":8081", "/healthz and /readyz are"),
+        _duration(
+            *("--graceful-shutdown-timeout", "grace_seconds"),
+            help="How long running work may take to end.",
+        ),
         option(
             "--webhook-port",
             type=click.IntRange(0, 65535),
@@ -85,12 +89,12 @@ def webhook_options(function: F) -> F:
         ),
         option(
             "--webhook-cert-dir",
-            type=click.Path(path_type=Path),
+            type=folder,
             help="Folder with tls.crt and tls.key for them; if absent, the controller makes a"
             " certificate and tells the API server to trust it.",
         ),
         option(
-            "--webhook-service-name",
+            *("--webhook-service-name", "service"),
             default="butler-ipam-webhook",
             help="Service by which the API server reaches them.",
         ),
@@ -99,20 +103,18 @@ def webhook_options(function: F) -> F:
             help="Its namespace, and the Secret's; if absent, that of --namespace.",
         ),
         option(
-            "--webhook-secret-name",
+            *("--webhook-secret-name", "secret"),
             default="butler-ipam-webhook-certificates",
             help="Secret in which replicas share a certificate of their own making.",
         ),
         option(
-            "--webhook-configuration",
-            "webhook_configurations",
+            *("--webhook-configuration", "validating"),
             multiple=True,
             default=["butler-ipam"],
             help="ValidatingWebhookConfiguration that is told whom to trust; may be repeated.",
         ),
         option(
-            "--webhook-cert-name",
-            "webhook_cert_names",
+            *("--webhook-cert-name", "names"),
             multiple=True,
             metavar="NAME",
             help="Further name or address in that certificate, where webhooks are called by URL;"
@@ -143,44 +145,28 @@ def log_options(function: F) -> F:
 
 
 def manager_settings(values: Mapping[str, Any], namespace: str) -> ManagerOptions:
-    """Return what `manager_options` gave as the manager takes it; the lease is in `namespace`."""
+    """Return what `manager_options` gave as the manager takes it.
+
+    Args:
+        values: of the options.
+        namespace: of the lease, and of the webhooks' Service if it has no other.
+    """
+    port, within = values["webhook_port"], values["webhook_service_namespace"] or namespace
     return ManagerOptions(
-        leader_elect=values["leader_elect"],
         lease_namespace=namespace,
         lease_name=LEASE_NAME,
-        lease_duration=values["leader_elect_lease_duration"],
-        renew_deadline=values["leader_elect_renew_deadline"],
-        retry_period=values["leader_elect_retry_period"],
-        metrics_bind=values["metrics_bind_address"],
-        metrics_secure=values["metrics_secure"],
-        metrics_cert_dir=_folder(values["metrics_cert_dir"]),
-        health_bind=values["health_probe_bind_address"],
-        grace_seconds=values["graceful_shutdown_timeout"],
-    )
-
-
-def webhook_settings(
-    options: ManagerOptions, values: Mapping[str, Any], namespace: str
-) -> ManagerOptions:
-    """Return `options` with what `webhook_options` gave; the Service is in `namespace`."""
-    port = values["webhook_port"]
-    self_signed = SelfSigned(
-        namespace=values["webhook_service_namespace"] or namespace,
-        service=values["webhook_service_name"],
-        secret=values["webhook_secret_name"],
-        validating=tuple(values["webhook_configurations"]),
-        names=tuple(values["webhook_cert_names"]),
-    )
-    return replace(
-        options,
         webhook_bind=f":{port}" if port else "",
-        webhook_cert_dir=_folder(values["webhook_cert_dir"]),
-        webhook_self_signed=self_signed,
+        webhook_self_signed=SelfSigned(**_fields(SelfSigned, values) | {"namespace": within}),
+        **_fields(ManagerOptions, values),
     )
 
 
-def _folder(path: Path | None) -> str:
-    return "" if path is None else str(path)
+def _fields(model: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that are fields of a dataclass; folders as text, empty for none."""
+    found = {one.name: values[one.name] for one in fields(model) if one.name in values}
+    return {
+        name: str(value or "") if name.endswith("_dir") else value for name, value in found.items()
+    }
 
 
 def configure_logs(values: Mapping[str, Any]) -> None:

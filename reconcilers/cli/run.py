@@ -21,8 +21,6 @@ from reconcilers.cli.managerflags import (
     log_options,
     manager_options,
     manager_settings,
-    webhook_options,
-    webhook_settings,
 )
 from reconcilers.cli.problems import Problem
 from reconcilers.settings import Settings
@@ -32,7 +30,6 @@ from reconcilers.wiring import assemble
 @click.command()
 @cluster_options
 @manager_options
-@webhook_options
 @log_options
 @setting_options
 def run(kubeconfig: Path | None, context: str | None, **values: Any) -> None:
@@ -44,7 +41,6 @@ def run(kubeconfig: Path | None, context: str | None, **values: Any) -> None:
     chosen = settings(values)
     configure_logs(values)
     options = manager_settings(values, chosen.namespace)
-    options = webhook_settings(options, values, chosen.namespace)
     try:
         anyio.run(_run, kubeconfig, context, options, chosen)
     except (ConfigurationError, LeaderLost) as problem:

@@ -15,8 +15,6 @@ from reconcilers.cli.managerflags import (
     log_options,
     manager_options,
     manager_settings,
-    webhook_options,
-    webhook_settings,
 )
 from reconcilers.cli.run import run
 from reconcilers.settings import Settings
@@ -51,10 +49,9 @@ def options(*arguments: str, **variables: str) -> ManagerOptions:
     @click.command()
     @cluster_options
     @manager_options
-    @webhook_options
     @log_options
     def command(**values: Any) -> None:
-        found.append(webhook_settings(manager_settings(values, "home"), values, "home"))
+        found.append(manager_settings(values, "home"))
 
     done = CliRunner().invoke(command, arguments, env=variables, catch_exceptions=False)
     assert done.exit_code == 0, done.output

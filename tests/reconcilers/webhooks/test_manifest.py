@@ -5,7 +5,7 @@ import yaml
 
 from manifests import folder
 from reconcilers.api import crd, names
-from reconcilers.cli.managerflags import webhook_options
+from reconcilers.cli.managerflags import manager_options
 from reconcilers.webhooks.configuration import JUDGED, NAME, SERVICE, configuration
 from reconcilers.webhooks.serving import path
 
@@ -23,13 +23,13 @@ def test_the_service_is_the_one_that_is_called() -> None:
 
 def test_the_flags_defaults_name_the_same_objects() -> None:
     @click.command()
-    @webhook_options
-    def command() -> None:
+    @manager_options
+    def command(**_: object) -> None:
         """Take the options."""
 
     defaults = {one.name: one.default for one in command.params}
-    assert defaults["webhook_service_name"] == SERVICE
-    assert defaults["webhook_configurations"] == [NAME]
+    assert defaults["service"] == SERVICE
+    assert defaults["validating"] == [NAME]
 
 
 def test_every_kind_is_judged_at_butlers_path() -> None:
