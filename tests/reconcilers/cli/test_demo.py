@@ -122,7 +122,7 @@ async def test_the_demo_notices_a_range_that_is_released_before_its_tenant_let_g
         """Leave the tenant's pool as it is."""
 
     monkeypatch.setattr(TenantReleaseCheck, "check", hasty)
-    monkeypatch.setattr(MetalLB, "_withdraw", nothing)
+    monkeypatch.setattr(MetalLB, "_delete_ours", nothing)
 
     def short(_: OverlapWatch, releases: ReleaseWatch, url: str) -> list[Step]:
         leaving = Step(
