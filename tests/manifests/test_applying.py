@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 import pytest_asyncio
 import yaml
@@ -17,7 +18,15 @@ import yaml
 from manifests import rendering
 from reconcilers.api import crd, names
 from tests.contract.crd_rule_cases import without_rules
-from tests.manifests.clusters import HOME, MANIFESTS, NAMESPACES, STAND_INS, Cluster, written
+from tests.manifests.clusters import (
+    HOME,
+    MANIFESTS,
+    NAMESPACES,
+    SECONDS,
+    STAND_INS,
+    Cluster,
+    written,
+)
 from tests.manifests.overlays import COMPONENTS, with_components
 from tests.reconcilers.cli.commandline import run
 
@@ -122,9 +131,21 @@ async def test_what_the_definitions_say_of_every_field_can_be_read(cluster: Clus
     await cluster.apply("-k", DEFINITIONS)
     await established(cluster)
     for kind in crd.KINDS:
-        told = await cluster.kubectl("explain", kind.plural, "--recursive")
+        told = await explained(cluster, kind.plural)
         assert kind.kind in told
         assert "spec\t<Object>" in told
+
+
+async def explained(cluster: Cluster, plural: str) -> str:
+    """Return what kubectl explains once the server has published the schema of a new kind.
+
+    A controller of kube-apiserver does that a moment after the kind is served.
+    """
+    asked = ("explain", plural, "--recursive")
+    with anyio.move_on_after(SECONDS):
+        while (await cluster.run("kubectl", *asked))[0] != 0:
+            pass
+    return await cluster.kubectl(*asked)
 
 
 async def test_the_one_file_install_is_accepted_and_applied_again_it_changes_nothing(
