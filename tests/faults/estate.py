@@ -282,6 +282,13 @@ class Estate(Generic[Way]):
             if informer.resource == resource
         ]
 
+    def found_away(self) -> bool:
+        """Return whether all who watch the management cluster have found it away."""
+        kinds = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
+        caches = [cache for kind in kinds for cache in self.caches(kind)]
+        caches += [self.witness.caches[kind.plural] for kind in kinds]
+        return not any(cache.history_confirmed for cache in caches)
+
     async def _run(self, scope: anyio.CancelScope, clock: Clock) -> None:
         with scope:
             async with AsyncExitStack() as stack:

@@ -6,7 +6,7 @@ dies under load or comes back with an empty watch cache, and one of two is behin
 
 import shutil
 import signal
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +25,9 @@ from envtest.ports import free_port
 from envtest.processes import Child, Children
 from envtest.settings import read_settings
 from tests.faults.pipes import HOST, Pipe, Place
+from tests.faults.world import PATIENCE
+
+POLL_SECONDS = 0.1
 
 
 class Elsewhere(Plane):
@@ -104,10 +107,20 @@ class Parts:
         await to_thread.run_sync(shutil.copytree, _flag(self._etcd, "data-dir"), folder)
         await self._start_etcd()
 
-    async def restore(self, folder: Path) -> None:
-        """Take both back in time to a copy, as one restores a cluster: with both stopped."""
+    async def restore(self, folder: Path, found_away: Callable[[], bool] = lambda: True) -> None:
+        """Take both back in time to a copy, as one restores a cluster: with both stopped.
+
+        Args:
+            folder: the copy.
+            found_away: whether all who watch have found the server away; both stay stopped until
+                then. A restore that is over before a cut watch is tried again, 0.8 s later, is
+                noticed by its bookmarks only.
+        """
         await self.kill_apiserver()
         await _end(self._etcd)
+        with anyio.fail_after(PATIENCE):
+            while not found_away():  # noqa: ASYNC110 - caches set no event for it
+                await anyio.sleep(POLL_SECONDS)
         data = _flag(self._etcd, "data-dir")
         await to_thread.run_sync(shutil.rmtree, data)
         await to_thread.run_sync(shutil.copytree, folder, data)

@@ -55,7 +55,7 @@ async def test_controllers_at_work_go_on_in_the_history_that_was_restored(tmp_pa
         await _live_on(here)
         async with anyio.create_task_group() as group:
             group.start_soon(_hurry, here)
-            await parts.restore(tmp_path / "backup")
+            await parts.restore(tmp_path / "backup", here.found_away)
             group.cancel_scope.cancel()
         here.witness.expected = kept
         await _forget_those_who_hurried(here)
