@@ -93,7 +93,7 @@ class Transport(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Close all connections; requests under way and later ones raise NoAnswer."""
         ...
 
 
@@ -122,6 +122,7 @@ class HttpTransport(Transport):
         self._max_seconds = max_seconds
         self._requests: aiohttp.ClientSession | None = None
         self._watches: aiohttp.ClientSession | None = None
+        self._is_closed = False
 
     @property
     def server(self) -> str:
@@ -141,7 +142,8 @@ class HttpTransport(Transport):
         timeout: float | None = 30.0,
     ) -> bytes:
         if self._requests is None:
-            self._requests = _session(self._endpoint, limit=100)
+            self._requests = self._session(limit=100)
+        session = self._requests
         headers = {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -154,12 +156,12 @@ class HttpTransport(Transport):
         }
         url = self._url(path, query)
         try:
-            return await self._exchange(self._requests, method, url, arguments)
+            return await self._exchange(session, method, url, arguments)
         except Unauthorized:
             # Safe to send again: the server answers 401 before it executes anything.
             if not await self._endpoint.credentials.renew():
                 raise
-        return await self._exchange(self._requests, method, url, arguments)
+        return await self._exchange(session, method, url, arguments)
 
     @override
     @asynccontextmanager
@@ -167,25 +169,37 @@ class HttpTransport(Transport):
         self, path: str, *, query: Mapping[str, str] = NO_QUERY
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         if self._watches is None:
-            self._watches = _session(self._endpoint, limit=0)
+            self._watches = self._session(limit=0)
+        session = self._watches
         url = self._url(path, query)
         try:
-            response = await self._open_watch(self._watches, url)
+            response = await self._open_watch(session, url)
         except Unauthorized:
             if not await self._endpoint.credentials.renew():
                 raise
-            response = await self._open_watch(self._watches, url)
+            response = await self._open_watch(session, url)
         try:
-            yield _Chunks(response)
+            yield _Chunks(response, lambda: self._is_closed)
         finally:
             response.close()
 
     @override
     async def aclose(self) -> None:
+        self._is_closed = True
         for session in (self._requests, self._watches):
             if session is not None:
                 await session.close()
         self._requests = self._watches = None
+
+    def _session(self, *, limit: int) -> aiohttp.ClientSession:
+        """Return a new session of at most `limit` connections, 0 for any number.
+
+        Raises:
+            NoAnswer: the transport was closed.
+        """
+        if self._is_closed:
+            raise NoAnswer(f"the connections to {self._endpoint.server} were closed")
+        return _session(self._endpoint, limit=limit)
 
     def _url(self, path: str, query: Mapping[str, str]) -> URL:
         tail = f"?{urlencode(query)}" if query else ""
@@ -270,8 +284,9 @@ class HttpTransport(Transport):
 class _Chunks(AsyncIterator[bytes]):
     """Iterates over the chunks of a watch's body; raises NoAnswer if the connection breaks."""
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, is_closed: Callable[[], bool]) -> None:
         self._response = response
+        self._is_closed = is_closed
 
     @override
     async def __anext__(self) -> bytes:
@@ -279,6 +294,11 @@ class _Chunks(AsyncIterator[bytes]):
             chunk = await self._response.content.readany()
         except (aiohttp.ClientError, OSError) as error:
             raise _connection_error(f"watch {self._response.url}", error) from error
+        except RuntimeError as error:
+            # aiohttp's failure for reads between our closing of a connection and its end.
+            if not self._is_closed():
+                raise
+            raise NoAnswer(f"watch {self._response.url}: {error}") from error
         if not chunk:
             raise StopAsyncIteration
         return chunk

@@ -195,6 +195,26 @@ async def test_a_refused_connection_gives_no_answer_with_its_cause() -> None:
     await transport.aclose()
 
 
+async def test_a_closed_transport_gives_no_answer_to_anything_under_way_or_later() -> None:
+    async def trickle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"{}")
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with answering(trickle) as transport, transport.stream("/x") as chunks:
+        assert await anext(chunks) == b"{}"
+        await transport.aclose()
+        with pytest.raises(NoAnswer):
+            await anext(chunks)
+        with pytest.raises(NoAnswer, match="were closed"):
+            await transport.request("GET", "/x")
+        with pytest.raises(NoAnswer, match="were closed"):
+            async with transport.stream("/x"):
+                pass
+
+
 async def test_a_response_that_is_not_http_is_malformed() -> None:
     async def noise(stream: anyio.abc.SocketStream) -> None:
         async with stream:

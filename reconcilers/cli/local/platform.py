@@ -9,28 +9,26 @@ controllers inside this process is what `butler-ipam run` is in its own.
 """
 
 import base64
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import anyio
 import structlog
-from typing_extensions import override
 
 from controller.clock import Clock
-from controller.errors import NoAnswer
 from controller.jobs import running
 from controller.leases import LeaderLost
 from controller.manager import Manager
 from controller.meta import Key
 from controller.options import ManagerOptions
-from controller.transport import NO_QUERY, Transport
+from controller.transport import Transport
+from controller.webhooks.kinds import VALIDATING
 from reconcilers.api import crd, names
 from reconcilers.cli.local import webhooks
 from reconcilers.cli.local.metallb import StandIn, tenant_metallb
-from reconcilers.cli.local.objects import Manifest, apply, make_namespaces
+from reconcilers.cli.local.objects import Manifest, apply, delete, make_namespaces
 from reconcilers.cli.local.servers import ApiServer, api_servers, servers_source
 from reconcilers.cli.standin.pools import NAMESPACE as METALLB_NAMESPACE
 from reconcilers.settings import Settings
@@ -42,76 +40,19 @@ MANAGEMENT = "management"
 _log = structlog.get_logger(__name__)
 
 
-class CuttableTransport(Transport):
-    """A transport that can be cut for good, as a network can be.
-
-    What is under way then may or may not have been done by the server, as in a real network.
-
-    Args:
-        inner: the way in; whoever gave it closes it.
-    """
-
-    def __init__(self, inner: Transport) -> None:
-        self._inner = inner
-        self._is_cut = False
-
-    async def cut(self) -> None:
-        """Let nothing through any more."""
-        self._is_cut = True
-        await self._inner.aclose()
-
-    @override
-    async def request(self, method: str, path: str, **options: Any) -> bytes:
-        self._check(method, path)
-        answer = await self._inner.request(method, path, **options)
-        self._check(method, path)
-        return answer
-
-    @override
-    @asynccontextmanager
-    async def stream(
-        self, path: str, *, query: Mapping[str, str] = NO_QUERY
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        self._check("watch", path)
-        async with (
-            self._inner.stream(path, query=query) as chunks,
-            aclosing(self._checked(path, chunks)) as checked,
-        ):
-            yield checked
-
-    async def _checked(
-        self, path: str, chunks: AsyncIterator[bytes]
-    ) -> AsyncGenerator[bytes, None]:
-        async for chunk in chunks:
-            yield chunk
-            self._check("watch", path)
-
-    @override
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    def _check(self, method: str, path: str) -> None:
-        if self._is_cut:
-            raise NoAnswer(f"{method} {path}: the connection is cut")
-
-
 class Replica:
     """One replica of the controllers; made by `replica`.
 
-    Args:
-        transport: its own way into the management cluster.
-        clock: its time.
-        settings: of its controllers.
-        options: of its manager; their identity is its name.
+    Its transport is its own, so that it can be closed; the options' identity is its name.
     """
 
     def __init__(
         self, transport: Transport, clock: Clock, settings: Settings, options: ManagerOptions
     ) -> None:
         self.name = options.identity
-        self._transport = CuttableTransport(transport)
+        self._transport = transport
         self._is_cut_off = False
-        self._manager = Manager(self._transport, clock=clock, options=options)
+        self._manager = Manager(transport, clock=clock, options=options)
         self.tenants: TenantClients = assemble(self._manager, clock, settings)
         """Its ways into tenants."""
 
@@ -136,9 +77,12 @@ class Replica:
         return port
 
     async def cut_off(self) -> None:
-        """Cut it off from the management cluster, for good; it does not know, and goes on."""
+        """Close its connections to the management cluster, for good; it goes on all the same.
+
+        As in a real network, the server may or may not have done what is under way.
+        """
         self._is_cut_off = True
-        await self._transport.cut()
+        await self._transport.aclose()
 
 
 @asynccontextmanager
@@ -228,7 +172,8 @@ async def platform(
         found = await stack.enter_async_context(api_servers(wanted, data))
         management = found[MANAGEMENT]
         servers = {one.cluster: found[one.name] for one in tenants}
-        await webhooks.remove(management.client)
+        # The webhooks of an earlier start: nothing listens on their port any more.
+        await delete(management.client, VALIDATING, webhooks.KEY)
         await _prepare(management, servers, namespace)
         for one in tenants:
             serving = metallb.serve(servers[one.cluster], clock, is_installed=one.has_metallb)

@@ -12,7 +12,7 @@ import structlog
 
 from controller.client import Client
 from controller.clock import Clock
-from controller.errors import ControllerError, Invalid, NotFound, ServerFailure
+from controller.errors import ControllerError, Invalid, ServerFailure
 from controller.meta import Key, Version
 from controller.options import ManagerOptions, SelfSigned
 from controller.webhooks.kinds import VALIDATING
@@ -50,15 +50,6 @@ def served(options: ManagerOptions, namespace: str) -> ManagerOptions:
     """Return `options` of a manager that serves webhooks, with a certificate of its own."""
     signed = SelfSigned(namespace, SERVICE, SECRET, validating=[NAME], names=[HOST])
     return replace(options, webhook_bind=f"{HOST}:0", webhook_self_signed=signed)
-
-
-async def remove(client: Client) -> None:
-    """Remove what an earlier start left behind: nothing listens on its port any more."""
-    try:
-        found = await client.get(VALIDATING, KEY)
-        await client.delete(VALIDATING, Version.from_object(found))
-    except NotFound:
-        return
 
 
 async def put_in_force(server: ApiServer, port: int, clock: Clock) -> None:

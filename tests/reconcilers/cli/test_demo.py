@@ -10,7 +10,7 @@ import pytest
 from controller.cache import Change
 from controller.clock import SystemClock
 from controller.endpoint import Endpoint
-from controller.errors import Cause, Invalid, NoAnswer
+from controller.errors import Cause, Invalid
 from controller.transport import HttpTransport
 from reconcilers.api import names
 from reconcilers.api.crd import crds
@@ -34,7 +34,7 @@ from reconcilers.cli.demo.steps import (
 from reconcilers.cli.demo.story import WEB, story
 from reconcilers.cli.demo.world import Broken, World
 from reconcilers.cli.local.objects import make_namespaces
-from reconcilers.cli.local.platform import CuttableTransport, Platform
+from reconcilers.cli.local.platform import Platform
 from reconcilers.cli.local.servers import ApiServer, api_server, sole_failure
 from reconcilers.ipallocation.release import Released
 from reconcilers.tenantcluster.metallb import MetalLB
@@ -221,31 +221,6 @@ async def _with_crds() -> AsyncIterator[World]:
         world = World(Platform(server, {}), SystemClock())
         await _namespace(world)
         yield world
-
-
-async def test_a_transport_that_is_cut_lets_nothing_through() -> None:
-    async with api_server("management", []) as server, server.connected() as transport:
-        line = CuttableTransport(transport)
-        await line.request("GET", "/version")
-        async with line.stream(
-            "/api/v1/namespaces",
-            query={
-                "watch": "1",
-                "sendInitialEvents": "true",
-                "resourceVersionMatch": "NotOlderThan",
-            },
-        ) as chunks:
-            assert await anext(chunks)
-            await line.cut()
-            with pytest.raises(NoAnswer):
-                await _read(chunks)
-        with pytest.raises(NoAnswer, match="the connection is cut"):
-            await line.request("GET", "/version")
-
-
-async def _read(chunks: AsyncIterator[bytes]) -> None:
-    async for _ in chunks:
-        pass
 
 
 async def _namespace(world: World) -> None:
