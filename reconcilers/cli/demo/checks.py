@@ -8,6 +8,7 @@ from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.cli.demo.world import NotYet, World, existing, of_world
+from reconcilers.cli.local.metallb import is_established
 from reconcilers.cli.standin.pools import NAMESPACE as METALLB_NAMESPACE
 from reconcilers.conditions import READY
 from reconcilers.tenantcluster.metallb import ADVERTISEMENT_NAME, POOL_NAME
@@ -186,7 +187,7 @@ def lacks_metallb(world: World, cluster: Key) -> list[str]:
 @of_world
 def has_metallb(world: World, cluster: Key) -> list[str]:
     """See MetalLB's kinds served in a tenant."""
-    kinds = [one.metadata.name for one in world.tenants[cluster].kinds if one.established]
+    kinds = [one.metadata.name for one in world.tenants[cluster].kinds if is_established(one)]
     if len(kinds) < len(world.metallb.definitions):
         raise NotYet(f"the tenant {cluster} serves {len(kinds)} kinds")
     return [f"in the tenant {cluster.name}: {', '.join(sorted(kinds))} are served"]

@@ -3,9 +3,8 @@
 Whichever it is says so: the stand-in is never called MetalLB, and the real one gives its version.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,44 +14,23 @@ from anyio.abc import TaskStatus
 from typing_extensions import override
 
 from controller.clock import Clock
+from controller.conditions import is_true
 from controller.errors import ControllerError
 from controller.informer import Informer
 from controller.jobs import running
 from controller.manager import Manager
-from controller.meta import Key, ObjectMeta
+from controller.meta import Key
 from controller.resource import Resource
 from controller.transport import Transport
 from reconcilers.cli.local.servers import ApiServer, Definitions, envtest
 from reconcilers.cli.problems import Problem
 from reconcilers.cli.standin.controller import MetalLBStandIn
 from reconcilers.cli.standin.pools import crds
+from reconcilers.metallb_install.installer import Applied
 
 PAUSE = 0.1
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class DefinitionStatus:
-    """How far a definition is; its conditions as plain JSON, null for a new one."""
-
-    conditions: Sequence[Mapping[str, Any]] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """A CustomResourceDefinition."""
-
-    metadata: ObjectMeta
-    status: DefinitionStatus = field(default_factory=DefinitionStatus)
-
-    @property
-    def established(self) -> bool:
-        """Whether its kind is served."""
-        found = self.status.conditions or ()
-        return any(
-            (one.get("type"), one.get("status")) == ("Established", "True") for one in found
-        )
 
 
 DEFINITION = Resource(
@@ -60,9 +38,15 @@ DEFINITION = Resource(
     "v1",
     "CustomResourceDefinition",
     "customresourcedefinitions",
-    Definition,
+    Applied,
     namespaced=False,
 )
+"""CustomResourceDefinition, whose status says whether its kind is served."""
+
+
+def is_established(definition: Applied) -> bool:
+    """Return whether the API server serves the kind that a definition defines."""
+    return is_true(definition.status.conditions or (), "Established")
 
 
 async def wait_established(transport: Transport, clock: Clock, definitions: Definitions) -> None:
@@ -73,7 +57,7 @@ async def wait_established(transport: Transport, clock: Clock, definitions: Defi
 
     def look(_: object) -> None:
         found = [informer.cache.get(key) for key in needed]
-        if all(one is not None and one.established for one in found):
+        if all(one is not None and is_established(one) for one in found):
             done.set()
 
     informer.add_handler(look)
@@ -136,11 +120,7 @@ class StandIn:
 
 
 class RealMetalLB(StandIn):
-    """MetalLB's own controller, a process for each tenant.
-
-    Args:
-        settings: of envtest, which say where the program is.
-    """
+    """MetalLB's own controller, a process for each tenant; envtest's settings name the program."""
 
     def __init__(self, settings: Any) -> None:
         self.source = f"real: {settings.metallb}"

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.client import Client
-from controller.codec import decode_json
 from controller.errors import Conflict, NotFound
 from controller.meta import Key, Object, ObjectMeta, Version
 from controller.resource import Resource
@@ -38,17 +37,11 @@ async def discovered(transport: Transport, api_version: str, kind: str) -> Resou
         UnknownKind: it does not.
         ControllerError: it did not answer.
     """
-    root = "/apis" if "/" in api_version else "/api"
-    try:
-        document = decode_json(await transport.request("GET", f"{root}/{api_version}"))
-    except NotFound:
-        document = {}
+    found = await Client(transport).find_kind(api_version, kind)
+    if found is None:
+        raise UnknownKind(f"the API server does not serve {api_version} {kind}")
     group, _, version = api_version.rpartition("/")
-    for entry in document.get("resources") or ():
-        if entry.get("kind") == kind and "/" not in entry.get("name", "/"):
-            namespaced = bool(entry.get("namespaced"))
-            return Resource(group, version, kind, entry["name"], Anything, namespaced=namespaced)
-    raise UnknownKind(f"the API server does not serve {api_version} {kind}")
+    return Resource(group, version, kind, found[0], Anything, namespaced=found[1])
 
 
 async def apply(transport: Transport, manifest: Manifest, namespace: str = "default") -> Anything:
