@@ -103,14 +103,7 @@ PLAIN: Mapping[tuple[str, str], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One field of the settings.
-
-    Args:
-        section: the field of Settings it is in; empty for one of Settings itself.
-        name: its name there.
-        default: its default.
-        help: what it is, one sentence.
-    """
+    """One field of the settings; `section` is empty for one of Settings itself."""
 
     section: str
     name: str

@@ -30,13 +30,7 @@ _REPORT = "report.butler-ipam/v1"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of a table.
-
-    Args:
-        text: what it says.
-        colour: of click's; none leaves it as it is.
-        right: whether it is aligned to the right, as numbers are.
-    """
+    """One cell of a table, in a colour of click's, aligned to the right as numbers are."""
 
     text: str
     colour: str | None = None

@@ -75,11 +75,7 @@ class OverlapWatch:
 
 
 class ReleaseWatch:
-    """Looks into tenants when ranges are released.
-
-    Args:
-        world: whose tenants are looked into.
-    """
+    """Looks into tenants when ranges are released."""
 
     def __init__(self, world: World) -> None:
         self.checked = 0

@@ -34,13 +34,7 @@ LEASE = Key(ELECTION.lease_namespace, ELECTION.lease_name)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a story.
-
-    Args:
-        title: what happens, one sentence.
-        checks: what must be seen at the end, in this order.
-        actions: what somebody does first.
-    """
+    """One step of a story: what is done first, and what must be seen at the end, in this order."""
 
     title: str
     checks: tuple[Check, ...]
@@ -159,9 +153,7 @@ class LeaderLoss:
     async def act(self, world: World, requests: Sequence[Manifest]) -> None:
         """Ask for half, cut the leader off while it serves them, ask for the other half.
 
-        Args:
-            world: where it happens.
-            requests: the IPAllocations, all of one pool.
+        All `requests` are IPAllocations of one pool.
 
         Raises:
             NotYet: nobody leads, or nobody is served.
@@ -221,15 +213,7 @@ MERGE = "application/merge-patch+json"
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A write that should be refused or warned of.
-
-    Args:
-        what: somebody tries, in words.
-        method: of the request.
-        path: of the request.
-        body: what is sent; None for nothing.
-        words: that have to be in the answer.
-    """
+    """A write that should be refused or warned of; its `words` must be in the answer."""
 
     what: str
     method: str

@@ -82,12 +82,7 @@ class TenantView:
 
 
 class World:
-    """The management cluster and the tenants, as they are now.
-
-    Args:
-        platform: what is watched.
-        clock: for the watches.
-    """
+    """The management cluster and the tenants of a platform, as they are now."""
 
     def __init__(self, platform: Platform, clock: Clock) -> None:
         self.management = platform.management

@@ -143,16 +143,7 @@ def _leaves(error: Exception) -> Iterator[Exception]:
 
 @dataclass(frozen=True, slots=True)
 class ApiServer:
-    """A running API server.
-
-    Args:
-        name: what people call it here.
-        url: where it listens.
-        kind: `embedded` or `binaries`.
-        kubeconfig: an administrator's, with everything inline.
-        transport: the way into it.
-        version: of Kubernetes.
-    """
+    """A running API server, with an administrator's kubeconfig; `kind` is embedded or binaries."""
 
     name: str
     url: str
@@ -195,10 +186,7 @@ async def api_server(
 ) -> AsyncIterator[ApiServer]:
     """Start an API server that serves `crds`; it stops with the context.
 
-    Args:
-        name: what people call it.
-        crds: CustomResourceDefinitions.
-        data: where it keeps its objects; None forgets them.
+    It keeps its objects in the folder `data`, in memory if that is None.
 
     Raises:
         PlaneError: a variable of the environment names what is not there, or it does not start.
@@ -247,8 +235,8 @@ async def api_servers(
     """Start API servers all at once, as real ones take seconds; give them by name.
 
     Args:
-        wanted: what each should serve, by name.
-        data: a folder with one folder for each; None forgets.
+        wanted: the definitions that each serves, by its name.
+        data: a folder with one folder for each; None keeps objects in memory.
     """
     found: dict[str, ApiServer] = {}
     ended = anyio.Event()

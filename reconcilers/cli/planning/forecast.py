@@ -52,13 +52,9 @@ _ROUNDS = 100
 
 @dataclass(slots=True)
 class Forecast:
-    """Works out what becomes of a ledger.
+    """Works out what becomes of a ledger, which it changes in place; all of it happens `now`.
 
-    Args:
-        ledger: the objects; changed in place.
-        settings: as the controllers would have them.
-        platform_default: the ProviderConfig of clusters that name none, if the platform says.
-        now: when all of it happens.
+    Clusters that name no ProviderConfig get `platform_default`.
     """
 
     ledger: Ledger

@@ -42,14 +42,7 @@ Body = dict[str, Any]
 
 
 class Kept(Generic[T]):
-    """The objects of one kind.
-
-    Args:
-        resource: the kind.
-        manifests: what was read of it.
-        versions: numbers the writes, each above all before.
-        indexes: as the kind's cache has them.
-    """
+    """The objects of one kind; `versions` gives each write a resourceVersion above all before."""
 
     def __init__(
         self,

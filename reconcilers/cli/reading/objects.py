@@ -34,12 +34,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class RawObject:
-    """An object as it was written.
-
-    Args:
-        body: its fields.
-        place: where it begins.
-    """
+    """An object as it was written, and where it begins."""
 
     body: dict[str, Any]
     place: Place

@@ -101,12 +101,7 @@ def _schema(kind: str) -> Schema:
 
 @dataclass(slots=True)
 class Judgement:
-    """What comes of holding an object of ours against its schema.
-
-    Args:
-        kind: the object's.
-        body: the object.
-    """
+    """The result of validating an object of ours against the schema of its kind."""
 
     kind: str
     body: Mapping[str, Any]

@@ -170,12 +170,7 @@ def _free(service: Service, pool: Pool, taken: set[AddressRange]) -> list[Addres
 
 
 class MetalLBStandIn:
-    """A stand-in for MetalLB's controller in one tenant.
-
-    Args:
-        manager: of the tenant's API server; the stand-in adds its controller to it.
-        clock: for events.
-    """
+    """A stand-in for MetalLB's controller in one tenant, added to that tenant's manager."""
 
     def __init__(self, manager: Manager, clock: Clock) -> None:
         self._client = manager.client

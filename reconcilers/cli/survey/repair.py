@@ -67,12 +67,9 @@ def read_report(path: Path) -> Report:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one finding of a report.
+    """What was done about one finding of a report, or why nothing was.
 
-    Args:
-        subject: the object.
-        sentence: what was done, or why nothing was.
-        failed: whether that is a failure: not if there was nothing left to do.
+    It has not failed if there was nothing left to do.
     """
 
     subject: Subject
@@ -83,12 +80,9 @@ class Outcome:
 async def repair(
     client: Any, reviewed: Report, found: Sequence[Finding]
 ) -> AsyncIterator[Outcome]:
-    """Yield what becomes of each finding that asks for something.
+    """Carry out what a reviewed report asks for; yield what became of each such finding.
 
-    Args:
-        client: a `controller.client.Client`.
-        reviewed: the report, as it was reviewed.
-        found: what the audit finds now.
+    What is not among `found`, the findings of now, is passed over.
     """
     still = {(one.kind, one.subject.kind, one.subject.uid): one for one in found}
     for entry in reviewed.findings:
