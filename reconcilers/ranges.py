@@ -1,10 +1,14 @@
 """Between API objects and address arithmetic: what a spec means, what a status holds."""
 
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import TypeVar
 
 from allocator import AddressRange, AllocatorError, Layout
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import Assignment, NetworkPoolSpec
+
+T = TypeVar("T")
 
 LISTED_ADDRESSES = 65_536
 
@@ -73,3 +77,13 @@ def pinned(allocation: IPAllocation) -> AddressRange | None:
     if wanted is None:
         return None
     return AddressRange.parse(wanted.startAddress, wanted.endAddress)
+
+
+def overlapping(found: Iterable[tuple[T, AddressRange]]) -> Iterator[tuple[T, T]]:
+    """Yield each pair of things whose ranges share an address, the one that begins first first."""
+    by_start = sorted(found, key=lambda one: (one[1].family, one[1].first, one[1].last))
+    for at, (one, its_range) in enumerate(by_start):
+        for other, other_range in by_start[at + 1 :]:
+            if not its_range.overlaps(other_range):
+                break  # nor does any that begins later
+            yield one, other

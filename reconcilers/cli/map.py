@@ -1,19 +1,18 @@
 """`butler-ipam map`: a picture of a pool's address space."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from reconcilers.api.networkpool import NetworkPool
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import Form, output_option, report, show
 from reconcilers.cli.problems import Problem, say
 from reconcilers.cli.survey import drawing
-from reconcilers.cli.survey.extents import Extent, Picture, picture
-from reconcilers.cli.survey.objects import Objects, scope, scope_options, sorted_by_key, survey
+from reconcilers.cli.survey.extents import Picture, picture
+from reconcilers.cli.survey.objects import Objects, scope, scope_options, survey
 
 
 @click.command(name="map")
@@ -58,14 +57,11 @@ def draw(
 
 
 def _pictures(objects: Objects, wanted: Sequence[str]) -> list[Picture]:
-    found: list[NetworkPool] = [objects.pool_named(name) for name in wanted]
-    of_pool = objects.by_pool()
-    pictures = [
-        picture(pool, of_pool[pool.metadata.key]) for pool in found or sorted_by_key(objects.pools)
-    ]
+    keys = [objects.pool_named(name).metadata.key for name in wanted]
+    pictures = {pool.metadata.key: picture(pool, of_it) for pool, of_it in objects.by_pool()}
     if not pictures:
         raise Problem("there is no NetworkPool to draw")
-    return pictures
+    return [pictures[key] for key in keys or pictures]
 
 
 def _svg(pictures: Sequence[Picture]) -> str:
@@ -94,24 +90,5 @@ def _item(one: Picture) -> dict[str, Any]:
         "cidr": one.pool.spec.cidr,
         "fault": one.fault,
         "addresses": {state.value: count for state, count in one.addresses().items()},
-        "extents": list(_extents(one.extents)),
+        "extents": [extent.document() for extent in one.extents],
     }
-
-
-def _extents(extents: Sequence[Extent]) -> Iterator[dict[str, Any]]:
-    for extent in extents:
-        yield {
-            "start": extent.range.start_text,
-            "end": extent.range.end_text,
-            "size": extent.range.size,
-            "state": extent.state.value,
-            "note": extent.note,
-            "holders": [
-                {
-                    "allocation": str(holder.allocation),
-                    "tenant": str(holder.tenant),
-                    "type": holder.type,
-                }
-                for holder in extent.holders
-            ],
-        }

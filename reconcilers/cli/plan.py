@@ -19,7 +19,7 @@ from reconcilers.cli.output import FORMS, Form, as_list, show
 from reconcilers.cli.planning.audit import Audit
 from reconcilers.cli.planning.forecast import Forecast
 from reconcilers.cli.planning.ledger import Ledger
-from reconcilers.cli.planning.report import Change, Size, changes, document, render
+from reconcilers.cli.planning.report import Change, Size, changes, document, render, was_served
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import Manifests, read
 from reconcilers.settings import Settings
@@ -38,13 +38,7 @@ Exit code:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The outcome.
-
-    Args:
-        ledger: the objects as they would be.
-        before: the allocations as they were in the input.
-        changed: what becomes of the pools.
-    """
+    """The outcome: all objects as they would be, and the allocations `before`, as they were."""
 
     ledger: Ledger
     before: dict[Key, IPAllocation]
@@ -53,9 +47,7 @@ class Plan:
     def served(self) -> Iterator[IPAllocation]:
         """Yield the allocations that get a range by this plan."""
         for one in self.ledger.allocations:
-            earlier = self.before.get(one.metadata.key)
-            had = earlier is not None and ranges.held(earlier) is not None
-            if ranges.held(one) is not None and not had:
+            if ranges.held(one) is not None and not was_served(one, self.before):
                 yield one
 
 
@@ -66,14 +58,10 @@ def work_out(
     findings: Findings,
     sizes: Sequence[Size] = (),
 ) -> Plan:
-    """Return what controllers with these settings would make of manifests.
+    """Return what controllers with these settings would make of manifests, at the time `now`.
 
-    Args:
-        manifests: what was read.
-        settings: of the controllers.
-        now: when it all happens.
-        findings: takes what is wrong among the manifests.
-        sizes: of tenants of which to count how many more fit.
+    What is wrong among the manifests is added to `findings`. For each of `sizes`, it is counted
+    how many more tenants of that size fit.
     """
     ledger = Ledger.of(manifests)
     default = referred(manifests.platform_default, settings.namespace)

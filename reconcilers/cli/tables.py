@@ -89,12 +89,7 @@ def _usage(one: Usage) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one tenant holds.
-
-    Args:
-        tenant: the cluster.
-        allocations: its own, oldest first.
-    """
+    """The allocations of one tenant, oldest first."""
 
     tenant: TenantCluster
     allocations: tuple[IPAllocation, ...]
@@ -255,9 +250,8 @@ def whois(ctx: click.Context, /, addresses: tuple[str, ...], output: Form, **val
 
 def answers(objects: Objects, address: str) -> Iterator[Answer]:
     """Yield what every pool says that has something to say of an address."""
-    of_pool = objects.by_pool()
-    for pool in sorted_by_key(objects.pools):
-        extent = picture(pool, of_pool[pool.metadata.key]).at(address)
+    for pool, allocations in objects.by_pool():
+        extent = picture(pool, allocations).at(address)
         if extent is None:
             continue
         for holder in extent.holders or (None,):

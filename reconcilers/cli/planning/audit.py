@@ -37,13 +37,7 @@ class Held:
 
 
 class Audit:
-    """Looks for what is wrong among the manifests.
-
-    Args:
-        read: the manifests.
-        findings: takes it.
-        settings: as the controllers would have them.
-    """
+    """Adds to `findings` what is wrong among manifests, for controllers with these settings."""
 
     def __init__(self, read: Manifests, findings: Findings, settings: Settings) -> None:
         self._read = read
@@ -114,19 +108,14 @@ class Audit:
 
     def _pools_among_each_other(self) -> None:
         """Warn of pools that share addresses: allowed, for sites and NAT, and easily a slip."""
-        by_start = sorted(
-            (pool for pool in self._read.pools if pool.key in self._layouts),
-            key=lambda pool: self._layouts[pool.key].cidr.first,
-        )
-        for at, pool in enumerate(by_start):
-            cidr = self._layouts[pool.key].cidr
-            for other in by_start[at + 1 :]:
-                theirs = self._layouts[other.key].cidr
-                if theirs.first > cidr.last:
-                    break
-                if cidr.overlaps(theirs):
-                    what = f"shares addresses with NetworkPool {pool.key} ({cidr.text})"
-                    self._warning(other, ("spec", "cidr"), what)
+        layouts = self._layouts
+        sound = [
+            (pool, layouts[pool.key].cidr) for pool in self._read.pools if pool.key in layouts
+        ]
+        for pool, other in ranges.overlapping(sound):
+            cidr = layouts[pool.key].cidr.text
+            what = f"shares addresses with NetworkPool {pool.key} ({cidr})"
+            self._warning(other, ("spec", "cidr"), what)
 
     def _allocation(self, manifest: Manifest[IPAllocation], pool: NetworkPool | None) -> None:
         allocation = manifest.object

@@ -54,7 +54,7 @@ def changes(read: Manifests, ledger: Ledger, sizes: Sequence[Size], most: int) -
         read: the objects as they were.
         ledger: the objects as they would be.
         sizes: of tenants to try.
-        most: the largest pool, in addresses.
+        most: the largest pool that the controllers accept, in addresses.
     """
     earlier = [one.object for one in read.allocations]
     later = list(ledger.allocations)
@@ -86,9 +86,7 @@ def _standing(
 def more(space: Space, size: Size) -> int:
     """Return how many tenants of a size find room, by the controllers' own choice of ranges.
 
-    Args:
-        space: what is free; used up in the counting.
-        size: of each.
+    The counting uses up `space`.
     """
     wanted = [count for count in (size.balancers, size.nodes) if count]
     if len(wanted) == 1:
@@ -139,14 +137,7 @@ _COLOURS = {ALLOCATED: "green", FAILED: "red", PENDING: "yellow", RELEASED: None
 def render(
     ledger: Ledger, before: Mapping[Key, IPAllocation], changed: Sequence[Change], *, wide: bool
 ) -> str:
-    """Return the tables.
-
-    Args:
-        ledger: the objects after the forecast.
-        before: the allocations as they were in the input.
-        changed: what becomes of the pools.
-        wide: whether pools that stay as they are are listed, too.
-    """
+    """Return the tables for people; if `wide`, pools that stay as they are are listed, too."""
     allocations = sorted(ledger.allocations, key=_by_pool_and_place)
     parts = [
         _section("Pools", table(_POOLS, list(ledger.pools))),
@@ -265,7 +256,7 @@ def _remarks(
     if allocation.metadata.terminating:
         yield "being deleted"
     if ranges.held(allocation) is not None:
-        yield "kept" if _kept(allocation, before) else "new"
+        yield "kept" if was_served(allocation, before) else "new"
     else:
         ready = find(allocation.status.conditions, READY)
         if ready is not None:
@@ -276,7 +267,8 @@ def _remarks(
         yield "asked for by its TenantCluster"
 
 
-def _kept(allocation: IPAllocation, before: Mapping[Key, IPAllocation]) -> bool:
+def was_served(allocation: IPAllocation, before: Mapping[Key, IPAllocation]) -> bool:
+    """Return whether an allocation held a range in the input already."""
     earlier = before.get(allocation.metadata.key)
     return earlier is not None and ranges.held(earlier) is not None
 
@@ -301,7 +293,7 @@ def _yes_or_no(condition: Condition | None) -> Cell:
 def _sum(allocations: Sequence[IPAllocation], before: Mapping[Key, IPAllocation]) -> str:
     """Return one line on how many allocations came out how."""
     holding = [one for one in allocations if ranges.held(one) is not None]
-    kept = sum(_kept(one, before) for one in holding)
+    kept = sum(was_served(one, before) for one in holding)
     failed = sum(one.status.phase == FAILED for one in allocations)
     waiting = len(allocations) - len(holding) - failed
     counts = (

@@ -18,25 +18,12 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.cli.survey.extents import ALL_SIZES, Extent, Picture, State, picture, usage
-from reconcilers.cli.survey.objects import Objects, sorted_by_key
+from reconcilers.cli.survey.extents import Extent, Picture, State, picture, usage
+from reconcilers.cli.survey.objects import Objects
 from reconcilers.tenantcluster.membership import is_foreign
 
 Severity = Literal["error", "warning"]
 Action = Literal["none", "delete", "label"]
-
-OVERLAP = "Overlap"
-OUT_OF_RANGE = "OutOfRange"
-ORPHAN = "Orphan"
-UNKNOWN_POOL = "UnknownPool"
-INVALID_POOL = "InvalidPool"
-UNREADABLE = "Unreadable"
-STATUS_DRIFT = "StatusDrift"
-LABEL_DRIFT = "LabelDrift"
-NO_FINALIZER = "NoFinalizer"
-STUCK = "StuckRelease"
-POOLS_OVERLAP = "PoolsOverlap"
-TENANT_DRIFT = "TenantDrift"
 
 STUCK_AFTER = timedelta(minutes=10)
 """As long as a tenant's teardown may take before it is given up."""
@@ -89,12 +76,7 @@ class Finding:
 
 
 def audit(objects: Objects, now: datetime) -> list[Finding]:
-    """Return everything that is wrong, gravest first, then by kind and name.
-
-    Args:
-        objects: the cluster's.
-        now: to judge how long something has been going on.
-    """
+    """Return everything that is wrong at the time `now`, gravest first, then by kind and name."""
     found = [
         *_unreadable(objects),
         *_pools(objects),
@@ -110,22 +92,22 @@ def audit(objects: Objects, now: datetime) -> list[Finding]:
 def _unreadable(objects: Objects) -> Iterator[Finding]:
     for (kind, key), reason in objects.unreadable.items():
         sentence = f"cannot be read: {reason}; its pool hands out nothing until it is mended"
-        yield Finding(UNREADABLE, "error", Subject(kind, key.namespace, key.name), sentence)
+        yield Finding("Unreadable", "error", Subject(kind, key.namespace, key.name), sentence)
 
 
 def _pools(objects: Objects) -> Iterator[Finding]:
-    of_pool = objects.by_pool()
-    pools = sorted_by_key(objects.pools)
-    pictures = [picture(pool, of_pool[pool.metadata.key]) for pool in pools]
-    for one in pictures:
+    pictures = list[Picture]()
+    for pool, allocations in objects.by_pool():
+        one = picture(pool, allocations)
         if one.fault:
-            subject = Subject.of(NETWORK_POOL, one.pool)
-            yield Finding(INVALID_POOL, "error", subject, f"hands out nothing: {one.fault}")
+            subject = Subject.of(NETWORK_POOL, pool)
+            yield Finding("InvalidPool", "error", subject, f"hands out nothing: {one.fault}")
             continue
         yield from _overlaps(one, objects)
         yield from _strays(one, objects)
-        yield from _status(one.pool, of_pool[one.pool.metadata.key])
-    yield from _pools_among_each_other([one for one in pictures if not one.fault])
+        yield from _status(pool, allocations)
+        pictures.append(one)
+    yield from _pools_among_each_other(pictures)
 
 
 def _overlaps(one: Picture, objects: Objects) -> Iterator[Finding]:
@@ -147,7 +129,7 @@ def _overlaps(one: Picture, objects: Objects) -> Iterator[Finding]:
             " can do without"
         )
         subject = Subject.of(IP_ALLOCATION, younger)
-        yield Finding(OVERLAP, "error", subject, sentence, choices=("none", "delete"))
+        yield Finding("Overlap", "error", subject, sentence, choices=("none", "delete"))
 
 
 def _age(one: IPAllocation) -> tuple[str, str]:
@@ -168,7 +150,7 @@ def _strays(one: Picture, objects: Objects) -> Iterator[Finding]:
             " delete this allocation (action delete)"
         )
         subject = Subject.of(IP_ALLOCATION, objects.allocations[key])
-        yield Finding(OUT_OF_RANGE, "error", subject, sentence, choices=("none", "delete"))
+        yield Finding("OutOfRange", "error", subject, sentence, choices=("none", "delete"))
 
 
 def _status(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterator[Finding]:
@@ -188,23 +170,17 @@ def _status(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterator[
     ]
     if wrong:
         sentence = f"its status drifted: {'; '.join(wrong)}; a running controller mends that"
-        yield Finding(STATUS_DRIFT, "warning", Subject.of(NETWORK_POOL, pool), sentence)
+        yield Finding("StatusDrift", "warning", Subject.of(NETWORK_POOL, pool), sentence)
 
 
 def _pools_among_each_other(pictures: Sequence[Picture]) -> Iterator[Finding]:
-    spaces = sorted(
-        ((one.pool, ranges.layout(one.pool.spec, ALL_SIZES).cidr) for one in pictures),
-        key=lambda pair: (pair[1].family, pair[1].first, pair[1].last),
-    )
-    for at, (pool, cidr) in enumerate(spaces):
-        for other, theirs in spaces[at + 1 :]:
-            if theirs.family != cidr.family or theirs.first > cidr.last:
-                break
-            sentence = (
-                f"shares addresses with NetworkPool {pool.metadata.key} ({cidr.text}): well for"
-                " separate sites, a slip otherwise"
-            )
-            yield Finding(POOLS_OVERLAP, "warning", Subject.of(NETWORK_POOL, other), sentence)
+    spaces = [((one.pool, one.cidr.text), one.cidr) for one in pictures if one.cidr]
+    for (pool, cidr), (other, _) in ranges.overlapping(spaces):
+        sentence = (
+            f"shares addresses with NetworkPool {pool.metadata.key} ({cidr}): well for separate"
+            " sites, a slip otherwise"
+        )
+        yield Finding("PoolsOverlap", "warning", Subject.of(NETWORK_POOL, other), sentence)
 
 
 def _one(one: IPAllocation, objects: Objects, now: datetime) -> Iterator[Finding]:
@@ -214,7 +190,7 @@ def _one(one: IPAllocation, objects: Objects, now: datetime) -> Iterator[Finding
         and ("NetworkPool", one.pool_key) not in objects.unreadable
     ):
         sentence = f"names NetworkPool {one.pool_key}, which does not exist; it waits"
-        yield Finding(UNKNOWN_POOL, "error", subject, sentence)
+        yield Finding("UnknownPool", "error", subject, sentence)
     yield from _owner(one, subject, objects)
     held = ranges.held(one)
     if held is not None and names.FINALIZER_ALLOCATION not in one.metadata.finalizers:
@@ -222,7 +198,7 @@ def _one(one: IPAllocation, objects: Objects, now: datetime) -> Iterator[Finding
             f"holds {held.text} without our finalizer: if it is deleted, its range is handed out"
             " again before the tenant let go; a running controller adds the finalizer"
         )
-        yield Finding(NO_FINALIZER, "warning", subject, sentence)
+        yield Finding("NoFinalizer", "warning", subject, sentence)
     wrong = {
         label: value
         for label, value in labels.expected_on(one).items()
@@ -230,12 +206,14 @@ def _one(one: IPAllocation, objects: Objects, now: datetime) -> Iterator[Finding
     }
     if wrong:
         sentence = f"its labels do not say what its spec says: {', '.join(sorted(wrong))}"
-        yield Finding(LABEL_DRIFT, "warning", subject, sentence, "label", ("none", "label"), wrong)
+        yield Finding(
+            "LabelDrift", "warning", subject, sentence, "label", ("none", "label"), wrong
+        )
     since = one.metadata.deletionTimestamp
     if since is not None and now - since > STUCK_AFTER:
         minutes = int((now - since).total_seconds() // 60)
         sentence = f"has been deleted for {minutes} minutes and is not gone: its tenant holds on"
-        yield Finding(STUCK, "warning", subject, sentence)
+        yield Finding("StuckRelease", "warning", subject, sentence)
 
 
 def _owner(one: IPAllocation, subject: Subject, objects: Objects) -> Iterator[Finding]:
@@ -252,4 +230,4 @@ def _owner(one: IPAllocation, subject: Subject, objects: Objects) -> Iterator[Fi
         return
     what = "is gone" if cluster is None else f"is another one now (uid {cluster.metadata.uid})"
     sentence = f"TenantCluster {key}, whom it served (uid {stamped}), {what}"
-    yield Finding(ORPHAN, "error", subject, sentence, "delete", ("none", "delete"))
+    yield Finding("Orphan", "error", subject, sentence, "delete", ("none", "delete"))

@@ -21,9 +21,8 @@ from itertools import groupby
 from typing import Any
 
 from allocator import AddressRange
-from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.cli.output import Cell, Column, painted_text, table
-from reconcilers.cli.survey.extents import Extent, Holder, Picture, State, usage
+from reconcilers.cli.survey.extents import Extent, Holder, Picture, State, Usage, usages
 from reconcilers.cli.survey.objects import Objects
 
 COLUMNS = 64
@@ -162,11 +161,7 @@ def _legend(picture: Picture) -> str:
 
 
 def svg(picture: Picture) -> str:
-    """Return the picture as one SVG document.
-
-    Args:
-        picture: of a pool whose spec makes sense.
-    """
+    """Return the picture of a pool whose spec makes sense as one SVG document."""
     first, size = _bounds(picture)
     per_row = _power_of_two(size, ROWS)
     rows = -(-size // per_row)
@@ -227,22 +222,16 @@ def _svg_legend(picture: Picture, y: int) -> Iterator[str]:
 
 
 def page(pictures: Sequence[Picture], objects: Objects, now: datetime) -> str:
-    """Return the HTML page.
-
-    Args:
-        pictures: of the pools that it shows.
-        objects: everything, for the pools' figures.
-        now: as of when this is so.
-    """
+    """Return the HTML page with these pictures, and the pools' figures as of `now`."""
     template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
-    of_pool = objects.by_pool()
+    figures = {one.pool.metadata.key: one for one in usages(objects)}
     data = {
         "made": now.strftime("%Y-%m-%d %H:%M UTC"),
         "states": {
             state.value: {"fill": style.fill, "dark": style.dark, "words": style.words}
             for state, style in STYLES.items()
         },
-        "pools": [_pool_data(one, of_pool[one.pool.metadata.key]) for one in pictures],
+        "pools": [_pool_data(one, figures[one.pool.metadata.key]) for one in pictures],
     }
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     for unsafe in ("<", "\u2028", "\u2029"):
@@ -250,8 +239,7 @@ def page(pictures: Sequence[Picture], objects: Objects, now: datetime) -> str:
     return template.replace(_PLACE_OF_DATA, text)
 
 
-def _pool_data(one: Picture, allocations: Sequence[IPAllocation]) -> dict[str, Any]:
-    figures = usage(one.pool, allocations)
+def _pool_data(one: Picture, figures: Usage) -> dict[str, Any]:
     cidr = one.cidr
     return {
         "name": str(one.pool.metadata.key),
@@ -269,17 +257,7 @@ def _pool_data(one: Picture, allocations: Sequence[IPAllocation]) -> dict[str, A
         "waiting": figures.waiting,
         # From the CIDR's first address: numbers of a browser are exact up to 2^53.
         "extents": [
-            {
-                "at": extent.range.first - (cidr.first if cidr else 0),
-                "size": extent.range.size,
-                "start": extent.range.start_text,
-                "end": extent.range.end_text,
-                "state": extent.state.value,
-                "note": extent.note,
-                "holders": [
-                    [str(who.allocation), str(who.tenant), who.type] for who in extent.holders
-                ],
-            }
+            extent.document() | {"at": extent.range.first - (cidr.first if cidr else 0)}
             for extent in one.extents
         ],
     }

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from allocator import AddressRange, Capacity, InvalidPool, Space
 from controller.conditions import find
@@ -18,7 +18,7 @@ from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.cli.survey.objects import Objects, sorted_by_key
+from reconcilers.cli.survey.objects import Objects
 from reconcilers.conditions import READY
 from reconcilers.networkpool.protocol import settle
 from reconcilers.networkpool.view import View
@@ -50,15 +50,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a stretch.
-
-    Args:
-        allocation: the IPAllocation.
-        tenant: whom it serves.
-        type: nodes or loadbalancer.
-        promised: whether it is only chosen for it.
-        releasing: whether it is being given back.
-    """
+    """An IPAllocation that holds a stretch; if `promised`, it is not written to it yet."""
 
     allocation: Key
     tenant: Key
@@ -69,19 +61,29 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A stretch of addresses of which the same can be said.
+    """A stretch of addresses in one state.
 
-    Args:
-        range: the addresses.
-        state: what they are.
-        holders: who holds them; several if ranges overlap.
-        note: the description of a reserved range.
+    Several hold it if ranges overlap. The note is the description of a reserved range.
     """
 
     range: AddressRange
     state: State
     holders: tuple[Holder, ...] = ()
     note: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "start": self.range.start_text,
+            "end": self.range.end_text,
+            "size": self.range.size,
+            "state": self.state.value,
+            "note": self.note,
+            "holders": [
+                {"allocation": str(who.allocation), "tenant": str(who.tenant), "type": who.type}
+                for who in self.holders
+            ],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +129,7 @@ class _Layer(NamedTuple):
 
 
 def picture(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Picture:
-    """Return a pool's space.
-
-    Args:
-        pool: the pool.
-        allocations: those that name it.
-    """
+    """Return a pool's space, given the allocations that name it."""
     try:
         layout = ranges.layout(pool.spec, ALL_SIZES)
     except InvalidPool as invalid:
@@ -268,12 +265,7 @@ class Usage:
 
 
 def usage(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Usage:
-    """Return the figures of one pool.
-
-    Args:
-        pool: the pool.
-        allocations: those that name it.
-    """
+    """Return the figures of one pool, given the allocations that name it."""
     held = list(holders(pool, allocations))
     ready = find(pool.status.conditions, READY)
     status, reason = (ready.status, ready.message) if ready else ("Unknown", "not looked at yet")
@@ -292,5 +284,4 @@ def usage(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Usage:
 
 def usages(objects: Objects) -> list[Usage]:
     """Return the figures of every pool, by namespace and name."""
-    of_pool = objects.by_pool()
-    return [usage(pool, of_pool[pool.metadata.key]) for pool in sorted_by_key(objects.pools)]
+    return [usage(pool, allocations) for pool, allocations in objects.by_pool()]

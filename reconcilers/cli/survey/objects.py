@@ -105,12 +105,12 @@ class Objects:
     live: bool = True
     owners_known: bool = True
 
-    def by_pool(self) -> dict[Key, list[IPAllocation]]:
-        """Return the allocations, by the pool that they name."""
-        found: dict[Key, list[IPAllocation]] = {key: [] for key in self.pools}
+    def by_pool(self) -> list[tuple[NetworkPool, list[IPAllocation]]]:
+        """Return each pool with the allocations that name it, by the pools' namespace and name."""
+        found: dict[Key, list[IPAllocation]] = {}
         for one in self.allocations.values():
             found.setdefault(one.pool_key, []).append(one)
-        return found
+        return [(self.pools[key], found.get(key, [])) for key in sorted(self.pools)]
 
     def pool_named(self, name: str) -> NetworkPool:
         """Return the pool of a name, which may be `namespace/name`.

@@ -12,7 +12,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.cli.survey.audit import TENANT_DRIFT, Finding, Subject
+from reconcilers.cli.survey.audit import Finding, Subject
 from reconcilers.cli.survey.objects import Objects, sorted_by_key
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients, TenantUnavailable
@@ -25,9 +25,7 @@ AT_ONCE = 8
 async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
     """Return a finding for each tenant that holds something else, or could not be asked.
 
-    Args:
-        client: of the management cluster, for the kubeconfigs.
-        objects: what the tenants should hold.
+    Their kubeconfigs are read by `client`, from the management cluster.
     """
     settings = TenantSettings()
     clients = TenantClients(client, settings, SystemClock())
@@ -42,7 +40,7 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
             sentence = await _difference(clients, tenant, members, settings.metallb_namespace)
         if sentence:
             subject = Subject.of(TENANT_CLUSTER, tenant)
-            found.append(Finding(TENANT_DRIFT, "warning", subject, sentence))
+            found.append(Finding("TenantDrift", "warning", subject, sentence))
 
     try:
         async with anyio.create_task_group() as group:
