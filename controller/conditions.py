@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 TRUE = "True"
-FALSE = "False"
-UNKNOWN = "Unknown"
 
 
 @dataclass(frozen=True, slots=True)

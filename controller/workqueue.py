@@ -70,7 +70,6 @@ class QueueStatistics:
         delayed: number of keys that are not due yet.
         processing: number of keys returned by `get` and not done.
         failing: number of keys with failures.
-        workers_waiting: number of tasks waiting in `get`.
         oldest_ready_seconds: how long the oldest ready key has been ready.
         unfinished_seconds: seconds spent so far on the keys in processing, added up.
         longest_running_seconds: seconds spent so far on the key that is in processing longest.
@@ -80,7 +79,6 @@ class QueueStatistics:
     delayed: int
     processing: int
     failing: int
-    workers_waiting: int
     oldest_ready_seconds: float
     unfinished_seconds: float
     longest_running_seconds: float
@@ -255,7 +253,6 @@ class WorkQueue(Generic[K]):
             delayed=len(self._delays),
             processing=len(self._processing),
             failing=len(self._backoff),
-            workers_waiting=len(self._waiters),
             oldest_ready_seconds=0.0 if oldest is None else now - oldest,
             unfinished_seconds=sum(running),
             longest_running_seconds=max(running, default=0.0),

@@ -1,4 +1,4 @@
-"""Texts that stand for something else: numbers, times, spans of time, bytes."""
+"""Texts that stand for something else: numbers, times, bytes."""
 
 import base64
 import binascii
@@ -9,9 +9,6 @@ from typing import Final
 from envtest.schema.gotext import quote
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)")
-_DURATION: Final = re.compile(
-    r"[+-]?(?:0|(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)", re.ASCII
-)
 
 
 def base64_fault(text: str) -> str | None:
@@ -50,8 +47,3 @@ def number_fault(text: str, *, function: str = "ParseUint") -> str | None:
     if len(text) > 20 or abs(int(text)) > largest:
         return f"strconv.{function}: parsing {quote(text)}: value out of range"
     return None
-
-
-def duration_fault(text: str) -> str | None:
-    """Return what keeps a text from being a span of time as Go writes it, None for nothing."""
-    return None if _DURATION.fullmatch(text) else f"time: invalid duration {quote(text)}"
