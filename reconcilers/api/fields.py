@@ -12,6 +12,13 @@ from pydantic import ConfigDict, Field
 from controller.conditions import Condition
 
 MODEL = ConfigDict(use_attribute_docstrings=True)
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
+OTHERS = ConfigDict(use_attribute_docstrings=True, json_schema_extra={_PRESERVE: True})
+"""Of a part that only other controllers read: fields of other versions of theirs are kept.
+
+Without this the API server drops them with the next write of the object, whoever writes. The parts
+that we read do without, so that a misspelt field is met with a warning.
+"""
 
 IPV4 = r"^(\d{1,3}\.){3}\d{1,3}$"
 IPV4_CIDR = r"^(\d{1,3}\.){3}\d{1,3}/\d{1,2}$"
@@ -22,9 +29,22 @@ Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]
 PositiveInt32 = Annotated[int, Field(ge=1, json_schema_extra={"format": "int32"})]
 Percent = Annotated[int, Field(ge=0, le=100, json_schema_extra={"format": "int32"})]
 NonEmpty = Annotated[str, Field(min_length=1)]
-FreeForm = Annotated[
-    dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
-]
+FreeForm = Annotated[dict[str, Any], Field(json_schema_extra={_PRESERVE: True})]
+
+
+def _as_quantity(schema: dict[str, Any]) -> None:
+    schema.pop("anyOf", None)
+    schema["x-kubernetes-int-or-string"] = True
+    schema["pattern"] = QUANTITY
+
+
+QUANTITY = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+"""Kubernetes' form of a quantity, where it is a text."""
+Quantity = Annotated[int | str, Field(json_schema_extra=_as_quantity)]
+"""An amount of cpu, memory or disk: 500m, 16Gi, or a whole number."""
 
 
 def words(*allowed: str) -> Any:

@@ -25,7 +25,6 @@ from reconcilers.api.fields import (
     is_ipv4,
     model,
     number,
-    words,
 )
 from reconcilers.api.writers import TracedMeta
 
@@ -210,8 +209,8 @@ class InfrastructureAllocation:
 
     ip: Address
     """The address."""
-    source: Annotated[str, words("metallb", "node", "static", "machine")]
-    """How it was found."""
+    source: str
+    """How it was found: metallb, node, static, machine or whatever its writer calls it."""
     serviceRef: NamedObject | None = None
     """The Service that uses it."""
     nodeRef: NamedNode | None = None

@@ -5,12 +5,12 @@ from typing import Annotated
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from reconcilers.api.fields import MODEL, Int32, NonEmpty
+from reconcilers.api.fields import OTHERS, Int32, NonEmpty
 
 Url = Annotated[str, Field(pattern=r"^https?://")]
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class Harvester:
     """Settings of Harvester."""
 
@@ -26,7 +26,7 @@ class Harvester:
     """Storage class of disks."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class Nutanix:
     """Settings of Nutanix."""
 
@@ -46,7 +46,7 @@ class Nutanix:
     """Storage container of disks."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class MachineNumbers:
     """Numbers that machines get."""
 
@@ -56,7 +56,7 @@ class MachineNumbers:
     """Last."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class Proxmox:
     """Settings of Proxmox."""
 
@@ -74,7 +74,7 @@ class Proxmox:
     """Numbers that machines get."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class Azure:
     """Settings of Azure."""
 
@@ -94,7 +94,7 @@ class Azure:
     """Image of machines."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class Aws:
     """Settings of AWS."""
 
@@ -108,7 +108,7 @@ class Aws:
     """Security groups."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class Gcp:
     """Settings of Google Cloud."""
 
@@ -136,7 +136,7 @@ class Gcp:
     """Network tags."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class Local:
     """Settings of local clusters."""
 

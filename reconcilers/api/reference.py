@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconcilers.api import crd, names
+from reconcilers.api.fields import QUANTITY
 from reconcilers.api.vocabulary import MARKS, WORDS, Condition, Event
 
 Schema = Mapping[str, Any]
@@ -99,6 +100,8 @@ def _deeper(schema: Schema) -> tuple[Schema, str]:
 
 
 def _type(schema: Schema) -> str:
+    if schema.get("x-kubernetes-int-or-string"):
+        return "quantity"
     kind = schema.get("type", "any")
     if kind == "array":
         return f"list of {_type(schema.get('items', {}))}"
@@ -114,14 +117,15 @@ def _told(schema: Schema, *, needed: bool) -> str:
         parts.append(str(described))
     if words := schema.get("enum"):
         parts.append(f"One of {', '.join(f'`{word}`' for word in words)}.")
-    limits = [text.format(schema[name]) for name, text in _LIMITS if name in schema]
+    given = {name: schema[name] for name, _ in _LIMITS if schema.get(name, QUANTITY) != QUANTITY}
+    limits = [text.format(given[name]) for name, text in _LIMITS if name in given]
     if limits:
         parts.append(f"Limits: {', '.join(limits)}.")
     if "default" in schema:
         value = schema["default"]
         parts.append(f"default `{str(value).lower() if isinstance(value, bool) else value}`.")
     if schema.get("x-kubernetes-preserve-unknown-fields"):
-        parts.append("Free-form.")
+        parts.append("Other fields are kept." if "properties" in schema else "Free-form.")
     return " ".join(" ".join(parts).split())
 
 

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic.dataclasses import dataclass
 
-from reconcilers.api.fields import MODEL, FreeForm, NonEmpty, words
+from reconcilers.api.fields import OTHERS, FreeForm, NonEmpty, words
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class NamedSecret:
     """A Secret by name."""
 
@@ -15,7 +15,7 @@ class NamedSecret:
     """Name."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class Cni:
     """The network plugin."""
 
@@ -23,9 +23,11 @@ class Cni:
     """Version."""
     provider: Annotated[str, words("cilium")] = "cilium"
     """Which one."""
+    values: FreeForm | None = None
+    """Settings."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class LoadBalancer:
     """What serves Services of type LoadBalancer."""
 
@@ -37,7 +39,7 @@ class LoadBalancer:
     """Settings."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class CertManager:
     """What issues certificates."""
 
@@ -45,9 +47,11 @@ class CertManager:
     """Version."""
     enabled: bool = True
     """Whether it is installed."""
+    values: FreeForm | None = None
+    """Settings."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class Storage:
     """What serves volumes."""
 
@@ -55,9 +59,11 @@ class Storage:
     """Version."""
     provider: Annotated[str, words("longhorn", "linstor")] | None = None
     """Which one."""
+    values: FreeForm | None = None
+    """Settings."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class Ingress:
     """What serves Ingresses. It usually takes the first load-balancer address."""
 
@@ -67,9 +73,11 @@ class Ingress:
     """Which one."""
     version: str | None = None
     """Version."""
+    values: FreeForm | None = None
+    """Settings."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class GitRepository:
     """Where the cluster's own manifests are."""
 
@@ -83,7 +91,7 @@ class GitRepository:
     """Credentials."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class GitOps:
     """What applies manifests from a repository."""
 
@@ -95,7 +103,7 @@ class GitOps:
     """Where the manifests are."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class Addons:
     """What is installed in the cluster."""
 

@@ -1,7 +1,8 @@
 """TenantCluster: a cluster that a team asks for. We give it addresses; others build it.
 
 The schema accepts every field that Butler's does, so that objects written for Butler apply
-unchanged; this project reads the network and load-balancer parts.
+unchanged; this project reads the network and load-balancer parts. What else Butler has in the
+other parts, in a version that we do not know, is kept.
 """
 
 from dataclasses import field
@@ -16,6 +17,7 @@ from reconcilers.api.fields import (
     ADDRESS_MAX,
     FORBIDDEN,
     MODEL,
+    OTHERS,
     Conditions,
     Int32,
     Int64,
@@ -92,7 +94,7 @@ class Networking:
     """How many load-balancer addresses to ask for, instead of the provider's default."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class ManagementPolicy:
     """Who drives this cluster."""
 
@@ -128,7 +130,7 @@ class TenantClusterSpec:
     """Developer workspaces in it."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class ObservedWorkers:
     """Worker nodes as seen."""
 
@@ -138,16 +140,12 @@ class ObservedWorkers:
     """How many are ready."""
     nodes: Annotated[
         tuple[Any, ...],
-        Field(
-            json_schema_extra={
-                "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-            }
-        ),
+        Field(json_schema_extra={"items": {"type": "string"}}),
     ] = ()
-    """Each node, free-form."""
+    """Their names."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class ObservedAddon:
     """An addon as seen."""
 
@@ -163,7 +161,7 @@ class ObservedAddon:
     """Who installs it."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class ObservedState:
     """The cluster as seen."""
 
@@ -175,7 +173,7 @@ class ObservedState:
     """Its addons."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class TenantClusterStatus:
     """How far the cluster has come."""
 

@@ -5,10 +5,10 @@ from typing import Annotated
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from reconcilers.api.fields import MODEL, Int32, NonEmpty, PositiveInt32, words
+from reconcilers.api.fields import OTHERS, Int32, NonEmpty, PositiveInt32, Quantity, words
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class NamedReference:
     """The name of an object in a namespace that is understood."""
 
@@ -16,17 +16,17 @@ class NamedReference:
     """Name."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class Quantities:
     """Amounts of cpu and memory."""
 
-    cpu: str | None = None
+    cpu: Quantity | None = None
     """For example 500m."""
-    memory: str | None = None
+    memory: Quantity | None = None
     """For example 512Mi."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class ComponentResources:
     """Requests and limits of one component."""
 
@@ -36,7 +36,7 @@ class ComponentResources:
     """What is the most."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class ControlPlaneResources:
     """Requests and limits of the control plane's components."""
 
@@ -48,7 +48,7 @@ class ControlPlaneResources:
     """kube-scheduler."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class ControlPlane:
     """The control plane."""
 
@@ -66,7 +66,7 @@ class ControlPlane:
     """Requests and limits."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class Talos:
     """Settings of Talos machines."""
 
@@ -78,7 +78,7 @@ class Talos:
     """Version of Talos."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class OperatingSystem:
     """The machines' operating system."""
 
@@ -96,21 +96,21 @@ class OperatingSystem:
     """Settings of Talos machines."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class MachineTemplate:
     """What a worker machine looks like."""
 
     cpu: PositiveInt32 = 4
     """Cores."""
-    memory: str = "16Gi"
+    memory: Quantity = "16Gi"
     """Memory."""
-    diskSize: str = "100Gi"
+    diskSize: Quantity = "100Gi"
     """Disk."""
     os: OperatingSystem | None = None
     """Operating system."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class Workers:
     """The worker nodes."""
 
@@ -120,7 +120,7 @@ class Workers:
     """What each looks like."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class HarvesterOverride:
     """Settings for Harvester."""
 
@@ -132,7 +132,7 @@ class HarvesterOverride:
     """Image."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class NutanixOverride:
     """Settings for Nutanix."""
 
@@ -146,7 +146,7 @@ class NutanixOverride:
     """Storage container."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class ProxmoxOverride:
     """Settings for Proxmox."""
 
@@ -158,7 +158,7 @@ class ProxmoxOverride:
     """Template."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class GcpOverride:
     """Settings for Google Cloud."""
 
@@ -174,7 +174,7 @@ class GcpOverride:
     """Subnetwork."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class InfrastructureOverride:
     """Provider settings of one cluster."""
 
@@ -188,7 +188,7 @@ class InfrastructureOverride:
     """Google Cloud."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class WorkspaceQuota:
     """The most that workspaces may use."""
 
@@ -200,11 +200,11 @@ class WorkspaceQuota:
     """Storage."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@dataclass(frozen=True, slots=True, config=OTHERS)
 class Workspaces:
     """Developer workspaces in the cluster."""
 
-    enabled: bool
+    enabled: bool = False
     """Whether there are any."""
     defaultImage: str | None = None
     """Image of a workspace that names none."""

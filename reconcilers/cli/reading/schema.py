@@ -117,7 +117,7 @@ class Judgement:
 
     def _value(self, value: Any, schema: Schema, path: Path) -> Any:
         """Return `value` as it would be kept; note what is wrong with it."""
-        wanted = schema.get("type")
+        wanted = "amount" if schema.get("x-kubernetes-int-or-string") else schema.get("type")
         if wanted is None:
             return value
         misfit = _misfit(value, wanted)
@@ -177,6 +177,7 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
     "integer": _is_whole,
+    "amount": lambda value: isinstance(value, str) or _is_whole(value),
 }
 _NAMES = {
     "object": "a mapping",
@@ -184,6 +185,7 @@ _NAMES = {
     "string": "a text",
     "boolean": "true or false",
     "integer": "a whole number",
+    "amount": "a text or a whole number",
 }
 
 

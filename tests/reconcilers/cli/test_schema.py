@@ -91,6 +91,25 @@ def test_what_the_schema_of_a_pool_forbids_is_named_with_its_path(
 
 
 @pytest.mark.parametrize(
+    ("memory", "fault"),
+    [
+        ("16Gi", ""),
+        (8, ""),
+        ("1e3", ""),
+        ("16 Gi", "'16 Gi' does not match ^"),
+        (True, "has to be a text or a whole number, not true"),
+        (1.5, "has to be a text or a whole number, not 1.5"),
+    ],
+)
+def test_a_quantity_is_a_text_of_its_form_or_a_whole_number(memory: Any, fault: str) -> None:
+    workers = {"replicas": 1, "machineTemplate": {"memory": memory}}
+    spec = {"kubernetesVersion": "v1.33.1", "workers": workers}
+    where = "spec.workers.machineTemplate.memory: "
+    told = [one for one in verdict(thing("TenantCluster", "x", spec)) if one.startswith(where)]
+    assert [one.startswith(where + fault) for one in told] == ([True] if fault else [])
+
+
+@pytest.mark.parametrize(
     ("changes", "fault"),
     [
         ({"type": "lb"}, "spec.type: 'lb' is not one of nodes, loadbalancer"),

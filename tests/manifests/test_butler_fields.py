@@ -1,0 +1,201 @@
+"""What Butler's objects hold is still there after a migration, after our writes, and back again.
+
+A CRD that does not know a field prunes it with the next write of the object, whoever writes.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from reconcilers.api import crd
+from tests.manifests import butler
+from tests.manifests.clusters import MANIFESTS, SECONDS, Cluster, written
+from tests.reconcilers.cli.commands import started
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+Json = dict[str, Any]
+PLURALS = ",".join(kind.plural for kind in crd.KINDS)
+DEFINITIONS = [f"crd/{kind.crd_name}" for kind in crd.KINDS]
+OURS = {
+    "NetworkPool": {
+        *("totalIPs", "allocatedIPs", "availableIPs", "allocationCount", "largestFreeBlock"),
+        *("fragmentationPercent", "observedGeneration", "conditions"),
+    },
+    "IPAllocation": {"conditions", "observedGeneration"},
+    "ProviderConfig": {
+        *("conditions", "validated", "lastValidationTime", "ready", "lastProbeTime", "capacity"),
+    },
+    "TenantCluster": {
+        *("conditions", "phase", "lastTransitionTime", "observedGeneration"),
+        *("ipAllocationRef", "lbAllocationRef"),
+    },
+}
+"""What our controllers write into a status; everything else in it is somebody else's."""
+LATER: Mapping[str, list[tuple[str, ...]]] = {
+    "TenantCluster": [
+        ("spec", "addons", "later"),
+        ("spec", "addons", "cni", "later"),
+        ("spec", "controlPlane", "later"),
+        ("spec", "workers", "machineTemplate", "later"),
+        ("spec", "infrastructureOverride", "proxmox", "later"),
+        ("spec", "workspaces", "later"),
+        ("spec", "managementPolicy", "later"),
+        ("status", "later"),
+        ("status", "observedState", "later"),
+    ],
+    "ProviderConfig": [("spec", "harvester", "later"), ("spec", "local", "later")],
+}
+"""Where another version of Butler may have fields that we do not know: what we do not read."""
+
+
+def all_objects() -> list[Json]:
+    return [one for variant in range(butler.VARIANTS) for one in butler.objects(variant)]
+
+
+async def define(cluster: Cluster, *arguments: str | Path, stdin: str = "") -> None:
+    """Write definitions over those that are there, and wait until they are served."""
+    command = ("apply", "--server-side", "--force-conflicts", *arguments)
+    await cluster.kubectl(*command, stdin=stdin)
+    await cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *DEFINITIONS)
+
+
+async def until_replaced(cluster: Cluster, *, ours: bool) -> None:
+    """Wait until the server goes by the definitions that were written last.
+
+    A real one does a moment after it stored them. Ours alone has the category.
+    """
+    asked = ("api-resources", "--cached=false", "--categories=butler", "-o", "name")
+    with anyio.fail_after(SECONDS):
+        while (await cluster.kubectl(*asked) != "") is not ours:
+            pass
+        wanted = {"spec": {"cidr": "10.0.0.0/33"}}
+        pool = {"apiVersion": "butler.butlerlabs.dev/v1alpha1", "kind": "NetworkPool"}
+        probe = written(pool | {"metadata": {"name": "x", "namespace": butler.HOME}} | wanted)
+        create = ("create", "--dry-run=server", "-f", "-")
+        while ((await cluster.run("kubectl", *create, stdin=probe))[0] != 0) is not ours:
+            pass
+
+
+async def stored(cluster: Cluster) -> dict[tuple[str, str], Json]:
+    """Return the objects that the test made, by kind and name."""
+    get = ("get", PLURALS, "-A", "-o", "json", "--show-managed-fields")
+    listed = json.loads(await cluster.kubectl(*get))["items"]
+    wanted = {(one["kind"], one["metadata"]["name"]) for one in all_objects()}
+    found = {(one["kind"], one["metadata"]["name"]): one for one in listed}
+    return {key: found[key] for key in wanted if key in found}
+
+
+def managers(one: Json) -> set[str]:
+    return {entry["manager"] for entry in one["metadata"]["managedFields"]}
+
+
+def lost(before: Any, after: Any, path: str = "") -> Iterator[str]:
+    """Yield each field of `before` that is not as it was in `after`."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name, value in before.items():
+            yield from lost(value, after.get(name), f"{path}.{name}")
+    elif before != after:
+        yield f"{path}: {before!r} became {after!r}"
+
+
+def theirs(one: Json) -> Json:
+    """Return an object's spec and status without what our controllers write."""
+    status = one.get("status", {})
+    kept = {name: value for name, value in status.items() if name not in OURS[one["kind"]]}
+    return {"spec": one["spec"], "status": kept}
+
+
+async def create(cluster: Cluster, objects: list[Json]) -> None:
+    """Create objects with their statuses."""
+    await cluster.kubectl("create", "-f", "-", stdin=written(*objects))
+    replace = ("replace", "--subresource=status", "-f", "-")
+    await cluster.kubectl(*replace, stdin=written(*objects))
+
+
+@asynccontextmanager
+async def butlers(cluster: Cluster) -> AsyncIterator[None]:
+    """Have Butler's definitions in the cluster; take all away afterwards."""
+    await define(cluster, "-f", "-", stdin=written(*butler.definitions()))
+    try:
+        yield
+    finally:
+        # No controller is left that would take finalizers off.
+        listed = json.loads(await cluster.kubectl("get", PLURALS, "-A", "-o", "json"))["items"]
+        for one in listed:
+            one["metadata"]["finalizers"] = []
+        if listed:
+            await cluster.kubectl("replace", "-f", "-", stdin=written(*listed))
+        await cluster.kubectl("delete", *DEFINITIONS, "--timeout=60s")
+
+
+async def test_every_field_of_butlers_survives_our_crds_our_writes_and_the_way_back(
+    cluster: Cluster,
+) -> None:
+    async with butlers(cluster):
+        await create(cluster, all_objects())
+        before = await stored(cluster)
+        assert len(before) == len(all_objects())
+        for made in all_objects():
+            one = before[made["kind"], made["metadata"]["name"]]
+            assert list(lost(theirs(made), one)) == [], "Butler's own definitions prune nothing"
+
+        await define(cluster, "-k", MANIFESTS / "crds")
+        await until_replaced(cluster, ours=True)
+        await written_by_the_controller(cluster)
+        await cluster.kubectl("annotate", PLURALS, "-A", "--all", "touched=yes")
+        assert await differences(cluster, before) == []
+
+        await define(cluster, "-f", "-", stdin=written(*butler.definitions()))
+        await until_replaced(cluster, ours=False)
+        await cluster.kubectl("annotate", PLURALS, "-A", "--all", "touched=again", "--overwrite")
+        assert await differences(cluster, before) == []
+
+
+async def written_by_the_controller(cluster: Cluster) -> None:
+    """Run the controller until it has written each of the objects."""
+    ports = ("--metrics-bind-address=0", "--health-probe-bind-address=0", "--webhook-port=0")
+    async with started("run", f"--kubeconfig={cluster.config}", *ports) as running:
+        with anyio.fail_after(SECONDS):
+            while not all(
+                "butler-ipam" in managers(one) for one in (await stored(cluster)).values()
+            ):
+                pass
+        assert await running.stop() == 0
+    assert '"level": "error"' not in running.complained, running.complained
+
+
+async def differences(cluster: Cluster, before: dict[tuple[str, str], Json]) -> list[str]:
+    """Return each field of others that is not as it was."""
+    after = await stored(cluster)
+    assert after.keys() == before.keys()
+    return [
+        f"{kind} {name}{what}"
+        for (kind, name), one in before.items()
+        for what in lost(theirs(one), after[kind, name])
+    ]
+
+
+async def test_what_another_version_of_butler_has_in_parts_that_we_do_not_read_is_kept(
+    cluster: Cluster,
+) -> None:
+    await define(cluster, "-k", MANIFESTS / "crds")
+    await until_replaced(cluster, ours=True)
+    objects = [one for one in butler.objects(0) if one["kind"] in LATER]
+    for one in objects:
+        for path in LATER[one["kind"]]:
+            part: Any = one
+            for name in path[:-1]:
+                part = part[name]
+            part[path[-1]] = {"of": ["another", "version"]}
+    try:
+        await create(cluster, objects)
+        found = await stored(cluster)
+        kept = [list(lost(theirs(one), found[one["kind"], "fields-0"])) for one in objects]
+        assert kept == [[] for _ in objects]
+    finally:
+        await cluster.kubectl("delete", *DEFINITIONS, "--timeout=60s")
