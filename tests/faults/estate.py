@@ -261,11 +261,23 @@ class Estate(Generic[Way]):
                 continue
             return
 
-    def start(self, skew: timedelta = timedelta(), clock: Clock | None = None) -> None:
-        """Start a process that believes it leads."""
+    def start(
+        self,
+        skew: timedelta = timedelta(),
+        clock: Clock | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        """Start a process that believes it leads.
+
+        Args:
+            skew: how far its clock is ahead at the beginning.
+            clock: its clock; a swift one if not given.
+            transport: its way to the management cluster, which stays the caller's; the usual one
+                if not given.
+        """
         scope = anyio.CancelScope()
         self.running.append(scope)
-        self.group.start_soon(partial(self._run, scope, clock or SwiftClock(skew)))
+        self.group.start_soon(partial(self._run, scope, clock or SwiftClock(skew), transport))
 
     def kill(self, place: int) -> None:
         """End a process wherever it is."""
@@ -274,11 +286,12 @@ class Estate(Generic[Way]):
         self.managers.pop(scope, None)
 
     def caches(self, resource: Resource[Any]) -> list[Cache[Any]]:
-        """Return what each process believes of a kind."""
+        """Return what each process believes of a kind, in the order in which they started."""
         return [
             informer.cache
-            for manager in self.managers.values()
-            for informer in manager._informers
+            for scope in self.running
+            if scope in self.managers
+            for informer in self.managers[scope]._informers
             if informer.resource == resource
         ]
 
@@ -289,12 +302,15 @@ class Estate(Generic[Way]):
         caches += [self.witness.caches[kind.plural] for kind in kinds]
         return not any(cache.history_confirmed for cache in caches)
 
-    async def _run(self, scope: anyio.CancelScope, clock: Clock) -> None:
+    async def _run(
+        self, scope: anyio.CancelScope, clock: Clock, transport: Transport | None
+    ) -> None:
         with scope:
             async with AsyncExitStack() as stack:
-                transport = await stack.enter_async_context(
-                    transport_to(self.management, self.user)
-                )
+                if transport is None:
+                    transport = await stack.enter_async_context(
+                        transport_to(self.management, self.user)
+                    )
                 manager = Manager(transport, clock=clock, options=ManagerOptions())
                 ways = assemble(manager, clock, self.settings)
                 self.managers[scope] = manager

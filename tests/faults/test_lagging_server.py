@@ -1,26 +1,50 @@
 """Two API servers on one etcd, behind one address: what one of them tells is late.
 
-Each connection leads to one of them in turn, so that a list comes from one and the watch after it
-from the other; what is written through one is told by the other late, or when it wakes up.
+Either each connection leads to one of them in turn, and is cut now and then, so that a list comes
+from one and the watch after it from the other. Or nothing is cut, and a replica that takes over
+watches the pool on the one and the allocations on the other, which has told nothing for a while.
 """
 
 import random
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import anyio
 import pytest
 
-from controller.meta import Key
+from controller.cache import Change
+from controller.clock import SystemClock
+from controller.meta import Key, Version
 from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
-from reconcilers.api.resources import IP_ALLOCATION
-from tests.faults.estate import HOME, LARGE, LIMIT, PACE, Estate, SwiftClock, bare_estate
+from reconcilers.api.ipallocation import ALLOCATED, FAILED, IPAllocation
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.settings import PoolSettings
+from tests.faults.estate import (
+    HOME,
+    LARGE,
+    LIMIT,
+    PACE,
+    POOL,
+    SETTINGS,
+    Estate,
+    SwiftClock,
+    bare_estate,
+)
 from tests.faults.parts import Elsewhere, place, taken_apart
 from tests.faults.pipes import HOST, Pipe
+from tests.faults.routes import divided
+from tests.polling import until
 
 pytestmark = pytest.mark.slow
 
 ASKED, BETWEEN = 60, 6
 BEHIND = 0.5
+HALF, WIDER = 32, "10.40.0.0/25"
+PLURAL = IP_ALLOCATION.plural
+FORGETFUL = replace(SETTINGS, pool=PoolSettings(resync=0.5, quiet_period=0.5))
+"""Pools list promises that are kept no longer than this: whom they were made to has to be read."""
 
 
 async def test_nobody_is_served_twice_and_everybody_once_whichever_server_they_meet() -> None:
@@ -42,6 +66,77 @@ async def test_nobody_is_served_twice_and_everybody_once_whichever_server_they_m
         met = {target: pipe.carried.count(target) for target in set(pipe.carried)}
         assert len(met) == 2, met
         assert here.witness.clashes == []
+
+
+async def test_who_takes_over_with_a_cache_that_is_behind_hands_out_nothing_that_is_taken() -> (
+    None
+):
+    """The one before served smaller requests meanwhile; one that found no room comes next."""
+    async with (
+        ControlPlane.start() as plane,
+        taken_apart(plane) as parts,
+        parts.second_apiserver() as late,
+        divided(IP_ALLOCATION, late.plane, plane) as way,
+        bare_estate(plane) as here,
+    ):
+        here.settings = FORGETFUL
+        here.start(clock=SystemClock())
+        here.start(clock=SystemClock(), transport=way)
+        await here.ask("n0", count=HALF)
+        await here.ask("n1", count=HALF + 8)
+        await here.witness.until(lambda: _differs(here, n0=ALLOCATED, n1=FAILED))
+        read = partial(_positions, here)
+        await until(read, lambda found: min(found) >= _written(here, "n0", "n1"))
+        [_, behind] = here.caches(IP_ALLOCATION)
+        with late.frozen():
+            voided = _voided(here)
+            for name in ("n2", "n3"):
+                await here.ask(name, count=4)
+            await here.witness.until(lambda: _differs(here, n2=ALLOCATED, n3=ALLOCATED))
+            await here.witness.until(here.witness.untidy)
+            here.kill(0)
+            lists = way.live_lists
+            pool = await here.client.get(NETWORK_POOL, POOL)
+            wider = {"spec": {"cidr": WIDER}}
+            await here.client.patch(NETWORK_POOL, Version.from_object(pool), wider)
+            await here.witness.until(lambda: _differs(here, n1=ALLOCATED))
+            assert here.witness.clashes == []
+            assert behind.position < _written(here, "n2", "n3"), "it was not behind"
+            assert way.live_lists > lists, "nobody looked past the cache"
+            assert voided == [], "the pool was taken for one without memory"
+        await here.witness.until(here.witness.unsettled)
+        assert here.witness.clashes == []
+
+
+def _differs(here: Estate[Plane], **phases: str) -> str:
+    """Return which allocations are not in these phases; empty if all are."""
+    found = {one.metadata.name: one.status.phase for one in here.witness.caches[PLURAL]}
+    return "" if phases.items() <= found.items() else f"{found}"
+
+
+def _written(here: Estate[Plane], *names: str) -> int:
+    """Return the resourceVersion of the latest write to one of these allocations."""
+    found = [here.witness.caches[PLURAL].get(Key(HOME, name)) for name in names]
+    return max([int(one.metadata.revision) for one in found if one is not None])
+
+
+def _voided(here: Estate[Plane]) -> list[str]:
+    """Return a list that gets the names of allocations whose promises are voided from now on."""
+    found: list[str] = []
+
+    def see(change: Change[Any]) -> None:
+        if isinstance(change.new, IPAllocation):
+            reasons = {one.reason for one in change.new.status.conditions}
+            found.extend({change.new.metadata.name} if "PoolNotReady" in reasons else ())
+
+    for informer in here.witness.informers:
+        informer.add_handler(see)
+    return found
+
+
+async def _positions(here: Estate[Plane]) -> list[int]:
+    """Return up to where both replicas have read the allocations; 0 as long as they start."""
+    return [*(cache.position for cache in here.caches(IP_ALLOCATION)), 0, 0][:2]
 
 
 async def _come_and_go(here: Estate[Plane], pipe: Pipe, numbers: range) -> None:

@@ -1,0 +1,36 @@
+"""Waiting for what no event tells: looking again and again, up to a deadline."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+
+SECONDS = 60.0
+"""After which a state is given up, unless a caller says otherwise."""
+BETWEEN_LOOKS = 0.05
+
+T = TypeVar("T")
+
+
+async def until(
+    look: Callable[[], Awaitable[T]], holds: Callable[[T], bool], *, seconds: float = SECONDS
+) -> T:
+    """Look again and again until what is seen is as it should be; return it.
+
+    Args:
+        look: returns what is seen now.
+        holds: whether that is as it should be.
+        seconds: after which it is given up.
+
+    Raises:
+        AssertionError: it did not come to that in time; says what was seen last.
+    """
+    seen: list[T] = []
+    with anyio.move_on_after(seconds):
+        while True:
+            seen[:] = [await look()]
+            if holds(seen[0]):
+                return seen[0]
+            await anyio.sleep(BETWEEN_LOOKS)
+    last = f"seen last: {seen[0]}" if seen else "nothing was seen"
+    raise AssertionError(f"not within {seconds:.0f} s; {last}")
