@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 import pytest_asyncio
 import yaml
@@ -22,7 +21,6 @@ from tests.manifests.clusters import (
     HOME,
     MANIFESTS,
     NAMESPACES,
-    SECONDS,
     STAND_INS,
     Cluster,
     written,
@@ -54,7 +52,7 @@ def kustomizations() -> Iterator[str]:
 async def remove(cluster: Cluster) -> None:
     """Take away our kinds with their objects, the webhooks, and what else the samples bring."""
     await cluster.kubectl("delete", HOOKS, "--all", "--ignore-not-found")
-    await cluster.kubectl("delete", "crd", *NAMES, "--ignore-not-found")
+    await cluster.delete("crd", *NAMES, "--ignore-not-found")
     await cluster.kubectl("delete", "secret,configmap", "--all", "-n", HOME)
 
 
@@ -131,21 +129,10 @@ async def test_what_the_definitions_say_of_every_field_can_be_read(cluster: Clus
     await cluster.apply("-k", DEFINITIONS)
     await established(cluster)
     for kind in crd.KINDS:
-        told = await explained(cluster, kind.plural)
+        # A controller of kube-apiserver publishes that a moment after the kind is served.
+        told = await cluster.until_kubectl("explain", kind.plural, "--recursive")
         assert kind.kind in told
         assert "spec\t<Object>" in told
-
-
-async def explained(cluster: Cluster, plural: str) -> str:
-    """Return what kubectl explains once the server has published the schema of a new kind.
-
-    A controller of kube-apiserver does that a moment after the kind is served.
-    """
-    asked = ("explain", plural, "--recursive")
-    with anyio.move_on_after(SECONDS):
-        while (await cluster.run("kubectl", *asked))[0] != 0:
-            pass
-    return await cluster.kubectl(*asked)
 
 
 async def test_the_one_file_install_is_accepted_and_applied_again_it_changes_nothing(

@@ -139,7 +139,7 @@ async def test_what_helm_renders_can_be_applied_by_kubectl(
     chart = (RELEASE, CHART, "-n", HOME, "-f", values)
     rendered = await release.helm("template", *chart, f"--kube-version={OLDEST}")
     await release.apply("-f", "-", stdin=rendered)
-    await release.kubectl("delete", "-f", "-", stdin=rendered)
+    await release.delete("-f", "-", stdin=rendered)
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -156,7 +156,7 @@ async def test_a_release_lives_as_the_guide_has_it(release: Cluster, tmp_path: P
     await release.helm(*typed("upgrade", RELEASE))
     assert "--metallb-bundle=metallb" in await arguments(release)
     await release.helm(*typed("uninstall"), "--wait")
-    await release.kubectl("delete", "-k", DEFINITIONS)
+    await release.delete("-k", DEFINITIONS)
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -167,7 +167,7 @@ async def test_the_kinds_and_their_objects_outlive_a_release(release: Cluster) -
     await release.helm(*INSTALL)
     await release.helm(*typed("uninstall"), "--wait")
     assert "kept" in await release.kubectl("get", "networkpools", "-n", HOME, "-o", "name")
-    await release.kubectl("delete", "-k", DEFINITIONS)
+    await release.delete("-k", DEFINITIONS)
 
 
 def typed(*words: str) -> list[str]:

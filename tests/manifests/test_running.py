@@ -146,7 +146,7 @@ async def uninstall(cluster: Cluster, running: Running) -> None:
         await cluster.kubectl(*delete, kinds)
     await cluster.kubectl("delete", "-k", MANIFESTS / "webhook")
     assert await running.stop(signal.SIGTERM) == 0
-    await cluster.kubectl("delete", "-k", MANIFESTS / "crds", f"--timeout={LIMIT:.0f}s")
+    await cluster.delete("-k", MANIFESTS / "crds", f"--timeout={LIMIT:.0f}s")
 
 
 async def test_what_is_installed_serves_the_samples_and_leaves_nothing_behind(
