@@ -7,7 +7,7 @@ may be left of what went: no range that nobody holds, nothing in a cache, nothin
 
 import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,6 @@ import anyio
 import httpx
 import pytest
 
-from controller.cache import Change
 from controller.clock import SystemClock
 from controller.errors import NotFound
 from controller.meta import Key
@@ -23,20 +22,21 @@ from controller.resource import Resource
 from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from reconcilers import ranges
-from reconcilers.api import names
+from reconcilers.api.ipallocation import FAILED
 from reconcilers.api.resources import (
     IP_ADDRESS_POOL,
     IP_ALLOCATION,
     NETWORK_POOL,
     PROVIDER_CONFIG,
+    SERVICE,
     TENANT_CLUSTER,
 )
+from reconcilers.cli.local.objects import delete
 from reconcilers.settings import OrphanSettings, PoolSettings
 from tests.faults.estate import (
     CLUSTER,
     HOME,
     LARGE,
-    LIMIT,
     POOL,
     PROJECTED,
     SETTINGS,
@@ -44,7 +44,8 @@ from tests.faults.estate import (
     Estate,
     bare_estate,
 )
-from tests.faults.slowdeletions import people, slow_deletions
+from tests.faults.slowdeletions import people
+from tests.faults.vanishing import HOW, Json, Vanished, Vanishing, create
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +54,6 @@ PAIRS = 80
 PAUSES = (0.03, 0.1, 0.3, 1.0)
 AT_ONCE = 12
 WHOLE_POOL = 64
-Json = dict[str, Any]
 # So many orphans at once would not be collected, so nobody is to rely on that.
 STORM = replace(
     SETTINGS,
@@ -66,33 +66,6 @@ STORM = replace(
 async def _world(cidr: str = SMALL) -> AsyncIterator[Estate[Plane]]:
     async with ControlPlane.start() as plane, bare_estate(plane, cidr=cidr) as here:
         yield here
-
-
-class Vanished:
-    """Notices objects that went with a finalizer of ours on them, and nobody had asked us."""
-
-    def __init__(self, here: Estate[Plane]) -> None:
-        self.keys: list[Key] = []
-        for informer in here.witness.informers:
-            informer.add_handler(self._see)
-
-    def _see(self, change: Change[Any]) -> None:
-        if change.new is None and change.old is not None:
-            meta = change.old.metadata
-            ours = any(one.startswith(names.GROUP) for one in meta.finalizers)
-            if ours and not meta.terminating:
-                self.keys.append(meta.key)
-
-
-async def _create(http: httpx.AsyncClient, resource: Resource[Any], key: Key, spec: Json) -> None:
-    body = {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": {"name": key.name},
-        "spec": spec,
-    }
-    made = await http.post(resource.collection(key.namespace), json=body)
-    assert made.status_code == 201, made.text
 
 
 def _allocation(pool: str = POOL.name, **more: Any) -> Json:
@@ -126,7 +99,7 @@ async def _storm(here: Estate[Plane], longest: float) -> None:
     async def pair(http: httpx.AsyncClient, kind: str, number: int, pause: float) -> None:
         resource, key, spec = _SPECS[kind](number)
         async with limit:
-            await _create(http, resource, key, spec)
+            await create(http, resource, key, spec)
             await anyio.sleep(pause)
             gone = await http.delete(resource.path(key))
             assert gone.status_code == 200, gone.text
@@ -175,51 +148,6 @@ async def test_nothing_is_left_of_objects_that_vanish_while_they_are_adopted(
         assert here.witness.clashes == []
 
 
-Vanishing = Callable[[Estate[Plane], Resource[Any], Key], AbstractAsyncContextManager[None]]
-
-
-@asynccontextmanager
-async def _overtaken(
-    here: Estate[Plane], resource: Resource[Any], key: Key
-) -> AsyncIterator[None]:
-    """Begin to delete an object before anybody adopts it; it goes when the context ends."""
-    path = resource.path(key)
-    vanished = Vanished(here)
-    async with (
-        slow_deletions(here.management, resource.plural, path) as slow,
-        people(here.management) as http,
-        anyio.create_task_group() as group,
-    ):
-        group.start_soon(http.delete, path)
-        with anyio.fail_after(LIMIT):
-            await slow.begun.wait()
-        here.start()
-        here.start()
-        yield
-        slow.go()
-    await here.witness.until(lambda: "" if key in vanished.keys else f"{key} is still there")
-
-
-@asynccontextmanager
-async def _by_force(here: Estate[Plane], resource: Resource[Any], key: Key) -> AsyncIterator[None]:
-    """Delete an object when the context ends, and take its finalizers off at once."""
-    here.start()
-    here.start()
-    yield
-    path = resource.path(key)
-    headers = {"Content-Type": "application/merge-patch+json"}
-    async with people(here.management) as http:
-        gone = await http.delete(path)
-        assert gone.status_code == 200, gone.text
-        without: Json = {"metadata": {"finalizers": None}}
-        await http.patch(path, json=without, headers=headers)
-    cache = here.witness.caches[resource.plural]
-    await here.witness.until(lambda: f"{key} is still there" if key in cache else "")
-
-
-HOW = pytest.mark.parametrize("vanishing", [_overtaken, _by_force])
-
-
 @HOW
 async def test_a_request_that_vanishes_leaves_its_range_to_others(vanishing: Vanishing) -> None:
     async with _world() as here:
@@ -231,22 +159,6 @@ async def test_a_request_that_vanishes_leaves_its_range_to_others(vanishing: Van
         await here.ask("n1", count=WHOLE_POOL)
         await here.witness.until(here.witness.unsettled)
         assert [key in cache for cache in here.caches(IP_ALLOCATION)] == [False, False]
-
-
-@HOW
-async def test_a_request_for_a_tenant_that_vanishes_leaves_nothing_in_it(
-    vanishing: Vanishing,
-) -> None:
-    async with _world() as here:
-        await here.found()
-        key = Key(HOME, "extra")
-        owner = {"name": CLUSTER.name, "namespace": CLUSTER.namespace}
-        spec = _allocation(tenantClusterRef=owner, type="loadbalancer")
-        async with people(here.management) as http:
-            await _create(http, IP_ALLOCATION, key, spec)
-        async with vanishing(here, IP_ALLOCATION, key):
-            await here.witness.until(lambda: _unprojected(here, key))
-        await here.witness.until(here.witness.unsettled)
 
 
 def _unprojected(here: Estate[Plane], key: Key) -> str:
@@ -277,7 +189,7 @@ async def test_a_pool_that_vanishes_leaves_its_ranges_to_those_who_hold_them(
         await here.witness.until(lambda: "not gone yet" if "n2" in _held(here) else "")
         rest = WHOLE_POOL - 4 * 5
         async with people(here.management) as http:
-            await _create(http, NETWORK_POOL, POOL, {"cidr": "10.40.0.0/26"})
+            await create(http, NETWORK_POOL, POOL, {"cidr": "10.40.0.0/26"})
         for number in range(rest):
             await here.ask(f"nn{number}")
         await here.witness.until(here.witness.unsettled)
@@ -305,7 +217,7 @@ def _waits(here: Estate[Plane], name: str) -> str:
 
 
 @HOW
-async def test_a_cluster_that_vanishes_leaves_nothing_in_its_tenant_and_no_addresses_taken(
+async def test_a_cluster_that_vanishes_leaves_nothing_but_only_once_its_services_have_let_go(
     vanishing: Vanishing,
 ) -> None:
     async with _world() as here:
@@ -313,11 +225,74 @@ async def test_a_cluster_that_vanishes_leaves_nothing_in_its_tenant_and_no_addre
         async with vanishing(here, TENANT_CLUSTER, CLUSTER):
             await here.witness.until(here.witness.unsettled)
             here.witness.expected.clear()
-        await here.witness.until(lambda: "not free yet" if _held(here) else "")
+            service = await _service_with_an_address(here)
+            await _rival(here, WHOLE_POOL)
+        await here.witness.until(lambda: _unasked(here))
+        await here.witness.until(lambda: _projected(here))
+        assert "n0" not in _held(here)
+        await delete(here.witness.tenant, SERVICE, service)
+        await here.witness.until(here.witness.unsettled)
+        assert list(_held(here)) == ["n0"], "nothing else is taken"
         with pytest.raises(NotFound):
             await here.witness.tenant.get(IP_ADDRESS_POOL, PROJECTED)
-        await here.ask("n0", count=WHOLE_POOL)
+
+
+@HOW
+async def test_a_request_for_a_tenant_that_vanishes_leaves_nothing_and_is_not_waited_for(
+    vanishing: Vanishing,
+) -> None:
+    """Nobody remembers its range, and OPERATIONS says so; the tenant loses it all the same."""
+    async with _world() as here:
+        await here.found()
+        key = Key(HOME, "extra")
+        owner = {"name": CLUSTER.name, "namespace": CLUSTER.namespace}
+        spec = _allocation(tenantClusterRef=owner, type="loadbalancer", count=WHOLE_POOL // 2)
+        async with people(here.management) as http:
+            await create(http, IP_ALLOCATION, key, spec)
+        async with vanishing(here, IP_ALLOCATION, key):
+            await here.witness.until(lambda: _unprojected(here, key))
+            was = _held(here)["extra"]
+            await _service_with_an_address(here, key.name)
+            await _rival(here, WHOLE_POOL // 2)
         await here.witness.until(here.witness.unsettled)
+        assert _held(here)["n0"] == was, "though a Service in the tenant still shows an address"
+
+
+async def _service_with_an_address(here: Estate[Plane], of: str = "team-a-lb") -> Key:
+    """Create a Service in the tenant that shows an address of an allocation."""
+    one = here.witness.caches["ipallocations"].get(Key(HOME, of))
+    held = ranges.held(one) if one is not None else None
+    assert held is not None
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    body = {"metadata": {"name": "web"}, "spec": spec}
+    made = await here.witness.tenant.create(SERVICE, "default", body)
+    shown = {"loadBalancer": {"ingress": [{"ip": held.start_text}]}}
+    await here.witness.tenant.patch_status(SERVICE, made, shown)
+    return made.metadata.key
+
+
+async def _rival(here: Estate[Plane], count: int) -> None:
+    """Ask for more addresses than there are as long as nobody gives any back."""
+    await here.ask("n0", count=count)
+
+    def served() -> str:
+        one = here.witness.caches["ipallocations"].get(Key(HOME, "n0"))
+        return "" if one is not None and one.status.phase == FAILED else f"{one}"
+
+    await here.witness.until(served)
+
+
+def _projected(here: Estate[Plane]) -> str:
+    """Return what the tenant's MetalLB may still hand out; empty if nothing."""
+    pool = here.witness.caches["ipaddresspools"].get(PROJECTED)
+    return f"{pool.spec.addresses}" if pool is not None and pool.spec.addresses else ""
+
+
+def _unasked(here: Estate[Plane]) -> str:
+    """Return whether no allocation says yet that it waits for a Service of its tenant."""
+    found = here.witness.caches["ipallocations"]
+    said = [one.message for each in found for one in each.status.conditions]
+    return "" if any("still shows an address" in text for text in said) else f"{said}"
 
 
 @HOW
