@@ -185,6 +185,20 @@ class FreeExtents:
         self._total -= count
         return start
 
+    def within(self, first: int, last: int) -> Iterator[Span]:
+        """Yield the free parts of a span, ascending; nothing may change meanwhile."""
+        bits, mask = self._bits, self._mask
+        while first <= last:
+            run, following = self._by_start.around(first + 1 << bits)
+            if run is not None and run & mask >= first:
+                end = min(run & mask, last)
+                yield first, end
+                first = end + 1
+            elif following is None:
+                return
+            else:
+                first = following >> bits
+
     def cut(self, first: int, last: int) -> int | None:
         """Take exactly these addresses, or none of them.
 

@@ -4,19 +4,19 @@ Best fit: a request gets the start of the shortest free block that is long enoug
 blocks the one with the lowest address. Ranges that others have made are accepted as they are, even
 where they overlap each other or leave the pool; a release frees only what nobody else holds.
 
-New ranges come out of free space and overlap nothing, so only ranges that were there from the
-start can overlap. These few (normally none) are counted by segment: the addresses between two
-neighbouring edges are held by the same number of ranges. All other ranges cost one dictionary
-entry.
+New ranges come out of free space and overlap nothing. Addresses that several ranges hold, because
+others made that so (normally there are none), are counted apart, by segment: the addresses between
+two neighbouring edges are held by the same number. So a range costs one dictionary entry,
+and the state depends only on which ranges are held, not on the order in which they came.
 
 A Space belongs to one caller: nothing in it waits, so a caller on one event loop needs no lock.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
 
 from allocator.addresses import BITS, AddressRange, Span, address_text, minus, union
 from allocator.errors import InvalidRequest, NotHeld, PinnedRangeConflict, PoolExhausted
@@ -24,52 +24,75 @@ from allocator.extents import FreeExtents
 from allocator.layout import Layout
 
 
-class Holders:
-    """A multiset of ranges.
+class Overlaps:
+    """How many ranges more than one hold each address.
 
     Args:
         ascending: the ranges held at the start, sorted; they may overlap.
     """
 
-    __slots__ = ("_depths", "_edges", "_held")
+    __slots__ = ("_depths", "_edges")
 
     def __init__(self, ascending: Sequence[Span]) -> None:
-        self._held = Counter(ascending)
         steps: Counter[int] = Counter()
         for first, last in _overlapping(ascending):
             steps[first] += 1
             steps[last + 1] -= 1
-        # segment i runs from edge i to the address before edge i + 1
-        self._edges = sorted(steps)
-        self._depths = list(accumulate(steps[edge] for edge in self._edges))
+        # Segment i runs from edge i to the address before edge i + 1. Neighbours differ in depth;
+        # before the first edge and after the last one it is 0.
+        self._edges: list[int] = []
+        self._depths: list[int] = []
+        holders = 0
+        for edge in sorted(steps):
+            holders += steps[edge]
+            depth = max(holders - 1, 0)
+            if depth != (self._depths[-1] if self._depths else 0):
+                self._edges.append(edge)
+                self._depths.append(depth)
 
-    def add(self, span: Span) -> None:
-        """Add a range that shares no address with any that is held."""
-        self._held[span] = 1
+    @property
+    def steps(self) -> list[Span]:
+        """The first address of each segment, and how many ranges more than one hold it."""
+        return list(zip(self._edges, self._depths, strict=True))
 
-    def remove(self, span: Span) -> list[Span]:
-        """Take a range out and return the parts of it that now nobody holds, ascending.
+    def add(self, first: int, last: int) -> None:
+        """Count one holder more for addresses that are held already."""
+        self._change(first, last, 1)
 
-        Raises:
-            KeyError: it is not held.
-        """
-        holders = self._held.pop(span)
-        if holders > 1:
-            self._held[span] = holders - 1
-        return self._thin_out(span)
+    def remove(self, first: int, last: int) -> Iterator[Span]:
+        """Count one holder less; return the parts that now nobody holds, ascending."""
+        if not self._edges:
+            return iter(((first, last),))
+        shared = list(self._within(first, last))
+        for span in shared:
+            self._change(*span, -1)
+        return minus([(first, last)], shared)
 
-    def _thin_out(self, span: Span) -> list[Span]:
-        first, last = span
-        at = bisect_right(self._edges, first) - 1
-        if at < 0 or not self._depths[at]:
-            return [span]  # a range that shares addresses is counted in its first segment
-        freed: list[Span] = []
-        while self._edges[at] <= last:
-            self._depths[at] -= 1
-            if not self._depths[at]:
-                freed.append((self._edges[at], self._edges[at + 1] - 1))
+    def _within(self, first: int, last: int) -> Iterator[Span]:
+        """Yield the parts of a span that several ranges hold."""
+        at = max(bisect_right(self._edges, first) - 1, 0)
+        while at < len(self._edges) and self._edges[at] <= last:
+            if self._depths[at]:
+                end = min(last, self._edges[at + 1] - 1)
+                if end >= first:
+                    yield max(first, self._edges[at]), end
             at += 1
-        return freed
+
+    def _change(self, first: int, last: int, by: int) -> None:
+        begin, end = self._edge(first), self._edge(last + 1)
+        for at in range(begin, end):
+            self._depths[at] += by
+        for at in range(end, begin - 1, -1):
+            if self._depths[at] == (self._depths[at - 1] if at else 0):
+                del self._edges[at], self._depths[at]
+
+    def _edge(self, address: int) -> int:
+        """Return the place of the edge at an address, made if there is none."""
+        at = bisect_left(self._edges, address)
+        if at == len(self._edges) or self._edges[at] != address:
+            self._edges.insert(at, address)
+            self._depths.insert(at, self._depths[at - 1] if at else 0)
+        return at
 
 
 def _overlapping(ascending: Sequence[Span]) -> Iterator[Span]:
@@ -114,14 +137,17 @@ class Space:
             the layout.
     """
 
-    __slots__ = ("_free", "_holders", "layout")
+    __slots__ = ("_free", "_held", "_overlaps", "_tried", "layout")
 
     def __init__(self, layout: Layout, taken: Iterable[AddressRange] = ()) -> None:
         self.layout = layout
-        held = sorted(span for one in taken if (span := layout.span_of(one)) is not None)
+        held = [span for one in taken if (span := layout.span_of(one)) is not None]
+        parts = sorted(part for span in held for part in layout.clip(span))
         blocks = ((block.first, block.last) for block in layout.blocks)
-        self._holders = Holders(held)
-        self._free = FreeExtents(minus(blocks, union(held)), BITS[layout.family])
+        self._held = Counter(held)
+        self._overlaps = Overlaps(parts)
+        self._free = FreeExtents(minus(blocks, union(parts)), BITS[layout.family])
+        self._tried: list[Span] | None = None
 
     def allocate(self, count: int) -> AddressRange:
         """Take the best-fitting `count` addresses in a row.
@@ -135,9 +161,7 @@ class Space:
         first = self._free.take(count)
         if first is None:
             raise PoolExhausted(count)
-        last = first + count - 1
-        self._holders.add((first, last))
-        return AddressRange(first, last, self.layout.family)
+        return self._added((first, first + count - 1))
 
     def pin(self, wanted: AddressRange) -> AddressRange:
         """Take exactly these addresses.
@@ -150,8 +174,31 @@ class Space:
         obstacle = self._free.cut(first, last)
         if obstacle is not None:
             raise PinnedRangeConflict(address_text(obstacle, self.layout.family))
-        self._holders.add((first, last))
-        return AddressRange(first, last, self.layout.family)
+        return self._added((first, last))
+
+    def hold(self, taken: AddressRange) -> None:
+        """Take a range that others have made, as it is: held already, in part or outside, or not.
+
+        A range of the other family is none of this pool's, so that nothing happens.
+        """
+        span = self.layout.span_of(taken)
+        if span is None:
+            return
+        for first, last in self.layout.clip(span):
+            if self._free.cut(first, last) is None:
+                continue  # so it is with almost every range
+            free = list(self._free.within(first, last))
+            for run in free:
+                self._free.cut(*run)
+            for part in minus([(first, last)], free):
+                self._overlaps.add(*part)
+        self._added(span)
+
+    def _added(self, span: Span) -> AddressRange:
+        self._held[span] += 1
+        if self._tried is not None:
+            self._tried.append(span)
+        return AddressRange(*span, self.layout.family)
 
     def release(self, held: AddressRange) -> None:
         """Give a range back: one holder of exactly these addresses lets go.
@@ -164,13 +211,38 @@ class Space:
         span = self.layout.span_of(held)
         if span is None:
             return
-        try:
-            freed = self._holders.remove(span)
-        except KeyError:
-            raise NotHeld(f"{held.start_text}-{held.end_text}") from None
-        for part in freed:
-            for first, last in self.layout.clip(part):
+        if span not in self._held:
+            raise NotHeld(f"{held.start_text}-{held.end_text}")
+        assert self._tried is None, "nothing is released while something is tried"
+        self._removed(span)
+
+    def _removed(self, span: Span) -> None:
+        self._held[span] -= 1
+        if not self._held[span]:
+            del self._held[span]
+        for part in self.layout.clip(span):
+            for first, last in self._overlaps.remove(*part):
                 self._free.give(first, last)
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Give back at the end whatever is taken in this context; nothing is released in it."""
+        assert self._tried is None, "trials are not nested"
+        tried = self._tried = []
+        try:
+            yield
+        finally:
+            self._tried = None
+            for span in tried:
+                self._removed(span)
+
+    def state(self) -> tuple[Layout, Mapping[Span, int], Sequence[Span], Sequence[Span]]:
+        """Return all that answers depend on, to compare: two of the same layout and ranges agree.
+
+        Returns:
+            The layout, how many hold each range, where ranges overlap, the free blocks.
+        """
+        return self.layout, dict(self._held), self._overlaps.steps, list(self._free)
 
     @property
     def total(self) -> int:

@@ -286,3 +286,34 @@ def test_the_documented_example_pool_counts_right() -> None:
     assert space.total == 1791
     assert space.allocate(8).text == "10.40.1.0/29"
     assert space.allocate(5).text == "10.40.1.8-10.40.1.12"
+
+
+def test_ranges_that_others_make_later_are_accepted_as_they_are() -> None:
+    layout = pool((0, 19), (30, 39))
+    later = [span(0, 9), span(5, 14), span(5, 14), span(18, 33), span("fd00::", "fd00::9")]
+    space = Space(layout)
+    for one in later:
+        space.hold(one)
+    assert space.state() == Space(layout, later).state()
+    assert free(space) == [(15, 17), (34, 39)]
+    for one in later:
+        space.release(one)
+    assert space.state() == Space(layout).state()
+
+
+def test_two_spaces_differ_by_layout_by_who_holds_and_by_how_many_do() -> None:
+    space = Space(pool((0, 19)), [span(0, 9), span(10, 19)])
+    assert space.state() != Space(pool((0, 29)), [span(0, 9), span(10, 19)]).state()
+    assert space.state() != Space(pool((0, 19)), [span(0, 19)]).state()
+    assert space.state() != Space(pool((0, 19)), [span(0, 9), span(10, 19), span(0, 9)]).state()
+    assert space.state() == Space(pool((0, 19)), [span(10, 19), span(0, 9)]).state()
+
+
+def test_what_is_tried_is_given_back() -> None:
+    space = Space(pool((0, 19)), [span(0, 4)])
+    with space.trial():
+        space.hold(span(3, 6))
+        assert space.allocate(10) == span(7, 16)
+        with pytest.raises(PoolExhausted):
+            space.allocate(4)
+    assert space.state() == Space(pool((0, 19)), [span(0, 4)]).state()

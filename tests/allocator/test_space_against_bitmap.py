@@ -76,6 +76,20 @@ class SpaceMachine(RuleBasedStateMachine):
         assert self.space.pin(wanted) == wanted
         return self._took(wanted)
 
+    @rule(target=held, data=st.data())
+    def others_make_one(self, data: st.DataObject) -> object:
+        made = self.pool.draw_range(data)
+        self.space.hold(made)
+        return self._took(made)
+
+    @rule(data=st.data(), counts=st.lists(COUNTS, max_size=4))
+    def try_some(self, data: st.DataObject, counts: list[int]) -> None:
+        with self.space.trial():
+            self.space.hold(self.pool.draw_range(data))
+            for count in counts:
+                if self.space.fits(count):
+                    self.space.allocate(count)
+
     @rule(one=consumes(held))
     def release(self, one: AddressRange) -> None:
         self.space.release(one)
@@ -105,6 +119,7 @@ class SpaceMachine(RuleBasedStateMachine):
     def building_it_anew_gives_the_same(self) -> None:
         anew = Space(self.pool.layout, self.holding)
         assert list(anew.free_extents()) == list(self.space.free_extents())
+        assert anew.state() == self.space.state()
 
     def _took(self, one: AddressRange) -> AddressRange:
         self.bitmap.hold(one.first, one.last)
