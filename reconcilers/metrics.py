@@ -45,6 +45,12 @@ class IpamMetrics:
             ["pool", "namespace"],
             registry=registry,
         )
+        self._contents = Counter(
+            "butler_network_pool_contents_differences_total",
+            "Checks that found what is kept of a pool's allocations to be wrong; it was replaced.",
+            ["pool", "namespace"],
+            registry=registry,
+        )
         self._grown = Counter(
             "butler_ip_allocation_growth_total",
             "Allocations that were added because Services of an elastic tenant had no address.",
@@ -66,7 +72,10 @@ class IpamMetrics:
         )
         for kind in (names.TYPE_NODES, names.TYPE_LOADBALANCER):
             self._latency.labels(kind)
-        self._of_pool = (self._refused_writes, self._collected, self._grown, self._shrunk)
+        self._of_pool = (
+            *(self._refused_writes, self._collected, self._grown, self._shrunk),
+            self._contents,
+        )
         self._pools: set[Key] = set()
 
     def pool(self, pool: Key) -> None:
@@ -95,6 +104,10 @@ class IpamMetrics:
     def collected(self, pool: Key) -> None:
         """Count an orphan; one of a pool that does not exist is only logged."""
         self._count(self._collected, pool)
+
+    def contents_differed(self, pool: Key) -> None:
+        """Count a check that found what is kept of a pool's allocations to be wrong."""
+        self._count(self._contents, pool)
 
     def grown(self, pool: Key) -> None:
         """Count an allocation that growth added."""

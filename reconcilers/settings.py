@@ -27,6 +27,8 @@ class PoolSettings:
     """How long to wait for the cache to reach allocationsRevision before listing."""
     foreign_silence: float = 120.0
     """How long another controller must not have written our statuses before ranges go out."""
+    contents_check: float = 600.0
+    """Between two checks of what is kept of a pool's allocations against the allocations."""
     event_interval: float = 600.0
     """Between two events about one pool entering, or leaving, one tier of utilization."""
     max_addresses: int = 1_048_576

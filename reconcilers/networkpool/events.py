@@ -126,6 +126,12 @@ class AllocationEvents:
         )
         _log.error("pool hands out nothing", reason=str(unreadable))
 
+    def contents_differ(self, pool: Key, parts: Sequence[str]) -> None:
+        """Record that what was kept of a pool's allocations was not what they are: a bug."""
+        self._metrics.pool(pool)
+        self._metrics.contents_differed(pool)
+        _log.error("kept contents of a pool were wrong", pool=str(pool), parts=list(parts[:FEW]))
+
     def _count(self, pool: Key, granted: Sequence[Written], refused: Sequence[Written]) -> None:
         self._metrics.pool(pool)
         now = self._clock.now()

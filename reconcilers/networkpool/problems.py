@@ -1,25 +1,38 @@
-"""Problems of a pool that can be served, as conditions that are always present.
+"""Problems of a pool, as conditions.
+
+Of one that can be served there are always
 
     Overlapping     another pool may hand out the same addresses
     RangesOverlap   allocations hold the same addresses: others made that so, we never do
     OutOfRange      allocations hold, or were promised, what the spec does not hand out any more
     Degraded        the free space would do for a default request, but no free block does
 
+and once another controller wrote our statuses, which keeps a pool from being served,
+
+    ForeignManager  Butler's own, say, was not scaled to zero
+
 Ranges are only reported, never revoked. Pools may overlap, for sites behind NAT say; both pools
 report it. What counts is what two pools may hand out: pools that share a CIDR and divide it among
 them, by their ranges or by reservations, do not overlap.
+
+Another controller hands out ranges without reading the pool's assignments, and its writes of a
+pool's status wipe them. No precondition makes two allocators over one pool safe, so ours hands out
+nothing until the other one has written nothing for a while. Who wrote what is in managedFields.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 
 from allocator import AddressRange, Capacity, InvalidPool, Layout
+from controller.conditions import is_true
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
-from reconcilers.conditions import Finding
+from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding
+from reconcilers.networkpool.contents import StatusWrite, last_foreign_write
 from reconcilers.networkpool.protocol import Decision
 from reconcilers.networkpool.view import View
 
@@ -100,15 +113,15 @@ def findings(
     return [
         overlapping_condition(others),
         ranges_overlap_condition(held),
-        out_of_range_condition(held, decision.space.layout),
-        degraded_condition(pool, decision.space.capacity()),
+        out_of_range_condition(held, decision.layout),
+        degraded_condition(pool, decision.capacity),
     ]
 
 
 def is_sound(decision: Decision) -> bool:
     """Return whether every range lies in the pool and no two overlap: by sums, so it is quick.
 
-    The space counts an address once however many hold it, and not at all if it is none of the
+    The capacity counts an address once however many hold it, and not at all if it is none of the
     pool's. So the sizes of all ranges add up to what it counts only if nothing is wrong. False may
     also mean that an allocation holds what it is promised again, which is no problem: the caller
     then compares range by range.
@@ -118,7 +131,7 @@ def is_sound(decision: Decision) -> bool:
         for grant in decision.choice.grants
         if ranges.held(grant.allocation) is None
     )
-    return decision.claimed + granted == decision.space.used
+    return decision.claimed + granted == decision.capacity.allocated
 
 
 def holdings(view: View, decision: Decision) -> Iterator[Holding]:
@@ -218,6 +231,70 @@ def degraded_condition(pool: NetworkPool, capacity: Capacity) -> Finding:
             DEGRADED, True, "HighFragmentation", f"{free}; a request of default size needs {usual}"
         )
     return Finding(DEGRADED, False, "NotDegraded", free)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignManager:
+    """Another controller, and when it last wrote."""
+
+    manager: str
+    wrote: str
+    at: datetime
+
+    def stopped_in(self, now: datetime, silence: float) -> float:
+        """Return in how many seconds it will have written nothing for `silence` seconds."""
+        return silence - (now - self.at).total_seconds()
+
+    def findings(self, pool: NetworkPool) -> list[Finding]:
+        """Return the pool's conditions while it writes.
+
+        Ready is set once and then left alone, as the other controller may write it too: two
+        controllers that correct each other at every write would never stop writing.
+        """
+        message = (
+            f"{self.manager} writes {self.wrote}: nothing is handed out while another controller"
+            " does that; scale it to zero"
+        )
+        found = [Finding(FOREIGN_MANAGER, True, "StatusWrittenByOthers", message)]
+        if not is_true(pool.status.conditions, FOREIGN_MANAGER):
+            found.append(Finding(READY, False, "ForeignManager", message))
+        return found
+
+
+def foreign_manager(
+    pool: NetworkPool,
+    of_allocations: StatusWrite | None,
+    ours: str,
+    now: datetime,
+    silence: float,
+) -> ForeignManager | None:
+    """Return the controller that wrote last, if it did within the last `silence` seconds.
+
+    Args:
+        pool: whose status it may have written.
+        of_allocations: the last write of the status of one of the pool's allocations by another.
+        ours: our field manager; if that is not known, no manager counts as foreign.
+        now: the time.
+        silence: seconds after which a controller counts as stopped.
+    """
+    written = (
+        ("the status of this NetworkPool", last_foreign_write(pool.metadata, ours)),
+        ("the status of its IPAllocations", of_allocations),
+    )
+    found = [
+        ForeignManager(write.manager, what, write.at)
+        for what, write in written
+        if write is not None
+    ]
+    recent = [one for one in found if one.stopped_in(now, silence) > 0]
+    return max(recent, key=lambda one: (one.at, one.manager), default=None)
+
+
+def none_foreign() -> Finding:
+    """Return the ForeignManager condition once the other controller has stopped writing."""
+    return Finding(
+        FOREIGN_MANAGER, False, "NoForeignManager", "no other controller writes these statuses"
+    )
 
 
 def _named(items: Sequence[str]) -> str:

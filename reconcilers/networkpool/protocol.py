@@ -12,13 +12,14 @@ to the very version of the allocation that it names. It is settled for good when
 moved on or is gone.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 
 from allocator import (
     AddressRange,
     AllocatorError,
+    Capacity,
     InvalidRequest,
     Layout,
     OutOfRange,
@@ -27,8 +28,7 @@ from allocator import (
     Space,
 )
 from reconcilers import ranges
-from reconcilers.api import names
-from reconcilers.api.ipallocation import ALLOCATED, RELEASED, IPAllocation
+from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, Assignment, NetworkPool
 from reconcilers.networkpool.view import View
 
@@ -74,35 +74,29 @@ def settle(pool: NetworkPool, view: View) -> Settlement:
     return Settlement(tuple(still_open), revision)
 
 
-def taken(view: View, promises: Iterable[Assignment]) -> Iterator[AddressRange]:
-    """Yield what may not be handed out: every range in a status, and every open promise.
+@contextmanager
+def taken(view: View, promises: Iterable[Assignment], geometry: Layout) -> Iterator[Space]:
+    """Give the pool's addresses with everything taken that may not be handed out.
 
-    The phase does not matter: an allocation that is being deleted, or whose phase was wiped, holds
-    its range until it is gone. Ranges may overlap each other where others made that so.
+    That is every range in a status, and every open promise. The phase does not matter: an
+    allocation that is being deleted, or whose phase was wiped, holds its range until it is gone.
+    Ranges may overlap each other where others made that so.
+
+    What is taken in addition while the context lasts is free again afterwards: the view's contents
+    are what is held, not what is chosen.
     """
-    held = (ranges.held(allocation) for allocation in view.of_pool)
-    promised = (ranges.promised(promise) for promise in promises)
-    return (found for found in chain(held, promised) if found is not None)
+    space = view.contents.space(geometry)
+    with space.trial():
+        for found in map(ranges.promised, promises):
+            if found is not None:
+                space.hold(found)
+        yield space
 
 
-def waiting(view: View, promises: Iterable[Assignment]) -> list[IPAllocation]:
-    """Return the allocations that wait for a range, oldest request first, name as tie-break."""
+def waiting(view: View, promises: Iterable[Assignment]) -> Iterator[IPAllocation]:
+    """Yield the allocations that wait for a range, oldest request first, name as tie-break."""
     promised = {promise.uid for promise in promises}
-    waiting_now = (
-        allocation
-        for allocation in view.of_pool
-        if allocation.metadata.uid not in promised and _waits(allocation)
-    )
-    return sorted(waiting_now, key=lambda a: (a.requested_at, a.metadata.name))
-
-
-def _waits(allocation: IPAllocation) -> bool:
-    return (
-        names.FINALIZER_ALLOCATION in allocation.metadata.finalizers
-        and not allocation.metadata.terminating
-        and allocation.status.phase != RELEASED
-        and (ranges.held(allocation) is None or allocation.status.phase != ALLOCATED)
-    )
+    return (one for one in view.queue() if one.metadata.uid not in promised)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +156,7 @@ def requested(allocation: IPAllocation, pool: NetworkPool) -> int:
     return allocation.spec.count or pool.spec.default_count(allocation.spec.type)
 
 
-def choose(pool: NetworkPool, asking: Sequence[IPAllocation], space: Space, room: int) -> Choice:
+def choose(pool: NetworkPool, asking: Iterable[IPAllocation], space: Space, room: int) -> Choice:
     """Serve `asking` in order from `space`, at most `room`; smaller ones may pass larger ones."""
     grants: list[Grant] = []
     refusals: list[Refusal] = []
@@ -200,13 +194,15 @@ class Decision:
     Args:
         settlement: the promises of earlier passes.
         choice: the new ones.
-        space: the pool's addresses with everything taken that is held or promised.
+        layout: what the pool may hand out.
+        capacity: how full it is with everything that is held or promised.
         claimed: the sizes of all ranges that were held or promised before, added up.
     """
 
     settlement: Settlement
     choice: Choice
-    space: Space
+    layout: Layout
+    capacity: Capacity
     claimed: int
 
     @property
@@ -218,15 +214,16 @@ class Decision:
 def decide(pool: NetworkPool, view: View, geometry: Layout, batch: int) -> Decision:
     """Return what a pass over `pool` does, given what was read of its allocations."""
     settlement = settle(pool, view)
-    claims = list(taken(view, settlement.open))
-    space = Space(geometry, claims)
-    room = min(batch, MAX_ASSIGNMENTS - len(settlement.open))
-    choice = choose(pool, waiting(view, settlement.open), space, room)
-    return Decision(settlement, choice, space, sum(claim.size for claim in claims))
+    promised = [found for found in map(ranges.promised, settlement.open) if found is not None]
+    with taken(view, settlement.open, geometry) as space:
+        room = min(batch, MAX_ASSIGNMENTS - len(settlement.open))
+        choice = choose(pool, waiting(view, settlement.open), space, room)
+        claimed = view.contents.claimed + sum(one.size for one in promised)
+        return Decision(settlement, choice, geometry, space.capacity(), claimed)
 
 
 def blockers(pool: NetworkPool, view: View) -> int:
     """Return how many allocations hold, or may still come to hold, a range of the pool."""
-    holders = {a.metadata.uid for a in view.of_pool if ranges.held(a) is not None}
-    promised = {promise.uid for promise in settle(pool, view).open}
-    return len(holders | promised)
+    promised = {promise.uid: promise.name for promise in settle(pool, view).open}
+    only_promised = [uid for uid, name in promised.items() if not view.contents.holds(name, uid)]
+    return view.contents.holding + len(only_promised)

@@ -31,7 +31,6 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.networkpool import status
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.fence import raise_fence
-from reconcilers.networkpool.foreign import ForeignManager, foreign_manager
 from reconcilers.networkpool.pending_promises import (
     RETRY,
     AllocationWriter,
@@ -42,6 +41,7 @@ from reconcilers.networkpool.pending_promises import (
     identity,
     new_refusals,
 )
+from reconcilers.networkpool.problems import ForeignManager, foreign_manager
 from reconcilers.networkpool.protocol import Decision, blockers, decide, memory, settle
 from reconcilers.networkpool.view import Behind, Reader, Unreadable, View
 from reconcilers.settings import PoolSettings
@@ -75,7 +75,9 @@ class NetworkPoolReconciler:
         self._events = events
         self._clock = clock
         self._settings = settings
-        self._reader = Reader(allocations, client, clock, settings.cache_patience)
+        self._reader = Reader.keeping(
+            allocations, client, clock, settings, events.allocations.contents_differ
+        )
         self._writer = AllocationWriter(client, settings.width)
         self._pending: dict[Key, PendingPromises] = {}
 
@@ -129,9 +131,9 @@ class NetworkPoolReconciler:
 
     def _foreign_manager(self, pool: NetworkPool) -> ForeignManager | None:
         """Return the other controller that writes the pool's statuses, if there is one."""
-        seen = self._reader.cached(pool.metadata.key).of_pool
+        last = self._reader.cached(pool.metadata.key).contents.foreign
         silence = self._settings.foreign_silence
-        return foreign_manager(pool, seen, self._client.field_manager, self._clock.now(), silence)
+        return foreign_manager(pool, last, self._client.field_manager, self._clock.now(), silence)
 
     async def _block_foreign(self, pool: NetworkPool, other: ForeignManager) -> Outcome:
         """Hand out nothing until the other controller has stopped writing; say so on the pool."""

@@ -7,12 +7,10 @@ from typing import Any
 
 from allocator import MAX_ADDRESSES, Capacity
 from controller.conditions import find, remove_condition
-from reconcilers import ranges
 from reconcilers.api.fields import INT32_MAX
-from reconcilers.api.ipallocation import ALLOCATED
 from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolStatus
 from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
-from reconcilers.networkpool import foreign, problems
+from reconcilers.networkpool import problems
 from reconcilers.networkpool.protocol import Decision
 from reconcilers.networkpool.view import View
 
@@ -79,12 +77,7 @@ class Summary:
 
 def summary(view: View, decision: Decision) -> Summary:
     """Return what the pool's status says once this pass' promises are kept."""
-    holders = sum(
-        1
-        for allocation in view.of_pool
-        if allocation.status.phase == ALLOCATED and ranges.held(allocation) is not None
-    )
-    return Summary(decision.space.capacity(), holders + len(decision.promises))
+    return Summary(decision.capacity, view.contents.allocated + len(decision.promises))
 
 
 def served(
@@ -108,7 +101,7 @@ def served(
     found = summary(view, decision)
     overlapping = problems.overlapping_pools(pool, others, max_addresses)
     wrong = problems.findings(pool, view, decision, overlapping)
-    alone = [foreign.none_foreign()] if find(pool.status.conditions, FOREIGN_MANAGER) else []
+    alone = [problems.none_foreign()] if find(pool.status.conditions, FOREIGN_MANAGER) else []
     conditions = with_findings(
         remove_condition(pool.status.conditions, STALLED),
         [found.ready(), *found.tiers(), *wrong, *alone],
@@ -145,7 +138,7 @@ def unreadable(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
 
 
 def foreign_managed(
-    pool: NetworkPool, other: foreign.ForeignManager, now: datetime
+    pool: NetworkPool, other: problems.ForeignManager, now: datetime
 ) -> dict[str, Any]:
     """Return the status of a pool that hands out nothing as long as another controller writes."""
     return _conditions_only(pool, other.findings(pool), now)

@@ -1,6 +1,6 @@
 """The allocations of a pool, and up to which resourceVersion they were read."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.cache import Cache
@@ -11,6 +11,8 @@ from controller.meta import Key
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, AllocationOutline
+from reconcilers.networkpool.contents import Contents, KeptContents
+from reconcilers.settings import PoolSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,25 +21,48 @@ class View:
 
     Args:
         position: the revision up to which watch or list delivered everything.
-        of_pool: the allocations that name the pool.
+        contents: what those that name the pool hold and wait for.
         find: finds any allocation of the namespace by name, whichever pool it names.
     """
 
     position: int
-    of_pool: tuple[IPAllocation, ...]
+    contents: Contents
     find: Callable[[str], IPAllocation | None]
+
+    @classmethod
+    def of(
+        cls,
+        position: int,
+        of_pool: Sequence[IPAllocation],
+        find: Callable[[str], IPAllocation | None] | None = None,
+    ) -> "View":
+        """Return the view of these allocations; `find` finds them and others, by default them."""
+        found = find or {one.metadata.name: one for one in of_pool}.get
+        return cls(position, Contents(of_pool), found)
+
+    @property
+    def of_pool(self) -> tuple[IPAllocation, ...]:
+        """The allocations that name the pool, sorted by name; costs as much as there are."""
+        return tuple(self._found(self.contents.names))
+
+    def queue(self) -> Iterator[IPAllocation]:
+        """Yield the allocations of the pool that wait for a range, oldest request first."""
+        return self._found(self.contents.queue())
 
     def current(self, name: str, uid: str) -> IPAllocation | None:
         """Return the allocation of this name if it is still the one with this uid."""
         found = self.find(name)
         return found if found is not None and found.metadata.uid == uid else None
 
+    def _found(self, names: Iterable[str]) -> Iterator[IPAllocation]:
+        return (found for name in names if (found := self.find(name)) is not None)
+
 
 def of_page(page: Page[IPAllocation], pool: Key) -> View:
     """Return the view that a live LIST of the pool's namespace gives."""
-    return View(
+    return View.of(
         page.revision,
-        tuple(item for item in page.items if item.pool_key == pool),
+        [item for item in page.items if item.pool_key == pool],
         {item.metadata.name: item for item in page.items}.get,
     )
 
@@ -84,16 +109,51 @@ class Reader:
 
     The position is what watch or list delivered; own answers in the cache never move it, or a
     replica could believe to have read what it only wrote.
+
+    Args:
+        cache: all allocations, indexed by pool.
+        client: for lists.
+        clock: the time.
+        wait_seconds: how long to wait for a cache that is behind.
+        kept: the contents of pools as the cache shows them; None to read them each time.
     """
 
     def __init__(
-        self, cache: Cache[IPAllocation], client: Client, clock: Clock, wait_seconds: float
+        self,
+        cache: Cache[IPAllocation],
+        client: Client,
+        clock: Clock,
+        wait_seconds: float,
+        kept: KeptContents | None = None,
     ) -> None:
         self._cache = cache
         self._client = client
         self._clock = clock
         self._wait_seconds = wait_seconds
+        self._kept = kept
         self._behind_since: dict[Key, float] = {}
+
+    @classmethod
+    def keeping(
+        cls,
+        cache: Cache[IPAllocation],
+        client: Client,
+        clock: Clock,
+        settings: PoolSettings,
+        report: Callable[[Key, list[str]], None],
+    ) -> "Reader":
+        """Return a reader that keeps the contents of pools from one read to the next.
+
+        Args:
+            cache: all allocations, indexed by pool.
+            client: for lists; its field manager is ours.
+            clock: the time.
+            settings: how long to wait for the cache, and how often to check what is kept.
+            report: called with the pool and the parts that a check found to differ.
+        """
+        ours, interval = client.field_manager, settings.contents_check
+        kept = KeptContents(cache, ours, clock, interval, report)
+        return cls(cache, client, clock, settings.cache_patience, kept)
 
     @property
     def history_confirmed(self) -> bool:
@@ -102,9 +162,13 @@ class Reader:
 
     def cached(self, pool: Key) -> View:
         """Return the view that the cache gives, however old it is."""
+        if self._kept is not None:
+            contents = self._kept.of(pool)
+        else:
+            contents = Contents(self._cache.by_index(POOL_INDEX, str(pool)))
         return View(
             self._cache.position,
-            self._cache.by_index(POOL_INDEX, str(pool)),
+            contents,
             lambda name: self._cache.get(Key(pool.namespace, name)),
         )
 
@@ -142,3 +206,5 @@ class Reader:
     def forget(self, pool: Key) -> None:
         """Forget a pool that is gone."""
         self._behind_since.pop(pool, None)
+        if self._kept is not None:
+            self._kept.forget(pool)

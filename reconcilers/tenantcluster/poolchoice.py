@@ -21,8 +21,8 @@ from reconcilers import ranges
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
-from reconcilers.networkpool.protocol import requested, waiting
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.contents import place, waits
+from reconcilers.networkpool.protocol import requested
 
 
 class PoolForecast:
@@ -176,8 +176,7 @@ class PoolForecast:
         return bool(self._in_order([allocation]))
 
     def _in_order(self, allocations: Iterable[IPAllocation]) -> list[IPAllocation]:
-        view = View(0, tuple(allocations), lambda _: None)
-        return [a for a in waiting(view, ()) if ranges.held(a) is None]
+        return sorted((a for a in allocations if waits(a) and ranges.held(a) is None), key=place)
 
     def _take_unseen(self, position: int) -> None:
         """Take what is promised to allocations that may exist though the cache lacks them."""

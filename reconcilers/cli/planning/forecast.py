@@ -126,7 +126,7 @@ class Forecast:
 
     def _view(self, pool: Key) -> View:
         allocations = self.ledger.allocations
-        return View(
+        return View.of(
             allocations.read_up_to,
             allocations.cache.by_index(POOL_INDEX, str(pool)),
             lambda name: allocations.cache.get(Key(pool.namespace, name)),

@@ -9,6 +9,7 @@ python -m tests.reconcilers.simulation pools 0 --to 5000
 import argparse
 import sys
 
+from tests.reconcilers.checked import always_checked
 from tests.reconcilers.simulation.chaos import Plan, Run
 from tests.reconcilers.simulation.tenancy import FORCE, Tenancy
 
@@ -24,6 +25,15 @@ def main() -> int:
         "--force", action="store_true", help="objects vanish, too, finalizers or not"
     )
     asked = parser.parse_args()
+    with always_checked() as differences:
+        failed = _played(asked)
+    for pool, parts in differences:
+        sys.stdout.write(f"kept contents of {pool} were wrong: {parts}\n")
+    return min(failed + len(differences), 1)
+
+
+def _played(asked: argparse.Namespace) -> int:
+    """Play the seeds; return how many failed."""
     failed = 0
     for seed in range(asked.seed, asked.to or asked.seed + 1):
         if asked.world == "pools":
@@ -35,7 +45,7 @@ def main() -> int:
         if verdict or asked.to is None:
             sys.stdout.write(f"seed {seed}: {verdict or 'clean'}\n")
         failed += verdict is not None
-    return min(failed, 1)
+    return failed
 
 
 if __name__ == "__main__":

@@ -4,14 +4,13 @@ The letters follow ARCHITECTURE.md's numbers: 1 read, 2 taken, 3 choose, 4 promi
 6 drop, 7 fence, 8 own answers.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from allocator import AddressRange
-from controller.cache import Cache
+from controller.cache import Cache, Change
 from controller.client import Client
 from controller.errors import Conflict
 from controller.meta import Key, Object, Version
@@ -19,7 +18,14 @@ from controller.outcome import Outcome
 from reconcilers import ranges
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolStatus
-from reconcilers.networkpool import fence, pending_promises, protocol, reconciler, status
+from reconcilers.networkpool import (
+    contents,
+    fence,
+    pending_promises,
+    protocol,
+    reconciler,
+    status,
+)
 from reconcilers.networkpool.pending_promises import Promised
 from reconcilers.networkpool.protocol import Settlement
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
@@ -80,10 +86,7 @@ def promises_not_taken(mp: Patch) -> None:
     """What is promised may be chosen again."""
     taken = protocol.taken
 
-    def lax(view: View, promises: Iterable[Assignment]) -> Iterator[AddressRange]:
-        return taken(view, ())
-
-    mp.setattr(protocol, "taken", lax)
+    mp.setattr(protocol, "taken", lambda view, _, geometry: taken(view, (), geometry))
 
 
 # 3. Choose.
@@ -95,7 +98,7 @@ def without_finalizer(mp: Patch) -> None:
     def asks(allocation: IPAllocation) -> bool:
         return not allocation.metadata.terminating and ranges.held(allocation) is None
 
-    mp.setattr(protocol, "_waits", asks)
+    mp.setattr(contents, "waits", asks)
 
 
 def while_terminating(mp: Patch) -> None:
@@ -104,7 +107,7 @@ def while_terminating(mp: Patch) -> None:
     def asks(allocation: IPAllocation) -> bool:
         return bool(allocation.metadata.finalizers) and ranges.held(allocation) is None
 
-    mp.setattr(protocol, "_waits", asks)
+    mp.setattr(contents, "waits", asks)
     mp.setattr(pending_promises, "at_version", _at_version_though_terminating)
 
 
@@ -334,6 +337,7 @@ def ghosts(mp: Patch) -> None:
         shown = self.get(obj.metadata.key)
         if shown is None or shown.metadata.revision < obj.metadata.revision:
             self._set(obj.metadata.key, obj)
+            self._notify([Change(shown, obj)])
         return True
 
     mp.setattr(Cache, "apply_own_write", newer_wins)

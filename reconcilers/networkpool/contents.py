@@ -1,0 +1,309 @@
+"""What the allocations of one pool hold and wait for, kept from change to change.
+
+The rules of a pass (protocol.py) need all allocations of the pool: which ranges are held, who
+waits and in what order, how much is held, who else writes their statuses. To read each object in
+each pass would make one release cost as much as the pool is large. So these facts are kept, and a
+pass reads only the objects that changed since the last one.
+
+A change notes a name, nothing else. Whoever asks for the contents next reads the named objects
+from the cache, so any number of changes to an object cost one read, what is kept is never ahead of
+or behind the cache, and an error is an error of that pass, after which all is read anew. From time
+to time all is read anew anyway and compared: a difference is a bug, is reported, and what was read
+replaces what was kept. The promises in a pool's status are no part of this: they are of the pool
+object that a pass was given.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from allocator import AddressRange, Layout, Space
+from controller.cache import Cache, Change
+from controller.clock import Clock
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, RELEASED, IPAllocation
+from reconcilers.api.writers import TracedMeta
+
+Place = tuple[datetime, str]
+"""A place in a pool's queue: since when a range is asked for, and the name as tie-break."""
+
+
+def waits(allocation: IPAllocation) -> bool:
+    """Return whether an allocation waits for a range, or to be told of the one it holds."""
+    return (
+        names.FINALIZER_ALLOCATION in allocation.metadata.finalizers
+        and not allocation.metadata.terminating
+        and allocation.status.phase != RELEASED
+        and (ranges.held(allocation) is None or allocation.status.phase != ALLOCATED)
+    )
+
+
+def place(allocation: IPAllocation) -> Place:
+    """Return the place of an allocation among those that wait: oldest request first."""
+    return allocation.requested_at, allocation.metadata.name
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StatusWrite:
+    """When a controller last wrote a status."""
+
+    at: datetime
+    manager: str
+
+
+def last_foreign_write(meta: TracedMeta, ours: str) -> StatusWrite | None:
+    """Return the last write of an object's status by another controller; None if none wrote it.
+
+    `kubectl` does not count: it is a person's tool, and a single edit is handled by the fence.
+
+    Args:
+        meta: the object's metadata.
+        ours: our field manager; if that is not known, no manager counts as foreign.
+    """
+    found = [
+        StatusWrite(at, writer.manager)
+        for writer in (meta.managedFields if ours else ())
+        if writer.subresource == "status"
+        and writer.manager != ours
+        and not _is_ignored(writer.manager)
+        and (at := _parsed_time(writer.time)) is not None
+    ]
+    return max(found, default=None)
+
+
+def _is_ignored(manager: str) -> bool:
+    """Whether it is a person, or the controller that lists what the platform itself uses."""
+    person = manager == "kubectl" or manager.startswith("kubectl-")
+    return person or manager == names.INFRASTRUCTURE_FIELD_MANAGER
+
+
+def _parsed_time(text: str) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo else None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What one allocation means to its pool.
+
+    Args:
+        uid: of the allocation.
+        held: the range in its status, in whatever phase; None if there is none.
+        allocated: whether it holds that range in phase Allocated.
+        place: its place in the queue; None if it does not wait.
+        foreign: the last write of its status by another controller; None if there was none.
+    """
+
+    uid: str
+    held: AddressRange | None
+    allocated: bool
+    place: Place | None
+    foreign: StatusWrite | None
+
+    @classmethod
+    def of(cls, allocation: IPAllocation, ours: str) -> "Facts":
+        """Return the facts of an allocation; `ours` is our field manager."""
+        held = ranges.held(allocation)
+        return cls(
+            uid=allocation.metadata.uid,
+            held=held,
+            allocated=held is not None and allocation.status.phase == ALLOCATED,
+            place=place(allocation) if waits(allocation) else None,
+            foreign=last_foreign_write(allocation.metadata, ours),
+        )
+
+
+class Contents:
+    """The facts of one pool's allocations, and what is made of them.
+
+    Args:
+        allocations: those that name the pool.
+        ours: our field manager; if it is not known, no write counts as foreign.
+    """
+
+    def __init__(self, allocations: Iterable[IPAllocation] = (), ours: str = "") -> None:
+        self._ours = ours
+        self._facts: dict[str, Facts] = {}
+        self._queue: list[Place] = []
+        self._foreign: list[tuple[StatusWrite, str]] = []
+        self._space: Space | None = None
+        self.allocated = 0
+        """How many hold a range in phase Allocated."""
+        self.holding = 0
+        """How many hold a range in whatever phase."""
+        self.claimed = 0
+        """The sizes of all ranges that are held, added up."""
+        for allocation in allocations:
+            self.put(allocation)
+
+    def put(self, allocation: IPAllocation) -> None:
+        """Note an allocation of the pool as it is now."""
+        name, new = allocation.metadata.name, Facts.of(allocation, self._ours)
+        if self._facts.get(name) == new:
+            return
+        self.remove(name)
+        self._facts[name] = new
+        if new.held is not None:
+            self.holding += 1
+            self.claimed += new.held.size
+            self.allocated += new.allocated
+            if self._space is not None:
+                self._space.hold(new.held)
+        if new.place is not None:
+            insort(self._queue, new.place)
+        if new.foreign is not None:
+            insort(self._foreign, (new.foreign, name))
+
+    def remove(self, name: str) -> None:
+        """Forget the allocation of that name, if there is one."""
+        old = self._facts.pop(name, None)
+        if old is None:
+            return
+        if old.held is not None:
+            self.holding -= 1
+            self.claimed -= old.held.size
+            self.allocated -= old.allocated
+            if self._space is not None:
+                self._space.release(old.held)
+        if old.place is not None:
+            del self._queue[bisect_left(self._queue, old.place)]
+        if old.foreign is not None:
+            del self._foreign[bisect_left(self._foreign, (old.foreign, name))]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the pool's allocations, sorted."""
+        return sorted(self._facts)
+
+    def queue(self) -> Iterator[str]:
+        """Yield the names of those that wait, oldest request first; until the next change."""
+        return (name for _, name in self._queue)
+
+    def holds(self, name: str, uid: str) -> bool:
+        """Return whether the allocation of that name and uid holds a range."""
+        facts = self._facts.get(name)
+        return facts is not None and facts.uid == uid and facts.held is not None
+
+    @property
+    def foreign(self) -> StatusWrite | None:
+        """The last write of one of the statuses by another controller; None if there was none."""
+        return self._foreign[-1][0] if self._foreign else None
+
+    def space(self, layout: Layout) -> Space:
+        """Return the pool's addresses with every range taken that is held; kept for one layout."""
+        if self._space is None or self._space.layout != layout:
+            held = (facts.held for facts in self._facts.values())
+            self._space = Space(layout, (one for one in held if one is not None))
+        return self._space
+
+    @property
+    def layout(self) -> Layout | None:
+        """The layout that the space is kept for; None if nobody asked for it yet."""
+        return None if self._space is None else self._space.layout
+
+    def state(self, layout: Layout | None) -> dict[str, object]:
+        """Return everything, to compare it: by the name of an allocation, or of what is derived.
+
+        Args:
+            layout: for which the space is compared too; None to leave it out.
+        """
+        found: dict[str, object] = {
+            f"IPAllocation {name}": facts for name, facts in self._facts.items()
+        }
+        found["queue"] = self._queue
+        found["writes by others"] = self._foreign
+        found["counts"] = (self.allocated, self.holding, self.claimed)
+        if layout is not None:
+            found["space"] = self.space(layout).state()
+        return found
+
+
+def differences(kept: Contents, read: Contents) -> list[str]:
+    """Return the parts in which what was kept differs from what was read anew."""
+    before, after = kept.state(kept.layout), read.state(kept.layout)
+    return sorted(part for part in {**before, **after} if before.get(part) != after.get(part))
+
+
+@dataclass(slots=True)
+class _Kept:
+    contents: Contents
+    checked_at: float
+    changed: set[str] = field(default_factory=set)
+
+
+class KeptContents:
+    """The contents of pools as a cache shows them, kept from the first time they are asked for.
+
+    Args:
+        allocations: all allocations, indexed by pool.
+        ours: our field manager.
+        clock: the time.
+        check_interval: seconds between two checks of what is kept.
+        report: called with the pool and the parts that a check found to differ.
+    """
+
+    def __init__(
+        self,
+        allocations: Cache[IPAllocation],
+        ours: str,
+        clock: Clock,
+        check_interval: float,
+        report: Callable[[Key, list[str]], None],
+    ) -> None:
+        self._allocations = allocations
+        self._ours = ours
+        self._clock = clock
+        self._check_interval = check_interval
+        self._report = report
+        self._pools: dict[Key, _Kept] = {}
+        allocations.subscribe(self._note)
+
+    def of(self, pool: Key) -> Contents:
+        """Return the contents of a pool as the cache shows them now.
+
+        They change whenever this is called again, so they are to be used before the next await.
+        """
+        # Taken out until all is up to date: should anything raise, the next call reads all anew.
+        kept = self._pools.pop(pool, None) or self._read(pool)
+        for name in kept.changed:
+            allocation = self._allocations.get(Key(pool.namespace, name))
+            if allocation is None or allocation.pool_key != pool:
+                kept.contents.remove(name)
+            else:
+                kept.contents.put(allocation)
+        kept.changed.clear()
+        self._pools[pool] = self._checked(pool, kept)
+        return self._pools[pool].contents
+
+    def forget(self, pool: Key) -> None:
+        """Keep the contents of a pool no longer."""
+        self._pools.pop(pool, None)
+
+    def _note(self, change: Change[IPAllocation]) -> None:
+        for allocation in (change.old, change.new):
+            if allocation is not None:
+                kept = self._pools.get(allocation.pool_key)
+                if kept is not None:
+                    kept.changed.add(allocation.metadata.name)
+
+    def _read(self, pool: Key) -> _Kept:
+        found = self._allocations.by_index(POOL_INDEX, str(pool))
+        return _Kept(Contents(found, self._ours), self._clock.monotonic())
+
+    def _checked(self, pool: Key, kept: _Kept) -> _Kept:
+        """Return what is kept, or what was read anew if a check is due and finds a difference."""
+        if self._clock.monotonic() - kept.checked_at < self._check_interval:
+            return kept
+        anew = self._read(pool)
+        found = differences(kept.contents, anew.contents)
+        if not found:
+            kept.checked_at = anew.checked_at
+            return kept
+        self._report(pool, found)
+        return anew

@@ -1,0 +1,216 @@
+"""What is kept of a pool's allocations is what reading them all would give, whatever happens."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allocator import Layout
+from controller.cache import Cache
+from controller.codec import Deleted, Modified, Unreadable
+from controller.meta import Version
+from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
+from reconcilers.api.resources import IP_ALLOCATION
+from reconcilers.networkpool.contents import Contents, KeptContents, differences
+from reconcilers.settings import PoolSettings
+from tests.clock import VirtualClock
+from tests.reconcilers import make
+from tests.reconcilers.checked import Differences
+from tests.reconcilers.lab import Lab
+
+LAYOUT = Layout.parse("10.40.0.0/26")
+OURS = "butler-ipam"
+NAMES = st.sampled_from("abcde")
+POOLS = st.sampled_from(["lab", "lab", "lab", "other"])
+ENDS = st.integers(0, 80)  # the pool has 64 addresses: some ranges leave it
+
+
+@st.composite
+def _objects(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    """Return what `make.allocation` needs: waiting, held, overlapping, outside, by others."""
+    first, size = draw(ENDS), draw(st.integers(1, 12))
+    held = (f"10.40.0.{first}", f"10.40.0.{first + size - 1}")
+    writers = [
+        {"manager": manager, "subresource": "status", "time": f"2026-01-01T00:00:0{second}Z"}
+        for manager, second in draw(
+            st.lists(st.tuples(st.sampled_from(["manager", OURS]), st.integers(0, 9)), max_size=2)
+        )
+    ]
+    return {
+        "of": draw(POOLS),
+        "held": draw(st.sampled_from([None, held])),
+        "phase": draw(st.sampled_from([None, "Pending", "Allocated", "Failed", "Released"])),
+        "age": float(draw(st.integers(0, 3))),
+        "finalizers": draw(st.sampled_from([[], ["butler.butlerlabs.dev/ipallocation"]])),
+        "deletionTimestamp": draw(st.sampled_from([None, make.EPOCH.isoformat()])),
+        "managedFields": writers,
+        "uid": draw(st.sampled_from(["first", "second"])) + name,
+    }
+
+
+class _World:
+    """A cache with everything that can happen to one, and the contents kept of it."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self.data = data
+        self.revision = 10
+        self.cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
+        self.reported: Differences = []
+        self.kept = KeptContents(
+            self.cache, OURS, VirtualClock(), 0.0, lambda *found: self.reported.append(found)
+        )
+        self.cache.replace([], self.revision)
+
+    def object(self) -> IPAllocation:
+        name = self.data.draw(NAMES)
+        self.revision += 1
+        drawn = self.data.draw(_objects(name))
+        return make.allocation(name, resourceVersion=str(self.revision), **drawn)
+
+    def event(self) -> None:
+        self.cache.apply(Modified(self.object()))
+
+    def own_write(self) -> None:
+        self.cache.apply_own_write(self.object())
+
+    def deletion(self) -> None:
+        self.cache.apply(Deleted(self.object()))
+
+    def own_deletion(self) -> None:
+        self.cache.mark_deleted(Version.from_object(self.object()))
+
+    def unreadable(self) -> None:
+        odd = self.object()
+        self.cache.apply(Unreadable(odd.metadata.key, odd.metadata.revision, "odd"))
+
+    def bookmark(self) -> None:
+        self.cache.bookmark(self.revision)
+
+    def doubt(self) -> None:
+        self.cache.unconfirm_history()
+
+    def list_(self) -> None:
+        listed = {one.metadata.name: one for one in self._some()}
+        self.cache.replace(listed.values(), self.revision)
+
+    def restored(self) -> None:
+        listed = {one.metadata.name: one for one in self._some()}
+        old = {n: replace(o, metadata=_at(o, 5)) for n, o in listed.items()}
+        self.revision = max(1, self.revision - 5)
+        self.cache.replace(old.values(), self.revision, replaced=True)
+
+    def _some(self) -> list[IPAllocation]:
+        return [self.object() for _ in range(self.data.draw(st.integers(0, 3)))]
+
+    def use(self, pool: str) -> None:
+        """Use the contents, as a pass does."""
+        key = make.key(pool)
+        kept = self.kept.of(key)
+        kept.space(LAYOUT)
+        anew = Contents(self.cache.by_index(POOL_INDEX, str(key)), OURS)
+        assert differences(kept, anew) == []
+        assert kept.state(LAYOUT) == anew.state(LAYOUT)
+
+
+def _at(one: IPAllocation, revision: int) -> Any:
+    return replace(one.metadata, resourceVersion=str(revision))
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+def test_kept_contents_never_differ_from_those_read_anew(data: st.DataObject) -> None:
+    world = _World(data)
+    happens = [
+        *(world.event, world.event, world.event, world.own_write, world.deletion),
+        *(world.own_deletion, world.unreadable, world.bookmark, world.doubt, world.list_),
+        world.restored,
+    ]
+    for _ in range(data.draw(st.integers(1, 8))):
+        for happening in data.draw(st.lists(st.sampled_from(happens), max_size=3)):
+            happening()
+        world.use("lab")
+        world.use("other")
+    assert world.reported == []
+
+
+def _lab(check: float = 600.0) -> Lab:
+    lab = Lab()
+    lab.settings = replace(lab.settings, pool=PoolSettings(contents_check=check))
+    lab.server.add("networkpools", make.pool())
+    held = make.allocation("held", held=("10.40.0.0", "10.40.0.7"))
+    lab.server.add("ipallocations", held)
+    return lab
+
+
+async def test_contents_that_are_wrong_are_reported_and_replaced(
+    contents_differences: Differences,
+) -> None:
+    lab = _lab()
+    await lab.pool()
+    reader = lab.pools._reader
+    assert reader._kept is not None
+    kept = reader._kept._pools[make.key("lab")].contents
+    kept.remove("held")
+    lab.server.add("ipallocations", make.allocation("a"))
+    with structlog.testing.capture_logs() as logs:
+        await lab.pool()
+    assert lab.see("ipallocations", "a")["cidr"] == "10.40.0.8/29", (
+        "what is held is not handed out"
+    )
+    [wrong] = [line for line in logs if line["log_level"] == "error"]
+    assert wrong["event"] == "kept contents of a pool were wrong"
+    assert wrong["parts"] == ["IPAllocation held", "counts", "space"]
+    registry = lab.pools._events._metrics._contents
+    assert registry.labels("lab", make.NAMESPACE)._value.get() == 1
+    assert contents_differences == [(make.key("lab"), wrong["parts"])]
+    contents_differences.clear()
+    await lab.pool()
+    assert contents_differences == []
+
+
+def test_a_check_is_made_once_per_interval(contents_differences: Differences) -> None:
+    cache, clock, reported = (
+        Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index}),
+        VirtualClock(),
+        [],
+    )
+    kept = KeptContents(cache, OURS, clock, 600.0, lambda *found: reported.append(found))
+    kept._check_interval = 600.0
+    cache.replace([make.allocation("a")], 2000)
+    kept.of(make.key("lab")).remove("a")
+    assert kept.of(make.key("lab")).names == []
+    clock._elapsed += 600 * 10**9
+    assert kept.of(make.key("lab")).names == ["a"]
+    assert len(reported) == 1
+    clock._elapsed += 599 * 10**9
+    kept.of(make.key("lab"))
+    assert len(reported) == 1
+    assert contents_differences == reported
+    contents_differences.clear()
+
+
+def test_after_an_error_all_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
+    kept = KeptContents(cache, OURS, VirtualClock(), 600.0, lambda *_: None)
+    cache.replace([make.allocation("a")], 2000)
+    kept.of(make.key("lab"))
+    cache.replace([make.allocation("a"), make.allocation("b")], 3000)
+    put = Contents.put
+    with monkeypatch.context() as mp:
+        mp.setattr(Contents, "put", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            kept.of(make.key("lab"))
+    assert Contents.put is put
+    assert kept.of(make.key("lab")).names == ["a", "b"]
+
+
+def test_the_contents_of_a_pool_that_is_gone_are_kept_no_longer() -> None:
+    cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
+    kept = KeptContents(cache, OURS, VirtualClock(), 600.0, lambda *_: None)
+    kept.of(make.key("lab"))
+    kept.forget(make.key("lab"))
+    assert kept._pools == {}

@@ -1,0 +1,114 @@
+"""What a pass costs does not depend on how much its pool holds: counted, not timed."""
+
+import sys
+from collections.abc import Awaitable, Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from allocator.addresses import address_text
+from controller.cache import Cache
+from reconcilers.networkpool.contents import Facts, KeptContents
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab, Replica
+
+FEW, MANY = 64, 2_048
+
+
+def _range(number: int) -> tuple[str, str]:
+    first = (10 << 24) + (64 << 16) + 16 * number  # with gaps, so that free space is in pieces
+    return address_text(first, 4), address_text(first + 7, 4)
+
+
+def _filled(count: int) -> Replica:
+    """Return a replica whose pool holds `count` ranges and has been served."""
+    lab = Lab()
+    lab.server.listeners.clear()
+    lab.server.add("networkpools", make.pool(cidr="10.64.0.0/12"))
+    for number in range(count):
+        held = make.allocation(f"held-{number:05}", held=_range(number), size=8)
+        lab.server.add("ipallocations", held)
+    return lab.another()
+
+
+async def _calls_of_pass(replica: Replica) -> int:
+    """Return how many functions and methods one pass calls, those written in C too."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        await replica.pools.reconcile(make.key("lab"))
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+async def _release(replica: Replica) -> None:
+    replica.lab.server.vanish("ipallocations", "held-00031")
+
+
+async def _request(replica: Replica) -> None:
+    replica.lab.server.add("ipallocations", make.allocation("new", size=8))
+
+
+async def _nothing(replica: Replica) -> None:
+    """Nothing changes: a resync."""
+
+
+@pytest.mark.parametrize("change", [_release, _request, _nothing])
+async def test_a_pass_with_one_change_calls_as_much_in_a_large_pool_as_in_a_small_one(
+    change: Callable[[Replica], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Every pass of these tests checks what is kept, which costs as much as there is.
+    monkeypatch.setattr(KeptContents, "_checked", lambda _self, _pool, kept: kept)
+    calls = {}
+    for count in (FEW, MANY):
+        replica = _filled(count)
+        await replica.pools.reconcile(make.key("lab"))
+        await replica.pools.reconcile(make.key("lab"))
+        await change(replica)
+        calls[count] = await _calls_of_pass(replica)
+    sys.stdout.write(f"{change.__name__}: {calls}\n")
+    assert calls[MANY] <= 1.1 * calls[FEW], calls
+
+
+async def test_only_what_changed_is_read_and_however_often_it_did_it_is_read_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replica = _filled(FEW)
+    server = replica.lab.server
+    await replica.pools.reconcile(make.key("lab"))
+    await replica.pools.reconcile(make.key("lab"))
+    monkeypatch.setattr(KeptContents, "_checked", lambda _self, _pool, kept: kept)
+    read: list[str] = []
+    of, by_index = Facts.of, Cache.by_index
+
+    def noting(allocation: Any, ours: str) -> Facts:
+        read.append(allocation.metadata.name)
+        return of(allocation, ours)
+
+    monkeypatch.setattr(Facts, "of", noting)
+    copied: list[str] = []
+
+    def copying(cache: Cache[Any], index: str, value: str) -> tuple[Any, ...]:
+        copied.append(value)
+        return by_index(cache, index, value)
+
+    monkeypatch.setattr(Cache, "by_index", copying)
+    for number in range(5):
+        label = {"metadata": {"labels": {"number": str(number)}}}
+        server.edit("ipallocations", "held-00003", label)
+    for number in range(10, 20):
+        server.vanish("ipallocations", f"held-{number:05}")
+    server.requests.clear()
+    await replica.pools.reconcile(make.key("lab"))
+    assert read == ["held-00003"]
+    assert copied == []
+    assert server.count(verb="patch", plural="networkpools") == 1, "ten releases, one write"
+    assert replica.lab.see("networkpools", "lab")["allocatedIPs"] == 8 * (FEW - 10)
