@@ -44,9 +44,10 @@ class Kind:
         model: of its objects.
         plural: its name in paths.
         short: its short name; Butler's.
+        alias: a short name of ours, where kubectl takes Butler's for another kind.
         columns: of its table.
         selectable: fields that field selectors may name.
-        shadowed_by: the built-in kind that kubectl takes the short name for, if there is one.
+        shadowed_by: the built-in kind that kubectl takes `short` for, if there is one.
     """
 
     model: type
@@ -54,12 +55,18 @@ class Kind:
     short: str
     columns: tuple[Column, ...]
     selectable: tuple[str, ...] = field(default=())
+    alias: str = ""
     shadowed_by: str = ""
 
     @property
     def kind(self) -> str:
         """The kind's name: the model's."""
         return self.model.__name__
+
+    @property
+    def short_names(self) -> list[str]:
+        """All its short names."""
+        return [self.short, self.alias] if self.alias else [self.short]
 
     @property
     def crd_name(self) -> str:
@@ -140,6 +147,7 @@ KINDS: tuple[Kind, ...] = (
             Column("Tenants", "integer", ".status.capacity.estimatedTenants", wide=True),
             _AGE,
         ),
+        alias="bpc",
         shadowed_by="PriorityClass",
     ),
 )
@@ -173,7 +181,7 @@ def _definition(kind: Kind) -> Schema:
                 "listKind": f"{kind.kind}List",
                 "plural": kind.plural,
                 "singular": kind.kind.lower(),
-                "shortNames": [kind.short],
+                "shortNames": kind.short_names,
                 "categories": ["butler", "all-butler"],
             },
             "versions": [version],
@@ -243,11 +251,15 @@ def _without_defaults(schema: Any) -> Any:
 
 
 def by_name(wanted: Iterable[str] = ()) -> list[Schema]:
-    """Return the CRDs whose kind, plural or short name is in `wanted`; all if none are named.
+    """Return the CRDs whose kind, plural or a short name is in `wanted`; all if none are named.
 
     Raises:
         KeyError: no kind has one of these names.
     """
-    known = {name.lower(): kind for kind in KINDS for name in (kind.kind, kind.plural, kind.short)}
+    known = {
+        name.lower(): kind
+        for kind in KINDS
+        for name in (kind.kind, kind.plural, *kind.short_names)
+    }
     chosen = [known[name.lower()] for name in wanted]
     return [_definition(kind) for kind in chosen or KINDS]

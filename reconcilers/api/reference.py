@@ -46,9 +46,9 @@ def _contents() -> str:
 
 
 def _short(kind: crd.Kind) -> str:
-    if kind.shadowed_by:
-        return f" (kubectl takes the short name `{kind.short}` for {kind.shadowed_by})"
-    return f", or `{kind.short}`"
+    if not kind.alias:
+        return f", or `{kind.short}`"
+    return f", or `{kind.alias}` (kubectl takes `{kind.short}` for {kind.shadowed_by})"
 
 
 def _kind(kind: crd.Kind, definition: Schema) -> Iterator[str]:
