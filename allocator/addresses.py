@@ -1,7 +1,7 @@
 """Ranges of addresses, and the texts that stand for them.
 
 An address is an int together with its family; everything else in this package calculates with ints
-and is therefore the same for IPv4 and IPv6. Only this module knows how addresses are written.
+and is therefore the same for IPv4 and IPv6. Only this module parses and formats addresses.
 
 Texts go through `socket.inet_pton` and `inet_ntop`, which do no I/O and are about 15 times as
 fast as `ipaddress`; a pool with 25,000 allocations is read again and again. They refuse what Go's
@@ -203,7 +203,7 @@ def read_range(start: str, end: str) -> AddressRange | str:
 
 
 def quoted(text: str) -> str:
-    """Return a text that somebody else wrote for a message: in double quotes, escaped, cut."""
+    """Return a text of unknown origin for use in a message: in double quotes, escaped, cut."""
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     return dumps(shown, ensure_ascii=False)
 

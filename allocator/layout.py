@@ -18,7 +18,7 @@ from allocator.addresses import AddressRange, Family, Span, address_in, minus, q
 from allocator.errors import InvalidCIDR, InvalidPool, OutOfRange, PoolTooLarge
 
 MAX_ADDRESSES = 1_048_576
-"""How many addresses a pool may span unless told otherwise: a /12."""
+"""How many addresses a pool may span by default: a /12."""
 
 
 @dataclass(frozen=True, slots=True)

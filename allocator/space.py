@@ -201,7 +201,7 @@ class Space:
         return AddressRange(*span, self.layout.family)
 
     def release(self, held: AddressRange) -> None:
-        """Give a range back: one holder of exactly these addresses lets go.
+        """Release a range that one holder has; it becomes free when its last holder releases it.
 
         A range of the other family is none of this pool's, so that nothing happens.
 

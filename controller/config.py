@@ -79,7 +79,7 @@ async def connect(
 
 @dataclass(frozen=True, slots=True)
 class PodConfiguration:
-    """What a pod knows about its API server, with the attributes of kubernetes_asyncio's class.
+    """The in-cluster configuration of a pod, with the attributes of kubernetes_asyncio's class.
 
     Args:
         host: the server's URL.

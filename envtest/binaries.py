@@ -1,7 +1,7 @@
 """A real control plane: etcd and kube-apiserver, started from binaries on free ports.
 
 Everything lives in a folder of its own that goes when the control plane stops. Where tests need
-namespaces emptied or owners' dependents collected, kube-controller-manager runs beside them, with
+namespaces emptied or owners' dependents collected, kube-controller-manager runs with them, with
 those two controllers only, if it is there.
 """
 
@@ -231,7 +231,7 @@ class _Starter:
 
 
 def _advertised(host: str) -> str:
-    """Return the address that kube-apiserver tells others.
+    """Return the address that kube-apiserver advertises.
 
     Left to itself, one on the loopback looks for the way out of the machine, and does not start
     where there is none.

@@ -70,7 +70,7 @@ class ControlPlane(Plane):
             tokens: bearer tokens that are known from the start.
             force_embedded: take the embedded server, whatever the environment says.
             namespace_controller: empty and remove terminating namespaces. Binaries do it if
-                kube-controller-manager is among them: `controllers` of the result tells.
+                kube-controller-manager is among them: see `controllers` of the result.
             garbage_collector: remove objects whose owners are gone; as above.
 
         Raises:

@@ -4,7 +4,8 @@ import socket
 from ipaddress import ip_address
 from typing import Final
 
-# Addresses for documentation: no packet is sent, but a route to them tells this machine's own.
+# Addresses for documentation: no packet is sent, but a route to them begins at this machine's
+# own address.
 _ANYWHERE: Final = {4: "192.0.2.1", 6: "2001:db8::1"}
 # What stands for every address of this machine; an empty host means it, too.
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104

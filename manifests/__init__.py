@@ -1,4 +1,4 @@
-"""What a cluster is told, as package data: CRDs, RBAC, deployment, samples."""
+"""The manifests for a cluster, as package data: CRDs, RBAC, deployment, samples."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable

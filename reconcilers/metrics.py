@@ -114,7 +114,7 @@ class IpamMetrics:
         self._count(self._grown, pool)
 
     def shrunk(self, pool: Key) -> None:
-        """Count an allocation that shrink gave back, after its tenant let go of it."""
+        """Count an allocation that shrink released, after it was withdrawn from its tenant."""
         self._count(self._shrunk, pool)
 
     def _count(self, counter: Counter, pool: Key) -> None:

@@ -13,7 +13,7 @@ from envtest.server.failures import unauthorized
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 AUTHENTICATED = "system:authenticated"
 ADMIN_GROUP = "system:masters"
-# The fact about a user that tells by what it has shown who it is.
+# The extra field of a user that names the credential it authenticated with.
 CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 
@@ -101,7 +101,7 @@ class Authenticator:
         self._bearers = {f"Bearer {token}": user for token, user in self._tokens.items()}
         # The names of this server, before which its own tokens count.
         self.audiences: list[str] = []
-        # Who knows tokens that are not written down, such as those of service accounts.
+        # Authenticates tokens that are not in the file, such as those of service accounts.
         self.others: list[Callable[[str, Sequence[str]], Known | None]] = []
 
     def add(self, token: str, user: User) -> None:

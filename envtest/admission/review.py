@@ -1,4 +1,4 @@
-"""What a write is about: all that rules match on, and the AdmissionReview that tells it."""
+"""A write under admission: all that rules match on, and its AdmissionReview."""
 
 import uuid
 from collections.abc import Mapping
@@ -111,7 +111,7 @@ def admission_review(
     Args:
         attributes: the write.
         resource: the version of the resource that the webhook wants to see.
-        versions: of AdmissionReview that it knows, the best first.
+        versions: of AdmissionReview that it accepts, the preferred one first.
     """
     given = attributes.call.resource
     version = next((one for one in versions if one in _VERSIONS), _VERSIONS[0])

@@ -48,7 +48,7 @@ _OWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _User:
-    """How the server knows a user: by what `session` connects with, or by `token`."""
+    """How a user authenticates: by the certificate of `session`, or by `token`."""
 
     session: ClientSession
     token: str

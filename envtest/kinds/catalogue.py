@@ -1,4 +1,4 @@
-"""What `kinds.json` knows: the built-in resources and the schemas of their fields."""
+"""The content of `kinds.json`: the built-in resources and the schemas of their fields."""
 
 from collections.abc import Mapping
 from functools import cache

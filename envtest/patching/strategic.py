@@ -1,4 +1,4 @@
-"""Strategic merge patch: a merge patch that knows which lists are merged item by item.
+"""Strategic merge patch: a merge patch in which some lists are merged item by item.
 
 It exists for built-in kinds only; what to merge by which key stands in their Go types. Here are
 the maps, `strategic_lists` has the lists.

@@ -187,7 +187,7 @@ class Checker:
 
     @property
     def typed(self) -> bool:
-        """Whether the schema tells a type, without which a node can have no rules."""
+        """Whether the schema has a type, without which a node can have no rules."""
         return self._types.type is not None
 
     def rule_failure(self, text: str, *, optional_old: bool) -> str:

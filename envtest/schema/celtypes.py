@@ -1,4 +1,4 @@
-"""What a schema tells the CEL library: the type of `self`, and how JSON becomes its values.
+"""The types of a schema for the CEL library: the type of `self`, and how JSON becomes its values.
 
 A rule is checked against messages of protocol buffers that are made of the schema, so a field
 that does not exist and a comparison of a text with a number are refused where the rule is made.
@@ -92,7 +92,7 @@ class Types:
         self.pool.Add(self._file)
 
     def _variable(self, schema: object, path: str, *, root: bool) -> Any:
-        """Return the type that a value has as a variable; None where the schema tells none."""
+        """Return the type that a value has as a variable; None where the schema has none."""
         if not isinstance(schema, Mapping):
             return None
         kind = schema.get("type")
@@ -140,7 +140,7 @@ class Types:
         return name
 
     def _field(self, message: Any, name: str, schema: _Schema, path: str) -> None:
-        """Add a field to a message, if the schema tells its type."""
+        """Add a field to a message, if the schema has its type."""
         kind, additional = schema.get("type"), schema.get("additionalProperties")
         label, number, of = _Field.LABEL_OPTIONAL, 0, ""
         if kind == "array" and isinstance(schema.get("items"), Mapping):

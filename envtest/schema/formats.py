@@ -46,7 +46,7 @@ def compile_pattern(pattern: str) -> Any:
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Return what tells whether the pattern is found in a text.
+    """Return a function that says whether the pattern is found in a text.
 
     Raises:
         InvalidPattern: the pattern is none.

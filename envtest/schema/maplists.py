@@ -24,7 +24,7 @@ class MapKeys:
         self.defaults = defaults
 
     def key(self, item: Mapping[str, Any]) -> tuple[object, ...]:
-        """Return what tells `item` apart within its list.
+        """Return the key of `item` within its list.
 
         A key field that is not there counts as null; true is not 1.
         """
@@ -36,7 +36,7 @@ class MapKeys:
 
 
 def _typed(value: Any) -> object:
-    """Return what tells a JSON value apart from others, by value and by type."""
+    """Return a hashable key of a JSON value, which differs by value and by type."""
     if isinstance(value, str) or value is None:
         return value
     return json_text(value) if isinstance(value, dict | list) else (type(value), value)

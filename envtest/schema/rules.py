@@ -206,7 +206,7 @@ class RuleTree:
 
         Of a value that is the very one of the old object, as a patch leaves what it does not
         touch, it is remembered that its rules hold: a status is written far more often than the
-        spec beside it, whose rules are the ones that take their time.
+        spec next to it, whose rules are the slow ones.
         """
         value = place.value
         if value is None:

@@ -367,7 +367,7 @@ def _wrong_type(path: str, expected: str, found: str) -> FieldError:
 
 
 def _pattern_check(pattern: str) -> Callable[[str], bool] | None:
-    """Return what tells whether a text has a pattern; None where nothing has to match."""
+    """Return a function that checks a text against a pattern; None if there is no pattern."""
     try:
         return matcher(pattern) if pattern else None
     except InvalidPattern:

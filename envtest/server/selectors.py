@@ -167,7 +167,7 @@ def parse_fields(text: str) -> FieldSelector:
         StatusError: 400 with the real server's sentence.
     """
     terms = []
-    # Sorted, as the real server has them: it tells of the first fault in that order.
+    # Sorted, as the real server has them: it reports the first fault in that order.
     for part in sorted(_PARTS.findall(text)):
         if not part:
             continue

@@ -82,8 +82,8 @@ class Disk:
             ):  # SQLite takes a file of one byte for an empty one
                 raise DiskError(f"{self._path} is empty: it was cut short; {_REMEDY}")
             self._database = _opened(self._path)
-        # The highest revision of what was ever kept. The file's newest version tells it; it is
-        # written down only when versions are forgotten, which makes a write one statement.
+        # The highest revision of what was ever kept: that of the file's newest version. It is
+        # stored by itself only when versions are forgotten, which makes a write one statement.
         self._highest = max(self._fact("revision"), self._newest())
 
     def revision(self) -> int:
@@ -177,7 +177,7 @@ def _create(path: Path) -> None:
     """Create the file in one step, so that an empty one is known to be damaged."""
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
-    # Secrets are among the objects. The log that SQLite keeps beside it takes the same mode.
+    # Secrets are among the objects. The log that SQLite keeps next to it takes the same mode.
     new.touch(mode=0o600)
     _opened(new).close()
     new.replace(path)

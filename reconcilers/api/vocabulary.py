@@ -1,6 +1,6 @@
 """What each word means that the controllers write into the cluster.
 
-Meanings cannot be generated, so they stand here, beside the page that they are for. Tests hold
+Meanings cannot be generated, so they stand here, next to the page that they are for. Tests hold
 them to the code: every reason, event, label, annotation and finalizer that it writes has an entry,
 and every entry is written by it.
 """
@@ -33,7 +33,7 @@ class Event:
     Args:
         type: Normal or Warning.
         reason: its reason.
-        meaning: when it is told.
+        meaning: when it is written.
     """
 
     type: str

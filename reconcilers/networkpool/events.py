@@ -249,7 +249,7 @@ class Crossing:
 
     @property
     def action(self) -> str:
-        """The event's action; it tells the tiers apart that one write leaves at once."""
+        """The event's action; it differs for each tier that one write leaves."""
         return f"{'Enter' if self.entered else 'Leave'}{self.tier}"
 
     def note(self, pool: NetworkPool) -> str:

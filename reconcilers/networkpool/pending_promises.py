@@ -180,7 +180,7 @@ Identity = tuple[str, str]
 
 
 def identity(promise: Assignment) -> Identity:
-    """Return what tells a promise from all others."""
+    """Return the key that identifies a promise."""
     return promise.uid, promise.resourceVersion
 
 

@@ -297,6 +297,6 @@ class NetworkPoolReconciler:
 
 
 def _has_memory(pool: NetworkPool, listed: View) -> bool:
-    """Return whether a pool knows its promises: it has a memory, and that of this history."""
+    """Return whether a pool's status records all its promises, in the history of now."""
     revision = memory(pool)
     return revision is not None and listed.position >= revision

@@ -65,7 +65,7 @@ class Shared:
     Args:
         manager: runs it.
         informers: what all read.
-        client: the manager's client, with the field manager that tells our writes from others'.
+        client: the manager's client, with the field manager that marks our writes.
         recorder: takes events.
         clock: the time.
         settings: intervals and thresholds.

@@ -49,7 +49,7 @@ ROOT_FIELDS: Final = (
     "MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties "
     "ExternalDocs Example XPreserveUnknownFields XValidations"
 )
-# Fields that may stand at the root of a schema beside a status subresource, by JSON name.
+# Fields that may stand at the root of a schema that has a status subresource, by JSON name.
 _ROOT_JSON: Final = frozenset(
     {name[0].lower() + name[1:] for name in ROOT_FIELDS.split() if not name.startswith("X")}
     | {"x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations", "nullable"}
