@@ -47,13 +47,13 @@ def oldest_assets() -> Path:
     named, asked = os.environ.get(OLDEST_ASSETS), os.environ.get(ASSETS)
     if named:
         return Path(named)
-    beside = Path(asked).parent / "oldest" if asked else None
-    if beside is None or not (beside / "kube-apiserver").exists():
+    oldest = Path(asked).parent / "oldest" if asked else None
+    if oldest is None or not (oldest / "kube-apiserver").exists():
         pytest.skip(
             f"no oldest Kubernetes on this machine: {OLDEST_ASSETS} is not set, and there is no"
             f" folder `oldest` beside {ASSETS} ({asked or 'not set'}); `make real` builds it"
         )
-    return beside
+    return oldest
 
 
 @asynccontextmanager

@@ -113,7 +113,7 @@ async def test_both_times_move_together() -> None:
     assert clock.now() == START + timedelta(seconds=1.5)
 
 
-async def test_advancing_until_something_holds_tells_how_long_it_took() -> None:
+async def test_advancing_until_something_holds_returns_how_long_it_took() -> None:
     clock, ticks = VirtualClock(), list[float]()
 
     async def ticker() -> None:

@@ -64,11 +64,11 @@ def test_the_wheel_installs_and_says_its_version(wheel: Path, tmp_path: Path) ->
 
 def test_every_dependency_is_named_in_the_architecture_with_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    told = (ROOT / "ARCHITECTURE.md").read_text()
+    reported = (ROOT / "ARCHITECTURE.md").read_text()
     wanted = [*project["dependencies"], *project["optional-dependencies"]["envtest"]]
     for requirement in wanted:
         name = re.split(r"[<>=\[ ]", requirement)[0]
-        assert f"| {name} " in told, f"{name} is not in ARCHITECTURE.md"
+        assert f"| {name} " in reported, f"{name} is not in ARCHITECTURE.md"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

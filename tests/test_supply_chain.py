@@ -25,11 +25,11 @@ def supply_chain() -> ModuleType:
 
 
 def test_the_bill_of_materials_has_every_locked_package(supply_chain: ModuleType) -> None:
-    told = json.loads((ROOT / "sbom.cdx.json").read_text())
-    assert (told["bomFormat"], told["specVersion"]) == ("CycloneDX", "1.6")
-    parts = {(part["name"], part["version"]) for part in told["components"]}
+    reported = json.loads((ROOT / "sbom.cdx.json").read_text())
+    assert (reported["bomFormat"], reported["specVersion"]) == ("CycloneDX", "1.6")
+    parts = {(part["name"], part["version"]) for part in reported["components"]}
     assert parts == set(supply_chain.locked()), "run `make notices`"
-    assert all(part["licenses"][0]["license"]["name"] for part in told["components"])
+    assert all(part["licenses"][0]["license"]["name"] for part in reported["components"])
 
 
 def test_the_notices_have_every_locked_package_and_its_licence(supply_chain: ModuleType) -> None:

@@ -80,7 +80,7 @@ class GarbageCollector:
         self._dependents: dict[str, set[str]] = {}
         self._due: set[str] = set()
         # Dependents and owners that an event named.
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         # Owners that were seen to go, the latest last: their kind may have gone with them.
         self._gone: dict[str, None] = {}
         for table in api.store.tables():
@@ -120,7 +120,7 @@ class GarbageCollector:
 
     def _forget(self, uid: str) -> None:
         """Drop an object from the graph, and remember for a time that it is gone."""
-        self._told = {pair for pair in self._told if uid not in pair}
+        self._reported = {pair for pair in self._reported if uid not in pair}
         self._gone[uid] = None
         if len(self._gone) > _MOST_GONE:
             del self._gone[next(iter(self._gone))]
@@ -233,9 +233,9 @@ class GarbageCollector:
 
     def _complain(self, node: _Node, reference: _Owner) -> None:
         """Record an event, once, that an owner is in another namespace."""
-        if (node.meta.uid, reference.uid) in self._told:
+        if (node.meta.uid, reference.uid) in self._reported:
             return
-        self._told.add((node.meta.uid, reference.uid))
+        self._reported.add((node.meta.uid, reference.uid))
         found = self._find(node)
         if found:
             text = (

@@ -83,7 +83,7 @@ def _fields(part: str, schema: Schema) -> Iterator[tuple[str, str, str]]:
 def _walk(schema: Schema, path: str, required: frozenset[str]) -> Iterator[tuple[str, str, str]]:
     for name, inner in schema.get("properties", {}).items():
         where = f"{path}.{name}"
-        yield f"`{where}`", _type(inner), _told(inner, needed=name in required)
+        yield f"`{where}`", _type(inner), _description(inner, needed=name in required)
         if where.endswith("status.conditions"):
             continue  # the same in every kind of Kubernetes
         deeper, suffix = _deeper(inner)
@@ -111,7 +111,7 @@ def _type(schema: Schema) -> str:
     return f"{kind} ({form})" if form else str(kind)
 
 
-def _told(schema: Schema, *, needed: bool) -> str:
+def _description(schema: Schema, *, needed: bool) -> str:
     parts = ["**required**."] if needed else []
     if described := schema.get("description"):
         parts.append(str(described))

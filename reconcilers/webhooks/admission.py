@@ -57,7 +57,7 @@ def handler(resource: Resource[T], judge: Judge[T]) -> Handler[bytes]:
         return await judge.updated(new, stored(request.oldObjectBytes))
 
     async def handle(request: AdmissionRequest[bytes]) -> Answer:
-        return _told(request, await verdict(request))
+        return _answer(request, await verdict(request))
 
     return handle
 
@@ -78,7 +78,7 @@ def _spec(data: bytes) -> Any:
     return decoded.get("spec", {}) if isinstance(decoded, dict) else None
 
 
-def _told(request: AdmissionRequest[bytes], verdict: Verdict) -> Answer:
+def _answer(request: AdmissionRequest[bytes], verdict: Verdict) -> Answer:
     if verdict.allowed:
         return Allowed(verdict.warnings)
     sentence = verdict.sentence()

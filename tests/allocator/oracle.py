@@ -57,7 +57,7 @@ class Bitmap:
         for at in self._inside(first, last):
             self.holders[at] += 1
 
-    def let_go(self, first: int, last: int) -> None:
+    def mark_free(self, first: int, last: int) -> None:
         for at in self._inside(first, last):
             assert self.holders[at] > 0
             self.holders[at] -= 1

@@ -202,7 +202,7 @@ def test_of_overlapping_ranges_each_release_frees_only_what_nobody_else_holds() 
     assert free(space) == [(3, 19)]
 
 
-def test_a_single_shared_address_stays_held_until_both_have_let_go() -> None:
+def test_a_single_shared_address_stays_held_until_both_are_released() -> None:
     taken = [span(0, 5), span(5, 9), span(10, 12)]
     for first, second in (taken[:2], taken[1::-1]):
         space = Space(pool((0, 19)), taken)

@@ -93,7 +93,7 @@ class SpaceMachine(RuleBasedStateMachine):
     @rule(one=consumes(held))
     def release(self, one: AddressRange) -> None:
         self.space.release(one)
-        self.bitmap.let_go(one.first, one.last)
+        self.bitmap.mark_free(one.first, one.last)
         self.holding.remove(one)
 
     @rule(data=st.data())

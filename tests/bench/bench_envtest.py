@@ -89,17 +89,17 @@ class Server:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{command}\n")
         self.process.stdin.flush()
-        return self._heard(dict[str, float])
+        return self._recorded(dict[str, float])
 
     def greet(self) -> None:
         """Read where the server is."""
-        said = self._heard(dict[str, str | float])
+        said = self._recorded(dict[str, str | float])
         self.url, self.token, self.cpu = str(said["url"]), str(said["token"]), float(said["cpu"])
         self.authority = str(said["authority"])
         self.tls = ssl.create_default_context(cadata=self.authority)
         self.tls.check_hostname = False
 
-    def _heard(self, kind: type[T]) -> T:
+    def _recorded(self, kind: type[T]) -> T:
         assert self.process.stdout is not None
         return msgspec.json.decode(self.process.stdout.readline(), type=kind)
 

@@ -45,7 +45,7 @@ async def test_a_folder_of_definitions_is_installed(
     assert (await admin.get(PATH)).status_code == 200
 
 
-async def test_a_refused_definition_is_told_by_name(plane: Plane) -> None:
+async def test_a_refused_definition_is_reported_by_name(plane: Plane) -> None:
     bad = crd()
     bad["metadata"]["name"] = "wrong.lab.example.com"
 

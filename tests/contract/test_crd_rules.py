@@ -84,7 +84,7 @@ def said(response: httpx.Response, text: str) -> bool:
     return any(text in message for _, message in causes(response))
 
 
-async def test_what_one_object_tells_is_refused_at_its_field(shelf: Shelf) -> None:
+async def test_what_is_wrong_within_one_object_is_refused_at_its_field(shelf: Shelf) -> None:
     for what, (kind, spec, field, message) in REFUSED.items():
         answer = await shelf.create(kind, spec)
         assert field in fields(answer), (what, answer.text)
@@ -165,8 +165,8 @@ async def _look_after_what_is_broken(plane: Plane, shelf: Shelf, minor: int) -> 
     mark = {"metadata": {"finalizers": [names.FINALIZER_POOL], "labels": {"a": "b"}}}
     answer = await shelf.patch("NetworkPool", mark)
     assert answer.is_success, answer.text
-    told = {"status": {"totalIPs": 0, "observedGeneration": 1}}
-    answer = await shelf.patch("NetworkPool", told, subresource="status")
+    reported = {"status": {"totalIPs": 0, "observedGeneration": 1}}
+    answer = await shelf.patch("NetworkPool", reported, subresource="status")
     assert answer.is_success is (minor >= JUDGES_WHAT_CHANGED), answer.text
     assert (await shelf.delete("NetworkPool")).is_success
     gone = await shelf.patch("NetworkPool", {"metadata": {"finalizers": None}})

@@ -68,8 +68,13 @@ def assignments() -> Iterator[Json]:
 
 def conditions(message: str) -> list[Json]:
     kinds = ("Ready", "Overlapping", "RangesOverlap", "ForeignManager", "Reconciling", "Stalled")
-    told = {"status": "True", "reason": "R" * 100, "message": message, "lastTransitionTime": NOW}
-    return [{"type": kind, **told} for kind in kinds]
+    reported = {
+        "status": "True",
+        "reason": "R" * 100,
+        "message": message,
+        "lastTransitionTime": NOW,
+    }
+    return [{"type": kind, **reported} for kind in kinds]
 
 
 async def create(http: httpx.AsyncClient, plural: str, kind: str, spec: Json) -> None:
@@ -91,13 +96,13 @@ async def change(http: httpx.AsyncClient, path: str, body: Json) -> Json:
     return changed
 
 
-async def test_the_largest_pool_can_be_made_changed_and_told_of(
+async def test_the_largest_pool_can_be_created_and_changed_and_its_status_written(
     shared_admin: httpx.AsyncClient,
 ) -> None:
     await create(shared_admin, "networkpools", "NetworkPool", largest_pool())
     status = {"assignments": list(assignments()), "conditions": conditions("m" * 32_768)}
-    told = await change(shared_admin, "networkpools/largest/status", {"status": status})
-    assert told["status"] == status
+    reported = await change(shared_admin, "networkpools/largest/status", {"status": status})
+    assert reported["status"] == status
     wider = await change(
         shared_admin, "networkpools/largest", {"spec": {"cidr": "200.100.0.0/15"}}
     )
@@ -115,7 +120,7 @@ async def test_the_largest_allocation_lists_its_addresses(shared_admin: httpx.As
         "addresses": [text(number) for number in range(LISTED_ADDRESSES)],
         "conditions": conditions("m" * 1_000),
     }
-    told = await change(shared_admin, "ipallocations/largest/status", {"status": status})
-    assert told["status"] == status
+    reported = await change(shared_admin, "ipallocations/largest/status", {"status": status})
+    assert reported["status"] == status
     marked = {"metadata": {"finalizers": [names.FINALIZER_ALLOCATION], "labels": {"a": "b"}}}
     assert (await change(shared_admin, "ipallocations/largest", marked))["status"] == status

@@ -340,7 +340,7 @@ async def test_the_whole_flow_needs_every_rule_of_the_shipped_roles_and_no_other
     assert not unused, "rules that nothing needed:\n" + "\n".join(unused)
 
 
-def test_what_roles_allow_is_told_apart_by_name() -> None:
+def test_what_roles_allow_is_distinguished_by_name() -> None:
     role: Mapping[str, Any] = {"verb": "get", "group": "", "resource": "secrets"}
     rule = Rule("r", HOME, **role, names=("a",))
     call = Call("GET", "/", {}, verb="get", resource="secrets", namespace=HOME, name="a")

@@ -93,7 +93,7 @@ class CacheMachine(RuleBasedStateMachine):
             self.world.put(name, "red")
 
     @rule(name=NAMES, color=COLORS)
-    def somebody_writes(self, name: str, color: str) -> None:
+    def another_client_writes(self, name: str, color: str) -> None:
         self.world.put(name, color)
 
     @rule(name=NAMES, color=COLORS)

@@ -84,32 +84,32 @@ def test_the_page_is_what_the_command_prints() -> None:
     assert (ROOT / "API.md").read_text(encoding="utf-8") == printed.out, "run `make api-docs`"
 
 
-def test_every_reason_that_a_condition_can_have_is_told() -> None:
-    told = {r for words in WORDS.values() for one in words.conditions for r in one.reasons}
+def test_every_reason_that_a_condition_can_have_is_documented() -> None:
+    reported = {r for words in WORDS.values() for one in words.conditions for r in one.reasons}
     reasons, _ = written()
     assert len(reasons) > 30
-    assert reasons - told == set()
+    assert reasons - reported == set()
 
 
-def test_every_event_that_is_recorded_is_told() -> None:
-    told = {event.reason for words in WORDS.values() for event in words.events}
+def test_every_event_that_is_recorded_is_documented() -> None:
+    reported = {event.reason for words in WORDS.values() for event in words.events}
     _, events = written()
     assert len(events) > 3
-    assert events - told == set()
+    assert events - reported == set()
 
 
-def test_every_word_that_is_told_is_said_somewhere() -> None:
+def test_every_documented_word_is_used_by_the_code() -> None:
     tiers = {"CapacityWarning", "CapacityCritical", "CapacityExhausted"}
     composed = {f"Pool{tier}" for tier in tiers}
     assert tiers <= literals()
     for kind, words in WORDS.items():
-        told = {one.type for one in words.conditions}
-        told |= {reason for one in words.conditions for reason in one.reasons}
-        told |= {event.reason for event in words.events}
-        assert told - composed - literals() == set(), kind
+        reported = {one.type for one in words.conditions}
+        reported |= {reason for one in words.conditions for reason in one.reasons}
+        reported |= {event.reason for event in words.events}
+        assert reported - composed - literals() == set(), kind
 
 
-def test_every_label_annotation_and_finalizer_is_told() -> None:
+def test_every_label_annotation_and_finalizer_is_documented() -> None:
     prefixes = ("LABEL_", "ANNOTATION_", "FINALIZER_")
     own = {
         value

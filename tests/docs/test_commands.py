@@ -33,7 +33,7 @@ OFFLINE = [
 ]
 
 
-def told(calls: Sequence[tuple[list[str], Command]]) -> list[str]:
+def reported(calls: Sequence[tuple[list[str], Command]]) -> list[str]:
     """Return what tests are called after."""
     return [f"{command.place}: {' '.join(call)}" for call, command in calls]
 
@@ -71,7 +71,7 @@ def test_there_are_commands_to_look_at() -> None:
     }
 
 
-@pytest.mark.parametrize(("call", "command"), CALLS, ids=told(CALLS))
+@pytest.mark.parametrize(("call", "command"), CALLS, ids=reported(CALLS))
 def test_every_call_of_butler_ipam_names_a_command_and_flags_that_exist(
     call: Sequence[str], command: Command
 ) -> None:
@@ -80,7 +80,7 @@ def test_every_call_of_butler_ipam_names_a_command_and_flags_that_exist(
     assert named - known == set(), command.place
 
 
-@pytest.mark.parametrize(("call", "command"), COPIED, ids=told(COPIED))
+@pytest.mark.parametrize(("call", "command"), COPIED, ids=reported(COPIED))
 def test_every_line_that_can_be_copied_parses_as_it_is(
     call: Sequence[str], command: Command, desk: Path
 ) -> None:
@@ -88,7 +88,7 @@ def test_every_line_that_can_be_copied_parses_as_it_is(
     made(call[0]).make_context(call[0], list(call[1:]), resilient_parsing="--help" in call)
 
 
-@pytest.mark.parametrize(("call", "command"), OFFLINE, ids=told(OFFLINE))
+@pytest.mark.parametrize(("call", "command"), OFFLINE, ids=reported(OFFLINE))
 def test_every_line_that_needs_no_cluster_does_what_it_should(
     call: Sequence[str], command: Command, desk: Path
 ) -> None:
@@ -142,9 +142,9 @@ def test_every_make_target_exists(document: str) -> None:
     assert named - targets() == set()
 
 
-def test_make_tells_every_target_that_people_need() -> None:
-    told = set(re.findall(r"^([a-z-]+):.*##", read("Makefile"), re.MULTILINE))
-    assert targets() - told <= {"help"}
+def test_make_help_lists_every_target_that_people_need() -> None:
+    reported = set(re.findall(r"^([a-z-]+):.*##", read("Makefile"), re.MULTILINE))
+    assert targets() - reported <= {"help"}
     phony = read("Makefile").partition(".PHONY: ")[2].split()
     assert set(phony) == targets()
 

@@ -290,10 +290,10 @@ async def test_no_request_makes_the_server_fail(http: httpx.AsyncClient) -> None
             method, path, params=query, content=data, headers={"Content-Type": kind}
         )
         answer = asyncio.run_coroutine_threadsafe(sent, runner).result(10)
-        told = (
+        reported = (
             answer.status_code < 500 or answer.json().get("message") != "Internal error occurred"
         )
-        assert told, (answer.status_code, answer.text)
+        assert reported, (answer.status_code, answer.text)
 
     await to_thread.run_sync(fire)
     assert (await http.get("/readyz")).text == "ok"

@@ -55,10 +55,10 @@ async def test_both_run_on_free_ports_and_leave_nothing_behind(assets: Assets) -
 
 async def test_the_server_gets_its_address_and_looks_for_no_route_out(assets: Assets) -> None:
     async with ControlPlane.start():
-        told = ip_address(assets.flags("kube-apiserver")["advertise-address"])
+        reported = ip_address(assets.flags("kube-apiserver")["advertise-address"])
     # Of the family of its services, or it refuses to start.
-    assert told.version == 4
-    assert not told.is_unspecified
+    assert reported.version == 4
+    assert not reported.is_unspecified
 
 
 async def test_the_administrator_is_known_by_a_certificate(assets: Assets) -> None:

@@ -56,7 +56,7 @@ async def test_a_role_that_was_removed_is_there_again_after_a_start(tmp_path: Pa
     assert [one.status_code for one in (removed, gone, again)] == [200, 404, 200]
 
 
-async def test_the_server_tells_where_it_is(http: httpx.AsyncClient) -> None:
+async def test_the_server_prints_where_it_listens(http: httpx.AsyncClient) -> None:
     old = await http.get(f"{HOME}/endpoints/kubernetes")
     new = (
         await http.get("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes")

@@ -200,7 +200,7 @@ async def test_a_watcher_that_does_not_read_is_cut_off_and_slows_no_other() -> N
             await server.watchers.wait(2)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(heavy_changes, http)
-                await told_of(other, 12)
+                await received(other, 12)
             await server.watchers.wait(1)
 
 
@@ -211,7 +211,7 @@ async def heavy_changes(http: httpx.AsyncClient) -> None:
         assert (await http.post(MAPS, json=body)).status_code == 201
 
 
-async def told_of(stream: ByteStream, count: int) -> None:
+async def received(stream: ByteStream, count: int) -> None:
     """Read a watch until so many of the heavy objects came."""
     seen, tail = 0, b""
     while seen < count:

@@ -105,8 +105,10 @@ async def test_a_terminating_namespace_says_what_it_waits_for_and_takes_nothing_
         held = await becomes(http, path, lambda one: "conditions" in one["status"])
         refused = await http.post(inside, json=gauge("c"))
 
-    told = {one["type"]: (one["status"], one["message"]) for one in held["status"]["conditions"]}
-    assert told == {
+    reported = {
+        one["type"]: (one["status"], one["message"]) for one in held["status"]["conditions"]
+    }
+    assert reported == {
         "NamespaceDeletionDiscoveryFailure": ("False", "All resources successfully discovered"),
         "NamespaceDeletionGroupVersionParsingFailure": (
             "False",

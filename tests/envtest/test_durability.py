@@ -80,14 +80,14 @@ class Ledger:
     States are the values that objects carry; None is an object that is not there.
     """
 
-    told: dict[str, str | None] = field(default_factory=dict)
+    reported: dict[str, str | None] = field(default_factory=dict)
     asked: dict[str, str | None] = field(default_factory=dict)
     revision: int = 0
     answers: int = 0
 
     def allows(self, name: str, found: str | None) -> bool:
         """Tell whether an object may be so after the crash."""
-        allowed = {self.told.get(name)}
+        allowed = {self.reported.get(name)}
         if name in self.asked:
             allowed.add(self.asked[name])
         return found in allowed
@@ -102,7 +102,7 @@ class Ledger:
         """Create, change and delete objects until the server is gone."""
         for number in itertools.count():
             name, value = f"{prefix}-{rng.randrange(5)}", str(number)
-            there = self.told.get(name) is not None
+            there = self.reported.get(name) is not None
             removed = there and rng.random() < 0.3
             self.asked = {name: None if removed else value}
             try:
@@ -112,7 +112,7 @@ class Ledger:
             assert answer.is_success, answer.text
             meta = answer.json()["metadata"]
             self.revision = max(self.revision, int(meta.get("resourceVersion") or 0))
-            self.told |= self.asked
+            self.reported |= self.asked
             self.asked = {}
             self.answers += 1
             answered()
@@ -169,7 +169,7 @@ async def test_nothing_acknowledged_is_lost_however_often_the_server_is_killed(
                     name = f"{prefix}-{number}"
                     found = values.get(name)
                     assert ledger.allows(name, found), (seed, name, found, ledger)
-                    ledger.told[name] = found
+                    ledger.reported[name] = found
                 ledger.asked = {}
             highest = revision
             await killed_at_some_point(server, ledgers, seed)
@@ -177,7 +177,7 @@ async def test_nothing_acknowledged_is_lost_however_often_the_server_is_killed(
 
 
 @pytest.mark.slow
-async def test_a_watch_from_before_the_kill_tells_what_happened_since(tmp_path: Path) -> None:
+async def test_a_watch_from_before_the_kill_delivers_what_happened_since(tmp_path: Path) -> None:
     async with child(tmp_path) as server:
         before = await server.revision()
         for name in ("a", "b"):
@@ -226,7 +226,7 @@ async def test_certificates_users_and_objects_are_the_same_after_a_restart(
         assert second.api.store.table("namespaces").get("default") == uid
 
 
-async def test_a_folder_whose_users_make_no_sense_is_let_go_and_can_be_mended(
+async def test_a_folder_with_invalid_users_is_unlocked_and_can_be_repaired(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "users.csv").write_text("nobody")
@@ -297,7 +297,7 @@ def test_a_folder_that_is_no_folder_is_refused_with_a_sentence(tmp_path: Path) -
 
 @pytest.mark.parametrize("name", ["ca.key", "ca.crt", "service-accounts.key", "users.csv"])
 @pytest.mark.parametrize("left", [0.0, 0.5])
-async def test_a_damaged_file_is_named_and_the_folder_let_go(
+async def test_a_damaged_file_is_named_and_the_folder_unlocked(
     tmp_path: Path, name: str, left: float
 ) -> None:
     async with serve(data=tmp_path) as server:

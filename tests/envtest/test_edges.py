@@ -198,10 +198,10 @@ async def test_keys_that_stand_twice_in_an_apply_are_reported_or_refused(
     head = f'"apiVersion":"{GROUP}/v1","kind":"Gauge","metadata":{{"name":"a"}}'
     data = f'{{{head},"spec":{{"count":1,"count":2}}}}'.encode()
     path = f"{PATH}/a?fieldManager=m"
-    told = await http.patch(path, content=data, headers={"Content-Type": APPLY})
+    reported = await http.patch(path, content=data, headers={"Content-Type": APPLY})
     refused = await send(http, "PATCH", f"{path}&fieldValidation=Strict", data, APPLY)
 
-    assert told.headers["Warning"] == '299 - "duplicate field \\"spec.count\\""'
+    assert reported.headers["Warning"] == '299 - "duplicate field \\"spec.count\\""'
     assert refused[0] == 400
     assert 'strict decoding error: duplicate field "spec.count"' in refused[1]
 
@@ -223,8 +223,11 @@ async def test_finalizers_of_custom_resources_without_a_domain_give_a_warning_on
     label = json.dumps({"metadata": {"labels": {"x": "y"}}}).encode()
     second = await http.patch(f"{PATH}/a", content=label, headers={"Content-Type": MERGE})
 
-    told = first.headers.get_list("Warning")
-    assert [("plain" in text, "(/)" in text) for text in told] == [(True, False), (False, True)]
+    reported = first.headers.get_list("Warning")
+    assert [("plain" in text, "(/)" in text) for text in reported] == [
+        (True, False),
+        (False, True),
+    ]
     assert "Warning" not in second.headers
 
 

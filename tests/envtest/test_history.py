@@ -74,7 +74,7 @@ async def test_pages_and_quiet_kinds_survive_a_restart_too(tmp_path: Path) -> No
         assert await watched(http, resourceVersion=quiet) == []
 
 
-def told(table: Table, revision: int) -> list[tuple[str, str, int]]:
+def reported(table: Table, revision: int) -> list[tuple[str, str, int]]:
     """Return what happened after a revision."""
     return [(one.type, one.current.key, one.current.revision) for one in table.log.after(revision)]
 
@@ -84,7 +84,7 @@ def state(store: Store) -> tuple[Any, ...]:
     table = store.table("things")
     present = {key: table.get(key) for key in table.scan()}
     then = {key: one and one.body for key, one in table.at(table.log.floor).items()}
-    return store.revision, present, told(table, 0), table.log.floor, then
+    return store.revision, present, reported(table, 0), table.log.floor, then
 
 
 @settings(max_examples=30, deadline=None)
@@ -139,7 +139,7 @@ def test_history_is_compacted_after_a_while_on_disk_too(tmp_path: Path) -> None:
 
     again = Store(Disk(tmp_path), clock)
     assert again.table("things").log.floor == old
-    assert told(again.table("things"), 0) == [("MODIFIED", "a", new)]
+    assert reported(again.table("things"), 0) == [("MODIFIED", "a", new)]
     again.close()
 
 
@@ -180,7 +180,7 @@ def test_a_folder_of_the_first_format_is_taken_over(tmp_path: Path) -> None:
         store = Store(Disk(tmp_path))
         stored = store.table("things").get("a")
         assert stored is not None
-        assert (store.revision, stored.revision, told(store.table("things"), 0)) == (9, 7, [])
+        assert (store.revision, stored.revision, reported(store.table("things"), 0)) == (9, 7, [])
         assert store.table("things").log.floor == 9
         store.close()
 
@@ -194,11 +194,11 @@ def test_a_dropped_kind_starts_with_a_new_history(tmp_path: Path) -> None:
     for current in (store, None):
         opened = current or Store(Disk(tmp_path))
         assert opened.table("things").log.floor == dropped
-        assert told(opened.table("things"), 0) == []
+        assert reported(opened.table("things"), 0) == []
         opened.close()
 
 
-def test_an_event_of_before_a_restart_knows_what_it_replaced(tmp_path: Path) -> None:
+def test_an_event_of_before_a_restart_carries_what_it_replaced(tmp_path: Path) -> None:
     store = Store(Disk(tmp_path))
     first = write(store)
     store.compact(first)

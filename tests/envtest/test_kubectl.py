@@ -61,8 +61,8 @@ async def test_apply_creates_then_leaves_alone_then_changes(kubectl: Kubectl) ->
 
 async def test_a_list_is_applied_and_an_unknown_kind_is_named(kubectl: Kubectl) -> None:
     whole = {"apiVersion": "v1", "kind": "List", "items": [gauge("a", count=2), gauge("b")]}
-    told = await kubectl("apply", "-f", "-", text=text(whole))
-    assert [line.split()[-1] for line in told.splitlines()] == ["created", "created"]
+    reported = await kubectl("apply", "-f", "-", text=text(whole))
+    assert [line.split()[-1] for line in reported.splitlines()] == ["created", "created"]
     unknown = {"apiVersion": "example.com/v1", "kind": "Nothing", "metadata": {"name": "a"}}
     code, refused = await kubectl.run("apply", "-f", "-", text=text(unknown))
     assert code == 1
@@ -96,7 +96,7 @@ async def test_built_in_kinds_apply_and_merge_by_their_keys(kubectl: Kubectl) ->
     assert "Replicas" in await kubectl("describe", "deployment", "web")
 
 
-async def test_diff_tells_what_apply_would_change(kubectl: Kubectl) -> None:
+async def test_diff_shows_what_apply_would_change(kubectl: Kubectl) -> None:
     await kubectl("apply", "-f", "-", text=text(gauge("a", count=2)))
 
     code, output = await kubectl.run("diff", "-f", "-", text=text(gauge("a", count=5)))
@@ -105,7 +105,7 @@ async def test_diff_tells_what_apply_would_change(kubectl: Kubectl) -> None:
     assert "+  count: 5" in output
 
 
-async def test_get_speaks_all_its_formats(kubectl: Kubectl) -> None:
+async def test_get_prints_all_its_formats(kubectl: Kubectl) -> None:
     labelled = gauge("b", count=4)
     labelled["metadata"]["labels"] = {"tier": "gold"}
     await kubectl("create", "-f", "-", text=text(gauge("a", place="hall"), labelled))
@@ -142,7 +142,7 @@ async def test_get_watch_shows_what_comes(kubectl: Kubectl) -> None:
     assert (listed.split(), seen.split()) == (["early", "6"], ["late", "7"])
 
 
-async def test_explain_knows_custom_and_built_in_kinds(kubectl: Kubectl) -> None:
+async def test_explain_describes_custom_and_built_in_kinds(kubectl: Kubectl) -> None:
     # A real server publishes the schema of a new kind a moment after it is established.
     with anyio.fail_after(30):
         while (await kubectl.run("explain", "gauge.spec.place"))[0] != 0:

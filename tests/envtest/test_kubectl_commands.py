@@ -107,8 +107,8 @@ async def test_imperative_changes_reach_the_objects(kubectl: Kubectl) -> None:
     assert container["resources"] == {"limits": {"cpu": "1"}}
     assert spec["template"]["spec"]["serviceAccountName"] == "bob"
     assert "a=b" in await kubectl("get", "service", "direct", "-o", "wide")
-    code, told = await kubectl.run("rollout", "status", "deployment/web", "--timeout=1s")
-    assert (code, "timed out" in told) == (1, True)
+    code, reported = await kubectl.run("rollout", "status", "deployment/web", "--timeout=1s")
+    assert (code, "timed out" in reported) == (1, True)
 
 
 async def test_get_sorts_labels_pages_and_templates(kubectl: Kubectl) -> None:
@@ -151,7 +151,7 @@ async def _make_more(kubectl: Kubectl) -> None:
         await kubectl("create", "-f", "-", text=text(body))
 
 
-async def test_describe_tells_of_custom_and_built_in_kinds(kubectl: Kubectl) -> None:
+async def test_describe_shows_custom_and_built_in_kinds(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", text=text(gauge("a", count=7)))
     await kubectl("create", "service", "loadbalancer", "s", "--tcp=80")
     await kubectl("create", "role", "r", "--verb=get", "--resource=pods")
@@ -224,11 +224,11 @@ async def test_waits_for_values_and_creation(kubectl: Kubectl) -> None:
     await kubectl("create", "-f", "-", text=text(gauge("a", place="hall")))
     path = "{.spec.place}=hall"
     await kubectl("wait", f"--for=jsonpath={path}", "gauge/a", "--timeout=10s")
-    code, told = await kubectl.run(
+    code, reported = await kubectl.run(
         "wait", "--for=jsonpath={.spec.place}=attic", "gauge/a", "--timeout=1s"
     )
 
-    assert (code, "timed out" in told) == (1, True)
+    assert (code, "timed out" in reported) == (1, True)
 
 
 async def test_rights_are_reconciled_and_reviewed(kubectl: Kubectl) -> None:
@@ -242,10 +242,10 @@ async def test_rights_are_reconciled_and_reviewed(kubectl: Kubectl) -> None:
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "rec"},
         "subjects": [{"kind": "User", "name": "x", "apiGroup": group}],
     }
-    told = await kubectl("auth", "reconcile", "-f", "-", text=text(role, binding))
+    reported = await kubectl("auth", "reconcile", "-f", "-", text=text(role, binding))
     again = await kubectl("auth", "reconcile", "-f", "-", text=text(role, binding))
 
-    assert "missing rules added" in told
+    assert "missing rules added" in reported
     assert "missing" not in again
     assert (await kubectl("auth", "can-i", "get", "pods", "--as=x")).strip() == "yes"
     assert "pods" in await kubectl("auth", "can-i", "--list", "--as=x")
@@ -320,13 +320,13 @@ async def test_kustomizations_are_built_applied_and_deleted(
 
 @pytest.mark.skipif(read_settings().kind != "embedded", reason="a real server serves these kinds")
 async def test_a_kind_that_is_not_served_is_reported_as_unknown(kubectl: Kubectl) -> None:
-    code, told = await kubectl.run("get", "storageclasses")
-    assert (code, told.strip()) == (
+    code, reported = await kubectl.run("get", "storageclasses")
+    assert (code, reported.strip()) == (
         1,
         'error: the server doesn\'t have a resource type "storageclasses"',
     )
-    code, told = await kubectl.run("autoscale", "deployment", "web", "--max=3")
-    assert (code, "not found" in told.lower()) == (1, True)
+    code, reported = await kubectl.run("autoscale", "deployment", "web", "--max=3")
+    assert (code, "not found" in reported.lower()) == (1, True)
 
 
 async def test_nodes_are_cordoned_and_tainted(kubectl: Kubectl) -> None:

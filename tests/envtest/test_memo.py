@@ -14,20 +14,20 @@ class _Answer:
 
 
 @remembered(2)
-def _told(text: str, *, loud: bool = False) -> _Answer:
+def _reported(text: str, *, loud: bool = False) -> _Answer:
     """Return a new answer each time that it has to be worked out."""
     del text, loud
     return _Answer()
 
 
 def test_the_answer_to_a_short_text_is_the_one_that_was_given_before() -> None:
-    assert _told("name") is _told("name")
-    assert _told("name") is not _told("other")
-    assert _told("name") is not _told("name", loud=True)
+    assert _reported("name") is _reported("name")
+    assert _reported("name") is not _reported("other")
+    assert _reported("name") is not _reported("name", loud=True)
 
 
 def test_nothing_is_kept_of_a_long_text() -> None:
-    answer = weakref.ref(_told("x" * (LONGEST + 1)))
+    answer = weakref.ref(_reported("x" * (LONGEST + 1)))
     gc.collect()
     assert answer() is None
 

@@ -26,7 +26,7 @@ def references(value: Any) -> set[str]:
     return found | {own} if isinstance(own, str) else found
 
 
-async def test_the_third_version_tells_of_defaults_and_lists(http: httpx.AsyncClient) -> None:
+async def test_openapi_v3_describes_defaults_and_lists(http: httpx.AsyncClient) -> None:
     body = await document(http, f"/openapi/v3/apis/{GROUP}/v1")
     found = body["components"]["schemas"]
 

@@ -37,7 +37,9 @@ async def review(http: httpx.AsyncClient, token: str, *audiences: str) -> Any:
     return (await http.post(TOKENS, json={"spec": spec})).json()["status"]
 
 
-async def test_a_token_tells_its_account_until_the_account_goes(http: httpx.AsyncClient) -> None:
+async def test_a_token_authenticates_its_account_until_the_account_is_deleted(
+    http: httpx.AsyncClient,
+) -> None:
     made = await token(http)
     known = await review(http, made)
     forged = await review(http, made[:-4] + "AAAA")

@@ -136,7 +136,7 @@ async def test_a_compacted_revision_is_gone_for_watches_and_pages() -> None:
     assert [(one["type"], one["object"]["code"]) for one in seen] == [("ERROR", 410)]
 
 
-async def test_pages_show_the_world_of_the_first_one(http: httpx.AsyncClient) -> None:
+async def test_pages_show_the_state_of_the_first_one(http: httpx.AsyncClient) -> None:
     for name in "abcd":
         await http.post(PATH, json=gauge(name))
     first = (await http.get(PATH, params={"limit": 2})).json()
@@ -197,14 +197,14 @@ async def test_the_last_event_of_an_object_shows_what_was_stored_last(
     events = (await http.get(PATH, params=query)).text.splitlines()
 
     # The write that took the finalizer was answered, and never stored.
-    answered, told = freed.json()["metadata"], json.loads(events[-1])
+    answered, reported = freed.json()["metadata"], json.loads(events[-1])
     assert ("finalizers" in answered, answered["resourceVersion"]) == (
         False,
         marked["resourceVersion"],
     )
-    assert told["type"] == "DELETED"
-    assert told["object"]["metadata"]["finalizers"] == finalizers
-    assert int(told["object"]["metadata"]["resourceVersion"]) > int(marked["resourceVersion"])
+    assert reported["type"] == "DELETED"
+    assert reported["object"]["metadata"]["finalizers"] == finalizers
+    assert int(reported["object"]["metadata"]["resourceVersion"]) > int(marked["resourceVersion"])
 
 
 @pytest.mark.parametrize("path", ["/api/v1/services", PATH])

@@ -170,9 +170,12 @@ class Parts:
         return started
 
     async def _ask_etcd(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        async with ClientSession(self.etcd_url) as session, session.post(path, json=body) as told:
-            answer: dict[str, Any] = await told.json()
-            assert told.status == 200, answer
+        async with (
+            ClientSession(self.etcd_url) as session,
+            session.post(path, json=body) as reported,
+        ):
+            answer: dict[str, Any] = await reported.json()
+            assert reported.status == 200, answer
             return answer
 
 

@@ -49,10 +49,10 @@ async def gap(here: World, fault: Fault) -> AsyncIterator[Observed]:
     with here.proxy.inject(late, FIRST_WATCH) as held, here.proxy.inject(fault, FIRST_WATCH):
         async with observed(here) as seen:
             await held.struck.wait()
-            told = len(seen.changes)
+            reported = len(seen.changes)
             yield seen
             gate.set()
-            await seen.wait(told + 1)
+            await seen.wait(reported + 1)
             # The watch that follows has nothing more to tell.
             await here.proxy.calls.wait(2, lambda call: call.verb == "watch")
 
@@ -71,9 +71,9 @@ async def test_a_watch_that_died_without_a_word_is_replaced_without_a_list() -> 
                 assert age == pytest.approx(SILENCE - 1)
                 await here.clock.advance(1)
                 await seen.wait(2)
-                heard = seen.metric("controller_watch_last_event_age_seconds")
-                assert heard is not None
-                assert heard < 1
+                recorded = seen.metric("controller_watch_last_event_age_seconds")
+                assert recorded is not None
+                assert recorded < 1
                 assert seen.restarts() == {"idle": 1}
                 assert seen.metric("controller_lists_total") == 1
 
@@ -96,14 +96,14 @@ async def observed_under(
 
 
 @FORMS_OF_410
-async def test_410_is_answered_by_one_list_that_tells_what_has_gone(form: Fault) -> None:
+async def test_410_is_answered_by_one_list_that_shows_what_was_deleted(form: Fault) -> None:
     async with world() as here:
         gone, stays = await here.create("gone"), await here.create("stays")
         async with gap(here, form) as seen:
             await here.delete(gone)
-        told = [short(change) for change in seen.changes]
-        assert sorted(told[:2]) == ["- gone initial", "- stays initial"]
-        assert told[2:] == ["gone - unknown"]
+        reported = [short(change) for change in seen.changes]
+        assert sorted(reported[:2]) == ["- gone initial", "- stays initial"]
+        assert reported[2:] == ["gone - unknown"]
         assert here.revisions("list") == ["0", None]
         assert seen.informer.cache.get(stays.metadata.key) == stays
 
@@ -167,15 +167,15 @@ async def test_parts_after_the_first_carry_no_resource_version() -> None:
         assert (first, second) == (["limit"], ["continue", "limit"])
 
 
-@pytest.mark.parametrize(("end", "told"), [(End.RESET, "a -"), (End.CLOSED, "a - unknown")])
-async def test_events_lost_with_their_connection_are_not_lost(end: End, told: str) -> None:
+@pytest.mark.parametrize(("end", "reported"), [(End.RESET, "a -"), (End.CLOSED, "a - unknown")])
+async def test_events_lost_with_their_connection_are_not_lost(end: End, reported: str) -> None:
     async with world() as here:
         first = await here.create("a")
         async with observed_under(here, DroppedEvents(0, 2, end), FIRST_WATCH) as seen:
             await here.delete(first)
             await here.create("b")
             await seen.wait(3)
-        assert [short(change) for change in seen.changes] == ["- a initial", told, "- b"]
+        assert [short(change) for change in seen.changes] == ["- a initial", reported, "- b"]
 
 
 async def test_a_streamed_list_without_its_end_is_given_up_for_a_list_and_never_tried_again() -> (
@@ -250,7 +250,7 @@ async def test_a_server_without_streamed_lists_is_asked_for_lists() -> None:
         assert here.revisions("list") == ["0"]
 
 
-async def test_a_streamed_list_tells_what_has_gone_in_a_gap() -> None:
+async def test_a_streamed_list_shows_what_was_deleted_in_a_gap() -> None:
     async with world() as here:
         gone = await here.create("gone")
         stays = await here.create("stays")

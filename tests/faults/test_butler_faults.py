@@ -50,7 +50,7 @@ _GAPS: dict[str, Fault] = {
 
 
 @contextmanager
-def _weather(proxy: Proxy) -> Iterator[None]:
+def _random_faults(proxy: Proxy) -> Iterator[None]:
     """Let every kind of request fail in every way, now and then."""
     faults: list[tuple[Fault, float]] = [
         (internal_error(), 0.05),
@@ -70,7 +70,7 @@ def _weather(proxy: Proxy) -> Iterator[None]:
         yield
 
 
-async def _story(here: Estate[Proxy], seed: int) -> None:
+async def _play_seed(here: Estate[Proxy], seed: int) -> None:
     """Let a seed ask, delete, restart, and cut the tenant off; in the end a few are left."""
     dice = random.Random(seed)
     names: list[str] = []
@@ -118,10 +118,10 @@ async def _rests(here: Estate[Proxy]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_after_any_storm_the_world_comes_right_and_to_rest(seed: int) -> None:
+async def test_after_random_faults_everything_is_right_and_nothing_more_is_sent(seed: int) -> None:
     async with estate(seed) as here:
-        with _weather(here.management), _weather(here.tenant):
-            await _story(here, seed)
+        with _random_faults(here.management), _random_faults(here.tenant):
+            await _play_seed(here, seed)
         await here.witness.until(here.witness.unsettled)
         await _rests(here)
         assert here.witness.unsettled() == ""
@@ -145,7 +145,9 @@ async def test_what_happened_in_a_gap_of_the_watches_is_served(gap: str) -> None
 
 
 @pytest.mark.parametrize("how", ["refuses", "is silent"])
-async def test_a_tenant_that_is_out_of_order_keeps_its_addresses_until_it_let_go(how: str) -> None:
+async def test_a_tenant_that_fails_keeps_its_addresses_until_they_are_withdrawn_from_it(
+    how: str,
+) -> None:
     fault: Fault = RefusedConnection() if how == "refuses" else LateAnswer(Pause(3.0))
     async with estate() as here:
         here.start()

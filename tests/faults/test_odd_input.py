@@ -64,7 +64,7 @@ async def test_a_watch_with_odd_input_loses_nothing(fault: Fault, policy: tuple[
                 await here.create("b")
                 changes = await seen.wait(2)
                 await here.proxy.calls.wait(policy[1], lambda call: call.verb == "watch")
-        assert [told(change) for change in changes] == ["a", "b"]
+        assert [reported(change) for change in changes] == ["a", "b"]
         assert (len(here.asked("list")), len(here.asked("watch"))) == policy
         if policy == CONTINUED:
             assert len(set(here.revisions("watch"))) == 1
@@ -93,7 +93,7 @@ async def test_a_list_with_odd_input_is_asked_for_again(fault: Fault) -> None:
                 assert seen.names == ["a"]
                 assert seen.informer.last_error is None
         assert len(here.asked("list")) == 2
-        assert [told(change) for change in seen.changes] == ["a"]
+        assert [reported(change) for change in seen.changes] == ["a"]
 
 
 @pytest.mark.parametrize("match", [LIST_ONCE, WATCH_ONCE], ids=["list", "watch"])
@@ -123,7 +123,7 @@ async def test_a_server_that_takes_no_watches_for_a_while_is_not_asked_for_lists
         assert here.revisions("list") == ["0"]
 
 
-def told(change: Change[Gauge]) -> str:
+def reported(change: Change[Gauge]) -> str:
     """Return the name of a new object."""
     assert change.old is None
     assert change.new is not None

@@ -58,7 +58,7 @@ async def test_controllers_at_work_go_on_in_the_history_that_was_restored(tmp_pa
             await parts.restore(tmp_path / "backup", here.found_away)
             group.cancel_scope.cancel()
         here.witness.expected = kept
-        await _forget_those_who_hurried(here)
+        await _expect_those_created_after_the_restore(here)
         await _ask(here, NEW)
         await here.witness.until(here.witness.unsettled)
         assert here.witness.clashes == []
@@ -75,7 +75,7 @@ async def _hurry(here: Estate[Plane]) -> None:
             await anyio.sleep(0.1)
 
 
-async def _forget_those_who_hurried(here: Estate[Plane]) -> None:
+async def _expect_those_created_after_the_restore(here: Estate[Plane]) -> None:
     """Take note of those whose wish came after the restore: they are there, and will be served."""
     found = await here.client.list(IP_ALLOCATION, namespace=HOME)
     names = [one.metadata.key for one in found.items if one.metadata.name.startswith("nh")]

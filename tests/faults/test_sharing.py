@@ -53,23 +53,25 @@ async def test_a_late_handler_sees_each_object_once_as_initial_without_gap_or_di
             async with anyio.create_task_group() as group:
                 for name in made:
                     group.start_soon(update, name)
-                for told in range(MANY, MANY * 5, MANY):
-                    await seen.wait(told)
-                    heard: list[Change[Gauge]] = []
-                    seen.informer.add_handler(heard.append)
+                for reported in range(MANY, MANY * 5, MANY):
+                    await seen.wait(reported)
+                    recorded: list[Change[Gauge]] = []
+                    seen.informer.add_handler(recorded.append)
                     # Registered means served: nothing is left to wait for.
-                    assert len(heard) == len(seen.informer.cache)
+                    assert len(recorded) == len(seen.informer.cache)
                     shown = [
-                        seen.informer.cache.get(one.new.metadata.key) for one in heard if one.new
+                        seen.informer.cache.get(one.new.metadata.key)
+                        for one in recorded
+                        if one.new
                     ]
-                    assert shown == [one.new for one in heard]
-                    late.append(heard)
+                    assert shown == [one.new for one in recorded]
+                    late.append(recorded)
             await seen.wait(MANY * (ROUNDS + 1))
-            for heard in late:
-                initial = [one.new.metadata.name for one in heard if one.initial and one.new]
+            for recorded in late:
+                initial = [one.new.metadata.name for one in recorded if one.initial and one.new]
                 assert sorted(initial) == sorted(made)
                 chains: dict[str, list[Change[Gauge]]] = defaultdict(list)
-                for one in heard:
+                for one in recorded:
                     assert one.new is not None
                     chains[one.new.metadata.name].append(one)
                 for chain in chains.values():
@@ -134,8 +136,8 @@ async def test_the_detector_of_mutations_names_what_was_changed_in_place() -> No
             return SETTLED
 
         manager.controller("scribbler", scribble, watches=[Watch(maps, to_self)])
-        with anyio.fail_after(PATIENCE), pytest.raises(ObjectMutated) as told:
+        with anyio.fail_after(PATIENCE), pytest.raises(ObjectMutated) as reported:
             await manager.run()
-        assert "ConfigMap default/a was changed in place" in str(told.value)
-        assert "{'x': '1'}" in str(told.value)
-        assert "{'x': '2'}" in str(told.value)
+        assert "ConfigMap default/a was changed in place" in str(reported.value)
+        assert "{'x': '1'}" in str(reported.value)
+        assert "{'x': '2'}" in str(reported.value)

@@ -144,19 +144,19 @@ class Observed:
             lambda: len(informer.cache),
         )
         self.changes: list[Change[Gauge]] = []
-        self._told = anyio.Event()
+        self._reported = anyio.Event()
         self.informer.add_handler(self._note)
 
     def _note(self, change: Change[Gauge]) -> None:
         self.changes.append(change)
-        self._told.set()
-        self._told = anyio.Event()
+        self._reported.set()
+        self._reported = anyio.Event()
 
     async def wait(self, count: int) -> list[Change[Gauge]]:
         """Wait until the handler was told that many changes; return them."""
         with anyio.fail_after(PATIENCE):
             while len(self.changes) < count:
-                await self._told.wait()
+                await self._reported.wait()
         return self.changes
 
     def metric(self, name: str, **labels: str) -> float | None:

@@ -54,7 +54,7 @@ from tests.reconcilers.server import Happening, Json, Server
 TENANT_KINDS = ("services", "ipaddresspools", "l2advertisements")
 
 
-class Heard:
+class Recorded:
     """Takes the place of the event recorder: remembers what was said."""
 
     def __init__(self) -> None:
@@ -116,9 +116,9 @@ class Replica:
             cache.replace(items, server.revision)
         server.listeners.append(self._hear)
         self.client = Client(server, on_object=self._answered)
-        self.heard = Heard()
+        self.recorded = Recorded()
         self.gate = OpenGate()
-        recorder = cast("Recorder", self.heard)
+        recorder = cast("Recorder", self.recorded)
         pools, allocations, clusters, providers = self.caches.values()
         self.tenants = TenantClients(self.client, settings.tenant, clock, lab.open_tenant)
         events = PoolEvents(recorder, clock, settings.pool.event_interval)

@@ -83,9 +83,9 @@ def allocation(
         spec["count"] = size
     if pin is not None:
         spec["pinnedRange"] = {"startAddress": pin[0], "endAddress": pin[1]}
-    told: dict[str, Any] = {"phase": phase or ("Allocated" if held else None)}
+    reported: dict[str, Any] = {"phase": phase or ("Allocated" if held else None)}
     if held is not None:
-        told |= {"startAddress": held[0], "endAddress": held[1]}
+        reported |= {"startAddress": held[0], "endAddress": held[1]}
     meta = {
         "finalizers": ["butler.butlerlabs.dev/ipallocation"],
         "creationTimestamp": (EPOCH - timedelta(seconds=age)).isoformat(),
@@ -93,7 +93,7 @@ def allocation(
     body = {
         "metadata": metadata(name, **meta),
         "spec": spec,
-        "status": told | dict(status or {}),
+        "status": reported | dict(status or {}),
     }
     return msgspec.convert(body, IPAllocation)
 

@@ -212,8 +212,8 @@ class Server(Transport):
                 event = self.history[place]
                 place += 1
                 if event.plural == plural and event.revision > since:
-                    told = {"type": event.type, "object": event.object}
-                    yield msgspec.json.encode(told) + b"\n"
+                    reported = {"type": event.type, "object": event.object}
+                    yield msgspec.json.encode(reported) + b"\n"
             await self._news.wait()
 
     def _fault(self, request: Request) -> Fault | None:

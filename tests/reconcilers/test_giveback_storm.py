@@ -245,7 +245,7 @@ class Storm:
                 await self.clock.advance(3)
             if self._is_calm():
                 return
-        self.problem = self.problem or f"it did not calm down: {self._told()}"
+        self.problem = self.problem or f"it did not calm down: {self._reported()}"
 
     def _work_all(self, group: TaskGroup) -> None:
         replica = self.replicas[0]
@@ -268,7 +268,7 @@ class Storm:
             for name, tenant in self.tenants.items()
         )
 
-    def _told(self) -> Json:
+    def _reported(self) -> Json:
         return {name: pool_entries(tenant) for name, tenant in self.tenants.items()}
 
 

@@ -105,7 +105,7 @@ def test_what_people_type_is_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("reported", "expected"),
     [
         ({"startAddress": "10.0.0.1", "endAddress": "10.0.0.2", "cidr": "?"}, "10.0.0.1-10.0.0.2"),
         ({"cidr": "10.0.0.0/30"}, "10.0.0.0/30"),
@@ -117,9 +117,9 @@ def test_what_people_type_is_checked() -> None:
     ],
 )
 def test_a_held_range_is_read_however_it_was_written(
-    told: dict[str, str], expected: str | None
+    reported: dict[str, str], expected: str | None
 ) -> None:
-    allocation: IPAllocation = make.allocation("a", status=told)
+    allocation: IPAllocation = make.allocation("a", status=reported)
     found = ranges.held(allocation)
     assert (found.text if found else None) == expected
 

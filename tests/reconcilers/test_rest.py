@@ -122,7 +122,7 @@ def _refused_for_good(platform: Platform) -> None:
     )
 
 
-def _somebody_wiped_a_phase(platform: Platform) -> None:
+def _a_phase_was_wiped(platform: Platform) -> None:
     _healthy(platform)
     wiped = make.allocation("wiped", tenant="x/y", held=HELD, phase="Pending")
     platform.server.add("ipallocations", wiped)
@@ -185,7 +185,7 @@ def _an_elastic_tenant_over_its_quota(platform: Platform) -> None:
     _elastic(platform, "one", "two", "three", "four", quota=3)
 
 
-def _an_elastic_tenant_whose_metallb_serves_nobody(platform: Platform) -> None:
+def _an_elastic_tenant_whose_metallb_serves_no_service(platform: Platform) -> None:
     _elastic(platform, "one", "two", "three", "four")
 
 
@@ -216,13 +216,13 @@ TROUBLES: list[tuple[Callable[[Platform], None], int, int]] = [
     (_silent_tenant_of_a_deleted_cluster, 20, 0),
     (_an_elastic_tenant_without_services, 0, 0),
     (_an_elastic_tenant_over_its_quota, 0, 0),
-    (_an_elastic_tenant_whose_metallb_serves_nobody, 0, 0),
+    (_an_elastic_tenant_whose_metallb_serves_no_service, 0, 0),
     (_an_elastic_tenant_without_room, 1, 0),
     (_a_silent_elastic_tenant, 20, 0),
     (_clinging_service, 1, 0),
     (_unreadable_allocation, 2, 0),
     (_refused_for_good, 15, 15),
-    (_somebody_wiped_a_phase, 0, 0),
+    (_a_phase_was_wiped, 0, 0),
     (_overlap_that_others_made, 0, 0),
     (_pools_amiss, 0, 0),
     (_orphans_that_stay, 0, 0),
@@ -233,7 +233,7 @@ TROUBLES: list[tuple[Callable[[Platform], None], int, int]] = [
 @pytest.mark.parametrize(
     ("trouble", "requests", "writes"), TROUBLES, ids=[case[0].__name__[1:] for case in TROUBLES]
 )
-async def test_trouble_that_lasts_comes_to_rest(
+async def test_a_failure_that_lasts_causes_no_endless_writes(
     trouble: Callable[[Platform], None], requests: int, writes: int
 ) -> None:
     platform = Platform()

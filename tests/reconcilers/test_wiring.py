@@ -105,7 +105,7 @@ async def test_a_pool_that_appears_wakes_those_who_wait_for_it() -> None:
         assert platform.phase("ipallocations", "a") == "Allocated"
 
 
-async def test_a_pool_with_more_room_wakes_clusters_that_wait() -> None:
+async def test_a_pool_with_more_room_enqueues_clusters_that_wait() -> None:
     platform = _platform(make.pool(cidr="10.40.0.0/30"))
     platform.tenant("a")
     async with platform.running():

@@ -14,7 +14,7 @@ from tests.envtest.replay import mask
 GROUP = "/apis/admissionregistration.k8s.io/v1"
 # Where the hook of the recordings was.
 RECORDED_HOOK = "https://127.0.0.1:40893"
-NOBODY = "https://127.0.0.1:1"
+UNREACHABLE = "https://127.0.0.1:1"
 _IN_FORCE_SECONDS = 20.0
 _PAUSE_SECONDS = 0.05
 _serial = itertools.count(1)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.envtest.admission.conftest import RECORDED
-from tests.envtest.admission.exchange import NOBODY, Stage
+from tests.envtest.admission.exchange import UNREACHABLE, Stage
 from tests.envtest.admission.hooks import allow, deny, patched
 
 # What the hook of the recording said, by the names that the recording has for it.
@@ -27,7 +27,7 @@ def configuration(step: str) -> dict[str, Any]:
     """Return the configuration that was in force at a step."""
     body = copy.deepcopy(RECORDED["webhook"])
     one = body["webhooks"][0]
-    url = NOBODY if step.startswith("hook-down") else "${hook}"
+    url = UNREACHABLE if step.startswith("hook-down") else "${hook}"
     one["clientConfig"] = {"url": f"{url}/hook", "caBundle": "<ca>"}
     if step.endswith("-ignore"):
         one["failurePolicy"] = "Ignore"

@@ -38,8 +38,14 @@ GAUGES = "/apis/lab.example.com/v1/namespaces/default/gauges"
     ],
 )
 def test_a_request_is_read_as_the_server_reads_it(method: str, url: str, meant: str) -> None:
-    told = call(method, url)
-    parts = (told.verb, told.resource, told.namespace, told.name, told.subresource)
+    reported = call(method, url)
+    parts = (
+        reported.verb,
+        reported.resource,
+        reported.namespace,
+        reported.name,
+        reported.subresource,
+    )
     assert " ".join(part for part in parts if part) == meant
 
 

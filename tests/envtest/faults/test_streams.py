@@ -46,7 +46,7 @@ async def lines(chunks: AsyncIterator[bytes], enough: int | None = None) -> list
     return data.splitlines()
 
 
-def told(line: bytes) -> str:
+def reported(line: bytes) -> str:
     """Return an event's type, and the name of its object."""
     event = msgspec.json.decode(line)
     name = (event["object"].get("metadata") or {}).get("name", "")
@@ -69,7 +69,7 @@ async def must_be_silent(chunks: AsyncIterator[bytes]) -> None:
 async def test_a_watch_passes_as_it_comes() -> None:
     async with world() as here:
         await here.create("a")
-        events = [told(line) for line in await watched(here, 2)]
+        events = [reported(line) for line in await watched(here, 2)]
         assert events == ["ADDED a", "BOOKMARK"]
 
 
@@ -78,7 +78,9 @@ async def test_a_half_open_watch_says_no_more_and_is_not_closed() -> None:
         await here.create("a")
         with here.proxy.inject(half_open(1), Match(times=1)):
             async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
-                assert [told(line) for line in (await anext(chunks)).splitlines()] == ["ADDED a"]
+                assert [reported(line) for line in (await anext(chunks)).splitlines()] == [
+                    "ADDED a"
+                ]
                 await here.create("b")
                 async with anyio.create_task_group() as group:
                     group.start_soon(must_be_silent, chunks)
@@ -101,12 +103,14 @@ async def test_a_half_open_watch_says_no_more_and_is_not_closed() -> None:
     ],
     ids=str,
 )
-async def test_a_watch_tells_what_the_fault_leaves_of_it(fault: Fault, events: list[str]) -> None:
+async def test_a_watch_delivers_what_the_fault_leaves_of_it(
+    fault: Fault, events: list[str]
+) -> None:
     async with world() as here:
         await here.create("a")
         await here.create("b")
         with here.proxy.inject(fault, WATCH):
-            assert [told(line) for line in await watched(here, max(1, len(events)))] == events
+            assert [reported(line) for line in await watched(here, max(1, len(events)))] == events
 
 
 @pytest.mark.parametrize("fault", [DroppedEvents(1, 1), CutAnswer(9, pieces=1)], ids=str)
@@ -124,9 +128,9 @@ async def test_a_truncated_event_ends_like_a_whole_one() -> None:
         await here.create("b")
         with here.proxy.inject(TruncatedEvent(events=1, size=12)):
             first, second, third = await watched(here, 3)
-        assert told(first) == "ADDED a"
+        assert reported(first) == "ADDED a"
         assert second == b'{"type":"ADD'
-        assert told(third) == "BOOKMARK"
+        assert reported(third) == "BOOKMARK"
 
 
 async def test_a_made_up_event_does_not_wait_for_a_real_one() -> None:
@@ -137,7 +141,7 @@ async def test_a_made_up_event_does_not_wait_for_a_real_one() -> None:
         }
         with here.proxy.inject(expired_event()):
             async with here.transport.stream(PATH, query=query) as chunks:
-                assert [told(line) for line in await lines(chunks)] == ["ERROR"]
+                assert [reported(line) for line in await lines(chunks)] == ["ERROR"]
 
 
 async def test_events_can_be_larger_than_any_object_should_be() -> None:
@@ -145,9 +149,9 @@ async def test_events_can_be_larger_than_any_object_should_be() -> None:
         await here.create("a")
         with here.proxy.inject(LargeEvents()):
             event, end = await watched(here, 2)
-        assert told(event) == "ADDED a"
+        assert reported(event) == "ADDED a"
         assert len(event) > 5 * 1024 * 1024
-        assert told(end) == "BOOKMARK"
+        assert reported(end) == "BOOKMARK"
 
 
 @pytest.mark.parametrize("initial_end_only", [True, False])
@@ -156,9 +160,9 @@ async def test_bookmarks_can_be_swallowed(*, initial_end_only: bool) -> None:
         await here.create("a")
         with here.proxy.inject(SwallowedBookmarks(initial_end_only)):
             async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
-                assert [told(line) for line in await lines(chunks, 1)] == ["ADDED a"]
+                assert [reported(line) for line in await lines(chunks, 1)] == ["ADDED a"]
                 await here.create("b")
-                assert [told(line) for line in await lines(chunks, 1)] == ["ADDED b"]
+                assert [reported(line) for line in await lines(chunks, 1)] == ["ADDED b"]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +188,7 @@ async def test_several_faults_may_strike_one_watch() -> None:
         await here.create("a")
         await here.create("b")
         with here.proxy.inject(unknown_event(1)), here.proxy.inject(StopAfter(2, End.CLOSED)):
-            events = [told(line) for line in await watched(here)]
+            events = [reported(line) for line in await watched(here)]
         assert events == ["ADDED a", "RENAMED odd", "ADDED b"]
         assert len(here.proxy.injected) == 2
 
@@ -196,7 +200,7 @@ async def test_a_fault_before_the_first_event_applies_whatever_came_before_it(
     async with world() as here:
         await here.create("a")
         with here.proxy.inject(first), here.proxy.inject(expired_event()):
-            assert [told(line) for line in await watched(here)] == ["ERROR"]
+            assert [reported(line) for line in await watched(here)] == ["ERROR"]
 
 
 async def test_closing_the_proxy_ends_what_is_open() -> None:

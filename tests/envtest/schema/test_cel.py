@@ -14,7 +14,7 @@ NODE = {
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "reported"),
     [
         (
             "self.ref.namespace == 'x'",
@@ -28,9 +28,9 @@ NODE = {
     ],
 )
 def test_a_rule_that_only_a_real_server_takes_is_refused_with_a_reason(
-    rule: str, told: str
+    rule: str, reported: str
 ) -> None:
-    assert told in Checker(NODE, root=False).rule_failure(rule, optional_old=False)
+    assert reported in Checker(NODE, root=False).rule_failure(rule, optional_old=False)
 
 
 def test_a_condition_that_asks_for_rights_is_refused_with_a_reason() -> None:
@@ -40,7 +40,7 @@ def test_a_condition_that_asks_for_rights_is_refused_with_a_reason() -> None:
     assert "the embedded server knows the functions of CEL" in condition.failure
 
 
-def test_a_node_whose_schema_tells_no_type_can_have_no_rules() -> None:
+def test_a_node_whose_schema_has_no_type_can_have_no_rules() -> None:
     assert not Checker({"x-kubernetes-preserve-unknown-fields": True}, root=False).typed
 
 

@@ -44,9 +44,9 @@ def test_a_number_beyond_all_floats_is_refused_in_other_words() -> None:
 
 def test_fields_that_stand_twice_are_reported_once_each_with_their_paths() -> None:
     text = b'{"a":1,"b":[{"c":1,"c":2}],"a":{"d":1,"d":2,"d":3},"e":{"f":1}}'
-    value, told = read_json(text)
+    value, reported = read_json(text)
     assert value == {"a": {"d": 3}, "b": [{"c": 2}], "e": {"f": 1}}
-    assert told == ['duplicate field "b[0].c"', 'duplicate field "a"', 'duplicate field "a.d"']
+    assert reported == ['duplicate field "b[0].c"', 'duplicate field "a"', 'duplicate field "a.d"']
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":'])

@@ -17,5 +17,5 @@ def _id(case: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("case", _CASES, ids=_id)
-def test_the_third_version_tells_everything(case: dict[str, Any]) -> None:
+def test_openapi_v3_describes_everything(case: dict[str, Any]) -> None:
     assert openapi_v3(case["spec"], "v1") == case["v3"]

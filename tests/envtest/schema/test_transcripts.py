@@ -101,8 +101,8 @@ def test_an_unknown_status_field_is_dropped_and_reported(schema: CompiledSchema)
 
 def test_a_field_that_stands_twice_is_reported_by_its_path() -> None:
     step = next(step for step in _VALIDATION if step["id"] == "duplicate-strict")
-    _, told = read_json(step["request"]["body"].encode())
-    assert step["response"]["body"]["message"].endswith(f"strict decoding error: {told[0]}")
+    _, reported = read_json(step["request"]["body"].encode())
+    assert step["response"]["body"]["message"].endswith(f"strict decoding error: {reported[0]}")
 
 
 def test_columns_and_cells_are_the_recorded_ones() -> None:

@@ -165,15 +165,15 @@ def test_rules_of_a_part_that_patches_leave_alone_are_not_forgotten() -> None:
     }
     schema = CompiledSchema.compile({"type": "object", "properties": {"spec": spec}})
 
-    def told(new: dict[str, Any], old: dict[str, Any]) -> tuple[list[str], list[str]]:
+    def reported(new: dict[str, Any], old: dict[str, Any]) -> tuple[list[str], list[str]]:
         warnings: list[str] = []
         found = schema.validate({"spec": new}, {"spec": old}, warnings=warnings)
         return [error.detail for error in found], warnings
 
     small, large = {"size": 1}, {"size": 9}
     for _ in range(2):
-        assert told(small, small) == ([], [])
-        assert told({"size": 2}, small) == (["size is fixed"], [])
+        assert reported(small, small) == ([], [])
+        assert reported({"size": 2}, small) == (["size is fixed"], [])
         # What was wrong before may stay, but is told each time.
-        assert told(large, large)[0] == []
-        assert len(told(large, large)[1]) == 1
+        assert reported(large, large)[0] == []
+        assert len(reported(large, large)[1]) == 1

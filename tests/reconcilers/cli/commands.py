@@ -60,7 +60,7 @@ class Running:
     """
 
     process: Process
-    told: str = ""
+    printed: str = ""
     complained: str = ""
     _moved: anyio.Event = field(default_factory=anyio.Event)
 
@@ -69,10 +69,10 @@ class Running:
         with anyio.fail_after(SECONDS):
             while True:
                 moved = self._moved
-                if found := re.search(pattern, self.told + self.complained):
+                if found := re.search(pattern, self.printed + self.complained):
                     return found
                 if self.process.returncode is not None:
-                    raise AssertionError(f"it ended:\n{self.told}{self.complained}")
+                    raise AssertionError(f"it ended:\n{self.printed}{self.complained}")
                 await moved.wait()
 
     async def stop(self, number: int = signal.SIGINT) -> int:
@@ -84,7 +84,7 @@ class Running:
     async def read(self) -> None:
         """Read both outputs to their ends."""
         async with anyio.create_task_group() as readers:
-            readers.start_soon(self._read, "told", self.process.stdout)
+            readers.start_soon(self._read, "printed", self.process.stdout)
             readers.start_soon(self._read, "complained", self.process.stderr)
         await self.process.wait()
         self._move()

@@ -18,7 +18,7 @@ async def test_kubectl_works_with_what_it_writes(tmp_path: Path) -> None:
     kubectl = Kubectl(config, tmp_path)
     async with started("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={config}") as server:
         await server.until(READY)
-        assert f"export KUBECONFIG={config}" in server.told
+        assert f"export KUBECONFIG={config}" in server.printed
         assert stat.S_IMODE(config.stat().st_mode) == 0o600
         await kubectl.run("create", "namespace", "team-a")
         assert "team-a" in await kubectl.text("get", "namespaces")
@@ -41,7 +41,7 @@ async def test_objects_are_kept_where_data_says(tmp_path: Path) -> None:
     assert kept["data"] == {"a": "b"}
 
 
-async def test_no_controllers_run_beside_it(tmp_path: Path) -> None:
+async def test_no_controllers_run_with_it(tmp_path: Path) -> None:
     config = tmp_path / "config"
     kubectl = Kubectl(config, tmp_path)
     async with started("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={config}") as server:
@@ -103,7 +103,7 @@ async def test_a_line_of_a_token_file_that_is_wrong_is_named(tmp_path: Path) -> 
     assert "line 2" in done.stderr.decode()
 
 
-async def test_somebody_elses_kubeconfig_is_not_overwritten(tmp_path: Path) -> None:
+async def test_a_kubeconfig_that_others_wrote_is_not_overwritten(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("apiVersion: v1\nkind: Config\n")
     done = await call("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig={config}")

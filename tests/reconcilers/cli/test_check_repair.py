@@ -85,8 +85,8 @@ async def test_a_reviewed_report_is_carried_out(tmp_path: Path) -> None:
         report = tmp_path / "report.json"
         assert set(await reviewed(kubeconfig, report)) == {"Orphan left", "LabelDrift left"}
         done = await call("check", kubeconfig, "--repair", str(report))
-        told = done.stderr.decode()
-        assert "IPAllocation butler-system/left: deleted" in told
+        printed = done.stderr.decode()
+        assert "IPAllocation butler-system/left: deleted" in printed
         assert not await exists(server, "left")
         again = await call("check", kubeconfig)
         assert (again.returncode, again.stdout.decode()) == (0, "nothing is wrong\n")
@@ -194,7 +194,7 @@ async def drift(kubeconfig: str) -> tuple[int, list[str]]:
     return done.returncode, [one["sentence"] for one in found if one["kind"] == "TenantDrift"]
 
 
-async def test_a_tenant_that_cannot_be_asked_is_told_of_and_so_is_what_differs_in_it(
+async def test_a_tenant_that_does_not_answer_is_reported_and_so_is_what_differs_in_it(
     tmp_path: Path,
 ) -> None:
     async with tenant_of(tmp_path) as (client, kubeconfig):

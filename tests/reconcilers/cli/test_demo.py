@@ -49,12 +49,12 @@ HOLDER, WAITING = "fills-the-pool", "comes-too-late"
 
 async def test_the_whole_story_happens() -> None:
     done = await call("demo", "--step-timeout=60s", seconds=300.0)
-    told = done.stdout.decode()
-    assert done.returncode == 0, told + done.stderr.decode()
-    assert told.startswith("Starting:\n")
-    assert "no two ranges ever overlapped" in told
-    assert "All 26 steps happened" in told
-    assert "2 s, not 30 s, until a Service without an address makes its tenant grow" in told
+    printed = done.stdout.decode()
+    assert done.returncode == 0, printed + done.stderr.decode()
+    assert printed.startswith("Starting:\n")
+    assert "no two ranges ever overlapped" in printed
+    assert "All 26 steps happened" in printed
+    assert "2 s, not 30 s, until a Service without an address makes its tenant grow" in printed
     assert done.stderr == b""
 
 
@@ -62,7 +62,7 @@ async def test_an_interrupted_demo_ends_without_a_traceback() -> None:
     async with started("demo") as demo:
         await demo.until("An administrator declares")
         assert await demo.stop(signal.SIGINT) == 130
-    assert "Traceback" not in demo.told + demo.complained
+    assert "Traceback" not in demo.printed + demo.complained
 
 
 async def test_a_demo_that_fails_names_the_step_and_shows_the_end_of_the_log() -> None:
@@ -94,13 +94,13 @@ async def test_a_step_that_does_not_happen_is_named() -> None:
     clock = VirtualClock()
     transport = HttpTransport(Endpoint("https://nowhere.invalid"))
     nowhere = ApiServer("management", "https://nowhere.invalid", "embedded", "", transport)
-    world, told = World(Platform(nowhere, {}), clock), list[str]()
+    world, printed = World(Platform(nowhere, {}), clock), list[str]()
     step = Step("A pool is served by nobody", (checks.pool_in_use("vlan40", 0),))
     failures = list[str]()
 
     async def watch_it() -> None:
         with pytest.raises(DidNotHappen) as failure:
-            await play([step], world, clock, told.append, 30.0)
+            await play([step], world, clock, printed.append, 30.0)
         failures.append(str(failure.value))
 
     async with anyio.create_task_group() as group:
@@ -112,7 +112,7 @@ async def test_a_step_that_does_not_happen_is_named() -> None:
     assert failures == [f"{expected} there is no NetworkPool butler-system/vlan40"]
 
 
-async def test_the_demo_notices_a_range_that_is_released_before_its_tenant_let_go(
+async def test_the_demo_notices_a_range_that_is_released_before_it_is_withdrawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def hasty(*arguments: object) -> Released:
@@ -162,7 +162,7 @@ async def test_who_has_to_wait_asks_after_whom_it_waits_for_is_served() -> None:
     assert f"{HOLDER} Allocated" in found[:asked]
 
 
-async def test_what_the_server_refuses_is_told() -> None:
+async def test_what_the_server_refuses_is_reported() -> None:
     clock = SystemClock()
     refused = Step(
         "Nonsense is declared", (), (declare(ours("NetworkPool", "x", {"cidr": "nonsense"})),)
@@ -174,7 +174,7 @@ async def test_what_the_server_refuses_is_told() -> None:
             await play([refused], world, clock, lambda _: None, 5.0)
 
 
-async def test_what_should_be_refused_and_is_not_stops_the_story() -> None:
+async def test_what_should_be_refused_and_is_not_stops_the_demo() -> None:
     sound = {"cidr": "10.0.0.0/24"}
     step = refused(
         "All is refused",
@@ -185,7 +185,7 @@ async def test_what_should_be_refused_and_is_not_stops_the_story() -> None:
             await play([step], world, SystemClock(), lambda _: None, 5.0)
 
 
-async def test_a_refusal_for_another_reason_stops_the_story() -> None:
+async def test_a_refusal_for_another_reason_stops_the_demo() -> None:
     odd = {"cidr": "nonsense"}
     step = refused(
         "It is refused", attempt("a pool", "create", NETWORK_POOL, "odd", odd, "straddles")
@@ -195,7 +195,7 @@ async def test_a_refusal_for_another_reason_stops_the_story() -> None:
             await play([step], world, SystemClock(), lambda _: None, 5.0)
 
 
-async def test_what_should_be_warned_of_and_is_not_stops_the_story() -> None:
+async def test_what_should_be_warned_of_and_is_not_stops_the_demo() -> None:
     sound = {"cidr": "10.0.0.0/24"}
     step = warned(
         "There is a warning",
@@ -206,7 +206,7 @@ async def test_what_should_be_warned_of_and_is_not_stops_the_story() -> None:
             await play([step], world, SystemClock(), lambda _: None, 5.0)
 
 
-def test_each_cause_of_a_refusal_is_told_on_a_line_of_its_own() -> None:
+def test_each_cause_of_a_refusal_is_printed_on_a_line_of_its_own() -> None:
     causes = [Cause("spec.a", "FieldValueInvalid", "odd"), Cause("", "X", "and another")]
     assert reasons(Invalid(422, "Invalid", "all in one", causes=causes)) == [
         "spec.a: odd",

@@ -52,14 +52,14 @@ def test_wide_draws_rows_of_twice_as_many_addresses(saved: Path) -> None:
     assert "".join(drawn["table"]) == "".join(drawn["wide"])
 
 
-def test_wide_tells_what_a_check_would_do(saved: Path) -> None:
+def test_wide_shows_what_a_repair_would_do(saved: Path) -> None:
     lines = run("check", "-f", saved, "-o", "wide").out.splitlines()
     assert lines[0].split() == ["SEVERITY", "KIND", "OBJECT", "ACTION", "CHOICES", "WHAT"]
     [drift] = [line for line in lines if "LabelDrift" in line]
     assert drift.split()[4:7] == ["label", "none,", "label"]
 
 
-def test_wide_tells_of_pools_that_a_plan_leaves_as_they_are() -> None:
+def test_wide_lists_pools_that_a_plan_leaves_as_they_are() -> None:
     out = plan_text(json.dumps(pool()), "-o", "wide").out
     section = out.partition("Before and after\n")[2].splitlines()
     assert section[1].split() == ["butler-system", "lab", "0", "256", "256", "0%"]

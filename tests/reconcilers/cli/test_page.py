@@ -101,10 +101,10 @@ async def opened(
         try:
             with anyio.fail_after(LIMIT):
                 assert process.stderr is not None
-                told = b""
-                while b"DevTools listening on " not in told or not told.endswith(b"\n"):
-                    told += await process.stderr.receive()
-                port = told.partition(b"ws://127.0.0.1:")[2].partition(b"/")[0].decode()
+                printed = b""
+                while b"DevTools listening on " not in printed or not printed.endswith(b"\n"):
+                    printed += await process.stderr.receive()
+                port = printed.partition(b"ws://127.0.0.1:")[2].partition(b"/")[0].decode()
                 async with aiohttp.ClientSession() as http:
                     async with http.get(f"http://127.0.0.1:{port}/json/list") as answer:
                         tabs = json.loads(await answer.text())

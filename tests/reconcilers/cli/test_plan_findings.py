@@ -69,7 +69,7 @@ spec:
     )
 
 
-def test_every_fault_of_a_pool_is_told_at_once() -> None:
+def test_every_fault_of_a_pool_is_reported_at_once() -> None:
     outcome = plan(pool(reserved=["10.99.0.0/24", "10.40.0.0/40"]))
     assert len(outcome.errors) == 2
 
@@ -175,7 +175,7 @@ def test_ranges_that_overlap_already_are_an_error_and_both_are_kept() -> None:
     assert outcome.items["NetworkPool/lab"]["status"]["allocatedIPs"] == 20
 
 
-def test_many_overlaps_are_counted_and_not_all_told() -> None:
+def test_many_overlaps_are_counted_and_not_all_listed() -> None:
     same = [allocation(f"a{n}", status=holding("10.40.0.0", "10.40.0.7")) for n in range(50)]
     outcome = plan(pool(), *same)
     assert len(outcome.errors) == 21
@@ -259,7 +259,7 @@ def test_a_cluster_without_its_provider_is_an_error() -> None:
     assert outcome.items["TenantCluster/app"]["status"]["phase"] == "Failed"
 
 
-def test_a_sentence_is_told_once_only() -> None:
+def test_a_sentence_is_printed_once_only() -> None:
     text = "apiVersion: v1\nkind: Nonsense\n"
     outcome = run("plan", "-f", "-", stdin=text.encode())
     assert len(outcome.errors) == 1

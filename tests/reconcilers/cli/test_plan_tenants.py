@@ -286,7 +286,7 @@ def test_two_clusters_whose_names_run_together_do_not_share_an_allocation() -> N
     assert len({body["metadata"]["name"] for body in made}) == 4
 
 
-def test_a_provider_tells_what_its_pools_hold_after_it() -> None:
+def test_a_provider_reports_what_its_pools_hold_after_it() -> None:
     outcome = plan(pool(), provider("prov", "lab"), cluster())
     status = outcome.items["ProviderConfig/prov"]["status"]
     assert status["capacity"] == {"availableIPs": 243, "estimatedTenants": 18}

@@ -20,9 +20,9 @@ def figures(*objects: Any, fit: str) -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in whole["items"]}
 
 
-def test_the_largest_block_and_the_fragmentation_are_told_before_and_after() -> None:
+def test_the_largest_block_and_the_fragmentation_are_printed_before_and_after() -> None:
     held = allocation("old", 8, status=holding("10.40.0.8", "10.40.0.15"))
-    told = figures(
+    printed = figures(
         pool(
             cidr="10.40.0.0/27",
         ),
@@ -30,20 +30,23 @@ def test_the_largest_block_and_the_fragmentation_are_told_before_and_after() -> 
         allocation("new", 16),
         fit="0+8",
     )["lab"]
-    assert (told["before"]["largestFreeBlock"], told["after"]["largestFreeBlock"]) == (16, 8)
-    assert (told["before"]["fragmentationPercent"], told["after"]["fragmentationPercent"]) == (
+    assert (printed["before"]["largestFreeBlock"], printed["after"]["largestFreeBlock"]) == (16, 8)
+    assert (
+        printed["before"]["fragmentationPercent"],
+        printed["after"]["fragmentationPercent"],
+    ) == (
         34,
         0,
     )
-    assert told["before"]["fits"] == [{"nodes": 0, "loadBalancers": 8, "tenants": 3}]
-    assert told["after"]["fits"] == [{"nodes": 0, "loadBalancers": 8, "tenants": 1}]
+    assert printed["before"]["fits"] == [{"nodes": 0, "loadBalancers": 8, "tenants": 3}]
+    assert printed["after"]["fits"] == [{"nodes": 0, "loadBalancers": 8, "tenants": 1}]
 
 
 def test_a_tenant_fits_only_where_both_its_ranges_do() -> None:
-    told = figures(pool(cidr="10.40.0.0/28"), fit="5+8")["lab"]
-    assert told["before"]["fits"][0]["tenants"] == 1
-    told = figures(pool(cidr="10.40.0.0/28"), fit="9+8")["lab"]
-    assert told["before"]["fits"][0]["tenants"] == 0
+    printed = figures(pool(cidr="10.40.0.0/28"), fit="5+8")["lab"]
+    assert printed["before"]["fits"][0]["tenants"] == 1
+    printed = figures(pool(cidr="10.40.0.0/28"), fit="9+8")["lab"]
+    assert printed["before"]["fits"][0]["tenants"] == 0
 
 
 def test_the_table_has_a_column_for_each_size() -> None:
@@ -65,9 +68,9 @@ def test_without_the_question_a_pool_that_stays_as_it_is_needs_no_line() -> None
 def test_a_pool_that_cannot_be_served_from_has_no_figures_and_one_that_goes_has_no_room() -> None:
     going = pool("going", "10.0.0.0/24", deletionTimestamp="2026-01-01T00:00:00Z")
     outcome = plan(pool("bad", "10.0.0.0/33"), going, options=("--fit", "1+1"))
-    told = {one["name"]: one for one in json.loads(outcome.out)["items"]}
-    assert list(told) == ["going"]
-    assert told["going"]["before"]["fits"][0]["tenants"] == 0
+    printed = {one["name"]: one for one in json.loads(outcome.out)["items"]}
+    assert list(printed) == ["going"]
+    assert printed["going"]["before"]["fits"][0]["tenants"] == 0
 
 
 @pytest.mark.parametrize("text", ["8", "0+0", "5+", "+8", "a+b", "5+8+1", "-1+4", "5000000000+1"])

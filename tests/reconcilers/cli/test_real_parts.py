@@ -113,12 +113,12 @@ async def test_embedded_servers_and_the_stand_in_are_named_as_what_they_are(part
     parts.choose()
     async with started("up", "--no-samples") as up:
         await up.until(READY)
-    first, second, third, *_ = up.told.splitlines()
+    first, second, third, *_ = up.printed.splitlines()
     assert first == "Starting:"
     assert second.split(maxsplit=2) == ["API", "servers", "embedded"]
     assert third.split(maxsplit=1) == ["MetalLB", "a stand-in for it, one in each tenant"]
-    assert "embedded API server; controllers" in up.told
-    assert "embedded API server, stand-in for MetalLB;" in up.told
+    assert "embedded API server; controllers" in up.printed
+    assert "embedded API server, stand-in for MetalLB;" in up.printed
 
 
 @linux
@@ -127,10 +127,10 @@ async def test_the_real_servers_and_the_real_metallb_are_named_and_all_end(tmp_p
     kubectl = Kubectl(tmp_path / "config", tmp_path / "cache")
     async with started("up", f"--kubeconfig={tmp_path / 'config'}") as up:
         await up.until(READY)
-        lines = up.told.splitlines()
+        lines = up.printed.splitlines()
         assert f"real: {settings.apiserver}, {settings.etcd}" in lines[1]
         assert f"real: {settings.metallb}" in lines[2]
-        assert "stand-in" not in up.told
+        assert "stand-in" not in up.printed
         found = await up.until(r"tenant .* kube-apiserver (v1\.\d+\.\d+), MetalLB (\d+\.\d+\.\d+)")
         assert all(found.groups())
         lab = ("tenantcluster/lab-cluster", "-n", "team-platform")
@@ -154,10 +154,10 @@ async def test_the_story_happens_on_real_servers_with_the_stand_in(parts: Parts)
     settings = real_settings()
     parts.choose(TEST_ASSET_ETCD=settings.etcd, TEST_ASSET_KUBE_APISERVER=settings.apiserver)
     done = await call("demo", "--step-timeout=60s", seconds=300.0)
-    told = done.stdout.decode()
-    assert done.returncode == 0, told + done.stderr.decode()
-    assert "All 26 steps happened" in told
-    assert "Service storefront has 10.40.0.16 (stand-in for MetalLB)" in told
+    printed = done.stdout.decode()
+    assert done.returncode == 0, printed + done.stderr.decode()
+    assert "All 26 steps happened" in printed
+    assert "Service storefront has 10.40.0.16 (stand-in for MetalLB)" in printed
 
 
 @linux
@@ -180,11 +180,11 @@ async def test_ctrl_c_while_metallb_is_not_ready_leaves_nothing_behind(parts: Pa
             await anyio.to_thread.run_sync(asked.read_bytes, abandon_on_cancel=True)
         ran, left = await end(up, signal.SIGINT)
     assert (len(ran), left) == (1, [])
-    assert "stopped" in up.told
+    assert "stopped" in up.printed
     assert up.complained == ""
 
 
-async def test_a_metallb_that_ends_at_once_is_told_with_its_last_lines(parts: Parts) -> None:
+async def test_a_metallb_that_ends_at_once_is_reported_with_its_last_lines(parts: Parts) -> None:
     parts.play_metallb(exit=3, says="no such flag")
     done = await call("up", "--no-samples")
     assert done.returncode == 1
@@ -195,7 +195,7 @@ async def test_a_metallb_that_ends_at_once_is_told_with_its_last_lines(parts: Pa
     assert parts.played.alive() == []
 
 
-async def test_a_metallb_that_ends_later_ends_up_and_is_told(parts: Parts) -> None:
+async def test_a_metallb_that_ends_later_ends_up_and_is_reported(parts: Parts) -> None:
     parts.play_metallb(content=LOOKED, says="out of luck")
     async with started("up", "--no-samples") as up:
         await up.until(READY)

@@ -44,11 +44,11 @@ def kubeconfig(server: ApiServer, folder: Path) -> str:
 
 
 def test_every_setting_is_a_flag_and_a_variable() -> None:
-    told = CliRunner().invoke(run, ["--help"]).output
+    printed = CliRunner().invoke(run, ["--help"]).output
     for setting in settings_of(Settings()):
-        assert f"{setting.flag} " in told
+        assert f"{setting.flag} " in printed
         assert setting.help, f"{setting.flag} has no sentence"
-        assert "BUTLER_IPAM_" + setting.parameter.upper() in told.replace("\n", "").replace(
+        assert "BUTLER_IPAM_" + setting.parameter.upper() in printed.replace("\n", "").replace(
             " ", ""
         )
 
@@ -78,10 +78,10 @@ def test_a_flag_changes_its_setting_and_no_other() -> None:
 async def test_a_wrong_flag_gets_one_sentence(arguments: list[str], complaint: str) -> None:
     done = await call("run", *arguments)
     assert done.returncode in {1, 2}
-    told = done.stderr.decode()
-    assert told.startswith("error: ")
-    assert complaint in told
-    assert "Traceback" not in told
+    printed = done.stderr.decode()
+    assert printed.startswith("error: ")
+    assert complaint in printed
+    assert "Traceback" not in printed
 
 
 async def test_a_wrong_variable_is_named(tmp_path: Path) -> None:
@@ -148,7 +148,9 @@ async def _steal(server: ApiServer) -> Lease:
             continue
 
 
-async def test_what_is_missing_is_told_by_readyz_and_stops_nobody_else(tmp_path: Path) -> None:
+async def test_what_is_missing_is_reported_by_readyz_and_stops_no_other_controller(
+    tmp_path: Path,
+) -> None:
     clusters = [crd for crd in crds() if crd["spec"]["names"]["kind"] == "TenantCluster"]
     others = [crd for crd in crds() if crd not in clusters]
     probes = f"127.0.0.1:{_free_port()}"
@@ -163,9 +165,9 @@ async def test_what_is_missing_is_told_by_readyz_and_stops_nobody_else(tmp_path:
         ) as running:
             await running.until(_starts("networkpool"))
             await running.until("list tenantclusters.butler.butlerlabs.dev: not served")
-            status, told = await _readyz(probes)
+            status, printed = await _readyz(probes)
             assert status == 503
-            assert "[-]informer/tenantclusters.butler.butlerlabs.dev failed" in told
+            assert "[-]informer/tenantclusters.butler.butlerlabs.dev failed" in printed
             await plane.install_crds(clusters)
             await running.until(_starts("tenantcluster"))
             assert (await _readyz(probes))[0] == 200
@@ -198,7 +200,7 @@ async def test_a_server_that_does_not_answer_is_waited_for(tmp_path: Path) -> No
     assert "Traceback" not in running.complained
 
 
-async def test_webhooks_judge_with_a_certificate_that_the_server_is_told_to_trust(
+async def test_webhooks_serve_with_a_certificate_that_their_configuration_trusts(
     tmp_path: Path,
 ) -> None:
     port, probes = _free_port(), f"127.0.0.1:{_free_port()}"
@@ -216,8 +218,8 @@ async def test_webhooks_judge_with_a_certificate_that_the_server_is_told_to_trus
             "--webhook-cert-name=127.0.0.1",
         ) as running:
             await running.until("Wrote the CA bundle")
-            status, told = await _readyz(probes)
-            assert "[+]webhook-certificate ok" in told, status
+            status, printed = await _readyz(probes)
+            assert "[+]webhook-certificate ok" in printed, status
             refusal = await _refusal(server)
             assert 'webhook "pools.example.com" denied' in refusal.message
             assert [cause.field for cause in refusal.causes] == ["spec.cidr"]

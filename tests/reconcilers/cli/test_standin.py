@@ -92,7 +92,7 @@ def balanced(name: str = "web") -> dict[str, Any]:
     }
 
 
-async def test_a_service_gets_an_address_and_is_told_from_where() -> None:
+async def test_a_service_gets_an_address_and_shows_its_pool() -> None:
     async with a_tenant() as tenant:
         await apply(tenant.transport, balanced())
         await apply(tenant.transport, pool("10.0.0.4-10.0.0.6"))
@@ -133,7 +133,7 @@ async def test_a_pool_without_addresses_is_refused_at_once() -> None:
             await apply(server.transport, pool())
 
 
-async def test_a_service_that_is_no_load_balancer_any_more_is_let_go() -> None:
+async def test_a_service_that_is_no_load_balancer_any_more_frees_its_address() -> None:
     async with a_tenant() as tenant:
         await apply(tenant.transport, pool("10.0.0.4-10.0.0.4"))
         await apply(tenant.transport, balanced())

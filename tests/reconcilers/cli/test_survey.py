@@ -45,7 +45,7 @@ def test_what_takes_long_says_so_on_a_terminal_and_is_gone_when_it_ends() -> Non
     assert terminal.getvalue().endswith("\r\033[K")
 
 
-def test_nothing_is_told_where_nobody_looks_or_nothing_takes_long() -> None:
+def test_no_progress_is_printed_without_a_terminal_or_for_quick_work() -> None:
     terminal, file = Terminal(), io.StringIO()
     with redirect_stderr(terminal), progress("reading files", every=3600):
         pass
@@ -181,7 +181,7 @@ def test_drift_is_a_warning_and_counts_only_if_it_is_asked_to(tmp_path: Path) ->
     assert ask(tmp_path, "check", "--strict", objects=objects).code == 1
 
 
-def test_pools_that_share_addresses_are_told_of(tmp_path: Path) -> None:
+def test_pools_that_share_addresses_are_reported(tmp_path: Path) -> None:
     objects = (pool("a", "10.0.0.0/16"), pool("b", "10.0.4.0/24"), pool("c", "10.1.0.0/24"))
     assert set(findings(ask(tmp_path, "check", "-o", "json", objects=objects))) == {
         "PoolsOverlap b"
@@ -213,7 +213,7 @@ def test_a_file_that_is_no_report_is_refused_with_its_place(
 
 
 @pytest.mark.parametrize("command", [("pools",), ("check",), ("check", "--tenants")], ids=str)
-def test_a_cluster_that_is_not_there_is_told_of_in_words(
+def test_a_cluster_that_does_not_answer_is_reported_in_words(
     tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     with socket.socket() as closed:

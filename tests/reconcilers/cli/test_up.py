@@ -39,7 +39,7 @@ async def test_kubectl_shows_what_the_controllers_made_of_the_samples(tmp_path: 
     flag, kubectl, tenant = in_files(tmp_path)
     async with started("up", flag) as up:
         await up.until(READY)
-        assert f"export KUBECONFIG={tmp_path / 'config'}" in up.told
+        assert f"export KUBECONFIG={tmp_path / 'config'}" in up.printed
         await kubectl.wait("--for=jsonpath={.status.phase}=Ready", LAB, *IN_TEAM)
         pools = await kubectl.text("get", "np", "-A")
         allocations = await kubectl.text("get", "ipa", "-A")
@@ -66,7 +66,7 @@ async def test_kubectl_can_take_the_samples_over(tmp_path: Path) -> None:
     assert b"Warning" not in applied.stderr
 
 
-async def test_kubectl_is_told_what_is_refused_and_what_is_odd(tmp_path: Path) -> None:
+async def test_kubectl_shows_refusals_and_warnings(tmp_path: Path) -> None:
     flag, kubectl, _ = in_files(tmp_path)
     async with started("up", flag) as up:
         await up.until(READY)
@@ -175,7 +175,7 @@ async def test_a_place_that_cannot_be_written_gets_one_sentence(argument: str) -
     assert "Traceback" not in done.stderr.decode()
 
 
-async def test_the_tenants_kubeconfig_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
+async def test_a_tenants_kubeconfig_that_others_wrote_is_not_overwritten(tmp_path: Path) -> None:
     theirs = tmp_path / "config-tenant"
     theirs.write_text("theirs")
     done = await call("up", f"--kubeconfig={tmp_path / 'config'}")

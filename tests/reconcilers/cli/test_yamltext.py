@@ -15,7 +15,7 @@ def fault(text: str) -> tuple[int, str]:
     return caught.value.line, caught.value.reason
 
 
-def test_every_value_knows_its_line() -> None:
+def test_every_value_carries_its_line() -> None:
     [(first, value)] = documents("# a comment\n\na:\n  b:\n  - c: 1\n    d: 2\n")
     assert first == 3
     assert line_of(value, ("a",)) == 3

@@ -32,8 +32,8 @@ def _lab(*allocations: Any, pool: Any = None) -> Lab:
 
 
 def _serving(**status: Any) -> Any:
-    told = {"conditions": READY, "allocationsRevision": "1", "observedGeneration": 1} | status
-    return make.pool(status=told)
+    reported = {"conditions": READY, "allocationsRevision": "1", "observedGeneration": 1} | status
+    return make.pool(status=reported)
 
 
 async def test_the_finalizer_is_added_before_anything_else() -> None:
@@ -44,7 +44,7 @@ async def test_the_finalizer_is_added_before_anything_else() -> None:
     assert lab.see("ipallocations", "a").get("phase") is None
 
 
-async def test_a_pool_that_is_missing_is_told_at_once() -> None:
+async def test_a_pool_that_is_missing_is_reported_at_once() -> None:
     lab = _lab(make.allocation("a"))
     assert await lab.allocation("a") == Blocked("PoolNotFound", 15.0)
     ready = lab.condition("ipallocations", "a", "Ready")
@@ -74,7 +74,7 @@ async def test_a_pool_that_is_missing_is_told_at_once() -> None:
         ),
     ],
 )
-async def test_a_pool_that_does_not_serve_is_told_at_once(pool: Any, message: str) -> None:
+async def test_a_pool_that_does_not_serve_is_reported_at_once(pool: Any, message: str) -> None:
     lab = _lab(make.allocation("a"), pool=pool)
     assert await lab.allocation("a") == Blocked("PoolNotReady", 15.0)
     assert lab.condition("ipallocations", "a", "Ready")["message"] == message

@@ -59,7 +59,7 @@ def _bundle(lab: Lab, text: str) -> None:
 def _establish(tenant: Server) -> Callable[[Happening], None]:
     """Serve MetalLB's kinds once their definition is there, as an API server would."""
 
-    def heard(happening: Happening) -> None:
+    def recorded(happening: Happening) -> None:
         if happening.plural != "customresourcedefinitions" or "ipaddresspools" in tenant.served:
             return
         tenant.served = (*tenant.served, *METALLB)
@@ -68,10 +68,10 @@ def _establish(tenant: Server) -> Callable[[Happening], None]:
         patch: Json = {"status": {"conditions": conditions}}
         tenant.edit("customresourcedefinitions", name, patch, namespace="")
 
-    return heard
+    return recorded
 
 
-def _told(lab: Lab, kind: str = "MetalLBInstalled") -> tuple[str, str, str]:
+def _reported(lab: Lab, kind: str = "MetalLBInstalled") -> tuple[str, str, str]:
     found = lab.condition("tenantclusters", "a", kind, "team")
     return found["status"], found["reason"], found["message"]
 
@@ -81,7 +81,7 @@ async def test_a_tenant_without_metallb_gets_it_and_then_its_addresses() -> None
     tenant.listeners.append(_establish(tenant))
     await lab.rounds()
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
-    assert _told(lab)[:2] == ("True", "Installed")
+    assert _reported(lab)[:2] == ("True", "Installed")
     deployment = tenant.see(*KEY, namespace="metallb-system")
     assert deployment["spec"] == {"started": "2026-01-01"}
     assert tenant.all("ipaddresspools")
@@ -94,13 +94,13 @@ async def test_nothing_else_is_applied_before_the_kinds_are_established() -> Non
     await lab.rounds_of("a", 3)
     assert tenant.all("deployments") == []
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Installing"
-    _, reason, message = _told(lab)
+    _, reason, message = _reported(lab)
     assert reason == "MetalLBInstalling"
     assert message == (
         "installing MetalLB: waiting for CustomResourceDefinition ipaddresspools.metallb.io"
         " to be established"
     )
-    assert _told(lab, "LoadBalancerReady")[:2] == ("False", "MetalLBInstalling")
+    assert _reported(lab, "LoadBalancerReady")[:2] == ("False", "MetalLBInstalling")
 
 
 async def test_a_definition_that_says_nothing_of_itself_yet_is_waited_for() -> None:
@@ -114,8 +114,8 @@ async def test_a_definition_that_says_nothing_of_itself_yet_is_waited_for() -> N
 
     tenant.listeners.append(unjudged)
     await lab.rounds_of("a", 3)
-    assert _told(lab)[:2] == ("False", "MetalLBInstalling")
-    assert "to be established" in _told(lab)[2]
+    assert _reported(lab)[:2] == ("False", "MetalLBInstalling")
+    assert "to be established" in _reported(lab)[2]
 
 
 async def test_metallb_that_is_there_in_part_is_completed() -> None:
@@ -143,7 +143,7 @@ async def test_without_a_bundle_metallb_that_is_there_in_part_is_said_to_be() ->
     lab.server.vanish("configmaps", "metallb")
     tenant.served = (*KINDS, "ipaddresspools")
     await lab.rounds_of("a", 3)
-    _, _, message = _told(lab, "LoadBalancerReady")
+    _, _, message = _reported(lab, "LoadBalancerReady")
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Installing"
     assert "404" not in message
 
@@ -203,24 +203,24 @@ async def test_a_bad_bundle_is_a_condition_with_a_clear_sentence(
     await lab.cluster()
     await lab.pool()
     assert await lab.cluster() == Blocked("MetalLBBundleInvalid", 30.0)
-    status, reason, message = _told(lab)
+    status, reason, message = _reported(lab)
     assert (status, reason) == ("False", "MetalLBBundleInvalid")
     assert message.startswith(f"ConfigMap butler-system/metallb: {said}")
     assert tenant.history == []
 
 
-async def test_what_the_tenant_refuses_is_told_by_name() -> None:
+async def test_what_the_tenant_refuses_is_reported_by_name() -> None:
     lab, tenant = _lab()
     tenant.listeners.append(_establish(tenant))
     tenant.fail(Invalid(422, "Invalid", "spec is odd"), times=99, plural="deployments")
     await lab.rounds()
-    assert _told(lab)[1:] == (
+    assert _reported(lab)[1:] == (
         "MetalLBInstallFailed",
         "MetalLB cannot be installed: Deployment controller: 422 Invalid: spec is odd",
     )
 
 
-async def test_a_tenant_that_fails_is_the_tenants_trouble_and_it_is_tried_again() -> None:
+async def test_a_tenant_that_fails_affects_its_own_cluster_and_is_retried() -> None:
     lab, tenant = _lab()
     tenant.listeners.append(_establish(tenant))
     tenant.fail(ServerFailure(503, "", "starting"), plural="namespaces")
@@ -255,4 +255,4 @@ async def test_kinds_that_are_never_established_are_looked_at_ever_less_often() 
             applied.append(second)
         await lab.clock.advance(1)
     assert applied == [0, 4, 12, 28, 60]
-    assert _told(lab)[1] == "MetalLBInstalling", "it says so all the while"
+    assert _reported(lab)[1] == "MetalLBInstalling", "it says so all the while"

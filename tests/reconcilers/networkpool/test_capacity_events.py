@@ -39,9 +39,9 @@ class Gauge:
 
     async def look(self) -> list[tuple[str, str, str]]:
         """Run a pass and return what is told."""
-        self.lab.heard.events.clear()
+        self.lab.recorded.events.clear()
         self.outcome: Any = await self.lab.pool()
-        return list(self.lab.heard.events)
+        return list(self.lab.recorded.events)
 
     def restart(self) -> None:
         """Let another process take over."""
@@ -50,7 +50,9 @@ class Gauge:
             lab.client,
             lab.caches["networkpools"],
             lab.caches["ipallocations"],
-            PoolEvents(cast("Recorder", lab.heard), lab.clock, lab.settings.pool.event_interval),
+            PoolEvents(
+                cast("Recorder", lab.recorded), lab.clock, lab.settings.pool.event_interval
+            ),
             lab.clock,
             lab.settings.pool,
         )
@@ -73,7 +75,7 @@ def _recovered(tier: int, used: int) -> tuple[str, str, str]:
     return ("Normal", "PoolCapacityRecovered", note)
 
 
-async def test_only_the_highest_tier_reached_is_told() -> None:
+async def test_only_the_highest_tier_reached_is_reported() -> None:
     gauge = Gauge()
     assert await gauge.fill(50) == []
     assert await gauge.fill(90) == [CRITICAL]
@@ -81,7 +83,7 @@ async def test_only_the_highest_tier_reached_is_told() -> None:
     assert await gauge.fill(95) == [("Warning", "PoolCapacityExhausted", exhausted)]
 
 
-async def test_each_tier_left_is_told_once_and_named() -> None:
+async def test_each_tier_left_is_reported_once_and_named() -> None:
     gauge = Gauge()
     await gauge.fill(100)
     assert await gauge.fill(80) == [_recovered(85, 80), _recovered(95, 80)]
@@ -92,13 +94,13 @@ async def test_tiers_left_in_one_moment_are_events_of_their_own() -> None:
     seen: list[str] = []
     gauge = Gauge()
     await gauge.fill(100)
-    record = gauge.lab.heard.record
+    record = gauge.lab.recorded.record
 
     def noted(*args: Any, action: str, **more: Any) -> None:
         seen.append(action)
         record(*args, action=action, **more)
 
-    gauge.lab.heard.record = noted  # type: ignore[method-assign]
+    gauge.lab.recorded.record = noted  # type: ignore[method-assign]
     await gauge.fill(10)
     assert seen == ["LeaveCapacityWarning", "LeaveCapacityCritical", "LeaveCapacityExhausted"]
 
@@ -111,18 +113,18 @@ async def test_a_pool_that_stays_above_a_tier_says_so_once() -> None:
         assert await gauge.look() == []
 
 
-async def test_a_pool_that_flaps_tells_each_tier_once_in_ten_minutes() -> None:
+async def test_a_pool_that_flaps_reports_each_tier_once_in_ten_minutes() -> None:
     gauge = Gauge()
-    told = []
+    reported = []
     for _ in range(20):
-        told += await gauge.fill(75)
+        reported += await gauge.fill(75)
         await gauge.lab.clock.advance(15)
-        told += await gauge.fill(60)
+        reported += await gauge.fill(60)
         await gauge.lab.clock.advance(15)
-    assert told == [WARNING, _recovered(70, 60)]
+    assert reported == [WARNING, _recovered(70, 60)]
 
 
-async def test_what_came_too_soon_is_told_later_if_it_is_still_true() -> None:
+async def test_what_came_too_soon_is_reported_later_if_it_is_still_true() -> None:
     gauge = Gauge()
     await gauge.fill(75)
     await gauge.lab.clock.advance(60)
@@ -135,7 +137,7 @@ async def test_what_came_too_soon_is_told_later_if_it_is_still_true() -> None:
     assert await gauge.look() == []
 
 
-async def test_what_came_too_soon_and_passed_is_not_told() -> None:
+async def test_what_came_too_soon_and_passed_is_not_reported() -> None:
     gauge = Gauge()
     for used in (75, 60, 75):
         await gauge.fill(used)
@@ -153,12 +155,12 @@ async def test_pools_are_independent() -> None:
     assert await gauge.fill(75) == [WARNING]
     held = make.allocation("b", of="other", held=("10.40.0.0", "10.40.0.74"))
     gauge.lab.server.add("ipallocations", held)
-    gauge.lab.heard.events.clear()
+    gauge.lab.recorded.events.clear()
     await gauge.lab.pool("other")
-    assert gauge.lab.heard.events == [WARNING]
+    assert gauge.lab.recorded.events == [WARNING]
 
 
-async def test_a_recovery_is_told_by_another_process_than_the_warning() -> None:
+async def test_a_recovery_is_reported_by_another_process_than_the_warning() -> None:
     gauge = Gauge()
     await gauge.fill(90)
     await gauge.lab.clock.advance(3600)
@@ -182,7 +184,7 @@ async def test_a_restart_does_not_break_the_limit() -> None:
     assert await gauge.look() == [WARNING]
 
 
-async def test_a_new_pool_tells_its_first_tiers_at_once() -> None:
+async def test_a_new_pool_reports_its_first_tiers_at_once() -> None:
     lab = Lab()
     lab.server.add(
         "networkpools", make.pool(tenant=HUNDRED, creationTimestamp="2026-01-01T00:00:00Z")
@@ -203,7 +205,7 @@ async def test_losing_all_capacity_is_no_recovery() -> None:
     assert gauge.lab.condition("networkpools", "lab", "CapacityWarning")["reason"] == "NoCapacity"
 
 
-async def test_nothing_is_told_of_a_write_that_did_not_happen() -> None:
+async def test_a_write_that_failed_records_no_event() -> None:
     gauge = Gauge()
     await gauge.fill(50)
     gauge.lab.hold("networkpools")
@@ -221,13 +223,13 @@ class _Clock(SystemClock):
         return make.EPOCH + timedelta(seconds=self.seconds)
 
 
-class _Story:
+class _Recording:
     """A pool that is written as a test says, and what is told of it."""
 
     def __init__(self) -> None:
         self.clock = _Clock()
         self.pool = make.pool(creationTimestamp="2025-01-01T00:00:00Z")
-        self.told: list[tuple[int, str]] = []
+        self.reported: list[tuple[int, str]] = []
         self.restart()
 
     def restart(self) -> None:
@@ -236,7 +238,7 @@ class _Story:
 
     def record(self, *_: Any, action: str, **__: Any) -> None:
         """Take an event."""
-        self.told.append((self.clock.seconds, action))
+        self.reported.append((self.clock.seconds, action))
 
     def fill(self, used: int) -> None:
         """Write how full the pool is."""
@@ -266,24 +268,24 @@ _STEPS = st.lists(
 
 
 @given(_STEPS, st.frozensets(st.integers(0, 11)))
-def test_whatever_happens_no_two_alike_are_told_within_ten_minutes(
+def test_whatever_happens_no_two_alike_are_reported_within_ten_minutes(
     steps: list[tuple[int, int]], restarts: frozenset[int]
 ) -> None:
-    story = _Story()
-    story.play(steps, restarts)
+    recording = _Recording()
+    recording.play(steps, restarts)
     last: dict[str, int] = {}
-    for at, action in story.told:
+    for at, action in recording.reported:
         assert at - last.get(action, -600) >= 600
         last[action] = at
 
 
 @given(_STEPS)
 def test_the_last_word_on_a_tier_is_true(steps: list[tuple[int, int]]) -> None:
-    story = _Story()
-    story.play(steps, frozenset())
+    recording = _Recording()
+    recording.play(steps, frozenset())
     for tier in ("CapacityWarning", "CapacityCritical", "CapacityExhausted"):
-        words = [action for _, action in story.told if action.endswith(tier)]
+        words = [action for _, action in recording.reported if action.endswith(tier)]
         if words:
             last_is_entered = words[-1].startswith("Enter")
-            holds = is_true(story.pool.status.conditions, tier)
+            holds = is_true(recording.pool.status.conditions, tier)
             assert holds or not last_is_entered, "entered, but it was left since"

@@ -88,14 +88,14 @@ async def test_the_next_pass_is_not_hidden_by_the_one_before() -> None:
 async def test_more_than_eight_at_once_share_an_event(count: int, events: int) -> None:
     lab = _lab(count)
     await lab.pool()
-    assert lab.heard.reasons == ["IPsAllocated"] * events
-    assert all(lab.heard.related) == (events == count)
+    assert lab.recorded.reasons == ["IPsAllocated"] * events
+    assert all(lab.recorded.related) == (events == count)
 
 
 async def test_the_event_of_many_grants_names_the_batch() -> None:
     lab = _lab(9)
     await lab.pool()
-    ((_, _, note),) = lab.heard.events
+    ((_, _, note),) = lab.recorded.events
     assert note.startswith(
         "Allocated 18 IPs for 9 IPAllocations:"
         " a000 (10.40.0.0 - 10.40.0.1), a001 (10.40.0.2 - 10.40.0.3), "
@@ -106,7 +106,7 @@ async def test_the_event_of_many_grants_names_the_batch() -> None:
 async def test_the_event_of_very_many_grants_says_how_many_it_does_not_name() -> None:
     lab = _lab(100)
     await lab.pool()
-    ((_, _, note),) = lab.heard.events
+    ((_, _, note),) = lab.recorded.events
     assert 900 < len(note.encode()) <= 1024
     named = note.count(" - ")
     assert note.endswith(f", ... and {100 - named} more")
@@ -115,7 +115,7 @@ async def test_the_event_of_very_many_grants_says_how_many_it_does_not_name() ->
 async def test_the_event_of_many_failures_names_the_batch() -> None:
     lab = _lab(30, size=2000)
     await lab.pool()
-    ((kind, reason, note),) = lab.heard.events
+    ((kind, reason, note),) = lab.recorded.events
     assert (kind, reason) == ("Warning", "AllocationFailed")
     assert note.startswith(
         "Failed to allocate IPs for 30 IPAllocations:"
@@ -125,14 +125,14 @@ async def test_the_event_of_many_failures_names_the_batch() -> None:
     assert note.endswith(" more")
 
 
-async def test_failures_of_both_kinds_in_one_pass_are_told_together() -> None:
+async def test_failures_of_both_kinds_in_one_pass_are_reported_together() -> None:
     lab = _lab(5)
     _ask(lab, 5, size=2000, stem="big")
     lab.server.fail(
         Invalid(422, "Invalid", "status is odd"), times=5, verb="patch", plural="ipallocations"
     )
     await lab.pool()
-    ((_, reason, note),) = lab.heard.events
+    ((_, reason, note),) = lab.recorded.events
     assert reason == "AllocationFailed"
     assert "for 10 IPAllocations: a000 (422 Invalid: status is odd), " in note
     assert "big000 (pool exhausted: " in note
@@ -144,7 +144,7 @@ async def test_a_long_reason_leaves_room_for_the_others() -> None:
         Invalid(422, "Invalid", "ü" * 2000), times=9, verb="patch", plural="ipallocations"
     )
     await lab.pool()
-    ((_, _, note),) = lab.heard.events
+    ((_, _, note),) = lab.recorded.events
     assert len(note.encode()) <= 1024
     assert "a000 (" in note
     assert "a001 (" in note
@@ -174,10 +174,10 @@ async def test_a_burst_in_one_pool_leaves_the_events_of_another_alone() -> None:
     for number in range(33):
         _ask(lab, 1, stem=f"a{number:02}-")
         await lab.pool()
-    assert lab.heard.related[-1] == ""
+    assert lab.recorded.related[-1] == ""
     lab.server.add("ipallocations", make.allocation("calm", of="other"))
     await lab.pool("other")
-    assert lab.heard.related[-1] == "calm"
+    assert lab.recorded.related[-1] == "calm"
 
 
 async def test_a_thousand_allocations_cost_few_events() -> None:

@@ -25,7 +25,7 @@ def _lab() -> Lab:
         lab.client.with_field_manager(OURS),
         lab.caches["networkpools"],
         lab.caches["ipallocations"],
-        PoolEvents(cast("Recorder", lab.heard), lab.clock, lab.settings.pool.event_interval),
+        PoolEvents(cast("Recorder", lab.recorded), lab.clock, lab.settings.pool.event_interval),
         lab.clock,
         lab.settings.pool,
     )
@@ -55,7 +55,7 @@ async def test_a_pool_that_another_controller_writes_hands_out_nothing_and_says_
     )
     assert found["message"] == message
     assert lab.condition("networkpools", "lab", "Ready")["reason"] == "ForeignManager"
-    assert lab.heard.events == [("Warning", "StatusWrittenByOthers", message)]
+    assert lab.recorded.events == [("Warning", "StatusWrittenByOthers", message)]
 
 
 async def test_writes_to_a_pools_allocations_count_too() -> None:
@@ -64,8 +64,8 @@ async def test_writes_to_a_pools_allocations_count_too() -> None:
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.edit("ipallocations", "held", _wrote("manager", _now(lab)))
     assert await lab.pool() == Blocked("ForeignManager", 120.0)
-    told = lab.condition("networkpools", "lab", "ForeignManager")["message"]
-    assert told.startswith("manager writes the status of its IPAllocations:")
+    reported = lab.condition("networkpools", "lab", "ForeignManager")["message"]
+    assert reported.startswith("manager writes the status of its IPAllocations:")
 
 
 async def test_once_the_other_one_is_silent_the_pool_goes_on_and_says_so() -> None:
@@ -80,7 +80,7 @@ async def test_once_the_other_one_is_silent_the_pool_goes_on_and_says_so() -> No
     assert lab.see("ipallocations", "a")["phase"] == "Allocated"
     assert lab.condition("networkpools", "lab", "ForeignManager")["status"] == "False"
     assert lab.condition("networkpools", "lab", "Ready")["status"] == "True"
-    assert lab.heard.reasons == ["StatusWrittenByOthers", "NoForeignManager", "IPsAllocated"]
+    assert lab.recorded.reasons == ["StatusWrittenByOthers", "NoForeignManager", "IPsAllocated"]
 
 
 async def test_a_controller_that_writes_ready_again_and_again_is_not_fought() -> None:

@@ -51,9 +51,9 @@ async def test_an_allocation_whose_cluster_is_gone_is_deleted_in_whatever_phase(
     lab = _lab(_orphan(phase=phase))
     await lab.orphans.sweep()
     assert _going(lab) == ["lb"]
-    told = "Garbage collected IPAllocation lb (TenantCluster team/a no longer exists)"
-    assert lab.heard.events == [("Normal", "OrphanedAllocationGC", told)]
-    assert lab.heard.related == ["lb"]
+    reported = "Garbage collected IPAllocation lb (TenantCluster team/a no longer exists)"
+    assert lab.recorded.events == [("Normal", "OrphanedAllocationGC", reported)]
+    assert lab.recorded.related == ["lb"]
 
 
 async def test_a_cluster_of_the_same_name_but_another_uid_is_no_owner() -> None:
@@ -260,7 +260,7 @@ async def test_a_collection_that_stands_still_says_so_once_and_goes_on_by_itself
         "11 of 11 IPAllocations seem to have lost their TenantCluster, more than 10 in a minute"
     )
     assert [r.verb for r in lab.server.requests] == ["patch"]
-    assert lab.heard.reasons == ["OrphanCollectionSuspended"]
+    assert lab.recorded.reasons == ["OrphanCollectionSuspended"]
     lab.server.vanish("ipallocations", "a000")
     await lab.orphans.sweep()
     stands = lab.condition("networkpools", "lab", "OrphanCollectionSuspended")
@@ -286,12 +286,12 @@ async def test_the_events_of_many_at_once_are_few() -> None:
     kept = [_orphan(f"kept{n:03}", phase="Failed", tenant="team/b") for n in range(180)]
     lab = _lab(*lost, *kept, owner=make.tenant("b", uid=OWNER))
     await lab.orphans.sweep()
-    assert len(lab.heard.events) == 17
-    told = "Garbage collected 4 more IPAllocations (their TenantClusters no longer exist)"
-    assert lab.heard.events[-1][2] == told
+    assert len(lab.recorded.events) == 17
+    reported = "Garbage collected 4 more IPAllocations (their TenantClusters no longer exist)"
+    assert lab.recorded.events[-1][2] == reported
 
 
-async def test_one_pools_trouble_is_not_anothers() -> None:
+async def test_a_failing_pool_does_not_affect_others() -> None:
     lost = [_orphan(f"a{n:03}", phase="Failed") for n in range(11)]
     lab = _lab(*lost, _orphan("alone", of="other", phase="Failed"))
     await lab.orphans.sweep()

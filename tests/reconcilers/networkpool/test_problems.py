@@ -42,8 +42,8 @@ def test_pools_that_hand_out_the_same_addresses_name_each_other() -> None:
     apart = make.pool("apart", cidr="10.41.0.0/24")
     found = _findings(one, others=[one, two, apart])["Overlapping"]
     assert (found.status, found.reason) == (True, "PoolsOverlap")
-    told = "addresses are also handed out by NetworkPool butler-system/two (128 addresses)"
-    assert found.message == told
+    reported = "addresses are also handed out by NetworkPool butler-system/two (128 addresses)"
+    assert found.message == reported
     found = _findings(two, others=[one, two, apart])["Overlapping"]
     assert found.message.endswith("NetworkPool butler-system/one (128 addresses)")
     assert not _findings(apart, others=[one, two, apart])["Overlapping"].status
@@ -168,7 +168,9 @@ async def test_narrowing_a_pool_shows_who_is_outside_and_widening_clears_it() ->
     assert lab.condition("networkpools", "lab", "OutOfRange")["status"] == "False"
 
 
-async def test_a_pool_that_comes_or_goes_is_told_on_those_it_overlaps_with_at_once() -> None:
+async def test_a_pool_that_is_created_or_deleted_is_reported_on_those_it_overlaps_at_once() -> (
+    None
+):
     platform = Platform()
     platform.server.add("networkpools", make.pool())
 

@@ -59,7 +59,7 @@ async def test_everybody_who_waits_is_served_in_one_pass() -> None:
     assert (status["allocatedCount"], status["allocatedBy"]) == (8, "networkpool-controller")
     ready = lab.condition("ipallocations", "a", "Ready")
     assert (ready["status"], ready["message"]) == ("True", "allocated 8 IPs: 10.40.0.0/29")
-    assert [event[1:] for event in lab.heard.events] == [
+    assert [event[1:] for event in lab.recorded.events] == [
         ("IPsAllocated", "Allocated 8 IPs (10.40.0.0 - 10.40.0.7) for a"),
         ("IPsAllocated", "Allocated 4 IPs (10.40.0.8 - 10.40.0.11) for b"),
     ]
@@ -120,7 +120,7 @@ async def test_an_allocation_that_does_not_fit_is_failed_with_the_reason() -> No
     ready = lab.condition("ipallocations", "a", "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "PoolExhausted")
     assert ready["message"] == "pool exhausted: no contiguous block available"
-    assert lab.heard.events == [
+    assert lab.recorded.events == [
         (
             "Warning",
             "AllocationFailed",
@@ -236,7 +236,7 @@ async def test_promises_of_others_are_completed_after_two_seconds_unchanged() ->
     assert _ranges(lab) == {"a": "10.40.0.64/29"}
 
 
-async def test_promises_of_others_are_looked_at_in_time_beside_own_work() -> None:
+async def test_promises_of_others_are_checked_in_time_despite_own_work() -> None:
     foreign = make.allocation("a")
     lab = _lab(foreign, *(make.allocation(f"b{n}") for n in range(3)))
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
@@ -257,7 +257,7 @@ async def test_a_write_refused_for_good_is_reported_and_stops_nobody() -> None:
     await lab.pool()
     assert _ranges(lab) == {"bad": None, "good": "10.40.0.8/29"}
     assert [p["name"] for p in lab.see("networkpools", "lab")["assignments"]] == ["bad", "good"]
-    assert [reason for _, reason, _ in lab.heard.events] == ["AllocationFailed", "IPsAllocated"]
+    assert [reason for _, reason, _ in lab.recorded.events] == ["AllocationFailed", "IPsAllocated"]
 
 
 async def test_a_write_refused_for_good_causes_no_hot_loop() -> None:

@@ -63,8 +63,8 @@ def test_the_operations_guides_pool_of_32(
     found = _status(pool, *(make.allocation(f"t{n}", size=2) for n in range(tenants)))
     conditions = _conditions(found)
     assert "".join(conditions[tier]["status"][0] for tier in TIERS) == expected
-    told = f"Pool utilization is {shown}% ({2 * tenants}/32 IPs)"
-    assert conditions["CapacityExhausted"]["message"] == told
+    reported = f"Pool utilization is {shown}% ({2 * tenants}/32 IPs)"
+    assert conditions["CapacityExhausted"]["message"] == reported
     assert found["utilizationPercent"] == percent, "rounded down"
 
 
@@ -113,11 +113,11 @@ def test_a_held_range_whose_phase_was_wiped_is_counted_once() -> None:
 
 def test_a_transition_time_moves_with_its_status_and_never_otherwise() -> None:
     first = _status(make.pool(), make.allocation("a"))
-    told = make.pool(status={"conditions": first["conditions"], "allocationsRevision": "1"})
+    reported = make.pool(status={"conditions": first["conditions"], "allocationsRevision": "1"})
     later = status.served(
-        told,
+        reported,
         make.view(),
-        protocol.decide(told, make.view(), ranges.layout(told.spec, 1 << 20), 256),
+        protocol.decide(reported, make.view(), ranges.layout(reported.spec, 1 << 20), 256),
         make.EPOCH.replace(year=2027),
     )
     assert _conditions(later)["Ready"]["message"] != _conditions(first)["Ready"]["message"]
@@ -135,6 +135,10 @@ def test_counters_never_exceed_what_the_schema_takes() -> None:
 
 def test_a_pool_whose_spec_turned_invalid_offers_nothing() -> None:
     pool = make.pool(status={"totalIPs": 256, "availableIPs": 200, "largestFreeBlock": 200})
-    told = status.invalid(pool, ["no"], make.EPOCH)
-    assert (told["totalIPs"], told["availableIPs"], told["largestFreeBlock"]) == (0, 0, 0)
-    assert status.differs(pool.status, told)
+    reported = status.invalid(pool, ["no"], make.EPOCH)
+    assert (reported["totalIPs"], reported["availableIPs"], reported["largestFreeBlock"]) == (
+        0,
+        0,
+        0,
+    )
+    assert status.differs(pool.status, reported)

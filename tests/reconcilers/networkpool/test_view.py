@@ -16,7 +16,7 @@ def _odd(spec: Any, name: str = "odd") -> dict[str, Any]:
 
 
 NAMES_LAB = {"poolRef": {"name": "lab"}, "count": "many"}
-NAMES_NOBODY = {"poolRef": 5, "count": "many"}
+WITHOUT_TENANT = {"poolRef": 5, "count": "many"}
 
 
 def _platform() -> Platform:
@@ -45,7 +45,7 @@ async def _served(platform: Platform) -> dict[str, bool]:
     ("spec", "served"),
     [
         (NAMES_LAB, {"lab": False, "other": True, "far": True}),
-        (NAMES_NOBODY, {"lab": False, "other": False, "far": True}),
+        (WITHOUT_TENANT, {"lab": False, "other": False, "far": True}),
     ],
     ids=["it names its pool", "its pool cannot be read"],
 )

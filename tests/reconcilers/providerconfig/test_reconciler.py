@@ -34,7 +34,7 @@ def _secret(lab: Lab, *keys: str, namespace: str = make.NAMESPACE) -> None:
     lab.server.add("secrets", {"metadata": meta, "data": dict.fromkeys(keys, "eA==")})
 
 
-def _told(lab: Lab, kind: str) -> tuple[str, str, str]:
+def _reported(lab: Lab, kind: str) -> tuple[str, str, str]:
     found = lab.condition("providerconfigs", "default", kind)
     return found.get("status", ""), found.get("reason", ""), found.get("message", "")
 
@@ -45,7 +45,7 @@ async def test_credentials_are_valid_with_all_keys_of_their_provider(kind: str) 
     lab = _lab(make.provider(spec=spec | (CREDENTIALS if REQUIRED_KEYS[kind] else {})))
     _secret(lab, *REQUIRED_KEYS[kind])
     assert await lab.provider() == Again(300.0)
-    assert _told(lab, "CredentialsValid") == ("True", "Ready", "credentials validated")
+    assert _reported(lab, "CredentialsValid") == ("True", "Ready", "credentials validated")
     status = lab.see("providerconfigs", "default")
     assert (status["ready"], status["validated"]) == (True, True)
     assert status["lastValidationTime"] == status["lastProbeTime"] == "2026-01-01T00:00:00Z"
@@ -67,33 +67,33 @@ async def test_missing_keys_are_named(kind: str, missing: str) -> None:
     _secret(lab, "other")
     assert await lab.provider() == Again(30.0)
     message = f"secret missing required keys: [{missing}]"
-    assert _told(lab, "CredentialsValid") == ("False", "CredentialsInvalid", message)
-    assert lab.heard.events == [("Warning", "CredentialsInvalid", message)]
+    assert _reported(lab, "CredentialsValid") == ("False", "CredentialsInvalid", message)
+    assert lab.recorded.events == [("Warning", "CredentialsInvalid", message)]
     assert lab.see("providerconfigs", "default")["ready"] is False
 
 
-async def test_a_missing_secret_is_told_and_found_when_it_comes() -> None:
+async def test_a_missing_secret_is_reported_and_found_when_it_is_created() -> None:
     spec = {"provider": "aws", "network": {"mode": "cloud"}}
     spec |= {"credentialsRef": {"name": "creds", "namespace": "vault"}}
     lab = _lab(make.provider(spec=spec))
     await lab.provider()
-    assert _told(lab, "CredentialsValid")[2] == "credentials secret vault/creds not found"
+    assert _reported(lab, "CredentialsValid")[2] == "credentials secret vault/creds not found"
     _secret(lab, "accessKeyID", "secretAccessKey", namespace="vault")
     await lab.clock.advance(30)
     await lab.provider()
-    assert _told(lab, "CredentialsValid")[0] == "True"
-    assert lab.heard.reasons == ["CredentialsInvalid"]
+    assert _reported(lab, "CredentialsValid")[0] == "True"
+    assert lab.recorded.reasons == ["CredentialsInvalid"]
 
 
-async def test_a_secret_that_may_not_be_read_is_told_and_stops_nothing_else() -> None:
+async def test_a_secret_that_may_not_be_read_is_reported_and_stops_nothing_else() -> None:
     provider = make.provider("lab", spec={"provider": "aws"} | CREDENTIALS | _ipam("lab"))
     lab = _lab(provider, _pool())
     lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="secrets")
     await lab.provider()
-    assert _told(lab, "CredentialsValid")[2].startswith(
+    assert _reported(lab, "CredentialsValid")[2].startswith(
         "credentials secret butler-system/creds may not be read"
     )
-    assert _told(lab, "PoolAvailable")[0] == "True"
+    assert _reported(lab, "PoolAvailable")[0] == "True"
 
 
 def _ipam(*pools: str, **network: Any) -> Json:
@@ -137,7 +137,7 @@ async def test_capacity_is_estimated_from_the_pools_own_defaults(
         "estimatedTenants": tenants,
     }
     message = f"{available} IPs available (~{tenants} tenants)"
-    assert _told(lab, "PoolAvailable") == ("True", "PoolAvailable", message)
+    assert _reported(lab, "PoolAvailable") == ("True", "PoolAvailable", message)
 
 
 async def test_tenants_are_estimated_as_the_quota_cuts_them() -> None:
@@ -154,20 +154,20 @@ async def test_tenants_are_estimated_pool_by_pool_since_none_spans_two() -> None
     assert capacity == {"availableIPs": 40, "estimatedTenants": 2}, "and not 40 // 13 = 3"
 
 
-async def test_exhausted_pools_are_told_with_an_event_once() -> None:
+async def test_exhausted_pools_are_reported_with_one_event() -> None:
     lab = _lab(make.provider("lab"), _pool(available=0))
     for _ in range(2):
         await lab.provider()
     message = "all configured pools are exhausted"
-    assert _told(lab, "PoolAvailable") == ("False", "PoolExhausted", message)
-    assert lab.heard.events == [("Warning", "PoolsExhausted", message)]
+    assert _reported(lab, "PoolAvailable") == ("False", "PoolExhausted", message)
+    assert lab.recorded.events == [("Warning", "PoolsExhausted", message)]
 
 
-async def test_ipam_without_pools_is_told() -> None:
+async def test_ipam_without_pools_is_reported() -> None:
     lab = _lab(make.provider())
     await lab.provider()
     message = "network.mode is 'ipam' but no poolRefs configured"
-    assert _told(lab, "PoolAvailable") == ("False", "ValidationFailed", message)
+    assert _reported(lab, "PoolAvailable") == ("False", "ValidationFailed", message)
 
 
 async def test_leaving_ipam_mode_takes_condition_and_capacity_away() -> None:
@@ -175,7 +175,7 @@ async def test_leaving_ipam_mode_takes_condition_and_capacity_away() -> None:
     await lab.provider()
     lab.server.edit("providerconfigs", "default", {"spec": {"network": {"mode": "cloud"}}})
     await lab.provider()
-    assert _told(lab, "PoolAvailable") == ("", "", "")
+    assert _reported(lab, "PoolAvailable") == ("", "", "")
     assert "capacity" not in lab.see("providerconfigs", "default")
 
 
@@ -186,30 +186,30 @@ async def test_numbers_never_exceed_what_the_schema_takes() -> None:
     assert lab.see("providerconfigs", "default")["capacity"]["availableIPs"] == 2**31 - 1
 
 
-async def test_team_scope_without_a_team_is_told() -> None:
+async def test_team_scope_without_a_team_is_reported() -> None:
     lab = _lab(make.provider("lab", spec={"provider": "local", "scope": {"type": "team"}}))
     await lab.provider()
-    assert _told(lab, "Ready")[:2] == ("False", "ValidationFailed")
+    assert _reported(lab, "Ready")[:2] == ("False", "ValidationFailed")
 
 
 @pytest.mark.parametrize("kind", ["aws", "azure", "gcp"])
-async def test_a_cloud_without_its_settings_is_told(kind: str) -> None:
+async def test_a_cloud_without_its_settings_is_reported(kind: str) -> None:
     spec = {"provider": kind, "network": {"mode": "cloud"}} | CREDENTIALS
     lab = _lab(make.provider(spec=spec))
     _secret(lab, *REQUIRED_KEYS[kind])
     await lab.provider()
-    status, reason, message = _told(lab, "Ready")
+    status, reason, message = _reported(lab, "Ready")
     assert (status, reason) == ("False", "ValidationFailed")
     assert f"spec.{kind}: {kind} settings are required" in message
-    assert _told(lab, "CredentialsValid")[0] == "True"
+    assert _reported(lab, "CredentialsValid")[0] == "True"
 
 
-async def test_ipam_in_a_cloud_is_told() -> None:
+async def test_ipam_in_a_cloud_is_reported() -> None:
     spec = {"provider": "aws", "aws": {"region": "eu-1"}} | CREDENTIALS | _ipam("lab")
     lab = _lab(make.provider(spec=spec), _pool())
     _secret(lab, *REQUIRED_KEYS["aws"])
     await lab.provider()
-    assert _told(lab, "Ready") == (
+    assert _reported(lab, "Ready") == (
         "False",
         "ValidationFailed",
         "validation errors: spec.network.mode: IPAM mode is not supported for cloud providers",
@@ -220,10 +220,10 @@ async def test_a_sound_provider_is_ready_and_a_mended_one_becomes_so() -> None:
     unsound = make.provider("lab", spec={"provider": "local", "scope": {"type": "team"}})
     lab = _lab(unsound, _pool())
     await lab.provider()
-    assert _told(lab, "Ready")[0] == "False"
+    assert _reported(lab, "Ready")[0] == "False"
     lab.server.edit("providerconfigs", "default", {"spec": {"scope": None}})
     await lab.provider()
-    assert _told(lab, "Ready") == ("True", "Ready", "the provider can be used")
+    assert _reported(lab, "Ready") == ("True", "Ready", "the provider can be used")
 
 
 async def test_where_one_key_is_enough_the_reference_may_name_it() -> None:
@@ -232,11 +232,11 @@ async def test_where_one_key_is_enough_the_reference_may_name_it() -> None:
     lab = _lab(make.provider(spec=spec))
     _secret(lab, "serviceAccountKey")
     await lab.provider()
-    assert _told(lab, "CredentialsValid")[2] == "secret missing required keys: [sa.json]"
+    assert _reported(lab, "CredentialsValid")[2] == "secret missing required keys: [sa.json]"
     _secret(lab, "sa.json")
     await lab.clock.advance(30)
     await lab.provider()
-    assert _told(lab, "CredentialsValid")[0] == "True"
+    assert _reported(lab, "CredentialsValid")[0] == "True"
 
 
 async def test_a_key_without_a_value_is_missing() -> None:
@@ -245,7 +245,9 @@ async def test_a_key_without_a_value_is_missing() -> None:
     data = {"accessKeyID": "eA==", "secretAccessKey": ""}
     lab.server.add("secrets", {"metadata": meta, "data": data})
     await lab.provider()
-    assert _told(lab, "CredentialsValid")[2] == "secret missing required keys: [secretAccessKey]"
+    assert (
+        _reported(lab, "CredentialsValid")[2] == "secret missing required keys: [secretAccessKey]"
+    )
 
 
 class TestTeams:
@@ -260,24 +262,24 @@ class TestTeams:
     async def test_a_team_that_does_not_exist_is_told_and_found_when_it_comes(self) -> None:
         lab = self._of_a_team()
         assert await lab.provider() == Again(30.0)
-        told = "scope.teamRef: Team platform does not exist"
-        assert _told(lab, "Ready") == ("False", "ValidationFailed", told)
+        reported = "scope.teamRef: Team platform does not exist"
+        assert _reported(lab, "Ready") == ("False", "ValidationFailed", reported)
         lab.server.add("teams", {"metadata": {"name": "platform"}})
         await lab.clock.advance(30)
         assert await lab.provider() == Again(300.0)
-        assert _told(lab, "Ready")[0] == "True"
+        assert _reported(lab, "Ready")[0] == "True"
 
     async def test_teams_are_not_required_where_they_are_not_served(self) -> None:
         lab = self._of_a_team()
         lab.server.served = tuple(k for k in lab.server.served if k != "teams")
         await lab.provider()
-        assert _told(lab, "Ready")[0] == "True"
+        assert _reported(lab, "Ready")[0] == "True"
 
     async def test_teams_that_may_not_be_read_are_there(self) -> None:
         lab = self._of_a_team()
         lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="teams")
         await lab.provider()
-        assert _told(lab, "Ready")[0] == "True"
+        assert _reported(lab, "Ready")[0] == "True"
 
     async def test_at_rest_a_team_costs_one_look_per_resync_and_no_write(self) -> None:
         lab = self._of_a_team()
@@ -298,7 +300,7 @@ class TestTeams:
         other = {"spec": {"scope": {"teamRef": {"name": "missing"}}}}
         lab.server.edit("providerconfigs", "default", other)
         await lab.provider()
-        assert _told(lab, "Ready")[2] == "scope.teamRef: Team missing does not exist"
+        assert _reported(lab, "Ready")[2] == "scope.teamRef: Team missing does not exist"
 
 
 async def test_the_finalizer_holds_while_a_cluster_refers_to_it() -> None:

@@ -40,8 +40,8 @@ def _played(asked: argparse.Namespace) -> int:
             plan = Plan(replicas=asked.replicas, force=asked.force)
             verdict = Run(seed, plan).play(silent=asked.to is not None)
         else:
-            weather = FORCE if asked.force else None
-            verdict = Tenancy(seed, weather).play(silent=asked.to is not None)
+            faults = FORCE if asked.force else None
+            verdict = Tenancy(seed, faults).play(silent=asked.to is not None)
         if verdict or asked.to is None:
             sys.stdout.write(f"seed {seed}: {verdict or 'clean'}\n")
         failed += verdict is not None

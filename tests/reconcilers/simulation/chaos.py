@@ -27,7 +27,7 @@ class Plan:
 
     replicas: int = 2
     steps: int = 300
-    mischief: float = 0.05
+    disturbances: float = 0.05
     """How often something is edited, wiped or re-created, of all steps."""
     patience: float = 2.0
     """Seconds before a replica completes the promises of others; only economy, never safety."""
@@ -107,9 +107,9 @@ class Run:
             self._user()
         elif dice < busy:
             self._restart()
-        elif dice < busy + self.plan.mischief:
-            self._mischief()
-        elif dice < busy + 0.03 + self.plan.mischief:
+        elif dice < busy + self.plan.disturbances:
+            self._disturb()
+        elif dice < busy + 0.03 + self.plan.disturbances:
             self.clock._elapsed += self.random.choice((50, 800, 3000)) * 1_000_000
         elif dice < 0.62 and self.flights:
             self._fly()
@@ -149,10 +149,10 @@ class Run:
         self.replicas[place].die()
         self.replicas[place] = self._replica(stale=self.plan.stale)
 
-    def _mischief(self) -> None:
-        self.judge.blind = True
+    def _disturb(self) -> None:
+        self.judge.paused = True
         self._harm()
-        self.judge.blind = False
+        self.judge.paused = False
 
     def _harm(self) -> None:
         options = []

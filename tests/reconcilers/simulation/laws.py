@@ -20,12 +20,12 @@ class Judge:
     def __init__(self, world: World) -> None:
         self.world = world
         self.problem: str | None = None
-        self.blind = False
+        self.paused = False
         """Whether what happens now is done by people, who may do anything."""
         world.witness = self._look
 
     def _look(self, plural: str, old: Json | None, new: Json | None) -> None:
-        if self.problem is not None or self.blind:
+        if self.problem is not None or self.paused:
             return
         crimes = {ALLOCATIONS: self._allocation, POOLS: self._pool}[plural](old, new)
         self.problem = next(crimes, None)

@@ -126,11 +126,11 @@ def promised_twice(mp: Patch) -> None:
 # 4. Promise.
 
 
-def _blind(mp: Patch, concerns: Any) -> None:
+def _patch_without_precondition(mp: Patch, concerns: Any) -> None:
     """Let the writes of pools that `concerns` picks take effect whatever the version."""
     patch = World.patch
 
-    def blind(
+    def patch_anyway(
         self: World,
         plural: str,
         name: str,
@@ -144,12 +144,12 @@ def _blind(mp: Patch, concerns: Any) -> None:
             body, guarded = {**body, "metadata": kept}, False
         return patch(self, plural, name, body, status=status, guarded=guarded)
 
-    mp.setattr(World, "patch", blind)
+    mp.setattr(World, "patch", patch_anyway)
 
 
 def pools_written_blindly(mp: Patch) -> None:
     """A pool's status is written whatever it has become meanwhile."""
-    _blind(mp, lambda body: "status" in body)
+    _patch_without_precondition(mp, lambda body: "status" in body)
 
 
 def choice_sent_again(mp: Patch) -> None:
@@ -330,7 +330,7 @@ def leaves_by_cache(mp: Patch) -> None:
 # 8. Own answers.
 
 
-def ghosts(mp: Patch) -> None:
+def deleted_objects_return(mp: Patch) -> None:
     """An own answer is shown if it is newer than what is shown, wherever the position is."""
 
     def newer_wins(self: Cache[Any], obj: Object) -> bool:

@@ -32,14 +32,14 @@ class Packet:
 
     async def arrive(self, *, lost: bool = False, mute: bool = False) -> None:
         """Let the server see it unless it is lost; the sender, if it waits, hears unless mute."""
-        heard = not self.landed.is_set()
+        recorded = not self.landed.is_set()
         answer: bytes | ControllerError = NoAnswer("nobody is there")
         if not lost:
             try:
                 answer = await self.run()
             except ControllerError as error:
                 answer = error
-        if heard:
+        if recorded:
             self.answer = NoAnswer("the answer was lost") if mute else answer
         self.landed.set()
 

@@ -15,10 +15,10 @@ async def late_write_after_loss_of_memory(stage: Stage, memory: str | None = Non
     if memory is None:
         stage.world.patch(POOLS, "p", {"status": None}, guarded=False)
     else:
-        stage.judge.blind = True
+        stage.judge.paused = True
         stage.world.vanish(POOLS, "p")
         stage.make_pool(allocationsRevision=memory)
-        stage.judge.blind = False
+        stage.judge.paused = False
     stage.ask("a")
     on_their_way, stage.late = stage.late, []
     other = stage.replica()

@@ -36,7 +36,7 @@ SETTINGS = Settings(
 
 
 @dataclass(frozen=True)
-class Weather:
+class Faults:
     """What is thrown at them.
 
     Args:
@@ -62,16 +62,16 @@ class Weather:
     settings: Settings = SETTINGS
 
 
-FORCE = Weather(trouble=0.1, force=True)
+FORCE = Faults(trouble=0.1, force=True)
 """Clusters come and go, and some of them vanish without being torn down."""
 
 
 class Tenancy:
     """One seed, played."""
 
-    def __init__(self, seed: int, weather: Weather | None = None) -> None:
+    def __init__(self, seed: int, faults: Faults | None = None) -> None:
         self.random = random.Random(seed)
-        self.weather = weather or Weather()
+        self.faults = faults or Faults()
         self.clock = VirtualClock()
         self.server = Server(self.clock.now)
         self.tenants = {name: Server(self.clock.now, TENANT_KINDS) for name in TENANTS}
@@ -106,11 +106,11 @@ class Tenancy:
 
     async def _play(self) -> None:
         async with anyio.create_task_group() as group:
-            for _ in range(self.weather.steps):
+            for _ in range(self.faults.steps):
                 await self._step(group)
                 if self.problem:
                     break
-            if self.weather.calm and not self.problem:
+            if self.faults.calm and not self.problem:
                 await self._calm(group)
             for packet in self.packets:
                 packet.landed.set()
@@ -125,11 +125,11 @@ class Tenancy:
         chance = self.random.random()
         if chance < 0.42 and self.packets:
             await self._send()
-        elif chance < 0.95 - 0.08 - self.weather.use - self.weather.trouble:
+        elif chance < 0.95 - 0.08 - self.faults.use - self.faults.trouble:
             self._work(group)
-        elif chance < 0.95 - 0.08 - self.weather.trouble:
+        elif chance < 0.95 - 0.08 - self.faults.trouble:
             self._use()
-        elif chance < 0.95 - self.weather.trouble:
+        elif chance < 0.95 - self.faults.trouble:
             replica = self.random.choice(self.replicas)
             if self.random.random() < 0.4:
                 replica.hold("ipallocations", "tenantclusters")
@@ -195,11 +195,11 @@ class Tenancy:
 
     def _disturb(self) -> None:
         options = [self._restart, self._delete_allocation]
-        if self.weather.outages:
+        if self.faults.outages:
             options.append(self._toggle_outage)
-        if self.weather.secrets:
+        if self.faults.secrets:
             options.append(self._toggle_secret)
-        if self.weather.clusters:
+        if self.faults.clusters:
             options.append(self._toggle_cluster)
         self.random.choice(options)()
 
@@ -244,7 +244,7 @@ class Tenancy:
         name = self.random.choice(TENANTS)
         if self.server.has("tenantclusters", name, namespace="team"):
             self._make_secret(name)
-            if self.weather.force and self.random.random() < 0.5:
+            if self.faults.force and self.random.random() < 0.5:
                 self.server.vanish("tenantclusters", name, namespace="team")
             else:
                 self.server.delete("tenantclusters", name, namespace="team")
@@ -270,7 +270,7 @@ class Tenancy:
         site = SimpleNamespace(
             server=Route(self.server, self.packets, ""),
             clock=self.clock,
-            settings=self.weather.settings,
+            settings=self.faults.settings,
             open_tenant=lambda config: routes[config.decode()],
         )
         replica = Replica(cast("Lab", site))
@@ -321,7 +321,7 @@ class Tenancy:
                 self.problem = f"at rest, and still asks the management cluster: {requests}"
                 return
             await self.clock.advance(2 if quiet == 0 else 70)
-        self.problem = f"it did not come to rest: {tenantlaws.told(self.server, self.tenants)}"
+        self.problem = f"it did not come to rest: {tenantlaws.reported(self.server, self.tenants)}"
 
     async def _round(self, group: TaskGroup, replica: Replica) -> None:
         for reconciler, key in self._keys(replica):

@@ -69,9 +69,9 @@ def unmet(server: Server, tenants: Tenants) -> str | None:
         if _texts(entries(tenant)) != _texts(own):
             return f"{name}'s pool has {_texts(entries(tenant))} of {_texts(own)}"
         cluster = server.see("tenantclusters", name, namespace="team")
-        vain = names.ANNOTATION_GROWN_IN_VAIN in (cluster["metadata"].get("annotations") or {})
+        unserved = names.ANNOTATION_GROWN_IN_VAIN in (cluster["metadata"].get("annotations") or {})
         waiting = len(tenant.all("services")) - len(shown(tenant))
-        if waiting and free and len(own) < _QUOTA and not vain:
+        if waiting and free and len(own) < _QUOTA and not unserved:
             return f"{waiting} Services of {name} wait although {free} addresses are free"
     return None
 
@@ -92,7 +92,7 @@ def leaked(server: Server, tenants: Tenants) -> str | None:
     return None
 
 
-def told(server: Server, tenants: Tenants) -> str:
+def reported(server: Server, tenants: Tenants) -> str:
     """Return where everything is, for people."""
     found = {name: _texts(entries(tenant)) for name, tenant in tenants.items()}
     return f"pools {found}, allocations {[_brief(o) for o in server.all('ipallocations')]}"

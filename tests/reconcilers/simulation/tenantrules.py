@@ -71,11 +71,13 @@ def applied_blindly(mp: Patch) -> None:
     """A projection is applied whatever the pool has become."""
     apply = Client.apply
 
-    async def blind(self: Client, resource: Any, key: Any, body: Any, **options: Any) -> Any:
+    async def without_precondition(
+        self: Client, resource: Any, key: Any, body: Any, **options: Any
+    ) -> Any:
         options |= {"version": "", "uid": ""}
         return await apply(self, resource, key, body, **options)
 
-    mp.setattr(Client, "apply", blind)
+    mp.setattr(Client, "apply", without_precondition)
 
 
 def basis_of_own_answers(mp: Patch) -> None:
@@ -203,7 +205,9 @@ def pools_deleted_blindly(mp: Patch) -> None:
     """The tenant's pool is deleted whatever it has become."""
     delete = Server._delete
 
-    def blind(self: Server, key: tuple[str, str, str], pins: Mapping[str, str]) -> Json:
+    def without_precondition(
+        self: Server, key: tuple[str, str, str], pins: Mapping[str, str]
+    ) -> Json:
         return delete(self, key, {} if key[0] == "ipaddresspools" else pins)
 
-    mp.setattr(Server, "_delete", blind)
+    mp.setattr(Server, "_delete", without_precondition)

@@ -17,7 +17,7 @@ from tests.reconcilers.lab import Replica
 from tests.reconcilers.simulation import tenantlaws
 from tests.reconcilers.simulation.chaos import undisturbed
 from tests.reconcilers.simulation.routes import Packet
-from tests.reconcilers.simulation.tenancy import Tenancy, Weather
+from tests.reconcilers.simulation.tenancy import Faults, Tenancy
 
 Late = Callable[[Packet], bool]
 TENANT = Key("team", "a")
@@ -38,7 +38,7 @@ class Yard(Tenancy):
     """Two replicas and a tenant that holds one address; who works when is said by the scene."""
 
     def __init__(self, group: TaskGroup) -> None:
-        super().__init__(0, Weather())
+        super().__init__(0, Faults())
         self.group = group
         self.late: list[Packet] = []
         self.one, self.other = self.replicas

@@ -44,7 +44,7 @@ def test_no_two_allocations_ever_hold_one_address_and_whoever_fits_is_served(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-def test_no_address_is_where_it_must_not_be_and_every_one_comes_back(part: int) -> None:
+def test_no_address_is_projected_wrongly_and_every_one_is_released(part: int) -> None:
     for seed in part_of(SEEDS // 4, part):
         verdict = Tenancy(seed).play()
         again = f"python -m tests.reconcilers.simulation tenants {seed}"
@@ -53,7 +53,7 @@ def test_no_address_is_where_it_must_not_be_and_every_one_comes_back(part: int) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-def test_so_it_is_where_clusters_vanish_without_being_torn_down(part: int) -> None:
+def test_no_address_is_projected_wrongly_where_clusters_vanish_without_teardown(part: int) -> None:
     for seed in part_of(SEEDS // 4, part):
         verdict = Tenancy(seed, FORCE).play()
         again = f"python -m tests.reconcilers.simulation tenants {seed} --force"
@@ -61,10 +61,10 @@ def test_so_it_is_where_clusters_vanish_without_being_torn_down(part: int) -> No
 
 
 @pytest.mark.parametrize("play", [Run, Tenancy], ids=["pools", "tenants"])
-def test_a_seed_plays_the_same_story_each_time(play: type[Run] | type[Tenancy]) -> None:
+def test_a_seed_gives_the_same_run_each_time(play: type[Run] | type[Tenancy]) -> None:
     def story() -> list[object]:
-        told = play(7)
-        told.play()
-        return [told.random.random(), told.clock.monotonic(), told.number_of_writes]
+        reported = play(7)
+        reported.play()
+        return [reported.random.random(), reported.clock.monotonic(), reported.number_of_writes]
 
     assert story() == story()

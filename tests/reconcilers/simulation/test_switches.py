@@ -175,7 +175,12 @@ SCENES: dict[str, tuple[str, Off, Scene, str]] = {
         scenes.pool_goes_while_one_is_unheard_of,
         "went while",
     ),
-    "8": ("what was deleted stays so", rules.ghosts, scenes.answer_after_the_end, WAITS),
+    "8": (
+        "what was deleted stays so",
+        rules.deleted_objects_return,
+        scenes.answer_after_the_end,
+        WAITS,
+    ),
 }
 
 

@@ -16,15 +16,15 @@ import pytest
 from tests.reconcilers.simulation import tenantrules as rules
 from tests.reconcilers.simulation import tenantscenes as scenes
 from tests.reconcilers.simulation.switch import Switch, noticed
-from tests.reconcilers.simulation.tenancy import FORCE, Tenancy, Weather
+from tests.reconcilers.simulation.tenancy import FORCE, Faults, Tenancy
 from tests.reconcilers.simulation.tenantscenes import Scene, played
 
-_STORM = Weather(calm=False)
+_STORM = Faults(calm=False)
 GIVEN, REST = "may be given away", "it did not come to rest"
 
 SWITCHES = {
     "gate": Switch("the finalizer goes last", rules.open_gate, GIVEN, _STORM, seed=3),
-    "mark": Switch("what is marked is not projected", rules.marks_projected, REST, Weather(), 5),
+    "mark": Switch("what is marked is not projected", rules.marks_projected, REST, Faults(), 5),
     "look": Switch("out means not in the pool", rules.pool_not_looked_at, GIVEN, _STORM, 2),
     "services": Switch("nor on a Service", rules.services_not_looked_at, GIVEN, _STORM, 11),
     "silence": Switch("who does not answer holds on", rules.silence_is_consent, GIVEN, _STORM, 3),

@@ -100,7 +100,7 @@ def test_after_the_pool_has_worked_what_is_left_is_what_was_foreseen(
     assert world.largest(world.choice) == world.largest(anew)
 
 
-def test_what_is_reserved_is_nobody_elses_until_it_is_let_go() -> None:
+def test_what_is_reserved_is_not_available_to_others_until_it_is_released() -> None:
     world = World()
     pool = next(iter(world.pools))
     assert world.largest(world.choice) == 64

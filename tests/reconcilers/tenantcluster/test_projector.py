@@ -33,7 +33,7 @@ def _pool(tenant: Server) -> Json:
     return tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
 
 
-def _told(lab: Lab) -> tuple[str, str]:
+def _reported(lab: Lab) -> tuple[str, str]:
     found = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
     return found["status"], found["reason"]
 
@@ -161,7 +161,7 @@ async def test_an_older_view_refuses_where_a_newer_one_has_written() -> None:
     tenant.edit("ipaddresspools", "default-pool", newer, namespace=METALLB)
     assert await lab.cluster() == Again(1.0)
     assert _pool(tenant)["spec"]["addresses"] == ["10.1.1.1/32"]
-    assert _told(lab) == ("False", "Behind")
+    assert _reported(lab) == ("False", "Behind")
 
 
 async def test_with_nothing_left_what_we_made_is_deleted() -> None:
@@ -198,7 +198,7 @@ async def test_missing_metallb_is_a_condition_and_no_error() -> None:
     lab, tenant = _lab()
     tenant.served = ("services",)
     assert await lab.cluster() == Blocked("MetalLBNotInstalled", 30.0)
-    assert _told(lab) == ("False", "MetalLBNotInstalled")
+    assert _reported(lab) == ("False", "MetalLBNotInstalled")
 
 
 async def test_a_tenant_that_does_not_answer_is_left_in_peace_longer_each_time() -> None:
@@ -221,18 +221,18 @@ async def test_rotated_credentials_are_met_by_reading_the_secret_again() -> None
     lab.server.requests.clear()
     tenant.fail(Unauthorized(401, "Unauthorized", "who are you"))
     assert await lab.cluster() == Again(60.0)
-    assert _told(lab) == ("True", "Ready")
+    assert _reported(lab) == ("True", "Ready")
     assert lab.server.count(verb="get", plural="secrets") == 1
     assert tenant.closed == 1
 
 
-async def test_trouble_of_the_management_cluster_is_not_told_as_the_tenants() -> None:
+async def test_failures_of_the_management_cluster_are_not_reported_as_the_tenants() -> None:
     lab, tenant = _lab()
     lab.server.fail(NoAnswer("timed out"), verb="get", plural="ipallocations")
     with pytest.raises(NoAnswer):
         await lab.cluster()
     await lab.cluster()
-    assert _told(lab) == ("True", "Ready")
+    assert _reported(lab) == ("True", "Ready")
     assert tenant.closed == 0
 
 

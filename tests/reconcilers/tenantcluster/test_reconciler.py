@@ -28,7 +28,7 @@ def _phase(lab: Lab) -> str | None:
     return lab.see(*TENANT).get("phase")
 
 
-def _told(lab: Lab, kind: str) -> tuple[str, str, str]:
+def _reported(lab: Lab, kind: str) -> tuple[str, str, str]:
     found = lab.condition("tenantclusters", "a", kind, "team")
     return found.get("status", ""), found.get("reason", ""), found.get("message", "")
 
@@ -52,7 +52,7 @@ async def test_a_tenant_asks_for_both_kinds_of_addresses_in_one_pass() -> None:
     assert status["phase"] == "Provisioning"
     assert status["lbAllocationRef"] == {"name": "team-a-lb"}
     assert status["ipAllocationRef"] == {"name": "team-a-nodes"}
-    assert _told(lab, "NetworkReady") == (
+    assert _reported(lab, "NetworkReady") == (
         "False",
         "Reconciling",
         "waiting for LB IP allocation",
@@ -65,13 +65,13 @@ async def test_a_tenant_becomes_ready_with_its_addresses_in_metallb() -> None:
     lab.server.add("tenantclusters", make.tenant())
     await lab.rounds()
     assert _phase(lab) == "Ready"
-    assert _told(lab, "NetworkReady") == ("True", "Ready", "LB IPs allocated: 10.40.0.0/29")
-    assert _told(lab, "LoadBalancerReady")[0] == "True"
-    assert _told(lab, "Ready") == ("True", "Ready", "Cluster is ready")
+    assert _reported(lab, "NetworkReady") == ("True", "Ready", "LB IPs allocated: 10.40.0.0/29")
+    assert _reported(lab, "LoadBalancerReady")[0] == "True"
+    assert _reported(lab, "Ready") == ("True", "Ready", "Cluster is ready")
     pool = tenant.see("ipaddresspools", "default-pool", namespace="metallb-system")
     assert pool["spec"]["addresses"] == ["10.40.0.0-10.40.0.7"]
-    assert lab.heard.reasons.count("ClusterProvisioning") == 1
-    assert lab.heard.reasons.count("ClusterReady") == 1
+    assert lab.recorded.reasons.count("ClusterProvisioning") == 1
+    assert lab.recorded.reasons.count("ClusterReady") == 1
 
 
 async def test_at_rest_the_management_cluster_hears_nothing_and_the_tenant_is_only_read() -> None:
@@ -107,13 +107,13 @@ async def test_without_a_kubeconfig_it_is_provisioning_and_says_what_it_waits_fo
     lab.server.add("tenantclusters", make.tenant(status={"tenantNamespace": "a-1234"}))
     await lab.rounds()
     assert _phase(lab) == "Provisioning"
-    status, reason, message = _told(lab, "LoadBalancerReady")
+    status, reason, message = _reported(lab, "LoadBalancerReady")
     assert (status, reason) == ("False", "KubeconfigMissing")
     assert message == (
         "waiting for the kubeconfig Secret; looked for a-1234/a-admin-kubeconfig,"
         " team/a-admin-kubeconfig, a-1234/a-kubeconfig, team/a-kubeconfig"
     )
-    assert _told(lab, "NetworkReady")[0] == "True"
+    assert _reported(lab, "NetworkReady")[0] == "True"
     assert await lab.cluster() == Blocked("KubeconfigMissing", 30.0)
 
 
@@ -123,14 +123,14 @@ async def test_without_metallb_it_is_installing_and_says_so() -> None:
     lab.server.add("tenantclusters", make.tenant())
     await lab.rounds()
     assert _phase(lab) == "Installing"
-    assert _told(lab, "LoadBalancerReady") == (
+    assert _reported(lab, "LoadBalancerReady") == (
         "False",
         "MetalLBNotInstalled",
         "MetalLB is not installed in the tenant: metallb.io is not served",
     )
 
 
-async def test_a_ready_cluster_stays_ready_through_its_tenants_troubles() -> None:
+async def test_a_ready_cluster_stays_ready_while_its_tenant_fails() -> None:
     lab = _lab()
     tenant = lab.tenant_server("a")
     lab.server.add("tenantclusters", make.tenant())
@@ -138,11 +138,11 @@ async def test_a_ready_cluster_stays_ready_through_its_tenants_troubles() -> Non
     tenant.fail(NoAnswer("connection refused"), times=1)
     assert await lab.cluster() == Blocked("TenantUnreachable", 30.0)
     assert _phase(lab) == "Ready"
-    assert _told(lab, "Ready")[0] == "True"
-    assert _told(lab, "LoadBalancerReady")[:2] == ("False", "TenantUnreachable")
+    assert _reported(lab, "Ready")[0] == "True"
+    assert _reported(lab, "LoadBalancerReady")[:2] == ("False", "TenantUnreachable")
     await lab.clock.advance(30)
     assert await lab.cluster() == Again(60.0)
-    assert _told(lab, "LoadBalancerReady")[0] == "True"
+    assert _reported(lab, "LoadBalancerReady")[0] == "True"
 
 
 async def test_cloud_mode_bypasses_everything_and_never_touches_the_tenant() -> None:
@@ -154,7 +154,7 @@ async def test_cloud_mode_bypasses_everything_and_never_touches_the_tenant() -> 
     await lab.cluster()
     assert await lab.cluster() == SETTLED
     assert _phase(lab) == "Ready"
-    assert _told(lab, "NetworkReady") == ("True", "Ready", "cloud networking mode")
+    assert _reported(lab, "NetworkReady") == ("True", "Ready", "cloud networking mode")
     assert tenant.requests == []
     assert lab.server.all("ipallocations") == []
 
@@ -167,30 +167,30 @@ async def test_in_observe_mode_the_phase_and_ready_are_anothers() -> None:
     await lab.rounds()
     assert _phase(lab) == "Updating"
     assert "lastTransitionTime" not in lab.see(*TENANT)
-    assert _told(lab, "Ready") == ("", "", "")
-    assert _told(lab, "NetworkReady")[0] == "True"
+    assert _reported(lab, "Ready") == ("", "", "")
+    assert _reported(lab, "NetworkReady")[0] == "True"
     assert tenant.all("ipaddresspools")
-    assert "ClusterReady" not in lab.heard.reasons
+    assert "ClusterReady" not in lab.recorded.reasons
 
 
-async def test_ipam_without_pools_is_a_mistake_that_is_told() -> None:
+async def test_ipam_without_pools_is_a_mistake_that_is_reported() -> None:
     lab = _lab(provider=make.provider())
     lab.server.add("tenantclusters", make.tenant())
     assert await lab.cluster() == Blocked("NetworkNotReady", 30.0)
     assert _phase(lab) == "Failed"
-    assert _told(lab, "NetworkReady") == (
+    assert _reported(lab, "NetworkReady") == (
         "False",
         "NetworkNotReady",
         "IPAM mode but no poolRefs configured on provider",
     )
-    assert lab.heard.reasons == ["ClusterFailed"]
+    assert lab.recorded.reasons == ["ClusterFailed"]
 
 
-async def test_no_pool_with_room_is_told_and_waited_out() -> None:
+async def test_no_pool_with_room_is_reported_and_retried() -> None:
     lab = _lab(pools=(make.pool(cidr="10.40.0.0/30"),))
     lab.server.add("tenantclusters", make.tenant())
     assert await lab.cluster() == Blocked("PoolExhausted", 10.0)
-    assert _told(lab, "NetworkReady") == (
+    assert _reported(lab, "NetworkReady") == (
         "False",
         "PoolExhausted",
         "all configured pools are exhausted",
@@ -276,7 +276,7 @@ async def test_a_failed_request_that_we_did_not_make_is_left_alone() -> None:
     uid = lab.server.add("ipallocations", failed)["metadata"]["uid"]
     await lab.rounds()
     assert lab.server.see("ipallocations", "team-a-lb")["metadata"]["uid"] == uid
-    assert _told(lab, "NetworkReady")[:2] == ("False", "PoolExhausted")
+    assert _reported(lab, "NetworkReady")[:2] == ("False", "PoolExhausted")
 
 
 async def test_a_request_whose_pool_is_gone_moves_on() -> None:
@@ -314,7 +314,7 @@ async def test_an_elastic_tenant_without_ingress_starts_with_no_balancer_address
     await lab.rounds()
     assert list(_cidrs(lab)) == ["team-a-nodes"]
     assert _phase(lab) == "Ready"
-    assert _told(lab, "NetworkReady")[0] == "True"
+    assert _reported(lab, "NetworkReady")[0] == "True"
 
 
 async def test_a_reference_to_an_allocation_that_is_gone_is_cleared() -> None:
@@ -392,5 +392,5 @@ async def test_a_providers_team_alone_is_served(team: str | None, served: bool) 
     lab.server.add("tenantclusters", make.tenant(spec=spec))
     await lab.cluster()
     assert bool(lab.server.all("ipallocations")) is served
-    reason = _told(lab, "NetworkReady")[1]
+    reason = _reported(lab, "NetworkReady")[1]
     assert reason == ("Reconciling" if served else "ProviderAccessDenied")

@@ -183,7 +183,7 @@ class TestOfAClusterThatIsBeingDeleted:
         assert isinstance(await _ask(lab), InUse)
         await lab.clock.advance(1)
         assert isinstance(await _ask(lab), Released)
-        kind, reason, message = lab.heard.events[-1]
+        kind, reason, message = lab.recorded.events[-1]
         assert (kind, reason) == ("Warning", "TeardownGracePassed")
         assert message.startswith("Releasing team-a-lb without the tenant's word: the tenant")
 
@@ -239,7 +239,7 @@ async def test_an_allocation_deleted_by_hand_leaves_the_tenant_first() -> None:
     assert not lab.server.has("ipallocations", "team-a-lb")
 
 
-async def test_a_range_is_not_out_while_somebody_is_about_to_project_it(
+async def test_a_range_is_not_withdrawn_while_another_replica_is_about_to_project_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lab = Lab()

@@ -77,9 +77,9 @@ async def test_the_age_of_a_request_that_moves_is_durable_before_it_is_deleted()
     lab.server.fail(NoAnswer("the process died"), verb="delete", plural="ipallocations")
     with pytest.raises(NoAnswer):
         await lab.cluster()
-    told = lab.caches["tenantclusters"].get(make.key("a", "team"))
-    assert told is not None
-    assert moving(told)["team-a-lb"].since == SINCE
+    reported = lab.caches["tenantclusters"].get(make.key("a", "team"))
+    assert reported is not None
+    assert moving(reported)["team-a-lb"].since == SINCE
     lab.server.vanish("ipallocations", "team-a-lb")
     another = lab.another()  # a process that knows nothing of the first one
     await another.clusters.reconcile(make.key("a", "team"))

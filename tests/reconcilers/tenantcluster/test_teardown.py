@@ -61,7 +61,9 @@ async def _ask(lab: Lab) -> Released | InUse:
 class TestOfAClusterThatIsReady:
     """Its tenant is alive, so it is asked before anything is given to others."""
 
-    async def test_its_ranges_are_out_only_when_its_tenant_has_let_go(self) -> None:
+    async def test_its_ranges_are_released_only_when_they_are_withdrawn_from_its_tenant(
+        self,
+    ) -> None:
         lab, tenant = await _ready()
         _vanish(lab)
         await lab.orphans.sweep()
@@ -213,7 +215,7 @@ async def test_deletion_gives_everything_back_and_then_the_cluster_goes() -> Non
     assert tenant.all("ipaddresspools") == []
     assert tenant.all("l2advertisements") == []
     assert lab.see("networkpools", "lab")["allocatedIPs"] == 0
-    assert "ClusterDeleting" in lab.heard.reasons
+    assert "ClusterDeleting" in lab.recorded.reasons
     assert [h.plural for h in lab.server.history if h.type == "DELETED"][-1] == "tenantclusters"
     assert tenant.closed == 1
 

@@ -135,7 +135,7 @@ async def test_what_cannot_be_read_is_not_let_in() -> None:
         assert judge.asked == []
 
 
-async def test_refusals_are_told_as_the_api_server_tells_its_own() -> None:
+async def test_refusals_are_worded_as_those_of_the_api_server() -> None:
     answer, _ = await ask("CREATE", SOUND)
     assert isinstance(answer, Denied)
     assert (answer.code, answer.reason) == (422, "Invalid")

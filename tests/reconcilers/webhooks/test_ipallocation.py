@@ -84,7 +84,7 @@ def test_a_status_of_an_older_spec_says_nothing_about_room() -> None:
     assert create(make.allocation("a", size=4), pool) == Verdict()
 
 
-def test_a_pinned_range_that_somebody_has_is_a_warning() -> None:
+def test_a_pinned_range_that_is_held_already_is_a_warning() -> None:
     holder = make.allocation("holder", held=("10.40.0.20", "10.40.0.27"))
     verdict = create(make.allocation("a", pin=("10.40.0.24", "10.40.0.31")), POOL, holder)
     assert verdict.allowed
@@ -99,7 +99,7 @@ def test_a_pinned_range_that_was_promised_is_a_warning() -> None:
     assert "IPAllocation waits has 10.40.0.24/29" in verdict.warnings[0]
 
 
-def test_a_count_beside_another_pinned_range_is_a_warning() -> None:
+def test_a_count_together_with_another_pinned_range_is_a_warning() -> None:
     new = make.allocation("a", size=4, pin=("10.40.0.24", "10.40.0.31"))
     assert "ignored, as pinnedRange names 8 addresses" in create(new).warnings[0]
 

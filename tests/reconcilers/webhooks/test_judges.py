@@ -141,7 +141,7 @@ async def test_pools_that_share_addresses_are_found_in_the_cache(lab: Lab) -> No
     assert "shares addresses with NetworkPool butler-system/other" in warning
 
 
-async def test_a_request_is_judged_by_a_pool_that_the_cache_has_not_heard_of(lab: Lab) -> None:
+async def test_a_request_is_judged_by_a_pool_that_is_not_in_the_cache_yet(lab: Lab) -> None:
     slow = lab.another()
     slow.hold("networkpools")
     lab.server.add("networkpools", make.pool())
@@ -204,7 +204,7 @@ async def test_a_namespace_that_is_the_default_may_be_written_or_not(lab: Lab) -
     assert (await clusters(lab).updated(new, old)).allowed
 
 
-async def test_a_provider_that_the_cache_has_not_heard_of_is_looked_up(lab: Lab) -> None:
+async def test_a_provider_that_is_not_in_the_cache_yet_is_read_live(lab: Lab) -> None:
     slow = lab.another()
     slow.hold("providerconfigs")
     lab.server.add("providerconfigs", make.provider("lab", name="onprem"))
@@ -231,6 +231,6 @@ async def test_a_provider_may_go_after_a_cluster_that_went_just_now(lab: Lab) ->
     assert lists(lab, TENANT_CLUSTER.plural) == 1
 
 
-async def test_whatever_is_deleted_of_the_others_is_let_go(lab: Lab) -> None:
+async def test_deletions_of_all_other_kinds_are_allowed(lab: Lab) -> None:
     assert (await allocations(lab).deleted(make.allocation("a"))).allowed
     assert (await clusters(lab).deleted(make.tenant())).allowed

@@ -104,7 +104,7 @@ def test_start_and_end_are_warned_of_with_the_ranges_that_say_the_same() -> None
     assert 'ranges: [{start: "10.40.0.1", end: "10.40.0.9"}]' in warning
 
 
-def test_start_and_end_beside_ranges_are_warned_of() -> None:
+def test_start_and_end_together_with_ranges_are_a_warning() -> None:
     tenant = ranges((1, 9)) | {"start": "10.0.0.1", "end": "10.0.0.3"}
     [warning] = create(make.pool(cidr="10.0.0.0/24", tenant=tenant)).warnings
     assert "Start/End are ignored when Ranges is present; remove them" in warning
@@ -254,7 +254,7 @@ def test_very_many_offenders_are_counted() -> None:
     assert found[-1].message == "and 20 more allocations would be left out"
 
 
-def test_whether_an_edit_lets_go_of_addresses_is_known_without_allocations() -> None:
+def test_whether_an_edit_gives_up_addresses_is_decided_without_allocations() -> None:
     for before, after, lost in (
         (pool((1, 10)), pool((1, 11)), False),
         (pool((1, 10)), pool((2, 11)), True),

@@ -126,9 +126,9 @@ def test_an_edit_passes_exactly_if_nobody_loses_an_address(
         for name, addresses in has.items()
         if (addresses if before is None else addresses & before) - after
     }
-    told = " ".join(cause.message for cause in verdict.causes)
-    assert {name for name in has if f'IPAllocation "{name}"' in told} == losers
-    shrunk = "does not contain the previous CIDR" in told
+    reported = " ".join(cause.message for cause in verdict.causes)
+    assert {name for name in has if f'IPAllocation "{name}"' in reported} == losers
+    shrunk = "does not contain the previous CIDR" in reported
     assert verdict.allowed is (not losers and not shrunk)
 
 

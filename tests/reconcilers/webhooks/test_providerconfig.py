@@ -93,8 +93,8 @@ def test_a_size_above_the_quota_is_a_warning_as_tenants_get_the_quota(
     new = make.provider("lab", load_balancer=sizing, quota={"maxLoadBalancerIPs": 4})
     verdict = providerconfig.judged(new)
     assert verdict.allowed
-    told = f"spec.network.loadBalancer.{field}: 5 is above the quota; tenants get 4"
-    assert (told in verdict.warnings) is (field is not None)
+    reported = f"spec.network.loadBalancer.{field}: 5 is above the quota; tenants get 4"
+    assert (reported in verdict.warnings) is (field is not None)
 
 
 def test_a_default_above_the_quota_is_a_warning() -> None:

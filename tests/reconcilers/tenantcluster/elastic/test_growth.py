@@ -203,12 +203,14 @@ def test_a_tenants_clock_that_is_ahead_makes_nobody_wait_longer() -> None:
     assert waiting.update([ahead], make.EPOCH + timedelta(seconds=30)) == {"uid-ahead": 30.0}
 
 
-def test_what_was_in_vain_is_remembered_until_more_is_in_use() -> None:
+def test_growth_that_helped_no_service_is_remembered_until_more_is_in_use() -> None:
     odd = _service("odd")
-    told = UnservedGrowth(0, frozenset()).updated([odd], 2)
-    assert told.text is not None
-    read = UnservedGrowth.of(make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: told.text}))
-    assert read == told
+    reported = UnservedGrowth(0, frozenset()).updated([odd], 2)
+    assert reported.text is not None
+    read = UnservedGrowth.of(
+        make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: reported.text})
+    )
+    assert read == reported
     assert read.covers(odd, 2)
     assert read.covers(odd, 1)
     assert not read.covers(odd, 3)
@@ -222,7 +224,7 @@ def test_a_garbled_memory_remembers_nothing(text: str) -> None:
 
 
 def test_the_memory_is_bounded() -> None:
-    told = UnservedGrowth(0, frozenset()).updated(
+    reported = UnservedGrowth(0, frozenset()).updated(
         [_service(f"s{n}") for n in range(LIMIT + 50)], 1
     )
-    assert len(told.text or "") < 10 * LIMIT + 20
+    assert len(reported.text or "") < 10 * LIMIT + 20

@@ -266,7 +266,7 @@ async def test_a_growth_name_that_is_anothers_gets_a_hash() -> None:
         assert address_of(tenant, "three") is not None
 
 
-async def test_growth_without_room_is_told_and_comes_when_there_is_room() -> None:
+async def test_growth_without_room_is_reported_and_happens_when_there_is_room() -> None:
     platform, tenant = elastic_platform(
         make.pool(cidr="10.40.0.0/29"), sizing={"initialPoolSize": 2}
     )

@@ -17,7 +17,7 @@ from tests.reconcilers.tenantcluster.elastic.site import (
 )
 
 
-async def test_quota_reached_is_told_and_stops_neither_shrink_nor_sync() -> None:
+async def test_quota_reached_is_reported_and_stops_neither_shrink_nor_sync() -> None:
     platform, tenant = elastic_platform(quota={"maxLoadBalancerIPs": 3})
     Balancer(tenant)
     async with platform.running():
