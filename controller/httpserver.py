@@ -72,7 +72,7 @@ async def serve(
     Args:
         bind: the address.
         pages: by URL path; a page gets the requests below its path, too.
-        what: what is served, for the error.
+        what: the name of the service, for error messages.
         tls: None for plain HTTP.
         guard: called before each page; None shows the pages to everybody.
 
@@ -96,12 +96,12 @@ async def listening(
     tls: ssl.SSLContext | None = None,
     drain_seconds: float = SHUTDOWN_SECONDS,
 ) -> AsyncIterator[int]:
-    """Run `app` inside the context, which returns the port.
+    """Serve `app` for the time of the context, which returns the port.
 
     Args:
         app: the application.
         bind: the address.
-        what: what is served, for the error.
+        what: the name of the service, for error messages.
         tls: None for plain HTTP.
         drain_seconds: how long running requests may take when the context ends.
 

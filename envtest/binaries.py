@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from envtest.certs import Authority, client_tls
 from envtest.kubeconfig import kubeconfig
-from envtest.listening import EVERYWHERE, ListenError, parse_address, reachable, shown
+from envtest.listening import EVERYWHERE, ListenError, parse_address, reachable, url_host
 from envtest.plane import Controller, ControlPlane
 from envtest.ports import free_port
 from envtest.processes import Child, Children, PortTakenError
@@ -142,7 +142,7 @@ class _Starter:
         advertised = _advertised(host)
         etcd_url = await self._etcd(children)
         bound = port or free_port(host)
-        url = f"https://{shown(host)}:{bound}"
+        url = f"https://{url_host(host)}:{bound}"
         arguments = self._apiserver_arguments(etcd_url, (host, bound), advertised, tokens)
         assert self._settings.apiserver is not None
         child = children.start(self._settings.apiserver, arguments)
@@ -193,7 +193,7 @@ class _Starter:
             "client-ca-file": str(folder / "client-ca.crt"),
             "service-account-key-file": str(service_key),
             "service-account-signing-key-file": str(service_key),
-            "service-account-issuer": f"https://{shown(host)}:{port}",
+            "service-account-issuer": f"https://{url_host(host)}:{port}",
             "service-cluster-ip-range": _SERVICES,
             "authorization-mode": "RBAC",
             "allow-privileged": "true",

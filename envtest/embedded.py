@@ -35,7 +35,7 @@ from envtest.front.app import Front
 from envtest.front.connections import Deadlines, Watchers
 from envtest.keys import kept_key, new_key, write_private
 from envtest.kubeconfig import kubeconfig
-from envtest.listening import EVERYWHERE, ListenError, parse_address, reachable, shown
+from envtest.listening import EVERYWHERE, ListenError, parse_address, reachable, url_host
 from envtest.server.api import Api
 from envtest.server.call import User
 from envtest.server.definitions import Definitions
@@ -151,7 +151,7 @@ async def serve(  # every setting is named at the call
     await runner.setup()
     try:
         bound = await _listen(runner, host, port, authority)
-        server.url = f"https://{shown(host)}:{bound}"
+        server.url = f"https://{url_host(host)}:{bound}"
         accounts.issuer = server.url
         server.authenticator.audiences.append(server.url)
         async with AsyncExitStack() as stack:

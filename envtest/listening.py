@@ -29,7 +29,7 @@ def parse_address(text: str) -> tuple[str, int]:
     return host.strip("[]") or EVERYWHERE[0], int(port)
 
 
-def shown(host: str) -> str:
+def url_host(host: str) -> str:
     """Return the host of a URL by which this machine reaches the server."""
     if host in EVERYWHERE:
         return "127.0.0.1"

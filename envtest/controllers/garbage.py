@@ -214,7 +214,7 @@ class GarbageCollector:
         if resource is None:
             return None if reference.uid in self._gone else _Meta(reference.uid)
         if resource.namespaced and not namespace:
-            self._complain(node, reference)
+            self._report_foreign_owner(node, reference)
             return _Meta(reference.uid)
         key = resource.key(namespace, reference.name)
         stored = self._api.table(resource).get(key)
@@ -223,7 +223,7 @@ class GarbageCollector:
             return found
         elsewhere = self._nodes.get(reference.uid)
         if elsewhere is not None and elsewhere.meta.namespace not in {"", namespace}:
-            self._complain(node, reference)
+            self._report_foreign_owner(node, reference)
         return None
 
     def _resource_of(self, reference: _Owner) -> Resource | None:
@@ -231,7 +231,7 @@ class GarbageCollector:
         served = self._api.registry.in_version(group, version)
         return next((one for one in served if one.kind == reference.kind), None)
 
-    def _complain(self, node: _Node, reference: _Owner) -> None:
+    def _report_foreign_owner(self, node: _Node, reference: _Owner) -> None:
         """Record an event, once, that an owner is in another namespace."""
         if (node.meta.uid, reference.uid) in self._reported:
             return

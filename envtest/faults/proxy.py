@@ -146,7 +146,7 @@ class Proxy(ControlPlane):
         return context
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Carry a request; a watch ends with its connection, all others run to their end."""
+        """Forward a request; a watch ends with its connection, others run to their end."""
         body = await request.content.read()
         query = {name: request.query[name] for name in request.query}
         call = read_call(request.method, request.rel_url.raw_path, query, body)

@@ -187,7 +187,7 @@ class Front:
     async def _push(
         self, request: web.BaseRequest, response: web.StreamResponse, chunk: bytes
     ) -> None:
-        """Send a piece of a watch; a client that does not take it in time is cut off."""
+        """Send a chunk of a watch; disconnect a client that does not read it in time."""
         transport = request.transport
         if transport is None:
             raise ConnectionResetError

@@ -76,11 +76,11 @@ class Conflicts(Exception):
         """
         owners = sorted(self.lost, key=Manager.text)
         found = {
-            who: [fieldset.shown(path) for path in fieldset.paths(self.lost[who])]
+            who: [fieldset.path_text(path) for path in fieldset.paths(self.lost[who])]
             for who in owners
         }
         causes = [
-            Cause("FieldManagerConflict", f"conflict with {who.shown()}", field)
+            Cause("FieldManagerConflict", f"conflict with {who.description()}", field)
             for who in owners
             for field in found[who]
         ]
@@ -88,7 +88,9 @@ class Conflicts(Exception):
             text = f"1 conflict: {causes[0].message}: {causes[0].field}"
         else:
             lines = [
-                "\n".join([f"conflicts with {who.shown()}:", *(f"- {f}" for f in found[who])])
+                "\n".join(
+                    [f"conflicts with {who.description()}:", *(f"- {f}" for f in found[who])]
+                )
                 for who in owners
             ]
             text = f"{len(causes)} conflicts: " + "\n".join(lines)

@@ -27,7 +27,7 @@ class Comparison:
             self.added[element] = inner.added
 
     def join(self, other: "Comparison") -> None:
-        """Take in what another look at the same two values found."""
+        """Merge the result of another comparison of the same two values."""
         self.removed = fieldset.union(self.removed, other.removed)
         self.modified = fieldset.union(self.modified, other.modified)
         self.added = fieldset.union(self.added, other.added)
@@ -54,7 +54,7 @@ def compare(node: Node, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
     Raises:
         ModelError: a list cannot be taken apart into items.
     """
-    return _look(node.atom_for(new), old, new) or Comparison()
+    return _compare(node.atom_for(new), old, new) or Comparison()
 
 
 def _enter(
@@ -69,9 +69,9 @@ def _enter(
         return
     was = node.atom_for(old)
     now = was if type(old) is type(new) else node.atom_for(new)
-    found = _look(was, old, new)
+    found = _compare(was, old, new)
     if was is not now:
-        other = _look(now, old, new)
+        other = _compare(now, old, new)
         if found is None or other is None:
             result.modified[element] = {}
         both = Comparison()
@@ -85,22 +85,22 @@ def _enter(
         result.put(element, found)
 
 
-def _look(atom: object, old: Any, new: Any) -> Comparison | None:
-    """Compare two values as what the atom says; None stands for a leaf that has changed."""
+def _compare(atom: object, old: Any, new: Any) -> Comparison | None:
+    """Compare two values of the type that `atom` says; return None if a leaf changed."""
     if isinstance(atom, MapNode) and not atom.atomic:
         before = old if isinstance(old, dict) else {}
         after = new if isinstance(new, dict) else {}
         if before or after:
-            return _look_at_members(atom, before, after)
+            return _compare_members(atom, before, after)
     elif isinstance(atom, ListNode) and not atom.atomic:
         items_before = old if isinstance(old, list) else []
         items_after = new if isinstance(new, list) else []
         if items_before or items_after:
-            return _look_at_items(atom, items_before, items_after)
+            return _compare_items(atom, items_before, items_after)
     return _UNCHANGED if equal(old, new) else None
 
 
-def _look_at_members(atom: MapNode, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
+def _compare_members(atom: MapNode, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
     """Compare two objects member by member."""
     result = Comparison()
     gone = 0
@@ -124,7 +124,7 @@ def _look_at_members(atom: MapNode, old: dict[str, Any], new: dict[str, Any]) ->
     return result
 
 
-def _look_at_items(atom: ListNode, old: list[Any], new: list[Any]) -> Comparison:
+def _compare_items(atom: ListNode, old: list[Any], new: list[Any]) -> Comparison:
     """Compare two lists item by item, whatever their order."""
     before, after = by_element(atom, old), by_element(atom, new)
     result = Comparison()

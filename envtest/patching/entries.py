@@ -53,7 +53,7 @@ class Manager(NamedTuple):
         inner = (f'"{key}":{gotext.json_text(value)}' for key, value in parts.items() if value)
         return "{" + ",".join(inner) + "}"
 
-    def shown(self) -> str:
+    def description(self) -> str:
         """Return the manager as conflict messages print it."""
         text = gotext.quote(self.name)
         if self.subresource:

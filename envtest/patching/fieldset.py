@@ -254,7 +254,7 @@ def paths(fields: Fields, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, .
         yield from paths(fields[element], (*prefix, element))
 
 
-def shown(path: tuple[str, ...]) -> str:
+def path_text(path: tuple[str, ...]) -> str:
     """Return a path as messages print it: `.spec.ports[port=80,protocol="TCP"].name`."""
     return "".join(map(shown_element, path))
 

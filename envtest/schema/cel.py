@@ -216,10 +216,10 @@ def _compile_failure(environment: Any, text: str, wanted: Any, otherwise: str) -
     """Return why an expression does not compile, or "".
 
     Args:
-        environment: what it may use.
+        environment: declares the variables and functions that it may use.
         text: the expression.
-        wanted: the type of its value.
-        otherwise: what is said if it has another one; {} stands for that.
+        wanted: the type that its value must have.
+        otherwise: the message for a value of another type; {} stands for that type.
     """
     try:
         found = environment.compile(text).return_type()

@@ -169,6 +169,7 @@ def _duplicates(text: str) -> list[str]:
 
 
 def _repeated(value: Any, path: str) -> Iterator[str]:
+    """Yield the path of each key that its mapping has more than once."""
     if isinstance(value, _Seen):
         names: set[str] = set()
         for name, item in value:
@@ -213,7 +214,7 @@ def read_yaml(data: bytes) -> tuple[Any, list[str]]:
     try:
         _bound_yaml(data)
         value = next(yaml.load_all(data, Loader=_Loader), None)
-        return _Plain(len(data)).of(value), []
+        return _Plain(len(data)).to_json(value), []
     except (yaml.YAMLError, ValueError) as error:
         raise MalformedYAML(f"yaml: {' '.join(str(error).split())}") from error
 
@@ -241,7 +242,7 @@ class _Plain:
     def __init__(self, size: int) -> None:
         self._left = _SPARE_NODES + size
 
-    def of(self, value: Any, depth: int = 0) -> Any:
+    def to_json(self, value: Any, depth: int = 0) -> Any:
         """Return a value as JSON has it.
 
         Raises:
@@ -251,9 +252,9 @@ class _Plain:
         if self._left < 0 or depth > SUPPORTED_DEPTH:
             raise ValueError("document contains excessive aliasing")
         if isinstance(value, dict):
-            return {self._key(key): self.of(item, depth + 1) for key, item in value.items()}
+            return {self._key(key): self.to_json(item, depth + 1) for key, item in value.items()}
         if isinstance(value, list):
-            return [self.of(item, depth + 1) for item in value]
+            return [self.to_json(item, depth + 1) for item in value]
         if isinstance(value, float):
             return _settled(value)
         return value if isinstance(value, str | int | bool | type(None)) else str(value)

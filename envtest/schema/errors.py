@@ -139,6 +139,6 @@ def too_long(field: str, limit: int) -> FieldError:
 
 
 def too_many(field: str, actual: int, limit: int) -> FieldError:
-    """More than `limit` items or properties."""
+    """Return the error for more than `limit` items or properties."""
     noun = "item" if limit == 1 else "items"
     return FieldError("TooMany", field, actual, f"must have at most {limit} {noun}")

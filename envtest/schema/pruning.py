@@ -154,7 +154,7 @@ class DefaultNode:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is ever filled in or dropped below a value of this node."""
+        """Whether defaulting and pruning change nothing below this node."""
         if self._properties or self._additional is not None:
             return False
         replaces, default = self._items_default

@@ -111,7 +111,7 @@ def _column(entry: Mapping[str, Any]) -> Column:
 def table_cells(
     columns: Sequence[Column], obj: Mapping[str, Any], now: datetime.datetime
 ) -> list[Any]:
-    """The cells of one object.
+    """Return the cells of one object.
 
     Args:
         columns: from `table_columns`.
@@ -171,7 +171,7 @@ _CELLS: Mapping[str, Callable[[Any, datetime.datetime], Any]] = {
 
 
 def human_duration(seconds: float) -> str:
-    """A duration as kubectl prints ages: two units at most, the second one only while it matters.
+    """Return a duration as kubectl prints ages: two units at most, the second if it matters.
 
     Args:
         seconds: may be slightly negative (clocks differ); below -1 s it is `<invalid>`.

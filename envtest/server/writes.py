@@ -287,7 +287,7 @@ def _prepare(
 
 
 def _update_problems(call: Call, body: dict[str, Any], live: dict[str, Any]) -> list[FieldError]:
-    """Judge an update by all three sets of rules; a fault in metadata shows more than once."""
+    """Validate an update by all three sets of rules; an error in metadata is reported by each."""
     resource, subresource, meta = call.resource, call.info.subresource, body["metadata"]
     return [
         *objectmeta.check(

@@ -59,7 +59,7 @@ def _message_fields(name: str) -> Mapping[int, Field] | None:
 
 
 def _is_list(fields: Mapping[int, Field]) -> bool:
-    """Tell whether a message is but a list: protobuf puts one around lists that are in lists."""
+    """Return whether a message only wraps a list, as protobuf needs for lists within lists."""
     return 1 in fields and fields[1].shape == "list" and not fields[1].name
 
 

@@ -63,7 +63,7 @@ def work_out(
     What is wrong among the manifests is added to `findings`. For each of `sizes`, it is counted
     how many more tenants of that size fit.
     """
-    ledger = Ledger.of(manifests)
+    ledger = Ledger.from_manifests(manifests)
     default = referred(manifests.platform_default, settings.namespace)
     forecast = Forecast(ledger, settings, default, now)
     audit = Audit(manifests, findings, settings)

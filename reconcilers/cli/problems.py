@@ -32,7 +32,7 @@ def say(kind: str, sentence: str) -> None:
 
     Args:
         kind: `error`, `warning` or `note`; coloured on a terminal.
-        sentence: what to tell.
+        sentence: the text after that.
     """
     word = click.style(f"{kind}:", fg=_COLOURS[kind], bold=True)
     click.echo(f"{word} {sentence}", err=True, color=colour())

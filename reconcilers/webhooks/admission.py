@@ -25,14 +25,14 @@ _UNFIT = (ValueError, RecursionError)
 
 
 def handler(resource: Resource[T], judge: Judge[T]) -> Handler[bytes]:
-    """Return what answers the requests about one kind.
+    """Return the handler of admission requests about one kind.
 
-    It takes the objects' bytes: a stored one that cannot be read as the kind must still be told
-    apart from a changed one.
+    It takes the objects' bytes, so that an object that cannot be decoded can still be compared
+    with the stored one.
 
     Args:
         resource: the kind.
-        judge: judges.
+        judge: decides about one request, given the decoded objects.
     """
     read: Callable[[bytes], T] = msgspec.json.Decoder(resource.type).decode
 
@@ -51,7 +51,9 @@ def handler(resource: Resource[T], judge: Judge[T]) -> Handler[bytes]:
         try:
             new = read(request.objectBytes)
         except _UNFIT as error:
-            return Verdict.of([invalid((), f"it cannot be read as a {resource.kind}: {error}")])
+            return Verdict.from_causes(
+                [invalid((), f"it cannot be read as a {resource.kind}: {error}")]
+            )
         if request.operation == "CREATE":
             return await judge.created(new)
         return await judge.updated(new, stored(request.oldObjectBytes))

@@ -34,19 +34,19 @@ def created(
     try:
         ranges.pinned(new)
     except AllocatorError as malformed:
-        return Verdict.of([invalid(PINNED, str(malformed))])
+        return Verdict.from_causes([invalid(PINNED, str(malformed))])
     if pool is None:
         what = f"NetworkPool {new.pool_key} does not exist; the request waits until it does"
-        return Verdict.of(warnings=[f"spec.poolRef.name: {what}"])
+        return Verdict.from_causes(warnings=[f"spec.poolRef.name: {what}"])
     try:
         geometry = ranges.layout(pool.spec, max_addresses)
     except InvalidPool as contradicting:
         what = f"NetworkPool {new.pool_key} hands out nothing until its spec is mended"
-        return Verdict.of(warnings=[f"spec.poolRef.name: {what}: {contradicting}"])
+        return Verdict.from_causes(warnings=[f"spec.poolRef.name: {what}: {contradicting}"])
     impossible = poolspec.never(new, requested(new, pool), pool, geometry)
     if impossible is not None:
-        return Verdict.of([invalid(impossible.path, impossible.message)])
-    return Verdict.of(warnings=_not_now(new, pool, view))
+        return Verdict.from_causes([invalid(impossible.path, impossible.message)])
+    return Verdict.from_causes(warnings=_not_now(new, pool, view))
 
 
 def updated(new: IPAllocation, old: IPAllocation | None) -> Verdict:
@@ -59,7 +59,7 @@ def updated(new: IPAllocation, old: IPAllocation | None) -> Verdict:
     if old is None or new.spec == old.spec:
         return Verdict()
     what = "spec cannot be changed: delete the IPAllocation, ask again"
-    return Verdict.of([forbidden(("spec",), what)])
+    return Verdict.from_causes([forbidden(("spec",), what)])
 
 
 def _not_now(new: IPAllocation, pool: NetworkPool, view: View) -> Iterator[str]:

@@ -108,7 +108,7 @@ class PoolJudge:
                 "cannot tell whose addresses would be left out:"
                 f" {unreadable}. Repair or delete them first"
             )
-            return Verdict.of([forbidden(("spec",), what)])
+            return Verdict.from_causes([forbidden(("spec",), what)])
 
     async def deleted(self, old: NetworkPool) -> Verdict:
         """Judge a deletion.

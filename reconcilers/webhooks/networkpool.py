@@ -45,7 +45,7 @@ def created(new: NetworkPool, others: Iterable[NetworkPool], max_addresses: int)
         geometry = ranges.layout(new.spec, max_addresses)
         warnings += [about(doubt) for doubt in poolspec.doubts(new.spec, geometry)]
         warnings += _shared(new, geometry, others)
-    return Verdict.of(causes, warnings)
+    return Verdict.from_causes(causes, warnings)
 
 
 def updated(
@@ -72,7 +72,7 @@ def updated(
     if verdict.allowed and view is not None:
         named = _left_out(new, old, view, max_addresses)
         causes += bounded(named, _field_of_ranges(new), "allocations would be left out")
-    return Verdict.of(causes, verdict.warnings)
+    return Verdict.from_causes(causes, verdict.warnings)
 
 
 def loses(new: NetworkPool, old: NetworkPool | None, max_addresses: int) -> bool:
@@ -108,7 +108,7 @@ def deleted(old: NetworkPool, view: View) -> Verdict:
         if promise.uid not in named:
             what = f"{opening} {quoted(promise.name)} in namespace {namespace}"
             causes.append(forbidden((), f"{what} was promised {promise.startAddress}"))
-    return Verdict.of(bounded(causes, (), "allocations hold addresses"))
+    return Verdict.from_causes(bounded(causes, (), "allocations hold addresses"))
 
 
 def _keeps(allocation: IPAllocation) -> bool:

@@ -35,7 +35,7 @@ def judged(new: ProviderConfig) -> Verdict:
     """Judge a spec that is new or was edited."""
     spec = new.spec
     causes = [*_credentials(spec), *_settings(spec), *_scope(spec), *_network(spec)]
-    return Verdict.of(causes, _doubts(spec))
+    return Verdict.from_causes(causes, _doubts(spec))
 
 
 def deleted(old: ProviderConfig, referring: Iterable[Key]) -> Verdict:
@@ -52,7 +52,7 @@ def deleted(old: ProviderConfig, referring: Iterable[Key]) -> Verdict:
         )
         for key in sorted(referring)
     ]
-    return Verdict.of(bounded(causes, (), "TenantClusters reference it"))
+    return Verdict.from_causes(bounded(causes, (), "TenantClusters reference it"))
 
 
 def _credentials(spec: ProviderConfigSpec) -> Iterator[Cause]:
@@ -97,7 +97,7 @@ def _network(spec: ProviderConfigSpec) -> Iterator[Cause]:
 
 
 def initial_size(sizing: LoadBalancerSizing) -> tuple[str, int]:
-    """Return which field says how many load-balancer addresses a tenant begins with, and it."""
+    """Return the field with the initial number of load-balancer addresses, and its value."""
     if sizing.allocationMode == ELASTIC:
         return "initialPoolSize", sizing.initialPoolSize
     return "defaultPoolSize", sizing.defaultPoolSize

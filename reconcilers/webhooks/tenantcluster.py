@@ -54,7 +54,7 @@ def judged(new: TenantCluster, provision: Provision, pools: Iterable[NetworkPool
             causes.append(invalid(POOL, parsed))
         else:
             warnings += _by_hand(parsed, provision, pools)
-    return Verdict.of(causes, warnings)
+    return Verdict.from_causes(causes, warnings)
 
 
 def moved(
@@ -80,7 +80,7 @@ def moved(
         f"cannot change from ProviderConfig {before.key} to {after.key or 'none'} while the"
         f" cluster has addresses of its pools: IPAllocation {', '.join(holders)}"
     )
-    return Verdict.of([forbidden(REFERENCE, what)])
+    return Verdict.from_causes([forbidden(REFERENCE, what)])
 
 
 def _sizes(new: TenantCluster, provision: Provision) -> Iterator[str]:

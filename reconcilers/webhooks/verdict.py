@@ -54,7 +54,7 @@ class Verdict:
     warnings: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, causes: Iterable[Cause] = (), warnings: Iterable[str] = ()) -> Self:
+    def from_causes(cls, causes: Iterable[Cause] = (), warnings: Iterable[str] = ()) -> Self:
         """Return the verdict with these."""
         return cls(tuple(causes), tuple(warnings))
 

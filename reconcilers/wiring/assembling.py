@@ -29,7 +29,7 @@ def assemble(
         settings: their intervals and thresholds.
         open_tenant: makes a connection of a tenant's kubeconfig; strict by default.
     """
-    shared = Shared.of(manager, clock, settings)
+    shared = Shared.from_manager(manager, clock, settings)
     tenants = TenantClients(shared.client, settings.tenant, clock, open_tenant)
     clusters, allocations = shared.informers.clusters.cache, shared.informers.allocations.cache
     vanished = VanishedClusters(clusters, allocations, clock)
@@ -75,7 +75,7 @@ def add_orphans(shared: Shared) -> None:
 
 
 def add_gauges(shared: Shared) -> None:
-    """Add the metrics that are read off the caches, by the leader alone."""
+    """Add the metrics that the leader computes from the caches."""
     informers = shared.informers
     leading = anyio.Event()
 

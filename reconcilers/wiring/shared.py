@@ -46,7 +46,7 @@ class Informers:
         )
 
     @classmethod
-    def of(cls, manager: Manager) -> "Informers":
+    def from_manager(cls, manager: Manager) -> "Informers":
         """Return the manager's informers of our kinds, with the indexes that they read by."""
         return cls(
             pools=manager.informer(NETWORK_POOL),
@@ -81,14 +81,14 @@ class Shared:
     metrics: IpamMetrics
 
     @classmethod
-    def of(cls, manager: Manager, clock: Clock, settings: Settings) -> "Shared":
+    def from_manager(cls, manager: Manager, clock: Clock, settings: Settings) -> "Shared":
         """Make the shared parts on a manager; the recorder runs in every replica."""
         client = manager.client.with_field_manager(names.FIELD_MANAGER)
         recorder = Recorder(client, clock, names.COMPONENT, dropped=manager.metrics.events_dropped)
         manager.add_service("events", recorder.run, leader_only=False)
         return cls(
             manager,
-            Informers.of(manager),
+            Informers.from_manager(manager),
             client,
             recorder,
             clock,

@@ -96,7 +96,7 @@ async def two_controllers(transport: Transport) -> AsyncIterator[None]:
     """Run the controllers of NetworkPools and of IPAllocations."""
     clock = SystemClock()
     manager = Manager(transport, clock=clock, options=ManagerOptions())
-    shared = Shared.of(manager, clock, Settings())
+    shared = Shared.from_manager(manager, clock, Settings())
     add_networkpools(shared)
     add_ipallocations(shared, OpenGate())
     async with anyio.create_task_group() as group:

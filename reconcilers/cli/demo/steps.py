@@ -123,7 +123,7 @@ class Stopwatch:
 
 @contextmanager
 def silent_server() -> Iterator[str]:
-    """Give the URL of a server that takes connections and never says a word: worse than none."""
+    """Yield the URL of a server that accepts connections and never answers: worse than none."""
     with socket.create_server((HOST, 0)) as listener:
         yield f"https://{HOST}:{listener.getsockname()[1]}"
 

@@ -134,7 +134,7 @@ class Ledger:
     """Which tenant asked for an allocation that was made here."""
 
     @classmethod
-    def of(cls, read: Manifests) -> "Ledger":
+    def from_manifests(cls, read: Manifests) -> "Ledger":
         """Return the ledger of what was read."""
         highest = max((one.object.metadata.revision for one in read.every()), default=0)
         versions = count(highest + 1)

@@ -80,12 +80,12 @@ def path_text(path: tuple[Step, ...]) -> str:
 
 
 def path_of(text: str) -> tuple[Step, ...]:
-    """Return the path that Kubernetes writes so: the other way round."""
+    """Parse a path as Kubernetes writes it; the reverse of `path_text`."""
     steps = re.findall(r"([^.\[\]]+)|\[(\d+)\]", text)
     return tuple(int(number) if number else name for name, number in steps)
 
 
-def shown(value: object) -> str:
+def value_text(value: object) -> str:
     """Return a value for a message: as Kubernetes writes it, cut if it is long."""
     if value is None:
         return "null"

@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from reconcilers.api import crd
-from reconcilers.cli.reading.findings import Step, shown
+from reconcilers.cli.reading.findings import Step, value_text
 from reconcilers.cli.reading.objects import OURS
 
 Path = tuple[Step, ...]
@@ -193,7 +193,7 @@ def _misfit(value: Any, wanted: str) -> str | None:
     """Return what is wrong with a value's type, None if nothing is."""
     if _FITS[wanted](value):
         return None
-    return f"has to be {_NAMES[wanted]}, not {shown(value)}{_hint(value, wanted)}"
+    return f"has to be {_NAMES[wanted]}, not {value_text(value)}{_hint(value, wanted)}"
 
 
 def _hint(value: Any, wanted: str) -> str:
@@ -209,7 +209,7 @@ def _plain_faults(value: Any, schema: Schema) -> Iterator[str]:
     if "enum" in schema and value not in schema["enum"]:
         near = get_close_matches(str(value), schema["enum"], n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        yield f"{shown(value)} is not one of {', '.join(schema['enum'])}{hint}"
+        yield f"{value_text(value)} is not one of {', '.join(schema['enum'])}{hint}"
     if isinstance(value, str):
         yield from _text_faults(value, schema)
     elif not isinstance(value, bool):
@@ -220,22 +220,22 @@ def _text_faults(value: str, schema: Schema) -> Iterator[str]:
     if len(value) < schema.get("minLength", 0):
         yield "must not be empty"
     if len(value) > schema.get("maxLength", len(value)):
-        yield f"{shown(value)} is longer than {schema['maxLength']} characters"
+        yield f"{value_text(value)} is longer than {schema['maxLength']} characters"
     elif "pattern" in schema and not _pattern(schema["pattern"]).search(value):
         pattern = schema["pattern"]
-        yield f"{shown(value)} {_EXPECTATIONS.get(pattern, f'does not match {pattern}')}"
+        yield f"{value_text(value)} {_EXPECTATIONS.get(pattern, f'does not match {pattern}')}"
     if schema.get("format") == "date-time" and not is_time(value):
-        yield f"{shown(value)} is no time as in 2026-01-31T12:00:00Z"
+        yield f"{value_text(value)} is no time as in 2026-01-31T12:00:00Z"
 
 
 def _number_faults(value: float, schema: Schema) -> Iterator[str]:
     limit = _BOUNDS.get(schema.get("format", ""), 0)
     if limit and not -limit <= value < limit:
-        yield f"{shown(value)} does not fit into {schema['format']}"
+        yield f"{value_text(value)} does not fit into {schema['format']}"
     elif value < schema.get("minimum", value):
-        yield f"must be at least {schema['minimum']}, not {shown(value)}"
+        yield f"must be at least {schema['minimum']}, not {value_text(value)}"
     elif value > schema.get("maximum", value):
-        yield f"must be at most {schema['maximum']}, not {shown(value)}"
+        yield f"must be at most {schema['maximum']}, not {value_text(value)}"
 
 
 @lru_cache(maxsize=64)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from reconcilers.cli.reading.findings import shown
+from reconcilers.cli.reading.findings import value_text
 
 MAX_DEPTH = 200
 MAX_ALIASED = 100_000
@@ -266,7 +266,7 @@ class _Documents:
         """Return the list or mapping that begins with `event`."""
         line, is_list = self._line(event), isinstance(event, yaml.SequenceStartEvent)
         if event.tag not in {None, f"{_TAG}{'seq' if is_list else 'map'}"}:
-            raise Malformed(line, f"the tag {shown(event.tag)} means nothing to Kubernetes")
+            raise Malformed(line, f"the tag {value_text(event.tag)} means nothing to Kubernetes")
         if not is_list:
             return self._dict(line)
         made = LinedList(line)
@@ -289,7 +289,9 @@ class _Documents:
             name = str(key).lower() if isinstance(key, bool) else str(key)
             if name in made:
                 first = made.lines[name]
-                raise Malformed(at, f"the key {shown(name)} is here twice, first in line {first}")
+                raise Malformed(
+                    at, f"the key {value_text(name)} is here twice, first in line {first}"
+                )
             made[name], made.lines[name] = value, at
         for value, at in merged:
             _merge(made, value, at)
@@ -320,9 +322,9 @@ def _scalar(tag: str, word: str) -> Scalar:
     name = tag.removeprefix(_TAG)
     wanted = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}
     if name not in wanted:
-        raise Malformed(0, f"the tag {shown(tag)} means nothing to Kubernetes")
+        raise Malformed(0, f"the tag {value_text(tag)} means nothing to Kubernetes")
     if type(value) not in wanted[name]:
-        raise Malformed(0, f"{shown(word)} is no {name}, as its tag says")
+        raise Malformed(0, f"{value_text(word)} is no {name}, as its tag says")
     return value
 
 

@@ -45,7 +45,7 @@ class Subject:
         return f"{self.kind} {self.namespace}/{self.name}"
 
     @classmethod
-    def of(cls, resource: Resource[Any], obj: Object) -> "Subject":
+    def from_object(cls, resource: Resource[Any], obj: Object) -> "Subject":
         """Return the subject that an object is."""
         meta = obj.metadata
         return cls(resource.kind, meta.namespace, meta.name, meta.uid, meta.resourceVersion)
@@ -100,7 +100,7 @@ def _pools(objects: Objects) -> Iterator[Finding]:
     for pool, allocations in objects.by_pool():
         one = picture(pool, allocations)
         if one.fault:
-            subject = Subject.of(NETWORK_POOL, pool)
+            subject = Subject.from_object(NETWORK_POOL, pool)
             yield Finding("InvalidPool", "error", subject, f"hands out nothing: {one.fault}")
             continue
         yield from _overlaps(one, objects)
@@ -128,7 +128,7 @@ def _overlaps(one: Picture, objects: Objects) -> Iterator[Finding]:
             " tenants may use these addresses: delete this one (action delete) once its tenant"
             " can do without"
         )
-        subject = Subject.of(IP_ALLOCATION, younger)
+        subject = Subject.from_object(IP_ALLOCATION, younger)
         yield Finding("Overlap", "error", subject, sentence, choices=("none", "delete"))
 
 
@@ -149,7 +149,7 @@ def _strays(one: Picture, objects: Objects) -> Iterator[Finding]:
             " (reserved, or outside its ranges); ranges are never taken away: widen the pool, or"
             " delete this allocation (action delete)"
         )
-        subject = Subject.of(IP_ALLOCATION, objects.allocations[key])
+        subject = Subject.from_object(IP_ALLOCATION, objects.allocations[key])
         yield Finding("OutOfRange", "error", subject, sentence, choices=("none", "delete"))
 
 
@@ -170,7 +170,7 @@ def _status(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterator[
     ]
     if wrong:
         sentence = f"its status drifted: {'; '.join(wrong)}; a running controller mends that"
-        yield Finding("StatusDrift", "warning", Subject.of(NETWORK_POOL, pool), sentence)
+        yield Finding("StatusDrift", "warning", Subject.from_object(NETWORK_POOL, pool), sentence)
 
 
 def _pools_among_each_other(pictures: Sequence[Picture]) -> Iterator[Finding]:
@@ -180,11 +180,13 @@ def _pools_among_each_other(pictures: Sequence[Picture]) -> Iterator[Finding]:
             f"shares addresses with NetworkPool {pool.metadata.key} ({cidr}): well for separate"
             " sites, a slip otherwise"
         )
-        yield Finding("PoolsOverlap", "warning", Subject.of(NETWORK_POOL, other), sentence)
+        yield Finding(
+            "PoolsOverlap", "warning", Subject.from_object(NETWORK_POOL, other), sentence
+        )
 
 
 def _one(one: IPAllocation, objects: Objects, now: datetime) -> Iterator[Finding]:
-    subject = Subject.of(IP_ALLOCATION, one)
+    subject = Subject.from_object(IP_ALLOCATION, one)
     if (
         one.pool_key not in objects.pools
         and ("NetworkPool", one.pool_key) not in objects.unreadable

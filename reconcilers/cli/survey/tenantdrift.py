@@ -35,11 +35,11 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
     for one in objects.allocations.values():
         of_tenant.setdefault(one.spec.tenantClusterRef.key, []).append(one)
 
-    async def look(tenant: TenantCluster, members: Sequence[IPAllocation]) -> None:
+    async def compare(tenant: TenantCluster, members: Sequence[IPAllocation]) -> None:
         async with limit:
             sentence = await _difference(clients, tenant, members, settings.metallb_namespace)
         if sentence:
-            subject = Subject.of(TENANT_CLUSTER, tenant)
+            subject = Subject.from_object(TENANT_CLUSTER, tenant)
             found.append(Finding("TenantDrift", "warning", subject, sentence))
 
     try:
@@ -49,7 +49,7 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
                 # Ranges may be left in a tenant that something was projected into.
                 begun = names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations
                 if members or begun:
-                    group.start_soon(look, tenant, members)
+                    group.start_soon(compare, tenant, members)
     finally:
         with anyio.CancelScope(shield=True):
             await clients.aclose()

@@ -199,7 +199,7 @@ def test_a_conflict_names_just_what_force_would_take(
     with pytest.raises(ApplyConflict) as refused:
         _apply(made, second, "b", force=False)
     named = [cause.field for cause in refused.value.causes]
-    assert named == [fs.shown(path) for path in fs.paths(taken)]
+    assert named == [fs.path_text(path) for path in fs.paths(taken)]
 
 
 @LAW

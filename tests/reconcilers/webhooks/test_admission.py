@@ -20,7 +20,7 @@ from reconcilers.webhooks.admission import handler, same_spec
 from reconcilers.webhooks.verdict import Verdict, forbidden
 from tests.reconcilers import make
 
-NO = Verdict.of([forbidden(("spec", "cidr"), "no")], ["mind"])
+NO = Verdict.from_causes([forbidden(("spec", "cidr"), "no")], ["mind"])
 Json = dict[str, Any]
 
 
