@@ -44,7 +44,7 @@ class Providers:
         self._namespace = default_namespace
         self._platform: _Default | None = None
 
-    async def of(self, tenant: TenantCluster) -> ProviderConfig | None:
+    async def for_tenant(self, tenant: TenantCluster) -> ProviderConfig | None:
         """Return the ProviderConfig of `tenant`; None if there is none for it.
 
         The platform's default is read once, and again every few minutes while a cluster that is

@@ -148,7 +148,7 @@ class TenantClusterReconciler:
 
     async def _reconcile(self, tenant: TenantCluster) -> Outcome:
         tenant = await self._with_finalizer(tenant)
-        provider = await self._providers.of(tenant)
+        provider = await self._providers.for_tenant(tenant)
         problem = misconfigured(provider) or denied(tenant, provider)
         if problem is not None or provider is None:
             return await self._block_misconfigured(tenant, problem)

@@ -48,7 +48,7 @@ class TenantServices:
         self.kind: ClusterKind[Service] = self.watches.kind(SERVICE)
         """What they watch."""
 
-    async def of(self, tenant: TenantCluster, *, watched: bool) -> Sequence[Service]:
+    async def for_tenant(self, tenant: TenantCluster, *, watched: bool) -> Sequence[Service]:
         """Return the tenant's Services, as the watch shows them or as they are now.
 
         Args:

@@ -244,7 +244,7 @@ class ClusterJudge:
         return NOTHING
 
     async def _provision(self, cluster: TenantCluster) -> Provision:
-        config = await self._providers.of(cluster)
+        config = await self._providers.for_tenant(cluster)
         named = cluster.spec.providerConfigRef
         if named is None:
             return Provision(config.metadata.key if config is not None else None, config)

@@ -108,7 +108,7 @@ class Resizer:
             await self.release_marked(tenant)
             return Resized(obsolete=(DEMAND_MET,))
         try:
-            services = await self._services.of(tenant, watched=tenant.is_ready)
+            services = await self._services.for_tenant(tenant, watched=tenant.is_ready)
         except TenantUnavailable as error:
             _log.debug("cannot get tenant client for elastic IPAM, skipping", error=error.message)
             return Resized(unavailable=error if error.reason in _NO_KUBECONFIG else None)

@@ -134,7 +134,7 @@ class Scaler:
             ControllerError: the management cluster did not answer.
         """
         seen = self._observe(tenant, provider, services, in_place)
-        unserved = UnservedGrowth.of(tenant)
+        unserved = UnservedGrowth.from_tenant(tenant)
         in_use = len(seen.demand.used)
         waiting = [one for one in seen.demand.waiting if not unserved.covers(one, in_use)]
         after = self._threshold(seen)
@@ -293,7 +293,7 @@ class Scaler:
 
     async def _note_unserved(self, seen: _Observed, waiting: Sequence[Service]) -> None:
         current = self._current(seen.tenant)
-        known = UnservedGrowth.of(current)
+        known = UnservedGrowth.from_tenant(current)
         updated = known.updated(waiting, len(seen.demand.used))
         if updated != known:
             annotations = {names.ANNOTATION_GROWN_IN_VAIN: updated.text}

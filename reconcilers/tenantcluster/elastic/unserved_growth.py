@@ -35,7 +35,7 @@ class UnservedGrowth:
     digests: frozenset[str]
 
     @classmethod
-    def of(cls, tenant: TenantCluster) -> "UnservedGrowth":
+    def from_tenant(cls, tenant: TenantCluster) -> "UnservedGrowth":
         """Read the annotation; one that cannot be parsed remembers nothing."""
         text = tenant.metadata.annotations.get(names.ANNOTATION_GROWN_IN_VAIN, "")
         used, _, digests = text.partition(":")

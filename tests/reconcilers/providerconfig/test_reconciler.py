@@ -341,7 +341,7 @@ class TestWhichOneCounts:
 
     async def _of(self, lab: Lab, **tenant: Any) -> Key | None:
         providers = _providers(lab)
-        found = await providers.of(make.tenant(**tenant))
+        found = await providers.for_tenant(make.tenant(**tenant))
         return found.metadata.key if found else None
 
     def _configured(self, lab: Lab, **reference: str) -> None:
@@ -386,11 +386,11 @@ class TestWhichOneCounts:
         lab.server.add("providerconfigs", make.provider(name="platform"))
         providers = _providers(lab)
         for _ in range(5):
-            await providers.of(make.tenant())
+            await providers.for_tenant(make.tenant())
         assert len(lab.server.requests) == 1
         self._configured(lab, name="platform")
         await lab.clock.advance(300)
-        found = await providers.of(make.tenant())
+        found = await providers.for_tenant(make.tenant())
         assert found is not None
         assert found.metadata.name == "platform"
 
@@ -398,5 +398,5 @@ class TestWhichOneCounts:
         lab = _lab(make.provider())
         providers = _providers(lab)
         for _ in range(5):
-            await providers.of(make.tenant(status={"phase": "Ready"}))
+            await providers.for_tenant(make.tenant(status={"phase": "Ready"}))
         assert len(lab.server.requests) == 1

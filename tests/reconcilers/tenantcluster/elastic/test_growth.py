@@ -207,7 +207,7 @@ def test_growth_that_helped_no_service_is_remembered_until_more_is_in_use() -> N
     odd = _service("odd")
     reported = UnservedGrowth(0, frozenset()).updated([odd], 2)
     assert reported.text is not None
-    read = UnservedGrowth.of(
+    read = UnservedGrowth.from_tenant(
         make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: reported.text})
     )
     assert read == reported
@@ -219,7 +219,9 @@ def test_growth_that_helped_no_service_is_remembered_until_more_is_in_use() -> N
 
 @pytest.mark.parametrize("text", ["", "x", "x:y", ":", "²:a"])
 def test_a_garbled_memory_remembers_nothing(text: str) -> None:
-    found = UnservedGrowth.of(make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: text}))
+    found = UnservedGrowth.from_tenant(
+        make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: text})
+    )
     assert found == UnservedGrowth(0, frozenset())
 
 
