@@ -133,7 +133,7 @@ class TenantReleaseCheck(ReleaseCheck):
         return Released(f"the tenant did not answer for {waited:.0f} s")
 
     async def _secret_is_gone(self, tenant: TenantCluster) -> bool:
-        """Return whether a live read shows no kubeconfig; read less often the longer it is gone."""
+        """Return whether a live read finds no kubeconfig; each time it does, reads get rarer."""
         uid, now = tenant.metadata.uid, self._clock.monotonic()
         times, due = self._secret_reads.get(uid, (0, now))
         if now < due:
