@@ -1,0 +1,84 @@
+"""Which ProviderConfig counts for a cluster, and how often the platform's default is read."""
+
+from typing import Any
+
+from controller.meta import Key
+from reconcilers.tenantcluster.provider import Providers
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+
+
+def _lab(provider: Any) -> Lab:
+    lab = Lab()
+    lab.server.add("providerconfigs", provider)
+    return lab
+
+
+def _providers(lab: Lab) -> Providers:
+    return Providers(lab.client, lab.caches["providerconfigs"], lab.clock, make.NAMESPACE)
+
+
+class TestWhichOneCounts:
+    """The order in which a tenant's ProviderConfig is looked for."""
+
+    async def _provider_of(self, lab: Lab, **tenant: Any) -> Key | None:
+        providers = _providers(lab)
+        found = await providers.for_tenant(make.tenant(**tenant))
+        return found.metadata.key if found else None
+
+    def _configured(self, lab: Lab, **reference: str) -> None:
+        lab.server.served = (*lab.server.served, "butlerconfigs")
+        spec = {"defaultProviderConfigRef": reference}
+        lab.server.add("butlerconfigs", {"metadata": {"name": "butler"}, "spec": spec})
+
+    async def test_the_one_it_names_first(self) -> None:
+        lab = _lab(make.provider(name="mine"))
+        lab.server.add("providerconfigs", make.provider())
+        self._configured(lab, name="default")
+        assert await self._provider_of(
+            lab, spec={"providerConfigRef": {"name": "mine"}}
+        ) == make.key("mine")
+        assert lab.server.requests == []
+
+    async def test_one_it_names_that_is_missing_is_not_replaced(self) -> None:
+        lab = _lab(make.provider())
+        assert await self._provider_of(lab, spec={"providerConfigRef": {"name": "mine"}}) is None
+
+    async def test_then_the_platforms_default(self) -> None:
+        lab = _lab(make.provider())
+        lab.server.add("providerconfigs", make.provider(name="platform"))
+        self._configured(lab, name="platform")
+        assert await self._provider_of(lab) == make.key("platform")
+
+    async def test_then_the_one_called_default(self) -> None:
+        lab = _lab(make.provider(name="another"))
+        lab.server.add("providerconfigs", make.provider())
+        assert await self._provider_of(lab) == make.key("default")
+
+    async def test_then_the_first_there_is(self) -> None:
+        lab = _lab(make.provider(name="b"))
+        lab.server.add("providerconfigs", make.provider(name="a"))
+        assert await self._provider_of(lab) == make.key("a")
+
+    async def test_else_none(self) -> None:
+        assert await self._provider_of(Lab()) is None
+
+    async def test_a_waiting_cluster_asks_the_platform_again_after_a_while(self) -> None:
+        lab = _lab(make.provider())
+        lab.server.add("providerconfigs", make.provider(name="platform"))
+        providers = _providers(lab)
+        for _ in range(5):
+            await providers.for_tenant(make.tenant())
+        assert len(lab.server.requests) == 1
+        self._configured(lab, name="platform")
+        await lab.clock.advance(300)
+        found = await providers.for_tenant(make.tenant())
+        assert found is not None
+        assert found.metadata.name == "platform"
+
+    async def test_a_ready_cluster_asks_the_platform_once(self) -> None:
+        lab = _lab(make.provider())
+        providers = _providers(lab)
+        for _ in range(5):
+            await providers.for_tenant(make.tenant(status={"phase": "Ready"}))
+        assert len(lab.server.requests) == 1
