@@ -7,6 +7,7 @@ import anyio
 
 from controller.jobs import cancel_when
 from controller.leases import Elector, LeaderLost
+from controller.supervisor import guarded
 
 WaitToLead = Callable[[anyio.Event], Awaitable[bool]]
 """Waits until this process leads or the given event is set; returns whether it leads."""
@@ -40,11 +41,13 @@ async def with_election(
 
     async def hold() -> None:
         try:
-            await elector.hold()
-        except LeaderLost:
+            await guarded(elector.hold)
+        except Exception as error:
             report(0)
             lost.set()
-            raise
+            if isinstance(error, LeaderLost):
+                raise
+            raise LeaderLost(f"leader election lost: renewing has failed: {error!r}") from error
 
     try:
         async with anyio.create_task_group() as group:

@@ -18,6 +18,7 @@ ControllerError
 ├── SourceError             list or watch of a kind failed: the informer retries with back-off
 ├── CacheLagging            the watch has not delivered our own writes for too long: with back-off
 ├── ConfigurationError      a kubeconfig, flag or variable cannot be used: not before it changes
+├── UnexpectedEnd           a part of this process ended by itself: the process has to exit
 └── TerminalError           raised by a reconciler: not before the object changes
 """
 
@@ -163,6 +164,10 @@ class CacheLagging(ControllerError):
 
 class ConfigurationError(ControllerError):
     """A kubeconfig, flag or variable cannot be used; the message says which and how to fix it."""
+
+
+class UnexpectedEnd(ControllerError):
+    """A part of this process that must not end has ended; the process has to exit."""
 
 
 class TerminalError(ControllerError):

@@ -18,6 +18,7 @@ from controller.meta import Object, Version
 from controller.metrics import InformerMetrics
 from controller.reflector import SILENCE_SECONDS, Reflector
 from controller.resource import Resource, Scope
+from controller.supervisor import as_exception
 from controller.transport import Transport
 from controller.watch import WatchObserver
 
@@ -203,14 +204,13 @@ class Informer(Generic[T]):
     async def run(self) -> None:
         """Keep the cache current until cancelled, whatever fails."""
         while True:
+            self._reflector.restart()
             try:
                 await self._reflector.run()
-            except Exception as error:
-                self._failure = ControllerError(f"watch {self.resource.full_name}: {error!r}")
-                log.exception(
-                    "list/watch loop raised, restarting", resource=self.resource.full_name
-                )
-            self._reflector.restart()
+            except BaseException as raised:
+                error, kind = as_exception(raised), self.resource.full_name
+                self._failure = ControllerError(f"watch {kind}: {error!r}")
+                log.exception("list/watch loop raised, restarting", resource=kind)
             await self._clock.sleep(RESTART_SECONDS)
 
     def _listed(self) -> None:

@@ -2,27 +2,19 @@
 
 A service is a coroutine function that runs next to the controllers, a periodic job for example.
 One that raises is started again after a delay, so that one odd object does not end it for good.
+One that has nothing more to do waits until it is cancelled: to return is an error (supervisor.py).
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any
 
 import anyio
 import structlog
-from prometheus_client import Counter
 
-from controller.clock import Clock
 from controller.runner import Controller
+from controller.supervisor import Supervisor, Task
 from controller.triggers import Trigger
 
-FIRST_RESTART_SECONDS = 1.0
-LAST_RESTART_SECONDS = 60.0
-STEADY_SECONDS = 300.0
-"""A service that ran for so long is started again after the first delay."""
-
-Task = Callable[[], Coroutine[Any, Any, None]]
 Service = Callable[[], Awaitable[None]]
 
 log = structlog.get_logger(__name__)
@@ -77,13 +69,11 @@ class Services:
     """The services of a manager, each for the leader alone or for every replica.
 
     Args:
-        clock: for the delays before a service is started again.
-        restarts: counts restarts by the service's name.
+        supervisor: runs them.
     """
 
-    def __init__(self, clock: Clock, restarts: Counter) -> None:
-        self._clock = clock
-        self._restarts = restarts
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
         self._services: dict[str, tuple[Service, bool]] = {}
 
     def add(self, name: str, run: Service, *, leader_only: bool) -> None:
@@ -104,35 +94,10 @@ class Services:
     def tasks(self, *, leader_only: bool) -> list[Task]:
         """Return the tasks of the services for the leader alone, or of those for every replica."""
         return [
-            partial(run_restarting, name, run, self._clock, self._restarts)
+            self._supervisor.restarting(name, run)
             for name, (run, only) in self._services.items()
             if only == leader_only
         ]
-
-
-async def run_restarting(name: str, run: Service, clock: Clock, restarts: Counter) -> None:
-    """Run a service until it returns; when it raises, log that and run it again after a delay.
-
-    Args:
-        name: for logs and metrics.
-        run: the service.
-        clock: for the delay, from 1 s doubling up to 60 s.
-        restarts: counts restarts by name.
-    """
-    delay = FIRST_RESTART_SECONDS
-    while True:
-        begun = clock.monotonic()
-        try:
-            await run()
-        except Exception:
-            log.exception("A service failed and is started again", service=name, after=delay)
-            restarts.labels(name).inc()
-        else:
-            return
-        if clock.monotonic() - begun > STEADY_SECONDS:
-            delay = FIRST_RESTART_SECONDS
-        await clock.sleep(delay)
-        delay = min(delay * 2, LAST_RESTART_SECONDS)
 
 
 @asynccontextmanager

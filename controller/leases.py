@@ -32,6 +32,7 @@ from controller.errors import Conflict, ControllerError, NotFound
 from controller.health import Check, Failing
 from controller.meta import Key, ObjectMeta, Version
 from controller.resource import Resource
+from controller.supervisor import guarded
 
 JITTER = 1.2
 """A candidate waits up to this share of the retry period longer, at random."""
@@ -246,9 +247,13 @@ class Elector:
         """Make a request; return whether it succeeded in time."""
         try:
             with self._clock.move_on_after(self._settings.request_seconds) as scope:
-                await request()
+                await guarded(request)
         except ControllerError as error:
             log.info("Leader election request failed", error=str(error))
+            return False
+        except Exception:
+            # A bug, ours or the transport's: the deadline decides whether leading ends by it.
+            log.exception("Leader election request failed")
             return False
         if scope.cancelled_caught:
             log.warning("Leader election request timed out", lease=str(self._settings.key))

@@ -29,10 +29,11 @@ from controller.election import (
     with_election,
     without_election,
 )
+from controller.errors import UnexpectedEnd
 from controller.health import PING, Check
 from controller.indexes import IndexFunction
 from controller.informer import Informer, Informers
-from controller.jobs import ControllerJob, Service, Services, Task, running
+from controller.jobs import ControllerJob, Service, Services, running
 from controller.leases import Elector
 from controller.meta import Key, Object
 from controller.metrics import Metrics
@@ -41,6 +42,7 @@ from controller.options import ManagerOptions
 from controller.resource import Resource
 from controller.runner import Controller, Reconcile
 from controller.serving import Serving
+from controller.supervisor import Supervisor, Task
 from controller.transport import HttpTransport, Transport
 from controller.triggers import Trigger
 from controller.webhooks.webhook import Webhook
@@ -85,12 +87,16 @@ class Manager:
             on_deleted=self._informers.mark_deleted,
         )
         """A client for the API server; objects in its responses enter the manager's caches."""
-        self._serving = Serving(self.options, self.metrics, self._clock, transport)
-        self._jobs: dict[str, ControllerJob] = {}
-        self._services = Services(self._clock, self.metrics.service_restarts)
         self.lost = anyio.Event()
         """Set as soon as the lease is lost and the running work is cancelled."""
         self._stopping = anyio.Event()
+        restarts = self.metrics.service_restarts
+        self._supervisor = Supervisor(self._clock, restarts, self._stopping.is_set)
+        self._serving = Serving(
+            self.options, self.metrics, self._clock, transport, self._supervisor
+        )
+        self._jobs: dict[str, ControllerJob] = {}
+        self._services = Services(self._supervisor)
         self._started = False
         self._listening = anyio.Event()
 
@@ -163,8 +169,8 @@ class Manager:
     def add_service(self, name: str, run: Service, *, leader_only: bool = True) -> None:
         """Add a coroutine function to run next to the controllers, a periodic job for example.
 
-        If it raises, that is logged and it is started again. It ends by returning or when it is
-        cancelled.
+        If it raises, that is logged and it is started again. It runs until it is cancelled: if
+        it returns before the manager was stopped, `run` raises UnexpectedEnd.
 
         Args:
             name: for logs and metrics.
@@ -216,6 +222,7 @@ class Manager:
 
         Raises:
             LeaderLost: the lease was lost; the process must exit.
+            UnexpectedEnd: a controller or a service ended by itself; the process must exit.
             ConfigurationError: an address cannot be listened on, a certificate is missing, or the
                 lease is not configured.
             ObjectMutated: a cached object was changed in place, if `detect_mutations` is set.
@@ -224,11 +231,17 @@ class Manager:
         self._started = True
         with unwrapped_failure():
             await self._run()
+        if not self._stopping.is_set():
+            raise UnexpectedEnd("the manager has ended although it was not stopped")
 
     async def _run(self) -> None:
-        tasks: list[Task] = [informer.run for informer in self._informers]
-        if self.options.detect_mutations:
-            tasks += [MutationDetector(one, self._clock).run for one in self._informers]
+        tasks: list[Task] = []
+        for informer in self._informers:
+            tasks.append(informer.run)
+            if self.options.detect_mutations:
+                name = f"mutation detector/{informer.resource.full_name}"
+                detect = MutationDetector(informer, self._clock).run
+                tasks.append(self._supervisor.lasting(name, detect))
         tasks += self._services.tasks(leader_only=False)
         async with (
             self._election() as wait_to_lead,
@@ -244,7 +257,12 @@ class Manager:
         jobs = self._jobs.values()
         async with (
             running([*self._services.tasks(leader_only=True), *self._serving.leader_tasks()]),
-            running([job.run for job in jobs]),
+            running(
+                [
+                    self._supervisor.lasting(f"controller/{name}", job.run)
+                    for name, job in self._jobs.items()
+                ]
+            ),
         ):
             await self._stopping.wait()
             for job in jobs:

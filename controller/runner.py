@@ -18,6 +18,7 @@ The first four reset the key's failures. A TerminalError does not (controller-ru
 another error follows, the back-off continues. Bugs are logged with their traceback.
 """
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, assert_never
@@ -31,6 +32,7 @@ from controller.meta import Key
 from controller.metrics import Metrics, ReconcileMetrics
 from controller.outcome import Again, Blocked, Outcome, Settled
 from controller.resource import Resource
+from controller.supervisor import as_exception, cancellation_requested
 from controller.workqueue import QueueShutDown, WorkQueue
 
 Reconcile = Callable[[Key], Awaitable[Outcome]]
@@ -94,6 +96,11 @@ class Controller:
                 key = await self.queue.get()
             except QueueShutDown:
                 return
+            except asyncio.CancelledError:
+                if cancellation_requested():
+                    raise
+                self._log.exception("Worker cancelled while it waited", controller=self.name)
+                continue
             await self._process(key)
 
     async def _process(self, key: Key) -> None:
@@ -116,8 +123,8 @@ class Controller:
     async def _attempt(self, key: Key) -> Outcome | Exception:
         try:
             return await self._call_reconciler(key)
-        except Exception as error:  # noqa: BLE001 - returned, then logged and retried by _requeue
-            return error
+        except BaseException as error:  # noqa: BLE001 - logged and retried by _requeue, or raised
+            return as_exception(error)
 
     async def _call_reconciler(self, key: Key) -> Outcome:
         if self._timeout is None:

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,10 @@ from controller.clock import Clock
 from controller.errors import ConfigurationError
 from controller.health import PING, Check, report
 from controller.httpserver import Bind, Page, Query, Response, parse_bind, serve
-from controller.jobs import Task, run_restarting, running
+from controller.jobs import running
 from controller.metrics import Metrics
 from controller.options import ManagerOptions
+from controller.supervisor import Supervisor, Task
 from controller.transport import Transport
 from controller.webhooks.selfsigned import (
     CABundleInjector,
@@ -46,17 +46,24 @@ class Serving:
         metrics: the metrics that are served.
         clock: for deadlines and delays.
         transport: the API server.
+        supervisor: runs what updates the certificates.
     """
 
     def __init__(
-        self, options: ManagerOptions, metrics: Metrics, clock: Clock, transport: Transport
+        self,
+        options: ManagerOptions,
+        metrics: Metrics,
+        clock: Clock,
+        transport: Transport,
+        supervisor: Supervisor,
     ) -> None:
         self.ports = Ports()
         """Filled while running."""
-        self.liveness: list[Check] = [PING]
+        self.liveness: list[Check] = [PING, supervisor.check()]
         """The checks behind /healthz."""
-        self.readiness: list[Check] = []
-        """The checks of webhooks behind /readyz."""
+        self.readiness: list[Check] = [supervisor.check()]
+        """The checks behind /readyz but those of the informers."""
+        self._supervisor = supervisor
         self._options = options
         self._metrics = metrics
         self._certificate_metrics = CertificateMetrics(metrics.registry)
@@ -123,7 +130,7 @@ class Serving:
         reviewer = AccessReviewer(self._transport, self._clock)
         tls = serving.listening_context
         async with (
-            running([update]),
+            running([self._supervisor.restarting("metrics-certificate", update)]),
             serve(bind, pages, "metrics", tls=tls, guard=reviewer.guard) as port,
         ):
             yield port
@@ -153,7 +160,7 @@ class Serving:
         """Return the tasks for webhooks that only the leader runs."""
         if self._injector is None:
             return []
-        return [self._restarting("webhook-ca", self._injector.run)]
+        return [self._supervisor.restarting("webhook-ca", self._injector.run)]
 
     def _webhook_certificate(self, serving: ServingCertificate) -> Task:
         """Return the task that updates the certificate of webhooks.
@@ -164,7 +171,7 @@ class Serving:
         if self._options.webhook_cert_dir:
             files = CertificateFiles(Path(self._options.webhook_cert_dir), serving, self._clock)
             files.start()
-            return files.run
+            return self._supervisor.restarting("webhook-certificate", files.run)
         settings = self._options.webhook_self_signed
         if settings is None:
             raise ConfigurationError(
@@ -173,10 +180,7 @@ class Serving:
             )
         shared = SharedCertificate(self._transport, self._clock, settings, serving)
         self._injector = CABundleInjector(self._transport, self._clock, settings, shared)
-        return self._restarting("webhook-certificate", shared.run)
-
-    def _restarting(self, name: str, run: Task) -> Task:
-        return partial(run_restarting, name, run, self._clock, self._metrics.service_restarts)
+        return self._supervisor.restarting("webhook-certificate", shared.run)
 
 
 def health_page(name: str, checks: Callable[[], Iterable[Check]]) -> Page:

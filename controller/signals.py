@@ -24,6 +24,7 @@ import structlog
 
 from controller.clock import Clock, SystemClock
 from controller.manager import Manager
+from controller.supervisor import guarded
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +50,7 @@ async def run_until_signal(manager: Manager, clock: Clock | None = None) -> None
         if manager.options.leader_elect:
             group.start_soon(_exit_after_lost_lease, manager, clock or SystemClock())
         try:
-            await manager.run()
+            await guarded(manager.run)
         except Exception as error:  # noqa: BLE001 - raised below, outside of the group's wrapping
             failures.append(error)
         group.cancel_scope.cancel()

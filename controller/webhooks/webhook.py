@@ -16,12 +16,14 @@ is no refusal, because a webhook with failurePolicy Ignore must not stop writes 
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Generic, TypeVar
 
 import structlog
 from structlog.contextvars import bound_contextvars
 
 from controller.clock import Clock
+from controller.supervisor import guarded
 from controller.webhooks.answers import Answer, Denied, Patched
 from controller.webhooks.review import (
     V1,
@@ -105,7 +107,7 @@ class Webhook(Generic[T]):
 
     async def _call_handler(self, request: AdmissionRequest[T]) -> tuple[Answer, bool]:
         try:
-            return self._checked(await self._handler(request)), False
+            return self._checked(await guarded(partial(self._handler, request))), False
         except Exception:
             log.exception("Webhook panic")
             # The reason is only in the log: it may quote what the writer must not read.

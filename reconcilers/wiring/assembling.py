@@ -81,6 +81,7 @@ def add_gauges(shared: Shared) -> None:
 
     async def lead() -> None:
         leading.set()
+        await anyio.sleep_forever()
 
     shared.manager.metrics.registry.register(
         Gauges(

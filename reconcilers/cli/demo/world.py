@@ -11,10 +11,10 @@ from controller.cache import Cache, Change
 from controller.clock import Clock
 from controller.eventkind import EVENTS
 from controller.informer import Informer
-from controller.jobs import Task
 from controller.leases import LEASES, Lease
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
+from controller.supervisor import Task
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool

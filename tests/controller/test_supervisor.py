@@ -1,0 +1,442 @@
+"""Nothing ends silently: what each part does when called code is cancelled, raises or returns."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from typing_extensions import override
+
+from controller.clusters import Clusters
+from controller.election import with_election
+from controller.errors import UnexpectedEnd
+from controller.leases import LeaderLost
+from controller.manager import Manager
+from controller.meta import Key
+from controller.options import ManagerOptions
+from controller.outcome import SETTLED, Outcome
+from controller.renewable import Connection
+from controller.transport import NO_QUERY
+from controller.triggers import Watch, to_self
+from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
+from tests.clock import VirtualClock, settle
+from tests.controller.misbehaviour import WAYS
+from tests.controller.store import Store, StoreTransport
+from tests.controller.webhooks.reviews import review
+from tests.controller.widgets import WIDGETS, Widget
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
+ELECTING = ManagerOptions(
+    leader_elect=True, lease_namespace="system", lease_name="leader", identity="a"
+)
+Way = Callable[[], Awaitable[None]]
+
+every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+
+
+class FailingTransport(StoreTransport):
+    """A transport to a store whose next requests and watches end in a given way."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.ways: dict[str, Way] = {}
+        """By method, WATCH among them; each is used once unless `always` is set."""
+        self.always = False
+
+    @override
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        await self._end(method)
+        return await super().request(method, path, **options)
+
+    @override
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        await self._end("WATCH")
+        async with super().stream(path, query=query) as chunks:
+            yield chunks
+
+    async def _end(self, method: str) -> None:
+        way = self.ways.get(method) if self.always else self.ways.pop(method, None)
+        if way is not None:
+            await way()
+
+
+class World:
+    """A manager with one controller, over a store; its reconciler calls `first` once."""
+
+    def __init__(self, options: ManagerOptions | None = None) -> None:
+        self.clock = VirtualClock()
+        self.store = Store()
+        self.transport = FailingTransport(self.store)
+        self.manager = Manager(self.transport, clock=self.clock, options=options)
+        self.widgets = self.manager.informer(WIDGETS)
+        self.seen: list[str] = []
+        self.first: Way | None = None
+        self.controller = self.manager.controller(
+            "widget", self.reconcile, watches=[Watch(self.widgets, to_self)]
+        )
+        self.failure: BaseException | None = None
+        self._ended = anyio.Event()
+
+    def widget(self, name: str) -> None:
+        path = f"/apis/example.com/v1/namespaces/default/widgets/{name}"
+        self.store.put(path, {"metadata": {"name": name, "namespace": "default"}})
+
+    async def reconcile(self, key: Key) -> Outcome:
+        self.seen.append(key.name)
+        if self.first is not None:
+            way, self.first = self.first, None
+            await way()
+        return SETTLED
+
+    async def run(self) -> None:
+        try:
+            await self.manager.run()
+        except Exception as error:  # noqa: BLE001 - the tests look at it
+            self.failure = error
+        finally:
+            self._ended.set()
+
+    def ended(self) -> bool:
+        """Whether the manager has returned or raised."""
+        return self._ended.is_set()
+
+    def sample(self, name: str, **labels: str) -> float:
+        return self.manager.metrics.registry.get_sample_value(name, labels) or 0
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[None]:
+    async with anyio.create_task_group() as group:
+        group.start_soon(world.run)
+        await world.clock.advance(0)
+        yield
+        group.cancel_scope.cancel()
+
+
+@every_way
+async def test_a_worker_tries_a_key_again_and_goes_on_with_others(way: Way) -> None:
+    world = World()
+    world.widget("a")
+    world.first = way
+    async with running(world):
+        await world.clock.advance(1)
+        assert world.seen == ["a", "a"]
+        world.widget("b")
+        await world.clock.advance(1)
+        assert world.seen == ["a", "a", "b"]
+        assert not world.ended()
+    assert world.sample("controller_runtime_reconcile_panics_total", controller="widget") == 1
+
+
+async def test_a_worker_that_is_cancelled_while_it_waits_goes_on() -> None:
+    world = World()
+    async with running(world):
+        waiting = [
+            task for task in asyncio.all_tasks() if "Controller._work" in (task.get_name() or "")
+        ]
+        assert waiting
+        for task in waiting:
+            task.cancel()
+        await settle()
+        world.widget("a")
+        await world.clock.advance(1)
+        assert world.seen == ["a"]
+        assert not world.ended()
+
+
+@every_way
+@pytest.mark.parametrize("leader_only", [True, False])
+async def test_a_service_is_started_again(way: Way, leader_only: bool) -> None:
+    world = World()
+    begun: list[float] = []
+
+    async def serve() -> None:
+        begun.append(world.clock.monotonic())
+        if len(begun) == 1:
+            await way()
+        await anyio.sleep_forever()
+
+    world.manager.add_service("job", serve, leader_only=leader_only)
+    async with running(world):
+        await world.clock.advance(10)
+        assert begun == [0, 1]
+        assert not world.ended()
+    assert world.sample("controller_service_restarts_total", service="job") == 1
+
+
+@pytest.mark.parametrize("leader_only", [True, False])
+async def test_a_service_that_returns_ends_the_manager_with_an_error(leader_only: bool) -> None:
+    world = World()
+
+    async def serve() -> None:
+        await world.clock.sleep(5)
+
+    world.manager.add_service("job", serve, leader_only=leader_only)
+    async with running(world):
+        await world.clock.advance(4.9)
+        assert not world.ended()
+        await world.clock.advance(0.1)
+        assert world.ended()
+    assert isinstance(world.failure, UnexpectedEnd)
+    assert "job returned" in str(world.failure)
+
+
+async def test_a_service_may_return_when_the_manager_is_stopped() -> None:
+    world = World()
+
+    async def serve() -> None:
+        world.manager.stop()
+
+    world.manager.add_service("job", serve)
+    async with running(world):
+        await world.clock.advance(1)
+        assert world.ended()
+    assert world.failure is None
+
+
+async def test_probes_fail_from_the_moment_in_which_a_part_ends_by_itself() -> None:
+    options = ManagerOptions(health_bind="127.0.0.1:0")
+    world = World(options)
+    release = anyio.Event()
+
+    async def stubborn() -> None:
+        with anyio.CancelScope(shield=True):
+            await release.wait()
+
+    async def serve() -> None:
+        await world.clock.sleep(5)
+
+    world.manager.add_service("stubborn", stubborn)
+    world.manager.add_service("job", serve)
+    async with running(world), httpx.AsyncClient() as probes:
+        await world.manager.wait_serving()
+        url = f"http://127.0.0.1:{world.manager.health_port}"
+        for page in ("healthz", "readyz"):
+            assert (await probes.get(f"{url}/{page}")).status_code == 200
+        await world.clock.advance(5)
+        assert not world.ended()
+        for page in ("healthz", "readyz"):
+            answer = await probes.get(f"{url}/{page}")
+            assert answer.status_code == 503
+            assert "job has ended" in answer.text
+        release.set()
+
+
+@pytest.mark.parametrize("drain", [True, False])
+async def test_a_controller_whose_workers_end_by_themselves_ends_the_manager(drain: bool) -> None:
+    world = World()
+    async with running(world):
+        assert not world.ended()
+        world.controller.queue.shut_down(drain=drain)
+        await world.clock.advance(0)
+        assert world.ended()
+    assert isinstance(world.failure, UnexpectedEnd)
+    assert "controller/widget" in str(world.failure)
+
+
+@every_way
+async def test_a_controller_that_cannot_start_ends_the_manager_with_an_error(way: Way) -> None:
+    world = World()
+
+    class Bad(Watch[Widget]):
+        @override
+        async def wait_ready(self) -> None:
+            await way()
+
+    world.manager.controller("bad", world.reconcile, watches=[Bad(world.widgets, to_self)])
+    async with running(world):
+        await world.clock.advance(1)
+        assert world.ended()
+    assert world.failure is not None
+
+
+@every_way
+@pytest.mark.parametrize("method", ["GET", "WATCH"])
+async def test_an_informer_lists_and_watches_again(way: Way, method: str) -> None:
+    world = World()
+    world.transport.ways[method] = way
+    async with running(world):
+        await world.clock.advance(30)
+        world.widget("a")
+        await world.clock.advance(30)
+        assert world.seen == ["a"]
+        assert not world.ended()
+    assert world.transport.ways == {}
+
+
+@every_way
+async def test_one_bad_request_does_not_cost_the_lease(way: Way) -> None:
+    world = World(ELECTING)
+    async with running(world):
+        world.transport.ways |= {"PUT": way, "GET": way}
+        await world.clock.advance(30)
+        assert world.transport.ways == {}
+        assert not world.ended()
+        world.widget("a")
+        await world.clock.advance(1)
+        assert world.seen == ["a"]
+    assert world.store.objects[LEASE]["spec"]["holderIdentity"] == ""
+
+
+@every_way
+async def test_a_leader_whose_requests_all_fail_has_lost_the_lease(way: Way) -> None:
+    world = World(ELECTING)
+    async with running(world):
+        world.transport.always = True
+        world.transport.ways["PUT"] = way
+        await world.clock.advance(10)
+        assert world.ended()
+    assert isinstance(world.failure, LeaderLost)
+    assert world.manager.lost.is_set()
+
+
+@every_way
+async def test_a_candidate_goes_on_after_a_bad_request(way: Way) -> None:
+    world = World(ELECTING)
+    world.transport.ways["GET"] = way
+    world.widget("a")
+    async with running(world):
+        await world.clock.advance(30)
+        assert world.seen == ["a"]
+        assert not world.ended()
+
+
+@every_way
+async def test_a_leader_whose_renewal_ends_by_itself_has_lost_the_lease(way: Way) -> None:
+    reported, lost = list[float](), anyio.Event()
+
+    class Elector:
+        leading = True
+
+        async def acquire(self) -> None: ...
+
+        async def hold(self) -> None:
+            await way()
+
+        async def release(self) -> None: ...
+
+    async def lead() -> None:
+        async with with_election(Elector(), reported.append, lost) as wait:  # type: ignore[arg-type] # all that it uses
+            assert await wait(anyio.Event())
+            await anyio.sleep_forever()
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await lead()
+    assert raised.group_contains(LeaderLost)
+    assert lost.is_set()
+    assert reported[-1] == 0
+
+
+@pytest.mark.parametrize("way", [way for name, way in WAYS.items() if "its task" not in name])
+async def test_a_webhook_refuses_the_request_and_answers_the_next(way: Way) -> None:
+    ways = [way]
+
+    async def judge(request: AdmissionRequest[Widget]) -> Answer:
+        if ways:
+            await ways.pop()()
+        return Allowed()
+
+    webhook, clock = Webhook("/judge", judge, Widget), VirtualClock()
+    body, failed = await webhook.answer(review(), clock, 10)
+    assert failed
+    assert b'"code":500' in body
+    body, failed = await webhook.answer(review(), clock, 10)
+    assert not failed
+    assert b'"allowed":true' in body
+
+
+async def test_whoever_started_the_task_of_a_webhook_may_cancel_it() -> None:
+    async def judge(request: AdmissionRequest[Widget]) -> Answer:
+        await WAYS["cancels its task"]()
+        return Allowed()
+
+    with pytest.raises(asyncio.CancelledError):
+        await Webhook("/judge", judge, Widget).answer(review(), VirtualClock(), 10)
+    current = asyncio.current_task()
+    assert current is not None
+    assert current.uncancel() == 0
+
+
+@every_way
+async def test_another_cluster_is_tried_again(way: Way) -> None:
+    clock, store, ways = VirtualClock(), Store(), [way]
+    path = "/apis/example.com/v1/namespaces/default/widgets/a"
+    store.put(path, {"metadata": {"name": "a", "namespace": "default"}})
+
+    async def connect(key: Key) -> Connection:
+        if ways:
+            await ways.pop()()
+        return Connection(StoreTransport(store), identity="one")
+
+    clusters, key = Clusters(connect, clock), Key("tenants", "one")
+    widgets = clusters.kind(WIDGETS)
+    async with anyio.create_task_group() as group:
+        group.start_soon(clusters.run)
+        clusters.open(key)
+        await clock.advance(60)
+        cache = widgets.cache(key)
+        assert cache is not None
+        assert len(cache) == 1
+        group.cancel_scope.cancel()
+
+
+PROGRAM = """
+import sys, anyio
+from controller import Manager, ManagerOptions, SETTLED, Watch, run_until_signal, to_self
+from tests.controller.misbehaviour import WAYS
+from tests.controller.store import Store, StoreTransport
+from tests.controller.widgets import WIDGETS
+
+async def main():
+    store = Store()
+    path = "/apis/example.com/v1/namespaces/default/widgets/a"
+    store.put(path, {"metadata": {"name": "a", "namespace": "default"}})
+    options = ManagerOptions(leader_elect=True, lease_namespace="system", lease_name="leader")
+    manager = Manager(StoreTransport(store), options=options)
+
+    async def reconcile(key):
+        if sys.argv[1] == "exit":
+            sys.exit(3)
+        return SETTLED
+
+    async def serve():
+        if sys.argv[1] == "exit":
+            await anyio.sleep_forever()
+
+    manager.controller("widget", reconcile, watches=[Watch(manager.informer(WIDGETS), to_self)])
+    manager.add_service("job", serve)
+    try:
+        await run_until_signal(manager)
+    finally:
+        lease = store.objects["/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"]
+        print("holder", repr(lease["spec"]["holderIdentity"]), flush=True)
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.parametrize(("how", "code"), [("exit", 3), ("return", 1)])
+def test_a_process_ends_with_the_status_that_says_so_and_releases_its_lease(
+    how: str, code: int
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, how],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert "holder ''" in ended.stdout
+    assert ended.returncode == code, ended.stdout
+    assert ("Asked to exit" if how == "exit" else "A part returned") in ended.stdout
