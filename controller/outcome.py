@@ -8,7 +8,9 @@ If a reconciler raises, the runner retries with back-off, unless it is a Termina
 (see errors.py).
 """
 
+import math
 from dataclasses import dataclass
+from datetime import timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,25 +18,55 @@ class Settled:
     """Nothing to do until something changes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Again:
-    """Reconcile again after `after` seconds."""
+    """Reconcile again after `after` seconds.
+
+    Args:
+        after: seconds, or a timedelta. After 0 seconds means at once, but a key that asks for that
+            again and again is reconciled ten times per second at most.
+
+    Raises:
+        TypeError: it is neither a number nor a timedelta.
+        ValueError: it is negative, infinite or no number (NaN).
+    """
 
     after: float
 
+    def __init__(self, after: float | timedelta) -> None:
+        object.__setattr__(self, "after", _seconds(after, "Again(after)"))
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, init=False)
 class Blocked:
     """The reconciler cannot continue until a person or another controller acts.
 
     Args:
         reason: one CamelCase word for logs, for example `PoolNotFound`.
-        after: seconds until the next reconciliation; None waits for a change.
+        after: seconds or a timedelta until the next reconciliation; None waits for a change.
+
+    Raises:
+        TypeError, ValueError: as for Again.
     """
 
     reason: str
-    after: float | None = None
+    after: float | None
+
+    def __init__(self, reason: str, after: float | timedelta | None = None) -> None:
+        seconds = None if after is None else _seconds(after, "Blocked(reason, after)")
+        object.__setattr__(self, "reason", reason)
+        object.__setattr__(self, "after", seconds)
 
 
 Outcome = Settled | Again | Blocked
 SETTLED = Settled()
+
+
+def _seconds(after: float | timedelta, what: str) -> float:
+    """Return a delay in seconds; what a type checker would refuse is refused here, too."""
+    seconds: object = after.total_seconds() if isinstance(after, timedelta) else after
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        raise TypeError(f"{what} takes seconds or a timedelta, not {after!r}")
+    if not math.isfinite(seconds) or seconds < 0:
+        raise ValueError(f"{what} takes seconds from 0 on, not {after!r}")
+    return seconds

@@ -2,10 +2,12 @@
 
     WorkQueue.get → reconcile(key) → outcome or exception → WorkQueue.done
 
+Nothing that a reconciler returns or raises ends a worker; SystemExit ends the process.
+
 | outcome or exception          | the key is queued again          | result        | log     |
 |-------------------------------|----------------------------------|---------------|---------|
 | Settled                       | when something changes           | success       | debug   |
-| Again(after)                  | after that many seconds          | requeue_after | debug   |
+| Again(after)                  | after that many seconds; paced   | requeue_after | debug   |
 | Blocked(reason)               | when something changes           | success       | info    |
 | Blocked(reason, after)        | after that many seconds          | requeue_after | info    |
 | Conflict (AlreadyExists too)  | with back-off                    | requeue       | info    |
@@ -16,6 +18,10 @@
 
 The first four reset the key's failures. A TerminalError does not (controller-runtime's rule): if
 another error follows, the back-off continues. Bugs are logged with their traceback.
+
+A key that wants to come back at once, time after time, is paced: the starts of its passes are
+5 ms apart, 10, 20 and so on up to 100 ms. So a pass that works through a long list in parts is not
+delayed, and one that asks again by mistake does not take all of the process' time.
 """
 
 import asyncio
@@ -31,12 +37,20 @@ from controller.errors import Conflict, ControllerError, TerminalError, TooManyR
 from controller.meta import Key
 from controller.metrics import Metrics, ReconcileMetrics
 from controller.outcome import Again, Blocked, Outcome, Settled
+from controller.queueorder import KEY_BASE_SECONDS
 from controller.resource import Resource
 from controller.supervisor import as_exception, cancellation_requested
 from controller.workqueue import QueueShutDown, WorkQueue
 
 Reconcile = Callable[[Key], Awaitable[Outcome]]
 Log = structlog.typing.FilteringBoundLogger
+
+LONGEST_PACE_SECONDS = 0.1
+"""A key that keeps coming back at once is reconciled so often at most."""
+
+
+class NotAsync(TypeError):
+    """The reconciler is a plain function; said once, as it is so for every key."""
 
 
 class Controller:
@@ -75,6 +89,9 @@ class Controller:
         self._log_context = {"controller": name} | (
             {"controllerGroup": kind.group, "controllerKind": kind.kind} if kind else {}
         )
+        self._hurries: dict[Key, int] = {}
+        """How often in a row a key asked to come back at once."""
+        self._told_async = False
         self._log: Log = structlog.get_logger(__name__)
 
     async def run(self) -> None:
@@ -115,7 +132,8 @@ class Controller:
                 reconcileID=str(uuid.uuid4()),
             ):
                 outcome = await self._attempt(key)
-                metrics.ended(self._requeue(key, outcome), clock.monotonic() - begun)
+                result = self._requeue(key, self._paced(key, outcome, begun))
+                metrics.ended(result, clock.monotonic() - begun)
         finally:
             metrics.active.dec()
             self.queue.done(key)
@@ -127,17 +145,36 @@ class Controller:
             return as_exception(error)
 
     async def _call_reconciler(self, key: Key) -> Outcome:
+        running = self._reconcile(key)
+        if not isinstance(running, Awaitable):
+            raise NotAsync(
+                f"the reconciler of {self.name} must be an `async def`: it returned {running!r},"
+                " which cannot be awaited"
+            )
         if self._timeout is None:
-            outcome = await self._reconcile(key)
+            outcome = await running
         else:
             with self.queue.clock.move_on_after(self._timeout) as scope:
-                outcome = await self._reconcile(key)
+                outcome = await running
             if scope.cancelled_caught:
                 self._metrics.timeouts.inc()
                 raise ControllerError(f"not reconciled within {self._timeout:g} s, and cancelled")
         if not isinstance(outcome, Outcome):  # a forgotten return, for example
             raise TypeError(f"reconciler {self.name} returned {outcome!r}, which is no Outcome")
         return outcome
+
+    def _paced(self, key: Key, outcome: Outcome | Exception, begun: float) -> Outcome | Exception:
+        """Return `outcome`, with a longer delay if the key keeps coming back at once."""
+        if not isinstance(outcome, Again) or outcome.after >= LONGEST_PACE_SECONDS:
+            self._hurries.pop(key, None)
+            return outcome
+        before = self._hurries.get(key, 0)
+        self._hurries[key] = before + 1
+        if before == 0:
+            return outcome
+        pace = min(LONGEST_PACE_SECONDS, KEY_BASE_SECONDS * 2.0 ** min(before - 1, 64))
+        passed = self.queue.clock.monotonic() - begun
+        return Again(max(outcome.after, pace - passed))
 
     def _requeue(self, key: Key, outcome: Outcome | Exception) -> str:
         """Queue `key` again if need be; return the result for metrics."""
@@ -172,10 +209,15 @@ class Controller:
                 self._log.error("Reconciler error, not retried", error=str(error))
                 self._metrics.terminal_errors.inc()
                 return "error"
+            case NotAsync():
+                if not self._told_async:
+                    self._told_async = True
+                    self._log.error("The reconciler must be async", error=str(error))
+                self._metrics.panics.inc()
             case ControllerError():
                 self._log.error("Reconciler error", error=str(error), kind=type(error).__name__)
             case _:
-                self._log.error("Reconciler panic", error=repr(error), exc_info=error)
+                self._log.error("Reconciler panic", error=_described(error), exc_info=error)
                 self._metrics.panics.inc()
         self.queue.add_rate_limited(key, priority=priority)
         return "error"
@@ -198,6 +240,13 @@ def most_severe(group: ExceptionGroup[Exception]) -> Exception:
     if not all(isinstance(error, ControllerError) for error in errors):
         return group
     return min(errors, key=_severity)
+
+
+def _described(error: Exception) -> str:
+    try:
+        return repr(error)
+    except Exception:  # noqa: BLE001 - the traceback is logged in any case
+        return type(error).__name__
 
 
 def _flatten(error: Exception) -> Iterator[Exception]:
