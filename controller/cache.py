@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from controller.codec import Deleted, ObjectEvent, Unreadable
-from controller.indexes import Indexes, IndexFunction
+from controller.codec import Added, Deleted, Modified, ObjectEvent, Unreadable
+from controller.indexes import Indexes, IndexFunction, NotIndexed
 from controller.meta import Key, Object, Version
 from controller.resource import Resource
 from controller.tombstones import Tombstones
@@ -88,7 +88,7 @@ class Cache(Generic[T]):
         self._own_writes: list[tuple[int, Key]] = []
         self._tombstones = Tombstones()
         self._unreadable: dict[Key, str] = {}
-        self._indexes = Indexes[T](indexes or {})
+        self._indexes = Indexes[T](indexes or {}, resource.full_name)
         self._subscribers: list[Subscriber[T]] = []
 
     def get(self, key: Key) -> T | None:
@@ -118,12 +118,17 @@ class Cache(Generic[T]):
 
     @property
     def unreadable(self) -> Mapping[Key, str]:
-        """The objects whose latest version could not be decoded, with the reason.
+        """The objects whose latest version could not be decoded or indexed, with the reason.
 
-        An older version that could be decoded stays in the cache. Code that must know every object
+        An older version that could be read stays in the cache. Code that must know every object
         (to know which addresses are taken, for example) has to check this, too.
         """
         return self._unreadable
+
+    @property
+    def unindexed(self) -> int:
+        """The number of unreadable objects for which an index function raised."""
+        return sum(isinstance(reason, NotIndexed) for reason in self._unreadable.values())
 
     @property
     def tombstones(self) -> int:
@@ -160,6 +165,8 @@ class Cache(Generic[T]):
         if revision <= self.position or (old is not None and old.metadata.revision >= revision):
             return False
         if self._tombstones.visible(obj) is None or not self._admits(obj):
+            return False
+        if self._indexes.failure_of(obj) is not None:
             return False
         self._delivered.setdefault(key, old)
         heapq.heappush(self._own_writes, (revision, key))
@@ -201,6 +208,10 @@ class Cache(Generic[T]):
         """
         if event.revision <= self.position:
             return
+        if isinstance(event, Added | Modified):
+            failure = self._indexes.failure_of(event.object)
+            if failure is not None:
+                event = Unreadable(event.key, event.revision, failure)
         key = event.key
         old = self._objects.get(key)
         if isinstance(event, Unreadable):
@@ -255,7 +266,13 @@ class Cache(Generic[T]):
         """
         before = dict(self._objects)
         present = {item.metadata.key: item for item in items}
+        uids = {item.metadata.uid for item in present.values()}
         self._unreadable = dict(unreadable or {})
+        for key, item in list(present.items()):
+            failure = self._indexes.failure_of(item)
+            if failure is not None:
+                self._unreadable[key] = failure
+                del present[key]
         same: Callable[[T, T], bool] = _same_version if self.history_confirmed else operator.eq
         if replaced or revision < self.position:
             self.replaced_histories += 1
@@ -265,7 +282,7 @@ class Cache(Generic[T]):
             self._own_writes.clear()
             self._tombstones.clear()
             same = operator.eq
-        self._tombstones.remove_absent(revision, {one.metadata.uid for one in present.values()})
+        self._tombstones.remove_absent(revision, uids)
         listed = {key: one for key, one in present.items() if self._tombstones.visible(one)}
         for key in self._unreadable:
             kept = self._objects.get(key)

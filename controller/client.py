@@ -8,6 +8,8 @@ apply, for objects in other clusters whose fields we own; it can carry a version
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import structlog
+
 from controller.codec import Page, decode_json, decode_object, encode
 from controller.errors import MalformedAnswer, NotFound
 from controller.lists import PAGE_SIZE, list_all
@@ -18,6 +20,8 @@ if TYPE_CHECKING:  # a client that is given its transport does not need to load 
     from controller.transport import Transport
 
 T = TypeVar("T", bound=Object)
+
+log = structlog.get_logger(__name__)
 
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
@@ -310,8 +314,18 @@ class Client:
         return None
 
     def _deleted(self, resource: Resource[Any], version: Version) -> None:
-        if self._on_deleted is not None:
-            self._on_deleted(resource, version)
+        self._tell(self._on_deleted, resource, version)
+
+    def _tell(
+        self, listener: Callable[[Resource[Any], Any], None] | None, resource: Any, what: Any
+    ) -> None:
+        """Call a listener; if it raises, the request has succeeded all the same."""
+        if listener is None:
+            return
+        try:
+            listener(resource, what)
+        except Exception:
+            log.exception("what reads responses raised", resource=resource.full_name)
 
     def _decode(self, resource: Resource[T], data: bytes) -> T:
         obj = decode_object(resource, data)
@@ -319,8 +333,8 @@ class Client:
         if meta.terminating and not meta.finalizers and not _still_exists(decode_json(data)):
             # This write removed the last finalizer, so the object was deleted.
             self._deleted(resource, Version.from_object(obj))
-        elif self._on_object is not None:
-            self._on_object(resource, obj)
+        else:
+            self._tell(self._on_object, resource, obj)
         return obj
 
 

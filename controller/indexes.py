@@ -2,12 +2,29 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Generic, TypeVar
+
+import structlog
 
 from controller.meta import Key, Object
 
 T = TypeVar("T", bound=Object)
 IndexFunction = Callable[[T], Iterable[str]]
+
+log = structlog.get_logger(__name__)
+
+_NONE: AbstractSet[str] = frozenset()
+
+
+class IndexFailure(Exception):
+    """An index function raised, or returned what is no collection of texts."""
+
+
+class NotIndexed(str):
+    """Why an object is not in a cache: an index function raised for it."""
+
+    __slots__ = ()
 
 
 class Indexes(Generic[T]):
@@ -18,12 +35,15 @@ class Indexes(Generic[T]):
 
     Args:
         functions: by index name, a function from an object to its values. It must be pure (it is
-            called again with the old object to find its entries) and must not raise.
+            called again with the old object to find its entries).
+        kind: the full name of the objects' kind, for log lines.
     """
 
-    def __init__(self, functions: Mapping[str, IndexFunction[T]]) -> None:
+    def __init__(self, functions: Mapping[str, IndexFunction[T]], kind: str = "") -> None:
+        self._kind = kind
         self._functions = dict(functions)
         self._keys: dict[str, dict[str, list[Key]]] = {name: {} for name in self._functions}
+        self._latest: tuple[T, Mapping[str, AbstractSet[str]]] | None = None
 
     def keys(self, index: str, value: str) -> Sequence[Key]:
         """Return the keys under `value`, sorted; valid until the next `move`.
@@ -41,16 +61,68 @@ class Indexes(Generic[T]):
         """
         return self._keys[index].keys()
 
-    def move(self, key: Key, old: T | None, new: T | None) -> None:
-        """Move `key` from the values of `old` to those of `new`; None stands for no object."""
+    def failure_of(self, obj: T) -> NotIndexed | None:
+        """Return why an index function raises for `obj`, before anything changes; else None."""
+        try:
+            self.values_of(obj)
+        except IndexFailure as failure:
+            log.exception("cannot index object", resource=self._kind, object=str(obj.metadata.key))
+            return NotIndexed(failure)
+        return None
+
+    def values_of(self, obj: T) -> Mapping[str, AbstractSet[str]]:
+        """Return the values of an object by index name, before anything changes.
+
+        Raises:
+            IndexFailure: a function raised, or returned no collection of texts.
+        """
+        if self._latest is not None and self._latest[0] is obj:
+            return self._latest[1]
+        values: dict[str, AbstractSet[str]] = {}
         for name, function in self._functions.items():
-            before = set(function(old)) if old is not None else set()
-            after = set(function(new)) if new is not None else set()
-            lists = self._keys[name]
-            for value in before - after:
+            try:
+                values[name] = _checked(function(obj))
+            except Exception as error:
+                raise IndexFailure(f"index {name!r} raised {error!r}") from error
+        # Kept for the `move` that follows, so that each function is called once for an event.
+        self._latest = (obj, values)
+        return values
+
+    def move(self, key: Key, old: T | None, new: T | None) -> None:
+        """Move `key` from the values of `old` to those of `new`; None stands for no object.
+
+        Raises:
+            IndexFailure: a function raised for `new`; nothing has changed. Does not happen for an
+                object whose `values_of` were asked for before.
+        """
+        after = self.values_of(new) if new is not None else {}
+        before = self._values_before(key, old)
+        for name, lists in self._keys.items():
+            left, entered = before.get(name, _NONE), after.get(name, _NONE)
+            for value in left - entered:
                 keys = lists[value]
                 del keys[bisect_left(keys, key)]
                 if not keys:
                     del lists[value]
-            for value in after - before:
+            for value in entered - left:
                 insort(lists.setdefault(value, []), key)
+
+    def _values_before(self, key: Key, old: T | None) -> Mapping[str, AbstractSet[str]]:
+        """Return the values under which `key` is listed."""
+        if old is None:
+            return {}
+        try:
+            return self.values_of(old)
+        except IndexFailure:
+            # The function is not pure: it returned when the object came. So look everywhere.
+            return {
+                name: {value for value, keys in lists.items() if key in keys}
+                for name, lists in self._keys.items()
+            }
+
+
+def _checked(values: object) -> AbstractSet[str]:
+    """Return what an index function returned as a set."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"it must return a collection of texts, not {values!r}")
+    return frozenset(values)

@@ -16,6 +16,7 @@ from controller.health import Check, Failing
 from controller.indexes import IndexFunction
 from controller.meta import Object, Version
 from controller.metrics import InformerMetrics
+from controller.redelivery import Undelivered
 from controller.reflector import SILENCE_SECONDS, Reflector
 from controller.resource import Resource, Scope
 from controller.supervisor import as_exception
@@ -100,6 +101,7 @@ class Informer(Generic[T]):
         self._replaced_histories = 0
         self._synced = anyio.Event()
         self._failure: ControllerError | None = None
+        self._undelivered = Undelivered(self.cache, clock, observer or WatchObserver())
 
     @property
     def last_error(self) -> ControllerError | None:
@@ -151,7 +153,9 @@ class Informer(Generic[T]):
             if error is not None:
                 verb = error.verb if isinstance(error, SourceError) else "watch"
                 return Failing(f"cannot {verb} {kind}", str(error))
-            return None if self.cache.synced else Failing(f"{kind} not listed yet")
+            if not self.cache.synced:
+                return Failing(f"{kind} not listed yet")
+            return self._undelivered.check()
 
         return Check(f"informer/{kind}", run)
 
@@ -183,19 +187,24 @@ class Informer(Generic[T]):
         """Call `handler` with every object in the cache, then with every change from now on.
 
         The objects in the cache come before this method returns, as changes with `initial` set.
-        The handler is synchronous. If it raises, that is logged and further changes are delivered.
+        The handler is synchronous. If it raises, that is logged, further changes are delivered,
+        and the object is delivered again after half a minute.
         """
 
         def deliver(change: Change[T]) -> None:
             try:
                 handler(change)
-            except Exception:
-                log.exception("event handler raised", resource=self.resource.full_name)
+            except Exception as error:  # noqa: BLE001 - logged there, and the change is kept
+                self._undelivered.keep(handler, change, error)
+
+        def close() -> None:
+            self.cache.unsubscribe(deliver)
+            self._undelivered.forget(handler)
 
         for obj in tuple(self.cache):
             deliver(Change(None, obj, initial=True))
         self.cache.subscribe(deliver)
-        return Registration(lambda: self.cache.unsubscribe(deliver))
+        return Registration(close)
 
     async def wait_synced(self) -> None:
         """Return once the first list has been delivered to the handlers."""
@@ -203,6 +212,11 @@ class Informer(Generic[T]):
 
     async def run(self) -> None:
         """Keep the cache current until cancelled, whatever fails."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._undelivered.run)
+            await self._keep_current()
+
+    async def _keep_current(self) -> None:
         while True:
             self._reflector.restart()
             try:

@@ -78,10 +78,15 @@ class InformerMetrics(WatchObserver):
         self._name = name
         self._restarts = {r: families.watch_restarts.labels(name, r) for r in REASONS}
         self._lists = families.lists.labels(name)
+        self._undelivered = families.undelivered.labels(name)
 
     @override
     def restarted(self, reason: str) -> None:
         self._restarts[reason].inc()
+
+    @override
+    def undelivered(self) -> None:
+        self._undelivered.inc()
 
     @override
     def listed(self) -> None:
@@ -228,6 +233,12 @@ class Metrics:
         self.lists = Counter(
             "controller_lists_total",
             "How often all objects of a kind were read at once.",
+            ["resource"],
+            registry=self.registry,
+        )
+        self.undelivered = Counter(
+            "controller_undelivered_changes_total",
+            "Changes on which a mapping or handler raised; they are delivered to it again.",
             ["resource"],
             registry=self.registry,
         )

@@ -18,6 +18,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
+import structlog
+
 K = TypeVar("K", bound=Hashable)
 
 Group = Callable[[K], Hashable]
@@ -28,6 +30,8 @@ AGEING_SECONDS = 10.0
 SHARE = 16
 
 _STALE_ENTRIES = 64
+
+log = structlog.get_logger(__name__)
 
 
 class KeyBackoff(Generic[K]):
@@ -171,8 +175,19 @@ class _Level(Generic[K]):
         """Add a key at the end of its group; a new group gets the last turn."""
         self._since[key] = since
         if self._group is not None:
-            group = self._group_of[key] = self._group(key)
+            group = self._group_of[key] = self._safe_group(key)
             self._turns.setdefault(group, OrderedDict())[key] = None
+
+    def _safe_group(self, key: K) -> Hashable:
+        """Return the group of a key; keys whose group cannot be told share one."""
+        assert self._group is not None
+        try:
+            group = self._group(key)
+            hash(group)
+        except Exception:
+            log.exception("group function raised", key=str(key))
+            return None
+        return group
 
     def remove(self, key: K) -> float:
         """Remove a key; return since when it is ready."""

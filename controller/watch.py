@@ -38,6 +38,9 @@ class WatchObserver:
     def restarted(self, reason: str) -> None:
         """A watch ended, for one of `REASONS`; another watch or a list follows."""
 
+    def undelivered(self) -> None:
+        """A handler raised on a change, which is delivered to it again later."""
+
     def listed(self) -> None:
         """All objects were read, in pages or as initial events."""
 

@@ -1,0 +1,117 @@
+"""Delivers changes on which a handler raised to it again, so that no key is lost by a bug.
+
+A handler or a mapping that raises must not end the watch, and an object that changes rarely would
+never be delivered to it again. So the object is delivered once more half a minute later, as it is
+then, and so on until the handler returns.
+"""
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import anyio
+import structlog
+
+from controller.cache import Cache, Change
+from controller.clock import Clock
+from controller.health import Failing
+from controller.meta import Key, Object
+from controller.watch import WatchObserver
+
+T = TypeVar("T", bound=Object)
+Handler = Callable[[Change[T]], None]
+
+REDELIVER_SECONDS = 30.0
+"""Delay after which changes on which a handler raised are delivered to it again."""
+UNREADY_SECONDS = 60.0
+"""The check fails when a handler or an index function has raised for so long."""
+
+log = structlog.get_logger(__name__)
+
+
+class Undelivered(Generic[T]):
+    """The changes of one cache on which handlers raised.
+
+    Args:
+        cache: has the objects as they are now.
+        clock: for the delays.
+        observer: called for each change that is kept, for metrics.
+    """
+
+    def __init__(self, cache: Cache[T], clock: Clock, observer: WatchObserver) -> None:
+        self._cache = cache
+        self._clock = clock
+        self._observer = observer
+        self._kind = cache.resource.full_name
+        # By handler and key, the object as it was before the first change that was not delivered.
+        self._left: dict[Handler[T], dict[Key, T | None]] = {}
+        self._kept = anyio.Event()
+        self._since: float | None = None
+
+    def __len__(self) -> int:
+        """Return how many deliveries are left."""
+        return sum(len(objects) for objects in self._left.values())
+
+    def keep(self, handler: Handler[T], change: Change[T], error: Exception) -> None:
+        """Log that `handler` raised on `change`, and deliver the object to it again later."""
+        key = _key_of(change)
+        log.error("event handler raised", resource=self._kind, object=str(key), exc_info=error)
+        self._add(handler, key, change.old)
+
+    def forget(self, handler: Handler[T]) -> None:
+        """Deliver nothing more to `handler`."""
+        self._left.pop(handler, None)
+
+    async def run(self) -> None:
+        """Deliver what was kept, until cancelled."""
+        while True:
+            await self._kept.wait()
+            self._kept = anyio.Event()
+            await self._clock.sleep(REDELIVER_SECONDS)
+            for handler in list(self._left):
+                self._deliver(handler, self._left.pop(handler))
+
+    def check(self) -> Failing | None:
+        """Return a failure when handlers or index functions have raised for some time."""
+        what = ""
+        if self._left:
+            what = f"a handler or mapping raises for {len(self)} {self._kind}"
+        if self._cache.unindexed:
+            what = f"an index function raises for {self._cache.unindexed} {self._kind}"
+        now = self._clock.monotonic()
+        if not what:
+            self._since = None
+        elif self._since is None:
+            self._since = now
+        elif now - self._since >= UNREADY_SECONDS:
+            return Failing(what, "the log has the reason")
+        return None
+
+    def _deliver(self, handler: Handler[T], objects: dict[Key, T | None]) -> None:
+        last: Exception | None = None
+        for key, old in objects.items():
+            new = self._cache.get(key)
+            if old is None and new is None:
+                continue
+            try:
+                handler(Change(old, new))
+            except Exception as error:  # noqa: BLE001 - the last one is logged below
+                last = error
+                self._add(handler, key, old)
+        if last is not None:
+            log.error(
+                "event handler still raises",
+                resource=self._kind,
+                objects=len(self._left[handler]),
+                exc_info=last,
+            )
+
+    def _add(self, handler: Handler[T], key: Key, old: T | None) -> None:
+        self._left.setdefault(handler, {}).setdefault(key, old)
+        self._observer.undelivered()
+        self._kept.set()
+
+
+def _key_of(change: Change[Any]) -> Key:
+    obj: Object | None = change.old if change.new is None else change.new
+    assert obj is not None  # a change has one state at least
+    return obj.metadata.key

@@ -1,0 +1,227 @@
+"""Index functions, mappings, predicates and groups that raise: nothing gets lost by it."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+
+from controller.cache import Cache, Change
+from controller.client import Client
+from controller.codec import Added, Modified
+from controller.health import Failing
+from controller.manager import Manager
+from controller.meta import Key
+from controller.outcome import SETTLED, Outcome
+from controller.queueorder import ReadyLevels
+from controller.triggers import Watch, to_self
+from tests.clock import VirtualClock
+from tests.controller.store import Store, StoreTransport
+from tests.controller.widgets import WIDGETS, Widget, widget
+
+A, B = Key("default", "a"), Key("default", "b")
+
+
+def by_color(obj: Widget) -> Iterable[str]:
+    """Index by color, with a bug: `odd` was not thought of."""
+    if obj.spec.color == "odd":
+        raise ZeroDivisionError
+    return (obj.spec.color,)
+
+
+def cache() -> Cache[Widget]:
+    return Cache(WIDGETS, indexes={"size": lambda one: (str(one.spec.size),), "color": by_color})
+
+
+def consistent(found: Cache[Widget]) -> bool:
+    """Whether both indexes name exactly the objects in the cache."""
+    return all(
+        sorted(
+            one.metadata.key
+            for value in found.index_values(index)
+            for one in found.by_index(index, value)
+        )
+        == sorted(one.metadata.key for one in found)
+        for index in ("size", "color")
+    )
+
+
+def test_a_list_shows_the_objects_that_can_be_indexed_and_names_the_others() -> None:
+    found = cache()
+    with capture_logs() as lines:
+        found.replace([widget("a", 1, color="odd"), widget("b", 2)], 5)
+    assert [one.metadata.key for one in found] == [B]
+    assert "index 'color' raised ZeroDivisionError()" in found.unreadable[A]
+    assert found.unindexed == 1
+    assert consistent(found)
+    assert found.position == 5
+    (line,) = lines
+    assert (line["resource"], line["object"]) == ("widgets.example.com", "default/a")
+
+
+def test_the_last_state_that_could_be_indexed_stays_until_a_later_one_can() -> None:
+    found, changes = cache(), list[Change[Widget]]()
+    found.subscribe(changes.append)
+    found.replace([widget("a", 1)], 1)
+    found.apply(Modified(widget("a", 2, color="odd")))
+    assert found.get(A) == widget("a", 1)
+    assert A in found.unreadable
+    assert found.position == 2
+    found.apply(Modified(widget("a", 3, color="blue")))
+    assert found.get(A) == widget("a", 3, color="blue")
+    assert not found.unreadable
+    assert consistent(found)
+    assert [change.new and change.new.metadata.revision for change in changes] == [1, 3]
+
+
+def test_a_created_object_that_cannot_be_indexed_is_unreadable_until_it_is_deleted() -> None:
+    found = cache()
+    found.replace([], 1)
+    found.apply(Added(widget("a", 2, color="odd")))
+    assert A not in found
+    assert A in found.unreadable
+    found.replace([], 3)
+    assert not found.unreadable
+
+
+@pytest.mark.parametrize("values", ["red", None, 3, [["red"]]])
+def test_an_index_function_has_to_return_a_collection_of_texts(values: object) -> None:
+    found = Cache(WIDGETS, indexes={"color": lambda _: values})  # type: ignore[arg-type,return-value] # on purpose
+    found.replace([widget("a", 1)], 1)
+    assert A in found.unreadable
+
+
+def test_an_index_function_that_raises_when_an_object_goes_leaves_no_entry() -> None:
+    broken: list[bool] = []
+
+    def color(obj: Widget) -> Iterable[str]:
+        if broken:
+            raise ZeroDivisionError
+        return (obj.spec.color,)
+
+    found = Cache(WIDGETS, indexes={"color": color})
+    found.replace([widget("a", 1), widget("b", 1)], 1)
+    broken.append(True)
+    found.replace([], 2)
+    assert len(found) == 0
+    assert list(found.index_values("color")) == []
+
+
+async def test_a_request_that_succeeded_does_not_raise_because_a_listener_does() -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    client = Client(StoreTransport(Store()), on_object=fail)
+    made = await client.create(WIDGETS, "default", {"metadata": {"name": "a"}})
+    assert made.metadata.key == A
+
+
+class World:
+    """A manager with one controller whose mapping or index function may raise."""
+
+    def __init__(self) -> None:
+        self.clock, self.store = VirtualClock(), Store()
+        self.manager = Manager(StoreTransport(self.store), clock=self.clock)
+        self.widgets = self.manager.informer(WIDGETS, indexes={"color": by_color})
+        self.broken = False
+        self.seen: list[str] = []
+        self.manager.controller(
+            "widget", self.reconcile, watches=[Watch(self.widgets, self.mapping)]
+        )
+
+    def mapping(self, obj: Widget) -> Iterable[Key]:
+        if self.broken:
+            raise ZeroDivisionError
+        return to_self(obj)
+
+    async def reconcile(self, key: Key) -> Outcome:
+        self.seen.append(key.name)
+        return SETTLED
+
+    def widget(self, name: str, color: str = "red") -> None:
+        path = f"/apis/example.com/v1/namespaces/default/widgets/{name}"
+        body = {"metadata": {"name": name, "namespace": "default"}, "spec": {"color": color}}
+        self.store.put(path, body)
+
+    def ready(self) -> Failing | None:
+        return self.widgets.check().run()
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[None]:
+    async with anyio.create_task_group() as group:
+        group.start_soon(world.manager.run)
+        await world.clock.advance(0)
+        yield
+        group.cancel_scope.cancel()
+
+
+async def test_a_key_whose_mapping_raised_comes_again_until_it_does_not() -> None:
+    world = World()
+    world.widget("a")
+    async with running(world):
+        assert world.seen == ["a"]
+        world.broken = True
+        world.widget("b")
+        path = "/apis/example.com/v1/namespaces/default/widgets/a"
+        world.store.remove(path)
+        await world.clock.advance(65)
+        assert world.seen == ["a"]
+        name = "controller_undelivered_changes_total"
+        count = world.manager.metrics.registry.get_sample_value(
+            name, {"resource": "widgets.example.com"}
+        )
+        assert count == 6
+        world.broken = False
+        await world.clock.advance(30)
+        assert sorted(world.seen) == ["a", "a", "b"]
+        await world.clock.advance(300)
+        assert len(world.seen) == 3
+
+
+async def test_readiness_fails_when_a_mapping_or_an_index_has_raised_for_a_minute() -> None:
+    world = World()
+    async with running(world):
+        world.widget("a", color="odd")
+        await world.clock.advance(0)
+        assert world.ready() is None
+        await world.clock.advance(59)
+        assert world.ready() is None
+        await world.clock.advance(1)
+        failing = world.ready()
+        assert failing is not None
+        assert failing.what == "an index function raises for 1 widgets.example.com"
+        world.widget("a")
+        await world.clock.advance(0)
+        assert world.ready() is None
+        world.broken = True
+        world.widget("b")
+        await world.clock.advance(0)
+        assert world.ready() is None
+        await world.clock.advance(60)
+        failing = world.ready()
+        assert failing is not None
+        assert failing.what == "a handler or mapping raises for 1 widgets.example.com"
+
+
+async def test_creating_an_object_that_cannot_be_indexed_returns_it() -> None:
+    world = World()
+    async with running(world):
+        body = {"metadata": {"name": "a", "namespace": "default"}, "spec": {"color": "odd"}}
+        made = await world.manager.client.create(WIDGETS, "default", body)
+        assert made.spec.color == "odd"
+        await world.clock.advance(0)
+        assert A in world.widgets.cache.unreadable
+
+
+def test_keys_whose_group_function_raises_share_a_turn() -> None:
+    def group(_: str) -> str:
+        raise ZeroDivisionError
+
+    levels = ReadyLevels[str](group=group)
+    for key in ("a", "b", "c"):
+        levels.push(key, 0, 0.0)
+    taken = [levels.pop(1.0) for _ in range(3)]
+    assert [one.key for one in taken if one is not None] == ["a", "b", "c"]
+    assert len(levels) == 0
