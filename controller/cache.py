@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from controller.codec import Added, Deleted, Modified, ObjectEvent, Unreadable
-from controller.indexes import Indexes, IndexFunction, NotIndexed
+from controller.indexes import Indexes, IndexFunction, NotIndexed, Tombstones
 from controller.meta import Key, Object, Version
 from controller.resource import Resource
-from controller.tombstones import Tombstones
 
 T = TypeVar("T", bound=Object)
 
