@@ -200,6 +200,7 @@ class MetalLBStandIn:
             if not is_ours(service) and ALLOCATED_FROM in service.metadata.annotations
         ]
         writes = [partial(self._write, one) for one in wanted]
+        writes += [partial(self._count, one, wanted) for one in self._pools]
         failures = [error for write in writes if (error := await _failure(write)) is not None]
         if failures:
             raise ExceptionGroup("some writes failed", failures)
@@ -216,6 +217,17 @@ class MetalLBStandIn:
             self.stale = str(wrong)
         else:
             self.stale = ""
+
+    async def _count(self, declared: AddressPool, wanted: Sequence[Assignment]) -> None:
+        """Write how many addresses of a pool are in use, and how many are not.
+
+        By the configuration in force, so that whoever reads it knows which one that is.
+        """
+        name = declared.metadata.name
+        pool = next((one for one in self._sound if one.name == name), None)
+        status = pool.status(a for w in wanted for a in _parsed(w.addresses)) if pool else {}
+        if pool is not None and dict(declared.status) != status:
+            await self._client.patch_status(ADDRESS_POOL, declared, status)
 
     async def _write(self, wanted: Assignment) -> None:
         """Write what the Service has; status first, as the annotation says where that is from."""

@@ -5,7 +5,7 @@ is any overlap within or between pools. Where one pool is wrong, nothing of the 
 counts, as with MetalLB.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from itertools import combinations
@@ -42,6 +42,7 @@ class AddressPool:
 
     metadata: ObjectMeta
     spec: AddressPoolSpec = field(default_factory=AddressPoolSpec)
+    status: Mapping[str, int] = field(default_factory=dict)
 
 
 ADDRESS_POOL = Resource(GROUP, VERSION, "IPAddressPool", "ipaddresspools", AddressPool)
@@ -67,6 +68,16 @@ class Pool:
 
     def __contains__(self, address: AddressRange) -> bool:
         return any(one.contains(address) for one in self.entries.values())
+
+    def status(self, assigned: Iterable[AddressRange]) -> dict[str, int]:
+        """Return how many addresses it has, of which `assigned` are in use, as MetalLB counts."""
+        mine = {one for one in assigned if one in self}
+        found: dict[str, int] = {}
+        for family in (4, 6):
+            used = sum(one.family == family for one in mine)
+            size = sum(one.size for one in self.entries.values() if one.family == family)
+            found |= {f"assignedIPv{family}": used, f"availableIPv{family}": size - used}
+        return found
 
     def addresses(self, family: str) -> Iterator[AddressRange]:
         """Yield the addresses of IPv4 or IPv6 in the order they are handed out."""
