@@ -25,6 +25,7 @@ ROLE_GROWTH = "growth"
 
 METALLB_POOL = "default-pool"
 METALLB_ADVERTISEMENT = "default"
+METALLB_MARKER = "butler-ipam-marker"
 
 TYPE_NODES = "nodes"
 TYPE_LOADBALANCER = "loadbalancer"

@@ -83,11 +83,45 @@ class AddressPoolSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class AddressPoolStatus:
+    """How many addresses MetalLB has found in the pool; written by 0.15 and newer."""
+
+    assignedIPv4: int = 0
+    assignedIPv6: int = 0
+    availableIPv4: int = 0
+    availableIPv6: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class IPAddressPool:
     """MetalLB's IPAddressPool in a tenant."""
 
     metadata: ObjectMeta
     spec: AddressPoolSpec = field(default_factory=AddressPoolSpec)
+    status: AddressPoolStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationStateStatus:
+    """What a part of MetalLB says about the configuration as it is stored."""
+
+    result: str = ""
+    errorSummary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationState:
+    """MetalLB's ConfigurationState; written by 0.15.3 and newer, one for each of its parts."""
+
+    metadata: ObjectMeta
+    status: ConfigurationStateStatus = field(default_factory=ConfigurationStateStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceBGPStatus:
+    """MetalLB's ServiceBGPStatus; only whether the kind is served matters: it is from 0.15 on."""
+
+    metadata: ObjectMeta
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,4 +211,10 @@ IP_ADDRESS_POOL = Resource(
 )
 L2_ADVERTISEMENT = Resource(
     "metallb.io", "v1beta1", "L2Advertisement", "l2advertisements", L2Advertisement
+)
+CONFIGURATION_STATE = Resource(
+    "metallb.io", "v1beta1", "ConfigurationState", "configurationstates", ConfigurationState
+)
+SERVICE_BGP_STATUS = Resource(
+    "metallb.io", "v1beta1", "ServiceBGPStatus", "servicebgpstatuses", ServiceBGPStatus
 )

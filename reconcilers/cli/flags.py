@@ -93,6 +93,7 @@ PLAIN: Mapping[tuple[str, str], str] = {
     ("tenant", "load_balancer_class"): "--load-balancer-class",
     ("tenant", "platform_service"): "--platform-service",
     ("tenant", "metallb_namespace"): "--metallb-namespace",
+    ("tenant", "metallb_wait"): "--metallb-wait",
     ("tenant", "metallb_bundle"): "--metallb-bundle",
     ("tenant", "metallb_recheck"): "--metallb-recheck",
     ("tenant", "allow_proxy"): "--tenant-allow-proxy",

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.client import Client
-from controller.errors import NotFound
+from controller.errors import MalformedAnswer, NotFound
 from controller.meta import Key, Object, Version
 from reconcilers import ranges
 from reconcilers.api import names
@@ -28,6 +28,8 @@ POOL_NAME = names.METALLB_POOL
 NO_ADDRESS = "192.0.2.0-192.0.2.0"
 """What a pool holds that holds nothing yet; MetalLB refuses one without addresses."""
 ADVERTISEMENT_NAME = names.METALLB_ADVERTISEMENT
+_MOST_DIGITS = 20
+"""A resourceVersion is a number of 64 bits."""
 NOT_INSTALLED = "MetalLBNotInstalled"
 """The reason where the tenant positively does not serve MetalLB's kinds."""
 BEHIND = "Behind"
@@ -103,8 +105,12 @@ def basis_of(pool: IPAddressPool) -> int:
     """
     carried = pool.metadata.annotations
     marks = (names.ANNOTATION_PROJECTION_BASIS, names.ANNOTATION_PROJECTION_SEEN)
-    texts = (carried.get(name, "") for name in marks)
-    return max(int(text) if text.isdecimal() else 0 for text in texts)
+    return max(_position(carried.get(name, "")) for name in marks)
+
+
+def _position(text: str) -> int:
+    """Return the resourceVersion that a tenant's annotation has; 0 if it is none."""
+    return int(text) if len(text) <= _MOST_DIGITS and text.isdecimal() else 0
 
 
 class MetalLB:
@@ -130,12 +136,34 @@ class MetalLB:
         try:
             return await self._client.get(IP_ADDRESS_POOL, self._pool)
         except NotFound:
-            if not await self._client.served(IP_ADDRESS_POOL):
-                raise ProjectionBlocked(
-                    NOT_INSTALLED,
-                    "MetalLB is not installed in the tenant: metallb.io is not served",
-                ) from None
+            await self._require_installed()
             return None
+
+    async def pools(self) -> dict[str, IPAddressPool]:
+        """Return all of MetalLB's pools as they are now, by name.
+
+        One of others that cannot be decoded is left out.
+
+        Raises:
+            ProjectionBlocked: the tenant positively does not serve MetalLB's kinds.
+            ControllerError: the tenant did not answer, or one of ours cannot be decoded.
+        """
+        try:
+            page = await self._client.list(IP_ADDRESS_POOL, namespace=self._pool.namespace)
+        except NotFound:
+            await self._require_installed()
+            raise
+        ours = {POOL_NAME, names.METALLB_MARKER} & {key.name for key in page.unreadable}
+        if ours:
+            raise MalformedAnswer(f"IPAddressPools that cannot be read: {sorted(ours)}")
+        return {pool.metadata.name: pool for pool in page.items}
+
+    async def _require_installed(self) -> None:
+        if not await self._client.served(IP_ADDRESS_POOL):
+            raise ProjectionBlocked(
+                NOT_INSTALLED,
+                "MetalLB is not installed in the tenant: metallb.io is not served",
+            ) from None
 
     async def project(
         self, wanted: Projection, confirm: Callable[[], Awaitable[Projection]]

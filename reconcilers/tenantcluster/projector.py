@@ -1,5 +1,6 @@
 """The ranges of a tenant's allocations are written to its MetalLB; the result is a condition."""
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
@@ -30,6 +31,7 @@ from reconcilers.tenantcluster.metallb import (
     projection,
 )
 from reconcilers.tenantcluster.status import load_balancer_ready
+from reconcilers.tenantcluster.uptake import remove_marker
 
 _log = structlog.get_logger(__name__)
 
@@ -167,6 +169,23 @@ class Projector:
                 await metallb.overwrite(live, wanted)
         except (TenantUnavailable, ProjectionBlocked, Conflict) as error:
             _log.info("cannot write the tenant's MetalLB pool anew", error=str(error))
+
+    async def remove_marker(self, tenant: TenantCluster) -> None:
+        """Remove what told of given-back ranges from a tenant that has given back all of them.
+
+        What fails is logged: nothing hangs on it, and the cluster is about to go.
+
+        Raises:
+            ControllerError: the management cluster did not answer.
+        """
+        if names.ANNOTATION_PROJECTION_BEGUN not in tenant.metadata.annotations:
+            return
+        try:
+            async with self._tenants.client(tenant) as client:
+                with suppress(NotFound):
+                    await remove_marker(client, self._settings.metallb_namespace)
+        except (TenantUnavailable, Conflict) as error:
+            _log.info("cannot delete the marker in the tenant", error=str(error))
 
     async def _write(self, tenant: TenantCluster, wanted: Projection) -> None:
         """Write; with rotated credentials once more, with the Secret read again."""

@@ -296,6 +296,8 @@ class TenantClusterReconciler:
         if not has_finalizer(tenant, names.FINALIZER_TENANT):
             return SETTLED
         left = await self._teardown.delete_allocations(tenant)
+        if left == 0:
+            await self._projector.remove_marker(tenant)
         if left == 0 and await self._teardown.remove_finalizer(tenant):
             self._resizer.forget(tenant.metadata.key)
             self._installer.forget(tenant.metadata.uid)

@@ -6,24 +6,31 @@ import structlog
 from typing_extensions import override
 
 from allocator import AddressRange
-from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.errors import MalformedAnswer, NotFound
+from controller.errors import Conflict, MalformedAnswer, NotFound
 from controller.events import Recorder
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.resources import NAMESPACE, SERVICE, TENANT_CLUSTER, Service
+from reconcilers.api.resources import (
+    NAMESPACE,
+    SERVICE,
+    TENANT_CLUSTER,
+    IPAddressPool,
+    Service,
+)
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.caches import Caches
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import FIRST_PAUSE, LONGEST_PAUSE, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.elastic.demand import addresses, is_ours
 from reconcilers.tenantcluster.membership import is_foreign
-from reconcilers.tenantcluster.metallb import MetalLB, ProjectionBlocked, basis_of
+from reconcilers.tenantcluster.metallb import POOL_NAME, MetalLB, ProjectionBlocked, basis_of
 from reconcilers.tenantcluster.teardown import VanishedClusters
+from reconcilers.tenantcluster.uptake import MOST_ENTRIES, Uptake
 
 _log = structlog.get_logger(__name__)
 
@@ -33,8 +40,8 @@ class TenantReleaseCheck(ReleaseCheck):
 
     Args:
         client: the management cluster.
-        clusters: its TenantClusters.
-        vanished: those that are gone.
+        caches: its objects.
+        vanished: TenantClusters that are gone.
         tenants: clients of the tenants.
         recorder: takes an event when addresses are given back without the tenant's answer.
         clock: the time.
@@ -44,7 +51,7 @@ class TenantReleaseCheck(ReleaseCheck):
     def __init__(  # noqa: PLR0913 - what it reads; the wiring is the one caller
         self,
         client: Client,
-        clusters: Cache[TenantCluster],
+        caches: Caches,
         vanished: VanishedClusters,
         tenants: TenantClients,
         *,
@@ -53,12 +60,14 @@ class TenantReleaseCheck(ReleaseCheck):
         settings: TenantSettings,
     ) -> None:
         self._client = client
-        self._clusters = clusters
+        self._clusters = caches.clusters
+        self._allocations = caches.allocations
         self._vanished = vanished
         self._tenants = tenants
         self._recorder = recorder
         self._clock = clock
         self._settings = settings
+        self._uptake = Uptake(clock, settings)
         # Since when each deleted cluster's tenant has not answered, by its uid. Lost with the
         # process, which begins the grace anew: rather too long than too short.
         self._unanswered_since: dict[str, float] = {}
@@ -163,27 +172,43 @@ class TenantReleaseCheck(ReleaseCheck):
         given = ranges.held(allocation)
         if given is None:
             return Released("it holds no range")
+        marked = (allocation.metadata.uid, mark)
         try:
             async with self._tenants.client(tenant) as client:
-                return await self._inspect(client, given, mark)
+                return await self._inspect(client, given, marked)
         except TenantUnavailable as error:
             return InUse(f"the tenant cannot be asked: {error.message}", answered=False)
+        except Conflict:
+            return InUse("MetalLB's pools in the tenant have just changed")
 
-    async def _inspect(self, client: Client, given: AddressRange, mark: int) -> Released | InUse:
-        """Read the pool, and after it the Services: one that had an address may still show it."""
+    async def _inspect(
+        self, client: Client, given: AddressRange, marked: tuple[str, int]
+    ) -> Released | InUse:
+        """Read the pools, and after them the Services: one that had an address may still show it.
+
+        Args:
+            client: of the tenant.
+            given: the range.
+            marked: the allocation's uid, and the resourceVersion at which it was marked.
+        """
         try:
-            pool = await MetalLB(client, self._settings.metallb_namespace).pool()
+            pools = await MetalLB(client, self._settings.metallb_namespace).pools()
         except ProjectionBlocked as missing:
             return Released(missing.message)
+        pool = pools.get(POOL_NAME)
         user = await self._user(client, given.contains)
         if user is not None:
             shown = f"Service {user.metadata.key} still shows an address of the range"
             return InUse(shown, by_service=True)
-        if pool is not None and basis_of(pool) < mark:
+        if pool is not None and basis_of(pool) < marked[1]:
             return InUse("the tenant's MetalLB pool was not written since the deletion")
-        if pool is not None and any(_overlaps(entry, given) for entry in pool.spec.addresses):
+        if pool is not None and _holds(pool, given):
             return InUse("the tenant's MetalLB pool still has the range")
-        return Released("the tenant's MetalLB pool and Services are free of it")
+        # A pool that is not there is given ranges only after these were read live once more.
+        known = max(marked[1], self._allocations.position)
+        basis = basis_of(pool) if pool is not None else known
+        waits = await self._uptake.missing(client, pools, marked, basis)
+        return InUse(waits) if waits else Released("the tenant's MetalLB and Services let go")
 
     async def _user(self, client: Client, ours: Callable[[AddressRange], bool]) -> Service | None:
         page = await client.list(SERVICE)
@@ -195,6 +220,12 @@ class TenantReleaseCheck(ReleaseCheck):
 
 def _release_anyway() -> Released:
     return Released(f"the TenantCluster carries {names.ANNOTATION_RELEASE_ANYWAY}")
+
+
+def _holds(pool: IPAddressPool, given: AddressRange) -> bool:
+    """Return whether a pool has any address of a range; a pool that is too large may have."""
+    entries = pool.spec.addresses
+    return len(entries) > MOST_ENTRIES or any(_overlaps(entry, given) for entry in entries)
 
 
 def _overlaps(entry: str, given: AddressRange) -> bool:

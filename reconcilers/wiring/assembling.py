@@ -35,7 +35,7 @@ def assemble(
     vanished = VanishedClusters(clusters, allocations, clock)
     release = TenantReleaseCheck(
         shared.client,
-        clusters,
+        shared.informers.caches,
         vanished,
         tenants,
         recorder=shared.recorder,

@@ -1,12 +1,13 @@
 """MetalLB in a tenant of memory: it gives Services addresses as soon as its pool has some."""
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from reconcilers.api.resources import Service
 from reconcilers.cli.standin.controller import addresses, assignments
-from reconcilers.cli.standin.pools import AddressPool, configuration
+from reconcilers.cli.standin.pools import AddressPool, InvalidConfig, Pool, configuration
 from tests.reconcilers.server import Happening, Json, Server
 
 NAMESPACE = "metallb-system"
@@ -15,26 +16,57 @@ NAMESPACE = "metallb-system"
 class Balancer:
     """Assigns addresses by the rules of the stand-in, at once and for as long as it is not paused.
 
+    One that counts is like MetalLB from 0.15 on: it writes how many addresses it found in a pool,
+    and after a pause it serves what waited by the pools that it had read before, and reads then.
+
     Args:
         tenant: the server that it looks at.
         refuses: names of Services that it never serves, for a reason of its own.
+        counts: whether it counts the addresses of pools.
     """
 
-    def __init__(self, tenant: Server, *refuses: str) -> None:
+    def __init__(self, tenant: Server, *refuses: str, counts: bool = False) -> None:
         self.tenant = tenant
         self.refuses = refuses
+        self.counts = counts
         self.paused = False
         self._busy = False
+        self._pools: tuple[Pool, ...] = ()
         tenant.listeners.append(self._hear)
 
     def resume(self) -> None:
         """Work again after a pause."""
         self.paused = False
-        self.run()
+        self._busy = True
+        try:
+            if self.counts:
+                self._serve()
+            self.run()
+        finally:
+            self._busy = False
 
     def run(self) -> None:
-        """Look at everything once."""
-        pools = configuration([msgspec.convert(o, AddressPool) for o in _all(self.tenant)])
+        """Look at everything once; pools that are no configuration are left aside."""
+        with suppress(InvalidConfig):
+            read = [msgspec.convert(o, AddressPool) for o in _all(self.tenant)]
+            self._pools = configuration(read)
+        if self.counts:
+            self._count()
+        self._serve()
+
+    def _count(self) -> None:
+        sizes = {one.name: sum(e.size for e in one.entries.values()) for one in self._pools}
+        for pool in _all(self.tenant):
+            meta = pool["metadata"]
+            count = {"assignedIPv4": 0, "availableIPv4": sizes.get(meta["name"], 0)}
+            if pool.get("status") != count and meta["name"] in sizes:
+                change = {"status": count}
+                self.tenant.edit(
+                    "ipaddresspools", meta["name"], change, namespace=meta["namespace"]
+                )
+
+    def _serve(self) -> None:
+        pools = self._pools
         services = [msgspec.convert(o, Service) for o in self.tenant.all("services")]
         served = [one for one in services if one.metadata.name not in self.refuses]
         for one in assignments(served, pools):

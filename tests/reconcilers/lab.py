@@ -42,7 +42,7 @@ from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
-from reconcilers.settings import Settings
+from reconcilers.settings import Settings, TenantSettings
 from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.release import TenantReleaseCheck
 from reconcilers.tenantcluster.teardown import VanishedClusters
@@ -52,6 +52,8 @@ from tests.reconcilers.make import NAMESPACE
 from tests.reconcilers.server import Happening, Json, Server
 
 TENANT_KINDS = ("services", "ipaddresspools", "l2advertisements")
+AT_ONCE = Settings(tenant=TenantSettings(metallb_wait=0))
+"""The defaults, for tenants in which nothing takes time unless a test says so."""
 
 
 class Recorded:
@@ -147,16 +149,16 @@ class Replica:
             settings=settings.orphans,
         )
         vanished = VanishedClusters(clusters, allocations, clock)
+        known = Caches(pools, allocations, clusters, providers)
         self.tenant_gate = TenantReleaseCheck(
             self.client,
-            clusters,
+            known,
             vanished,
             self.tenants,
             recorder=recorder,
             clock=clock,
             settings=settings.tenant,
         )
-        known = Caches(pools, allocations, clusters, providers)
         side = tenant_parts(
             self.client,
             known,
@@ -203,7 +205,7 @@ class Lab(Replica):
     """One management cluster, its tenants by name, and one replica; more can be added."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self.settings = settings or Settings()
+        self.settings = settings or AT_ONCE
         self.clock = VirtualClock()
         self.server = Server(self.clock.now)
         self.tenant_servers: dict[str, Server] = {}

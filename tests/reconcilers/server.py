@@ -45,6 +45,8 @@ KINDS = {
     "events": ("events.k8s.io/v1", "Event"),
     "ipaddresspools": (METALLB, "IPAddressPool"),
     "l2advertisements": (METALLB, "L2Advertisement"),
+    "servicebgpstatuses": (METALLB, "ServiceBGPStatus"),
+    "configurationstates": (METALLB, "ConfigurationState"),
     "namespaces": ("v1", "Namespace"),
     "configmaps": ("v1", "ConfigMap"),
     "deployments": ("apps/v1", "Deployment"),

@@ -25,12 +25,11 @@ from controller.meta import Key
 from controller.transport import NO_QUERY, Transport
 from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.settings import Settings
 from reconcilers.tenantcluster.metallb import NO_ADDRESS
 from tests.clock import VirtualClock, settle
 from tests.reconcilers import make
 from tests.reconcilers.balancer import pool_entries
-from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
+from tests.reconcilers.lab import AT_ONCE, TENANT_KINDS, Lab, Replica
 from tests.reconcilers.server import Json, Server
 
 PARTS = 5
@@ -124,7 +123,7 @@ class Storm:
         site = SimpleNamespace(
             server=Wire(self.server, self.flights),
             clock=self.clock,
-            settings=Settings(),
+            settings=AT_ONCE,
             open_tenant=lambda config: Wire(self.tenants[config.decode()], self.flights),
         )
         replica = Replica(cast("Lab", site))

@@ -11,7 +11,7 @@ import sys
 
 from tests.reconcilers.checked import always_checked
 from tests.reconcilers.simulation.chaos import Plan, Run
-from tests.reconcilers.simulation.tenancy import FORCE, Tenancy
+from tests.reconcilers.simulation.tenancy import COUNTING, FORCE, Tenancy
 
 
 def main() -> int:
@@ -23,6 +23,9 @@ def main() -> int:
     parser.add_argument("--replicas", type=int, default=2, help="of the pools' simulation")
     parser.add_argument(
         "--force", action="store_true", help="objects vanish, too, finalizers or not"
+    )
+    parser.add_argument(
+        "--counting", action="store_true", help="MetalLB goes by what it read before a pause"
     )
     asked = parser.parse_args()
     with always_checked() as differences:
@@ -40,7 +43,7 @@ def _played(asked: argparse.Namespace) -> int:
             plan = Plan(replicas=asked.replicas, force=asked.force)
             verdict = Run(seed, plan).play(silent=asked.to is not None)
         else:
-            faults = FORCE if asked.force else None
+            faults = FORCE if asked.force else COUNTING if asked.counting else None
             verdict = Tenancy(seed, faults).play(silent=asked.to is not None)
         if verdict or asked.to is None:
             sys.stdout.write(f"seed {seed}: {verdict or 'clean'}\n")

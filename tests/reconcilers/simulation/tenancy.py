@@ -31,7 +31,9 @@ from tests.reconcilers.simulation.routes import Packet, Route
 
 TENANTS = ("a", "b")
 SETTINGS = Settings(
-    tenant=TenantSettings(growth_after=1.0, shrink_after=8.0, teardown_grace=1e9),
+    tenant=TenantSettings(
+        growth_after=1.0, shrink_after=8.0, teardown_grace=1e9, metallb_wait=0.0
+    ),
 )
 
 
@@ -47,6 +49,8 @@ class Faults:
         secrets: whether kubeconfigs are gone for a while.
         clusters: whether TenantClusters are deleted and created again.
         force: whether they also vanish without being torn down.
+        counting: whether MetalLB counts its pools' addresses, and goes by old ones after a pause;
+            else it reads at once.
         calm: whether what follows it is judged, too.
         settings: the controllers'.
     """
@@ -58,12 +62,15 @@ class Faults:
     secrets: bool = True
     clusters: bool = True
     force: bool = False
+    counting: bool = False
     calm: bool = True
     settings: Settings = SETTINGS
 
 
 FORCE = Faults(trouble=0.1, force=True)
 """Clusters come and go, and some of them vanish without being torn down."""
+COUNTING = Faults(use=0.2, trouble=0.1, counting=True)
+"""MetalLB stands still now and then, and goes by what it had read before when it goes on."""
 
 
 class Tenancy:
@@ -75,7 +82,10 @@ class Tenancy:
         self.clock = VirtualClock()
         self.server = Server(self.clock.now)
         self.tenants = {name: Server(self.clock.now, TENANT_KINDS) for name in TENANTS}
-        self.balancers = {name: Balancer(tenant) for name, tenant in self.tenants.items()}
+        counts = self.faults.counting
+        self.balancers = {
+            name: Balancer(tenant, counts=counts) for name, tenant in self.tenants.items()
+        }
         self.packets: list[Packet] = []
         self.passes: dict[tuple[int, Key, str], anyio.CancelScope] = {}
         self.down: set[str] = set()
@@ -186,7 +196,7 @@ class Tenancy:
         if chance < 0.25:
             balancer.paused = not balancer.paused
             if not balancer.paused:
-                balancer.run()
+                balancer.resume()
         elif known and (chance < 0.6 or len(known) > 3):
             tenant.vanish("services", self.random.choice(known), namespace="default")
         else:

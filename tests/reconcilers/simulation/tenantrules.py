@@ -23,6 +23,7 @@ from reconcilers.tenantcluster.metallb import MetalLB, Projection
 from reconcilers.tenantcluster.projector import Projector
 from reconcilers.tenantcluster.release import TenantReleaseCheck
 from reconcilers.tenantcluster.teardown import VanishedClusters
+from reconcilers.tenantcluster.uptake import Uptake
 from tests.reconcilers.server import Json, Server
 
 Patch = pytest.MonkeyPatch
@@ -96,10 +97,21 @@ def any_basis(mp: Patch) -> None:
     """The tenant's pool need not have been written since the mark."""
     inspect = TenantReleaseCheck._inspect
 
-    async def lax(self: TenantReleaseCheck, client: Client, given: AddressRange, mark: int) -> Any:
-        return await inspect(self, client, given, 0)
+    async def lax(
+        self: TenantReleaseCheck, client: Client, given: AddressRange, marked: tuple[str, int]
+    ) -> Any:
+        return await inspect(self, client, given, (marked[0], 0))
 
     mp.setattr(TenantReleaseCheck, "_inspect", lax)
+
+
+def uptake_not_waited_for(mp: Patch) -> None:
+    """Nobody waits until MetalLB has read that a range is not its own any more."""
+
+    async def missing(*_: Any) -> str:
+        return ""
+
+    mp.setattr(Uptake, "missing", missing)
 
 
 def pool_not_looked_at(mp: Patch) -> None:

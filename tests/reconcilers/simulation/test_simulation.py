@@ -10,7 +10,7 @@ import os
 import pytest
 
 from tests.reconcilers.simulation.chaos import Plan, Run
-from tests.reconcilers.simulation.tenancy import FORCE, Tenancy
+from tests.reconcilers.simulation.tenancy import COUNTING, FORCE, Tenancy
 
 SEEDS = int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "200"))
 PARTS = 8
@@ -57,6 +57,15 @@ def test_no_address_is_projected_wrongly_where_clusters_vanish_without_teardown(
     for seed in part_of(SEEDS // 4, part):
         verdict = Tenancy(seed, FORCE).play()
         again = f"python -m tests.reconcilers.simulation tenants {seed} --force"
+        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_so_it_is_where_metallb_goes_by_what_it_read_before(part: int) -> None:
+    for seed in part_of(SEEDS // 4, part):
+        verdict = Tenancy(seed, COUNTING).play()
+        again = f"python -m tests.reconcilers.simulation tenants {seed} --counting"
         assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
 
 

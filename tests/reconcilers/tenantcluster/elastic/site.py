@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from reconcilers.settings import Settings, TenantSettings
+from reconcilers.settings import Settings
 from tests.reconcilers import make
 from tests.reconcilers.balancer import service
+from tests.reconcilers.lab import AT_ONCE
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Json, Server
 
@@ -16,7 +17,7 @@ TENANT = ("tenantclusters", "a")
 def elastic_platform(
     *pools: Any, sizing: Any = None, quota: Any = None, **settings: Any
 ) -> tuple[Platform, Server]:
-    platform = Platform(Settings(tenant=replace(TenantSettings(), **settings)))
+    platform = Platform(Settings(tenant=replace(AT_ONCE.tenant, **settings)))
     for pool in pools or (make.pool(),):
         platform.server.add("networkpools", pool)
     named = [pool["metadata"]["name"] for pool in platform.server.all("networkpools")]

@@ -1,0 +1,275 @@
+"""Whether MetalLB in a tenant has read its pools as they are stored.
+
+MetalLB hands out addresses by the last configuration that it read and could use. While it stands
+still, or while any pool of the tenant makes the configuration unusable (its webhook being off),
+it goes on handing out what our pool does not hold any more.
+
+From 0.15 on MetalLB counts the addresses of each pool in the pool's status. So after a range was
+taken out of our pool, another pool, the marker, is given a number of addresses that it did not
+have before: addresses for documentation (RFC 5737), which are never assigned automatically.
+MetalLB reads all pools together, in the order of their writes; so once it counts that many in the
+marker, it has read our pool without the range, and has written every Service that it gave an
+address by an earlier configuration. The count of our own pool would not do: a range that takes
+the place of another of its size leaves it as it is, and a pool that is deleted has none.
+
+The marker is not given another number before MetalLB has counted the last one, so no number is
+used that MetalLB may know from before.
+
+An older MetalLB shows nothing. Its pools are judged here instead, and a while is waited.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from itertools import pairwise
+from typing import Any
+
+from allocator import AddressRange
+from controller.client import Client
+from controller.clock import Clock
+from controller.meta import Key, Version
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.resources import (
+    CONFIGURATION_STATE,
+    IP_ADDRESS_POOL,
+    SERVICE_BGP_STATUS,
+    AddressPoolStatus,
+    IPAddressPool,
+)
+from reconcilers.settings import TenantSettings
+from reconcilers.tenantcluster.metallb import basis_of
+
+MARKER = names.METALLB_MARKER
+NOT_READ = "MetalLB in the tenant has not read its pools since the range was taken out"
+MOST_ENTRIES = 4_096
+"""How many entries of a tenant's pools are judged; what a tenant has beyond that is not looked at,
+so that nobody waits for the arithmetic."""
+_LARGEST = 250
+_BLOCKS = ("192.0.2", "198.51.100", "203.0.113")
+_MARKER_ENTRY = re.compile(
+    rf"(?P<block>{'|'.join(map(re.escape, _BLOCKS))})\.1-(?P=block)\.(?P<size>[0-9]{{1,3}})"
+)
+_FORGET = 3_600.0
+_SHORT = 300
+
+
+class Step(Enum):
+    """What comes next for a range that is out of our pool.
+
+    MARK: give the marker a number of addresses that MetalLB has not counted yet.
+    WAIT: MetalLB has yet to count what the marker has.
+    DONE: MetalLB has read the pools since the range was taken out.
+    """
+
+    MARK = "mark"
+    WAIT = "wait"
+    DONE = "done"
+
+
+def next_step(pools: Mapping[str, IPAddressPool], mark: int, basis: int) -> Step:
+    """Return what comes next, as MetalLB's pools show it.
+
+    The marker carries the basis that was true when it was written: every range that was marked at
+    or before that was out of our pool. One above the present basis is of a history that the
+    management cluster has lost, so it says nothing.
+
+    Args:
+        pools: all of them, by name; ours does not have the range.
+        mark: the resourceVersion at which the range was marked.
+        basis: every range that was marked at or before this is out of our pool now.
+    """
+    marker = pools.get(MARKER)
+    if marker is None or marker_size(marker) is None or _is_in_the_way(marker, pools):
+        return Step.MARK
+    if counted(marker.status) != marker_size(marker):
+        return Step.WAIT
+    return Step.DONE if mark <= basis_of(marker) <= basis else Step.MARK
+
+
+def counted(status: AddressPoolStatus | None) -> int | None:
+    """Return how many addresses MetalLB has found in a pool; None if it does not say."""
+    if status is None:
+        return None
+    four, six = status.assignedIPv4 + status.availableIPv4, status.assignedIPv6
+    return four + six + status.availableIPv6
+
+
+def marker_size(marker: IPAddressPool) -> int | None:
+    """Return how many addresses the marker has; None if it is not as we write it."""
+    if len(marker.spec.addresses) != 1:
+        return None
+    found = _MARKER_ENTRY.fullmatch(marker.spec.addresses[0])
+    return int(found["size"]) if found is not None else None
+
+
+def marker_entry(pools: Mapping[str, IPAddressPool], basis: int) -> str:
+    """Return what the marker is to hold: another number of addresses than it has, if it has any.
+
+    The first block for documentation that no other pool overlaps, as MetalLB would refuse that.
+    """
+    marker = pools.get(MARKER)
+    before = {marker_size(marker), counted(marker.status)} if marker is not None else set()
+    sizes = (1 + (basis + offset) % _LARGEST for offset in range(len(before) + 1))
+    size = next(one for one in sizes if one not in before)
+    others = list(_others(pools))
+    entries = [f"{block}.1-{block}.{size}" for block in _BLOCKS]
+    free = [one for one in entries if not _overlaps_any(f"{one.rpartition('.')[0]}.254", others)]
+    return next(iter(free), entries[0])
+
+
+def _is_in_the_way(marker: IPAddressPool, pools: Mapping[str, IPAddressPool]) -> bool:
+    """Return whether another pool came to have the marker's addresses, and none has others."""
+    here = marker.spec.addresses[0]
+    others = list(_others(pools))
+    return _overlaps_any(here, others) and not _overlaps_any(marker_entry(pools, 0), others)
+
+
+def _others(pools: Mapping[str, IPAddressPool]) -> Iterable[AddressRange]:
+    entries = [text for name, pool in pools.items() if name != MARKER for text in _listed(pool)]
+    found = map(ranges.parsed_entry, entries[:MOST_ENTRIES])
+    return (one for one in found if one is not None)
+
+
+def _overlaps_any(entry: str, others: Iterable[AddressRange]) -> bool:
+    ours = ranges.parsed_entry(entry)
+    return ours is not None and any(ours.overlaps(one) for one in others)
+
+
+def _listed(pool: IPAddressPool) -> Sequence[str]:
+    return pool.spec.addresses[:MOST_ENTRIES]
+
+
+def refusal(pools: Mapping[str, IPAddressPool]) -> str:
+    """Return why MetalLB cannot use these pools, as a sentence's end; empty if it seems to.
+
+    MetalLB has more reasons than these: those that it has for a single pool are rare, as API
+    server and webhook refuse such a pool, and two that overlap each other are what is met.
+    """
+    found: list[tuple[int, int, int, str]] = []
+    for name, pool in sorted(pools.items()):
+        if not pool.spec.addresses:
+            return f"IPAddressPool {_short(name)} has no addresses"
+        for text in _listed(pool):
+            span = ranges.parsed_entry(text)
+            if span is None:
+                return f"IPAddressPool {_short(name)} has {_short(text)!r}, which is no range"
+            found.append((span.family, span.first, span.last, name))
+    for (family, _, last, one), (other_family, first, _, other) in pairwise(
+        sorted(found[:MOST_ENTRIES])
+    ):
+        if family == other_family and first <= last:
+            return f"IPAddressPools {' and '.join(map(_short, sorted((one, other))))} overlap"
+    return ""
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
+
+
+class Uptake:
+    """Finds out whether MetalLB has read that a range is out of its pool.
+
+    Args:
+        clock: the time, for how long an older MetalLB is given.
+        settings: how long that is, and where MetalLB lives.
+    """
+
+    def __init__(self, clock: Clock, settings: TenantSettings) -> None:
+        self._clock = clock
+        self._settings = settings
+        # By allocation: since when its range is out, and when that was last asked for.
+        self._out: dict[tuple[str, int], tuple[float, float]] = {}
+
+    async def missing(
+        self,
+        client: Client,
+        pools: Mapping[str, IPAddressPool],
+        allocation: tuple[str, int],
+        basis: int,
+    ) -> str:
+        """Return what is waited for; empty if MetalLB has read that the range is out.
+
+        Args:
+            client: of the tenant.
+            pools: MetalLB's pools as they are now; ours does not have the range.
+            allocation: its uid, and the resourceVersion at which it was marked.
+            basis: every range that was marked at or before this is out of our pool now.
+
+        Raises:
+            Conflict: the marker changed since `pools` were read.
+            ControllerError: the tenant did not answer.
+        """
+        if not await self._counts(client, pools):
+            return self._wait(pools, allocation)
+        step = next_step(pools, allocation[1], basis)
+        if step is Step.DONE:
+            return ""
+        if step is Step.MARK:
+            await self._mark(client, pools, basis)
+        return await self._not_read(client, pools)
+
+    async def _counts(self, client: Client, pools: Mapping[str, IPAddressPool]) -> bool:
+        """Return whether MetalLB is one that counts the addresses of pools."""
+        shown = any(pool.status is not None for pool in pools.values())
+        return shown or await client.served(SERVICE_BGP_STATUS)
+
+    async def _mark(self, client: Client, pools: Mapping[str, IPAddressPool], basis: int) -> None:
+        """Give the marker another number of addresses; create it if it is not there."""
+        annotations = {names.ANNOTATION_PROJECTION_BASIS: str(basis)}
+        spec = {"addresses": [marker_entry(pools, basis)], "autoAssign": False}
+        meta: dict[str, Any] = {"annotations": annotations}
+        marker = pools.get(MARKER)
+        if marker is not None:
+            patch = {"metadata": meta, "spec": spec}
+            await client.patch(IP_ADDRESS_POOL, Version.from_object(marker), patch)
+            return
+        meta |= {"name": MARKER, "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY}}
+        body = {"metadata": meta, "spec": spec}
+        await client.create(IP_ADDRESS_POOL, self._settings.metallb_namespace, body)
+
+    async def _not_read(self, client: Client, pools: Mapping[str, IPAddressPool]) -> str:
+        why = refusal(pools) or await complaint(client, self._settings.metallb_namespace)
+        return f"{NOT_READ}: {why}" if why else NOT_READ
+
+    def _wait(self, pools: Mapping[str, IPAddressPool], allocation: tuple[str, int]) -> str:
+        """Return what is waited for of a MetalLB that shows nothing; empty after a while.
+
+        The while begins anew in each process, and whenever MetalLB cannot use its pools.
+        """
+        now = self._clock.monotonic()
+        recent = {one: at for one, at in self._out.items() if now - at[1] < _FORGET}
+        since, _ = recent.pop(allocation, (now, now))
+        self._out = recent
+        why = refusal(pools)
+        if why:
+            return f"{NOT_READ}: {why}"
+        wait = self._settings.metallb_wait
+        if now - since >= wait:
+            return ""
+        self._out[allocation] = (since, now)
+        return f"giving MetalLB {wait:g} s to read its pools: before 0.15 it shows no sign"
+
+
+async def complaint(client: Client, namespace: str) -> str:
+    """Return what MetalLB itself says is wrong with its configuration; empty if nothing is.
+
+    Raises:
+        ControllerError: the tenant did not answer.
+    """
+    if not await client.served(CONFIGURATION_STATE):
+        return ""
+    states = (await client.list(CONFIGURATION_STATE, namespace=namespace)).items
+    return next((_short(one.status.errorSummary) for one in states if one.status.errorSummary), "")
+
+
+async def remove_marker(client: Client, namespace: str) -> None:
+    """Delete the marker, once nothing is given back any more.
+
+    Raises:
+        NotFound: there is none.
+        Conflict: it changed since it was read.
+        ControllerError: the tenant did not answer.
+    """
+    marker = await client.get(IP_ADDRESS_POOL, Key(namespace, MARKER))
+    await client.delete(IP_ADDRESS_POOL, Version.from_object(marker))

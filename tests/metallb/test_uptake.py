@@ -1,0 +1,132 @@
+"""An address is free only once MetalLB has read that it is not its own any more.
+
+MetalLB hands out addresses by the last configuration that it could use. So where the stored pools
+make none, or while it stands still, what is stored says nothing about what it hands out.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.conditions import find
+from controller.meta import Key
+from envtest.metallb import NAMESPACE, definitions
+from envtest.settings import read_settings
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION
+from reconcilers.cli.local.objects import delete
+from tests.metallb.site import HOME, POOL, TEAM, Site, Tenant, site, until
+from tests.reconcilers.cli.commands import call
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
+
+QUICK = ("--allocation-requeue-releasing=100ms", "--tenant-requeue-deleting=100ms")
+"""Between two questions whether a tenant has let go; five seconds by default."""
+BALANCER = Key(HOME, "team-a-lb")
+RIVAL = Key(HOME, "rival")
+THEIRS = Key(NAMESPACE, "theirs")
+
+
+async def _one_block_for_two(here: Site) -> None:
+    """Make a pool with four addresses for load balancers, and some for nodes."""
+    await here.offer("10.40.0.0/29", defaultPoolSize=4)
+    await here.found_cluster("a")
+    await here.ready("a")
+
+
+async def _rival(here: Site) -> None:
+    """Ask for four addresses in another's name; they are not there before somebody lets go."""
+    spec = {
+        "poolRef": {"name": POOL.name},
+        "tenantClusterRef": {"name": "rival", "namespace": TEAM},
+        "type": names.TYPE_LOADBALANCER,
+        "count": 4,
+    }
+    await here.create(IP_ALLOCATION, HOME, RIVAL.name, spec=spec)
+    await until(
+        lambda: here.allocation(RIVAL.name),
+        lambda found: found is not None and found.status.phase == "Failed",
+    )
+
+
+async def _overlap(tenant: Tenant) -> None:
+    """Create two pools that overlap each other, as a user may where MetalLB's webhook is off."""
+    for name in (THEIRS.name, f"{THEIRS.name}-too"):
+        spec = {"addresses": ["10.99.0.0/30"], "autoAssign": False}
+        body: dict[str, Any] = {"metadata": {"name": name}, "spec": spec}
+        await tenant.client.create(IP_ADDRESS_POOL, NAMESPACE, body)
+    await until(lambda: _log(tenant), lambda text: "overlaps with already defined" in text)
+
+
+async def _log(tenant: Tenant) -> str:
+    return tenant.metallb.log()
+
+
+async def _found(here: Site) -> list[str]:
+    """Return the kinds of what `check --tenants` finds wrong with the tenant."""
+    kubeconfig = f"--kubeconfig={here.kubeconfig}"
+    done = await call("check", kubeconfig, "--tenants", "-o", "json")
+    findings = json.loads(done.stdout)["findings"]
+    return [one["kind"] for one in findings if one["subject"]["kind"] == "TenantCluster"]
+
+
+def _why(allocation: IPAllocation | None) -> str:
+    """Return what a deleted allocation waits for; fails if it has gone."""
+    assert allocation is not None, "it was given back before MetalLB had read that it is"
+    found = find(allocation.status.conditions, "Ready")
+    return found.message if found is not None else ""
+
+
+async def test_a_range_is_not_free_while_metallb_goes_by_an_older_configuration(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
+        await _one_block_for_two(here)
+        tenant = here.tenants["a"]
+        given = await here.allocated(BALANCER.name)
+        await _rival(here)
+        await _overlap(tenant)
+
+        await delete(here.client, IP_ALLOCATION, BALANCER)
+        await until(tenant.entries, lambda found: found == ())
+        await tenant.serve("late")
+        shown = await tenant.served("late")
+        assert given.contains(shown["late"]), "MetalLB still hands it out"
+        assert await _found(here) == ["TenantConfigurationNotRead"]
+        await tenant.stop_serving("late")
+        await until(
+            lambda: here.allocation(BALANCER.name), lambda one: "has not read" in _why(one)
+        )
+        waiting = await here.allocation(RIVAL.name)
+        assert waiting is not None
+        assert waiting.status.phase == "Failed"
+
+        await delete(tenant.client, IP_ADDRESS_POOL, THEIRS)
+        assert await here.allocated(RIVAL.name) == given, "the rival has the very range"
+        assert await _found(here) == []
+        assert await recording.findings() == []
+
+
+async def test_a_range_is_not_free_while_metallb_stands_still(tmp_path: Path) -> None:
+    kinds = {one["spec"]["names"]["plural"] for one in definitions(read_settings())}
+    if "servicebgpstatuses" not in kinds:
+        pytest.skip("this MetalLB is older than 0.15: it does not show what it has read")
+    async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
+        tenant = here.tenants["a"]
+        await _one_block_for_two(here)
+        for number in range(5):
+            given = await here.allocated(BALANCER.name)
+            await _rival(here)
+            with tenant.frozen():
+                await tenant.serve(f"late-{number}")
+                await delete(here.client, IP_ALLOCATION, BALANCER)
+                await until(
+                    lambda: here.allocation(BALANCER.name), lambda one: "has not read" in _why(one)
+                )
+            assert await here.allocated(RIVAL.name) == given, "the rival has the very range"
+            await tenant.stop_serving(f"late-{number}")
+            await delete(here.client, IP_ALLOCATION, RIVAL)
+        assert await recording.findings() == []

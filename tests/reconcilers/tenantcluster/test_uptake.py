@@ -1,0 +1,199 @@
+"""A range is free once MetalLB has read that it is out of its pool, and not before."""
+
+from typing import Any
+
+import pytest
+
+from controller.meta import ObjectMeta
+from reconcilers.api import names
+from reconcilers.api.resources import AddressPoolSpec, AddressPoolStatus, IPAddressPool
+from reconcilers.ipallocation.release import InUse, Released
+from reconcilers.settings import Settings
+from reconcilers.tenantcluster.uptake import MARKER, Step, marker_entry, next_step, refusal
+from tests.reconcilers import make
+from tests.reconcilers.lab import TENANT_KINDS, Lab
+from tests.reconcilers.server import Json, Server
+
+METALLB = "metallb-system"
+MARK = 500
+COUNTING = (*TENANT_KINDS, "servicebgpstatuses")
+BEGUN = {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
+
+
+def _pool(*entries: str, basis: int = 0, counted: int | None = None) -> IPAddressPool:
+    meta = ObjectMeta(annotations={names.ANNOTATION_PROJECTION_BASIS: str(basis)})
+    status = AddressPoolStatus(1, 0, counted - 1, 0) if counted is not None else None
+    return IPAddressPool(meta, AddressPoolSpec(entries), status)
+
+
+def _step(marker: IPAddressPool | None, **others: IPAddressPool) -> Step:
+    pools = others | ({MARKER: marker} if marker is not None else {})
+    return next_step(pools, MARK, basis=MARK + 9)
+
+
+class TestTheNextStep:
+    """What comes next follows from the pools alone."""
+
+    def test_there_has_to_be_a_marker(self) -> None:
+        assert _step(None) is Step.MARK
+
+    @pytest.mark.parametrize("counted", [None, 4, 6])
+    def test_metallb_has_to_count_what_it_has(self, counted: int | None) -> None:
+        assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK, counted=counted)) is Step.WAIT
+
+    def test_then_metallb_has_read_the_pools(self) -> None:
+        assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5)) is Step.DONE
+
+    def test_a_marker_that_is_older_than_the_mark_says_nothing_of_it(self) -> None:
+        assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK - 1, counted=5)) is Step.MARK
+
+    def test_nor_does_it_while_metallb_has_yet_to_count_it_for_an_earlier_range(self) -> None:
+        assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK - 1, counted=3)) is Step.WAIT
+
+    def test_one_from_a_history_that_is_lost_says_nothing(self) -> None:
+        assert _step(_pool("192.0.2.1-192.0.2.5", basis=10**12, counted=5)) is Step.MARK
+
+    @pytest.mark.parametrize("entry", ["192.0.2.0/24", "192.0.2.1-198.51.100.5", "?", ""])
+    def test_one_that_a_user_changed_is_written_anew(self, entry: str) -> None:
+        assert _step(_pool(entry, basis=MARK, counted=5)) is Step.MARK
+
+    def test_one_that_another_pool_overlaps_goes_elsewhere(self) -> None:
+        marker = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5)
+        assert _step(marker, theirs=_pool("192.0.2.0/24")) is Step.MARK
+
+
+class TestTheMarkersAddresses:
+    """They are others each time, and nobody else's."""
+
+    def test_their_number_is_neither_the_last_one_nor_what_metallb_counts(self) -> None:
+        marker = _pool("192.0.2.1-192.0.2.11", counted=12)
+        assert marker_entry({MARKER: marker}, basis=10) == "192.0.2.1-192.0.2.13"
+
+    def test_they_are_not_those_of_another_pool(self) -> None:
+        pools = {"theirs": _pool("192.0.2.77/32", "198.51.100.0/24")}
+        assert marker_entry(pools, basis=0) == "203.0.113.1-203.0.113.1"
+
+    def test_they_leave_room_for_a_pool_of_ours_without_effect(self) -> None:
+        assert marker_entry({"default-pool": _pool("192.0.2.0-192.0.2.0")}, 0)[:9] == "192.0.2.1"
+
+
+class TestWhatMetalLBCannotUse:
+    """It goes by the last configuration that it could use, so the sentence says what is wrong."""
+
+    def test_pools_that_overlap(self) -> None:
+        pools = {"a": _pool("10.0.0.0-10.0.0.9"), "b": _pool("10.0.1.0/24", "10.0.0.9/32")}
+        assert refusal(pools) == "IPAddressPools a and b overlap"
+
+    def test_an_entry_that_is_no_range(self) -> None:
+        assert refusal({"a": _pool("10.0.0.9-10.0.0.1")}).startswith("IPAddressPool a has '10.0")
+
+    def test_a_pool_without_addresses(self) -> None:
+        assert refusal({"a": _pool()}) == "IPAddressPool a has no addresses"
+
+    def test_nothing_where_all_is_well(self) -> None:
+        pools = {"a": _pool("10.0.0.0/24", "::/120"), "b": _pool("10.0.1.0/24", "::1:0/120")}
+        assert refusal(pools) == ""
+
+    def test_a_tenant_with_very_many_entries_costs_little(self) -> None:
+        refusal({"a": _pool(*["10.0.0.1/32"] * 1_000_000)})
+
+
+async def _lab(served: tuple[str, ...], **settings: Any) -> tuple[Lab, Server]:
+    lab = Lab(Settings(**settings))
+    lab.server.add("tenantclusters", make.tenant(annotations=BEGUN))
+    tenant = lab.tenant_server("a", served)
+    _store(tenant, "default-pool", "10.40.0.8-10.40.0.15", basis=MARK)
+    return lab, tenant
+
+
+def _store(tenant: Server, name: str, *entries: str, basis: int = 0) -> None:
+    meta: Json = {"name": name, "namespace": METALLB}
+    meta["annotations"] = {names.ANNOTATION_PROJECTION_BASIS: str(basis)}
+    tenant.add("ipaddresspools", {"metadata": meta, "spec": {"addresses": list(entries)}})
+
+
+def _count(tenant: Server) -> None:
+    """Let MetalLB count the marker's addresses."""
+    pool = tenant.see("ipaddresspools", MARKER, namespace=METALLB)
+    size = int(pool["spec"]["addresses"][0].rpartition(".")[2])
+    status: Json = {"status": {"assignedIPv4": 0, "availableIPv4": size}}
+    tenant.edit("ipaddresspools", MARKER, status, namespace=METALLB)
+
+
+async def _ask(lab: Lab) -> Released | InUse:
+    allocation = make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7"), uid="uid-lb")
+    return await lab.tenant_gate.check(allocation, MARK)
+
+
+async def test_a_metallb_that_counts_is_waited_for_however_long_it_takes() -> None:
+    lab, tenant = await _lab(COUNTING)
+    for _ in range(3):
+        answer = await _ask(lab)
+        assert isinstance(answer, InUse)
+        assert "has not read its pools" in answer.why
+        await lab.clock.advance(3_600)
+    marker = tenant.see("ipaddresspools", MARKER, namespace=METALLB)
+    assert marker["spec"]["autoAssign"] is False
+    assert tenant.count(verb="post", plural="ipaddresspools") == 1
+    _count(tenant)
+    assert isinstance(await _ask(lab), Released)
+
+
+async def test_what_keeps_metallb_from_reading_is_said() -> None:
+    lab, tenant = await _lab(COUNTING)
+    _store(tenant, "theirs", "10.40.0.8/32")
+    answer = await _ask(lab)
+    assert isinstance(answer, InUse)
+    assert answer.why.endswith("IPAddressPools default-pool and theirs overlap")
+
+
+async def test_metallbs_own_words_are_passed_on() -> None:
+    lab, tenant = await _lab((*COUNTING, "configurationstates"))
+    meta = {"name": "controller", "namespace": METALLB}
+    status = {"result": "Invalid", "errorSummary": "community x is not valid"}
+    tenant.add("configurationstates", {"metadata": meta, "status": status})
+    answer = await _ask(lab)
+    assert isinstance(answer, InUse)
+    assert answer.why.endswith(": community x is not valid")
+
+
+async def test_an_older_metallb_is_given_a_while() -> None:
+    lab, tenant = await _lab(TENANT_KINDS)
+    answer = await _ask(lab)
+    assert isinstance(answer, InUse)
+    assert "giving MetalLB 30 s" in answer.why
+    await lab.clock.advance(29)
+    assert isinstance(await _ask(lab), InUse)
+    await lab.clock.advance(1)
+    assert isinstance(await _ask(lab), Released)
+    assert not tenant.has("ipaddresspools", MARKER, namespace=METALLB)
+
+
+async def test_that_while_begins_once_metallb_can_use_its_pools() -> None:
+    lab, tenant = await _lab(TENANT_KINDS)
+    _store(tenant, "theirs", "10.40.0.8/32")
+    for _ in range(5):
+        assert isinstance(await _ask(lab), InUse)
+        await lab.clock.advance(30)
+    tenant.vanish("ipaddresspools", "theirs", namespace=METALLB)
+    await _ask(lab)
+    await lab.clock.advance(29)
+    assert isinstance(await _ask(lab), InUse)
+    await lab.clock.advance(2)
+    assert isinstance(await _ask(lab), Released)
+
+
+async def test_the_marker_leaves_with_the_cluster() -> None:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("providerconfigs", make.provider("lab"))
+    lab.server.add("tenantclusters", make.tenant())
+    tenant = lab.tenant_server("a", COUNTING)
+    await lab.rounds()
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    await lab.rounds()
+    assert lab.server.has("tenantclusters", "a", namespace="team")
+    _count(tenant)
+    await lab.rounds()
+    assert not lab.server.has("tenantclusters", "a", namespace="team")
+    assert tenant.all("ipaddresspools") == []
