@@ -1,4 +1,4 @@
-"""Whether every tenant's MetalLB holds what the allocations say, seen in the tenant itself."""
+"""What is wrong in the tenants, seen in each tenant itself."""
 
 from collections.abc import Sequence
 
@@ -8,6 +8,7 @@ from controller.client import Client
 from controller.clock import SystemClock
 from controller.errors import ControllerError
 from controller.meta import Key
+from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
@@ -16,14 +17,15 @@ from reconcilers.cli.survey.audit import Finding, Subject
 from reconcilers.cli.survey.objects import Objects, sorted_by_key
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients, TenantUnavailable
-from reconcilers.tenantcluster.metallb import MetalLB, ProjectionBlocked, projection
+from reconcilers.tenantcluster.inspection import Inside, findings, read_inside
+from reconcilers.tenantcluster.metallb import ProjectionBlocked, projection
 
 AT_ONCE = 8
 """Tenants that are asked at once."""
 
 
 async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
-    """Return a finding for each tenant that holds something else, or could not be asked.
+    """Return a finding for each thing that is wrong in a tenant, or that it could not be asked.
 
     Their kubeconfigs are read by `client`, from the management cluster.
     """
@@ -31,15 +33,21 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
     clients = TenantClients(client, settings, SystemClock())
     found: list[Finding] = []
     limit = anyio.CapacityLimiter(AT_ONCE)
+    cidrs = (ranges.parsed_entry(pool.spec.cidr) for pool in objects.pools.values())
+    spaces = [cidr for cidr in cidrs if cidr is not None]
     of_tenant: dict[Key, list[IPAllocation]] = {}
     for one in objects.allocations.values():
         of_tenant.setdefault(one.spec.tenantClusterRef.key, []).append(one)
 
     async def compare(tenant: TenantCluster, members: Sequence[IPAllocation]) -> None:
+        subject = Subject.from_object(TENANT_CLUSTER, tenant)
         async with limit:
-            sentence = await _difference(clients, tenant, members, settings.metallb_namespace)
-        if sentence:
-            subject = Subject.from_object(TENANT_CLUSTER, tenant)
+            inside = await _inside(clients, tenant, settings.metallb_namespace)
+        if isinstance(inside, Inside):
+            wrong = findings(inside, members, spaces)
+            found.extend(Finding(kind, grave, subject, text) for kind, grave, text in wrong)
+        elif projection(members, 0).entries or not inside.absent:
+            sentence = f"could not be asked: {inside.message}"
             found.append(Finding("TenantDrift", "warning", subject, sentence))
 
     try:
@@ -53,26 +61,18 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
     finally:
         with anyio.CancelScope(shield=True):
             await clients.aclose()
-    return sorted(found, key=lambda one: (one.subject.namespace, one.subject.name))
+    return sorted(found, key=lambda one: (one.subject.namespace, one.subject.name, one.kind))
 
 
-async def _difference(
-    clients: TenantClients, tenant: TenantCluster, members: Sequence[IPAllocation], namespace: str
-) -> str:
-    wanted = list(projection(members, 0).entries)
+async def _inside(
+    clients: TenantClients, tenant: TenantCluster, namespace: str
+) -> Inside | TenantUnavailable:
     try:
-        async with clients.client(tenant) as inside:
-            pool = await MetalLB(inside, namespace).pool()
-    except TenantUnavailable as none:
-        return "" if none.absent and not wanted else f"could not be asked: {none.message}"
-    except ProjectionBlocked as unavailable:
-        return f"could not be asked: {unavailable.message}"
+        async with clients.client(tenant) as client:
+            return await read_inside(client, namespace)
+    except TenantUnavailable as error:
+        return error
+    except ProjectionBlocked as missing:
+        return TenantUnavailable(missing.reason, missing.message)
     except ControllerError as error:
-        return f"could not be asked: {error}"
-    holds = list(pool.spec.addresses) if pool is not None else []
-    if holds == wanted:
-        return ""
-    return (
-        f"its MetalLB holds {', '.join(holds) or 'nothing'}, and should hold"
-        f" {', '.join(wanted) or 'nothing'}; a running controller mends that"
-    )
+        return TenantUnavailable("Failed", str(error))

@@ -1,0 +1,109 @@
+"""What is wrong in a tenant: what MetalLB there holds, has read, and has handed out."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from allocator import AddressRange
+from controller.client import Client
+from reconcilers import ranges
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.resources import SERVICE, IPAddressPool, Service
+from reconcilers.tenantcluster.elastic.demand import addresses
+from reconcilers.tenantcluster.metallb import POOL_NAME, MetalLB, projection
+from reconcilers.tenantcluster.uptake import complaint, counted, refusal
+
+Severity = Literal["error", "warning"]
+
+MOST_NAMED = 5
+"""Services of one tenant that are named in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What was read in a tenant.
+
+    Args:
+        pools: MetalLB's, by name.
+        complaint: what MetalLB says is wrong with its configuration.
+        services: all of the tenant's.
+    """
+
+    pools: Mapping[str, IPAddressPool]
+    complaint: str = ""
+    services: Sequence[Service] = ()
+
+
+async def read_inside(client: Client, namespace: str) -> Inside:
+    """Read what `findings` judges.
+
+    Raises:
+        ProjectionBlocked: MetalLB is not installed in the tenant.
+        ControllerError: the tenant did not answer.
+    """
+    pools = await MetalLB(client, namespace).pools()
+    return Inside(pools, await complaint(client, namespace), (await client.list(SERVICE)).items)
+
+
+def findings(
+    inside: Inside, members: Sequence[IPAllocation], spaces: Sequence[AddressRange]
+) -> Iterator[tuple[str, Severity, str]]:
+    """Yield kind, severity and sentence of everything that is wrong in a tenant.
+
+    Args:
+        inside: what was read there.
+        members: the tenant's allocations.
+        spaces: the addresses that NetworkPools hand out.
+    """
+    wanted = list(projection(members, 0).entries)
+    pool = inside.pools.get(POOL_NAME)
+    holds = list(pool.spec.addresses) if pool is not None else []
+    if holds != wanted:
+        yield (
+            "TenantDrift",
+            "warning",
+            (
+                f"its MetalLB holds {', '.join(holds) or 'nothing'}, and should hold"
+                f" {', '.join(wanted) or 'nothing'}; a running controller mends that"
+            ),
+        )
+    why = refusal(inside.pools) or inside.complaint
+    if why or (pool is not None and not _is_read(pool)):
+        yield (
+            "TenantConfigurationNotRead",
+            "error",
+            "its MetalLB hands out addresses by an older configuration than the stored one"
+            + (f": {why}" if why else "; it may stand still"),
+        )
+    if free := list(_used_but_free(inside.services, members, spaces)):
+        more = f" and {len(free) - MOST_NAMED} more" if len(free) > MOST_NAMED else ""
+        shown = ", ".join(free[:MOST_NAMED])
+        yield (
+            "TenantUsesFreeAddress",
+            "error",
+            (
+                f"Services there show addresses that no IPAllocation of it holds: {shown}{more};"
+                " another tenant may be given them"
+            ),
+        )
+
+
+def _is_read(pool: IPAddressPool) -> bool:
+    """Return whether MetalLB counts as many addresses in a pool as it has; true if it counts none.
+
+    One that leaves addresses out, as avoidBuggyIPs has it do, counts fewer.
+    """
+    spans = [ranges.parsed_entry(text) for text in pool.spec.addresses]
+    count = counted(pool.status)
+    return count is None or count <= sum(one.size for one in spans if one is not None)
+
+
+def _used_but_free(
+    services: Sequence[Service], members: Sequence[IPAllocation], spaces: Sequence[AddressRange]
+) -> Iterator[str]:
+    held = [span for one in members if (span := ranges.held(one)) is not None]
+    for service in services:
+        for address in addresses(service):
+            ours = any(space.overlaps(address) for space in spaces)
+            if ours and not any(span.overlaps(address) for span in held):
+                yield f"{address.start_text} ({service.metadata.key})"

@@ -1,0 +1,78 @@
+"""What `check --tenants` finds wrong in a tenant, from what was read there."""
+
+from allocator import AddressRange
+from controller.meta import ObjectMeta
+from reconcilers.api.resources import (
+    AddressPoolSpec,
+    AddressPoolStatus,
+    Ingress,
+    IPAddressPool,
+    LoadBalancerStatus,
+    Service,
+    ServiceStatus,
+)
+from reconcilers.tenantcluster.inspection import Inside, findings
+from tests.reconcilers import make
+
+SPACES = [AddressRange.parse("10.40.0.0", "10.40.0.255")]
+OURS = [make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7"))]
+RIGHT = "10.40.0.0-10.40.0.7"
+
+
+def _pool(*entries: str, counted: int | None = None) -> IPAddressPool:
+    status = AddressPoolStatus(availableIPv4=counted) if counted is not None else None
+    return IPAddressPool(ObjectMeta(), AddressPoolSpec(entries), status)
+
+
+def _service(name: str, ip: str) -> Service:
+    status = ServiceStatus(LoadBalancerStatus((Ingress(ip),)))
+    return Service(ObjectMeta(name, "default"), status=status)
+
+
+def _kinds(inside: Inside) -> list[tuple[str, str]]:
+    return [(kind, grave) for kind, grave, _ in findings(inside, OURS, SPACES)]
+
+
+def test_nothing_is_wrong_where_all_is_as_it_should_be() -> None:
+    pools = {"default-pool": _pool(RIGHT, counted=8), "theirs": _pool("10.99.0.0/24")}
+    shown = (_service("ours", "10.40.0.3"), _service("theirs", "10.99.0.3"))
+    assert _kinds(Inside(pools, services=shown)) == []
+
+
+def test_a_metallb_before_0_15_that_counts_nothing_is_no_finding() -> None:
+    assert _kinds(Inside({"default-pool": _pool(RIGHT)})) == []
+
+
+def test_nor_is_one_that_leaves_out_addresses_that_some_devices_cannot_use() -> None:
+    assert _kinds(Inside({"default-pool": _pool(RIGHT, counted=7)})) == []
+
+
+def test_a_pool_with_other_addresses_is_found() -> None:
+    assert _kinds(Inside({"default-pool": _pool("10.40.0.0/32")})) == [("TenantDrift", "warning")]
+
+
+def test_a_metallb_that_goes_by_a_larger_pool_is_found() -> None:
+    pools = {"default-pool": _pool(RIGHT, counted=16)}
+    assert _kinds(Inside(pools)) == [("TenantConfigurationNotRead", "error")]
+
+
+def test_pools_that_metallb_cannot_use_are_found_and_named() -> None:
+    pools = {"default-pool": _pool(RIGHT), "theirs": _pool("10.40.0.7/32")}
+    [(kind, _, text)] = findings(Inside(pools), OURS, SPACES)
+    assert kind == "TenantConfigurationNotRead"
+    assert text.endswith("IPAddressPools default-pool and theirs overlap")
+
+
+def test_metallbs_own_complaint_is_passed_on() -> None:
+    inside = Inside({"default-pool": _pool(RIGHT)}, complaint="no such community")
+    [(_, _, text)] = findings(inside, OURS, SPACES)
+    assert text.endswith(": no such community")
+
+
+def test_services_with_addresses_that_are_not_the_tenants_are_found_and_named() -> None:
+    shown = [_service(f"s{number}", f"10.40.0.{8 + number}") for number in range(7)]
+    inside = Inside({"default-pool": _pool(RIGHT)}, services=shown)
+    [(kind, grave, text)] = findings(inside, OURS, SPACES)
+    assert (kind, grave) == ("TenantUsesFreeAddress", "error")
+    assert "10.40.0.8 (default/s0), 10.40.0.9 (default/s1)" in text
+    assert "10.40.0.12 (default/s4) and 2 more;" in text
