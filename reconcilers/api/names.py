@@ -32,6 +32,7 @@ TYPE_LOADBALANCER = "loadbalancer"
 
 ANNOTATION_TENANT_UID = _own("tenant-uid")
 ANNOTATION_REQUESTED_AT = _own("requested-at")
+ANNOTATION_REPLACES = _own("replaces")
 ANNOTATION_RELEASING = _own("releasing")
 ANNOTATION_RELEASE_ANYWAY = _own("release-anyway")
 ANNOTATION_PROJECTION_BASIS = _own("projection-basis")

@@ -244,6 +244,12 @@ WORDS: Mapping[str, Words] = {
             Event("Warning", "ClusterFailed", "nothing can be asked for; the note says why"),
             Event(
                 "Warning",
+                "NodeAddressesDeleted",
+                "the IPAllocation of nodes of a cluster that lives was deleted; its range is asked"
+                " for again",
+            ),
+            Event(
+                "Warning",
                 "TeardownGracePassed",
                 "a deleted cluster's tenant did not answer for --teardown-grace, and its"
                 " addresses go back without its word",
@@ -307,6 +313,10 @@ MARKS: Mapping[str, tuple[str, str]] = {
         _SELF,
         "annotation: when a request that moved to another pool was first made",
     ),
+    names.ANNOTATION_REPLACES: (
+        _SELF,
+        "annotation: the uid of a deleted allocation of nodes whose range it asks for again",
+    ),
     names.ANNOTATION_RELEASING: (
         _SELF,
         "annotation: since when shrink gives it back; projections leave it out",
@@ -341,8 +351,11 @@ MARKS: Mapping[str, tuple[str, str]] = {
         "annotation: the same, on a pool that others made",
     ),
     names.FINALIZER_POOL: ("NetworkPool", "finalizer: no allocation names the pool any more"),
-    names.FINALIZER_ALLOCATION: (_SELF, "finalizer: the tenant let go of the range"),
-    names.FINALIZER_TENANT: ("TenantCluster", "finalizer: all its allocations are gone"),
+    names.FINALIZER_ALLOCATION: (_SELF, "finalizer: nobody uses the range any more"),
+    names.FINALIZER_TENANT: (
+        "TenantCluster",
+        "finalizer: its load-balancer allocations are gone",
+    ),
     names.FINALIZER_PROVIDER: ("ProviderConfig", "finalizer: no TenantCluster uses it any more"),
 }
 """By name: on what it is, and what it says."""

@@ -56,6 +56,9 @@ def initial(
 ) -> IPAllocation | None:
     """Return the first allocation of type `kind` that counts as the tenant's own, if any."""
     of_kind = [a for a in found if a.spec.type == kind]
+    staying = [a for a in of_kind if not a.metadata.terminating]
+    if kind == names.TYPE_NODES and staying:
+        of_kind = staying  # the others hold their ranges until these have them
     if kind == names.TYPE_LOADBALANCER:
         of_kind = [a for a in of_kind if role(a, tenant) == names.ROLE_INITIAL]
     canonical = {name(tenant, kind) for name in (base_name, hashed_name, own_name)}
@@ -87,6 +90,11 @@ def own_name(tenant: TenantCluster, kind: str) -> str:
     Its allocation may stay for long, where collection is suspended: that must not stop a new one.
     """
     return _hashed(tenant, kind, f"{tenant.metadata.key} {tenant.metadata.uid}")
+
+
+def successor_name(tenant: TenantCluster, deleted: IPAllocation) -> str:
+    """Return the name of what takes the place of a deleted allocation, which still has its own."""
+    return _hashed(tenant, deleted.spec.type, deleted.metadata.uid)
 
 
 def _hashed(tenant: TenantCluster, kind: str, what: str) -> str:

@@ -130,7 +130,11 @@ class TenantClusterReconciler:
         for vanished, left in leftovers:
             if self._vanished.was_overtaken(vanished):
                 await self._teardown.delete_leftovers(vanished, left)
-        going = any(one.metadata.terminating for _, left in leftovers for one in left)
+        going = any(
+            one.metadata.terminating and one.spec.type == names.TYPE_LOADBALANCER
+            for _, left in leftovers
+            for one in left
+        )
         if going:
             # A present cluster of that name writes to the tenant as soon as it has begun to.
             begun = present and names.ANNOTATION_PROJECTION_BEGUN in present.metadata.annotations

@@ -8,13 +8,15 @@ from typing_extensions import override
 from allocator import AddressRange
 from controller.client import Client
 from controller.clock import Clock
+from controller.conditions import find
 from controller.errors import Conflict, MalformedAnswer, NotFound
 from controller.events import Recorder
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import POOL_INDEX, TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import (
+    IP_ALLOCATION,
     NAMESPACE,
     SERVICE,
     TENANT_CLUSTER,
@@ -23,6 +25,7 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Caches
+from reconcilers.conditions import READY
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import FIRST_PAUSE, LONGEST_PAUSE, TenantClients, TenantUnavailable
@@ -60,6 +63,7 @@ class TenantReleaseCheck(ReleaseCheck):
         settings: TenantSettings,
     ) -> None:
         self._client = client
+        self._pools = caches.pools
         self._clusters = caches.clusters
         self._allocations = caches.allocations
         self._vanished = vanished
@@ -77,7 +81,7 @@ class TenantReleaseCheck(ReleaseCheck):
     @override
     async def check(self, allocation: IPAllocation, mark: int) -> Released | InUse:
         if allocation.spec.type == names.TYPE_NODES:
-            return Released("node addresses are not projected into the tenant")
+            return await self._check_nodes(allocation)
         present = await self._owner(allocation)
         if present is None or is_foreign(allocation, present):
             return await self._check_vanished(allocation, mark, present)
@@ -88,6 +92,48 @@ class TenantReleaseCheck(ReleaseCheck):
         if names.ANNOTATION_PROJECTION_BEGUN not in present.metadata.annotations:
             return Released("nothing was ever projected into the tenant")
         return await self._check_until_grace(present, allocation, mark)
+
+    async def _check_nodes(self, allocation: IPAllocation) -> Released | InUse:
+        """Check node addresses: the machines have them for as long as their cluster exists."""
+        present = await self._owner(allocation)
+        if present is None or is_foreign(allocation, present):
+            return Released("its TenantCluster is gone")
+        if names.ANNOTATION_RELEASE_ANYWAY in present.metadata.annotations:
+            return _release_anyway()
+        if not present.metadata.terminating and await self._is_succeeded(allocation):
+            return Released("another allocation of the cluster is the first to get the range")
+        key = present.metadata.key
+        return InUse(f"its machines may have the addresses until TenantCluster {key} is gone")
+
+    async def _is_succeeded(self, deleted: IPAllocation) -> bool:
+        """Return whether a live read shows an allocation that is the first to get the range.
+
+        Its pool has to have looked at it, and nothing but the deleted one may stand in its way.
+        """
+        if not self._is_servable(deleted):
+            return False
+        owner = str(deleted.spec.tenantClusterRef.key)
+        known = self._allocations.by_index(TENANT_INDEX, owner)
+        key = next((one.metadata.key for one in known if _succeeds(one, deleted)), None)
+        if key is None:
+            return False
+        try:
+            return _succeeds(await self._client.get(IP_ALLOCATION, key), deleted)
+        except NotFound:
+            return False
+
+    def _is_servable(self, deleted: IPAllocation) -> bool:
+        """Return whether the range could be handed out once the deleted allocation is gone."""
+        pool, held = self._pools.get(deleted.pool_key), ranges.held(deleted)
+        if pool is None or pool.metadata.terminating or held is None:
+            return False
+        reserved = (ranges.parsed_entry(one.cidr) for one in pool.spec.reserved)
+        others = (
+            ranges.held(one)
+            for one in self._allocations.by_index(POOL_INDEX, str(deleted.pool_key))
+            if one.metadata.uid != deleted.metadata.uid
+        )
+        return not any(one is not None and one.overlaps(held) for one in (*reserved, *others))
 
     async def _check_vanished(
         self, allocation: IPAllocation, mark: int, present: TenantCluster | None
@@ -216,6 +262,20 @@ class TenantReleaseCheck(ReleaseCheck):
             raise MalformedAnswer(f"Services that cannot be read: {sorted(page.unreadable)}")
         known = (s for s in page.items if is_ours(s, self._settings.load_balancer_class))
         return next((s for s in known if any(map(ours, addresses(s)))), None)
+
+
+def _succeeds(one: IPAllocation, deleted: IPAllocation) -> bool:
+    """Return whether an allocation waits for nothing but the range of a deleted one."""
+    meta = one.metadata
+    ready = find(one.status.conditions, READY)
+    return (
+        meta.annotations.get(names.ANNOTATION_REPLACES) == deleted.metadata.uid
+        and not meta.terminating
+        and one.spec.pinnedRange is not None
+        and ranges.pinned(one) == ranges.held(deleted)
+        and ready is not None
+        and ready.reason == "PinnedRangeConflict"
+    )
 
 
 def _release_anyway() -> Released:

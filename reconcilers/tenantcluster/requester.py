@@ -16,6 +16,7 @@ import structlog
 from controller.cache import Cache
 from controller.client import Client
 from controller.errors import AlreadyExists
+from controller.events import Recorder
 from controller.meta import Key, Version
 from reconcilers import ranges
 from reconcilers.api import names
@@ -118,6 +119,7 @@ class Requester:
         allocations: what is there already.
         choice: chooses pools.
         metrics: counts growth.
+        recorder: takes an event when node addresses have to be asked for again.
     """
 
     def __init__(
@@ -126,11 +128,13 @@ class Requester:
         allocations: Cache[IPAllocation],
         choice: PoolChoice,
         metrics: IpamMetrics,
+        recorder: Recorder,
     ) -> None:
         self._client = client
         self._allocations = allocations
         self._choice = choice
         self._metrics = metrics
+        self._recorder = recorder
         self._planner = RequestPlanner(allocations, choice)
 
     def wanted(
@@ -149,7 +153,11 @@ class Requester:
             ControllerError: a create or delete failed.
         """
         for one in wanted:
-            if one.existing is not None:
+            if one.existing is None:
+                continue
+            if one.kind == names.TYPE_NODES and one.existing.metadata.terminating:
+                await self._replace(tenant, one.existing)
+            else:
                 tenant = await self._move_if_stuck(tenant, provider, one.count, one.existing)
         missing = [one for one in wanted if one.existing is None]
         created = [
@@ -231,6 +239,31 @@ class Requester:
         pool = new.pool.metadata.name
         _log.info(f"created {what} IPAllocation", allocation=new.name, pool=pool)
         return created
+
+    async def _replace(self, tenant: TenantCluster, deleted: IPAllocation) -> None:
+        """Ask again for the range of a deleted allocation of nodes: the machines live on.
+
+        The deleted one keeps the range until the new one is the first in the pool's queue for it.
+
+        Raises:
+            Conflict: it was asked for, and the cache does not show that yet.
+            ControllerError: the create failed.
+        """
+        held = ranges.held(deleted)
+        if held is None:
+            return
+        body = self._planner.successor(tenant, deleted)
+        created = await self._client.create(IP_ALLOCATION, deleted.metadata.namespace, body)
+        self._recorder.record(
+            TENANT_CLUSTER,
+            tenant,
+            "Warning",
+            "NodeAddressesDeleted",
+            f"IPAllocation {deleted.metadata.name} was deleted, and the machines are there: asking"
+            f" for {held.start_text}-{held.end_text} again as {created.metadata.name}",
+            action="Reconcile",
+            related=(IP_ALLOCATION, created),
+        )
 
     async def _move_if_stuck(
         self,

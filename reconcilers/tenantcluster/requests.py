@@ -7,12 +7,13 @@ line shows them without one.
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from controller.cache import Cache
 from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
+from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ELASTIC, ProviderConfig, ProviderNetwork
 from reconcilers.api.tenantcluster import TenantCluster
@@ -146,8 +147,8 @@ class RequestPlanner:
     ) -> list[Wanted]:
         """Return the allocations that `tenant` should have.
 
-        A cluster that was Ready without node addresses gets none unless `backfill_nodes`: adopting
-        a running installation must not take addresses by surprise.
+        A cluster that was Ready without ever having had node addresses gets none unless
+        `backfill_nodes`: adopting a running installation must not take addresses by surprise.
         """
         network = provider.spec.networking
         found = membership.members(self._allocations, tenant)
@@ -157,7 +158,8 @@ class RequestPlanner:
         lb_count = load_balancer_count(tenant, network)
         if lb_count or balancer is not None:
             wanted.append(Wanted(names.TYPE_LOADBALANCER, lambda _: lb_count, balancer))
-        if nodes is not None or backfill_nodes or not tenant.is_ready:
+        had_nodes = nodes is not None or tenant.status.ipAllocationRef is not None
+        if had_nodes or backfill_nodes or not tenant.is_ready:
             wanted.append(Wanted(names.TYPE_NODES, lambda p: node_count(p, network), nodes))
         return wanted
 
@@ -201,6 +203,29 @@ class RequestPlanner:
         name = membership.free_growth_name(tenant, self._allocations, provider.metadata.namespace)
         kind, role = names.TYPE_LOADBALANCER, names.ROLE_GROWTH
         return _new_allocation(tenant, name, pool, kind, increment, role)
+
+    def successor(self, tenant: TenantCluster, deleted: IPAllocation) -> dict[str, Any]:
+        """Return the body of an allocation that asks for the range of a deleted one of nodes.
+
+        It goes before all that wait for that pool by now, so that nobody is handed the range in
+        between; who comes later is younger.
+        """
+        held, meta = ranges.held(deleted), deleted.metadata
+        assert held is not None, "only what holds a range is asked for again"
+        rivals = self._allocations.by_index(POOL_INDEX, str(deleted.pool_key))
+        waiting = [one.requested_at for one in rivals if ranges.held(one) is None]
+        first = min([deleted.requested_at, *waiting]) - timedelta(seconds=1)
+        name, pool = membership.successor_name(tenant, deleted), deleted.spec.poolRef.name
+        body = membership.request(tenant, deleted.spec.type, name, pool, held.size)
+        body["metadata"]["annotations"] |= {
+            names.ANNOTATION_REPLACES: meta.uid,
+            names.ANNOTATION_REQUESTED_AT: first.isoformat(),
+        }
+        body["spec"]["pinnedRange"] = {
+            "startAddress": held.start_text,
+            "endAddress": held.end_text,
+        }
+        return body
 
     def should_move(
         self,

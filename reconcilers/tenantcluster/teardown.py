@@ -2,16 +2,17 @@
 
 1. its allocations are deleted: that is the mark which every projection leaves out
 2. what we wrote to the tenant's MetalLB is removed
-3. each allocation goes once the tenant has released it (release.py)
+3. each for load balancers goes once the tenant has released it (release.py)
 4. our finalizer goes when a cache that has read past the deletion, or a live LIST, shows none left
+5. those of nodes go once the cluster is gone, which another controller's finalizer may delay
 
-Our finalizer keeps a cluster until its addresses are back, but it can go all the same: a person
-removes the finalizer, or a deletion overtakes it. (kube-apiserver reads an object, decides from
-its finalizers how it is to go, asks the webhooks, and then removes what is there by then; so the
-answer to the PATCH promises nothing for as long as a request may take.) The tenant may be alive
-and use its addresses, so they are taken back as from a cluster that is being deleted. The last
-state of such a cluster is remembered; after a restart its kubeconfig is looked for in the default
-Secret.
+Our finalizer keeps a cluster until its load balancers' addresses are back, but it can go all the
+same: a person removes the finalizer, or a deletion overtakes it. (kube-apiserver reads an object,
+decides from its finalizers how it is to go, asks the webhooks, and then removes what is there by
+then; so the answer to the PATCH promises nothing for as long as a request may take.) The tenant
+may be alive and use its addresses, so they are taken back as from a cluster that is being deleted.
+The last state of such a cluster is remembered; after a restart its kubeconfig is looked for in the
+default Secret.
 """
 
 from collections.abc import Iterable
@@ -130,7 +131,9 @@ class Teardown:
         self._deleted_at.pop(key, None)
 
     async def delete_allocations(self, tenant: TenantCluster) -> int:
-        """Delete the tenant's allocations; return how many are still there.
+        """Delete the tenant's allocations; return how many for load balancers are still there.
+
+        Those of nodes stay until the cluster is gone: it may be another's finalizer that holds it.
 
         Raises:
             Conflict: one changed since it was read; begin again.
@@ -141,7 +144,7 @@ class Teardown:
             self._deleted_at[meta.key] = (meta.uid, meta.revision)
         found = members(self._allocations, tenant)
         await self._delete(found)
-        return len(found)
+        return sum(one.spec.type == names.TYPE_LOADBALANCER for one in found)
 
     async def delete_leftovers(
         self, vanished: TenantCluster, left: Iterable[IPAllocation]
@@ -174,7 +177,7 @@ class Teardown:
             raise failures[0]
 
     async def remove_finalizer(self, tenant: TenantCluster) -> bool:
-        """Remove our finalizer if no allocation is left; return whether that is so.
+        """Remove our finalizer if nothing is left for load balancers; return whether that is so.
 
         The caller has seen none in the cache. Only a cache that is behind costs a LIST.
 
@@ -200,5 +203,8 @@ class Teardown:
         page = await self._client.list(IP_ALLOCATION)
         key = tenant.metadata.key
         return any(
-            a.spec.tenantClusterRef.key == key and not is_foreign(a, tenant) for a in page.items
+            a.spec.tenantClusterRef.key == key
+            and a.spec.type == names.TYPE_LOADBALANCER
+            and not is_foreign(a, tenant)
+            for a in page.items
         )

@@ -66,7 +66,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     allocations = caches.allocations
     metrics = metrics or IpamMetrics()
     choice = PoolChoice(caches.pools, allocations, settings.pool.max_addresses)
-    requester = Requester(client, allocations, choice, metrics)
+    requester = Requester(client, allocations, choice, metrics, recorder)
     services = TenantServices(caches.clusters, tenants, clock, settings.tenant)
     scaler = Scaler(client, caches, requester, clock, settings.tenant)
     resizer = Resizer(

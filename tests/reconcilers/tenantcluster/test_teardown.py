@@ -216,7 +216,8 @@ async def test_deletion_gives_everything_back_and_then_the_cluster_goes() -> Non
     assert tenant.all("l2advertisements") == []
     assert lab.see("networkpools", "lab")["allocatedIPs"] == 0
     assert "ClusterDeleting" in lab.recorded.reasons
-    assert [h.plural for h in lab.server.history if h.type == "DELETED"][-1] == "tenantclusters"
+    last = [h.object["metadata"]["name"] for h in lab.server.history if h.type == "DELETED"][-3:]
+    assert last == ["team-a-lb", "a", "team-a-nodes"]
     assert tenant.closed == 1
 
 

@@ -1,0 +1,125 @@
+"""Node addresses are a cluster's machines': nobody else gets them before the cluster is gone."""
+
+from typing import Any
+
+from controller.outcome import Blocked
+from reconcilers.api import names
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+from tests.reconcilers.server import Json
+
+NODES = "team-a-nodes"
+OTHERS = "infrastructure.example.com/machines"
+
+
+async def _lab(**meta: Any) -> tuple[Lab, tuple[str, str]]:
+    """Return a platform with a cluster, and its node range; the pool has no room for another."""
+    lab = Lab()
+    lab.server.add("networkpools", make.pool(cidr="10.40.0.0/28"))
+    lab.server.add("providerconfigs", make.provider("lab"))
+    lab.server.add("tenantclusters", make.tenant(**meta))
+    lab.tenant_server("a")
+    await lab.rounds()
+    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    return lab, _range(lab, NODES)
+
+
+def _range(lab: Lab, name: str) -> tuple[str, str]:
+    status = lab.see("ipallocations", name)
+    return status.get("startAddress", ""), status.get("endAddress", "")
+
+
+def _of_nodes(lab: Lab) -> list[Json]:
+    return [one for one in lab.server.all("ipallocations") if one["spec"]["type"] == "nodes"]
+
+
+def _wait_for_the_range(lab: Lab) -> None:
+    """Have somebody else, who came first, wait for as many addresses as the nodes have."""
+    rival = make.allocation("rival", tenant="team/rival", size=5, kind="nodes", age=10**8)
+    lab.server.add("ipallocations", rival)
+
+
+async def test_node_addresses_of_a_deleted_cluster_stay_while_another_finalizer_holds_it() -> None:
+    lab, given = await _lab(finalizers=[OTHERS])
+    _wait_for_the_range(lab)
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    await lab.rounds()
+    assert _range(lab, NODES) == given
+    ready = lab.condition("ipallocations", NODES, "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "WaitingForTenant")
+    assert ready["message"].endswith("until TenantCluster team/a is gone")
+    cluster = lab.server.see("tenantclusters", "a", namespace="team")
+    assert cluster["metadata"]["finalizers"] == [OTHERS], "ours does not keep the cluster for it"
+    assert not lab.server.has("ipallocations", "team-a-lb"), "these were given back"
+
+    lab.server.edit("tenantclusters", "a", {"metadata": {"finalizers": None}}, namespace="team")
+    await lab.rounds()
+    assert not lab.server.has("ipallocations", NODES)
+
+
+async def test_a_person_may_say_that_they_are_free() -> None:
+    lab, _ = await _lab(finalizers=[OTHERS])
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    await lab.rounds()
+    marks = {"metadata": {"annotations": {names.ANNOTATION_RELEASE_ANYWAY: "true"}}}
+    lab.server.edit("tenantclusters", "a", marks, namespace="team")
+    await lab.rounds()
+    assert not lab.server.has("ipallocations", NODES)
+
+
+async def test_a_cluster_that_lives_gets_the_very_range_back_when_its_allocation_is_deleted() -> (
+    None
+):
+    lab, given = await _lab()
+    _wait_for_the_range(lab)
+    await lab.rounds()
+    for _ in range(3):
+        [current] = _of_nodes_of_ours(lab)
+        lab.server.delete("ipallocations", current["metadata"]["name"])
+        await lab.rounds()
+        [anew] = _of_nodes_of_ours(lab)
+        assert anew["metadata"]["uid"] != current["metadata"]["uid"]
+        assert _range(lab, anew["metadata"]["name"]) == given
+        assert anew["status"]["phase"] == "Allocated"
+    assert _range(lab, "rival") == ("", "")
+    assert "NodeAddressesDeleted" in lab.heard.reasons
+    ref = lab.see("tenantclusters", "a", "team")["ipAllocationRef"]
+    assert ref["name"] in [one["metadata"]["name"] for one in _of_nodes_of_ours(lab)]
+
+
+def _of_nodes_of_ours(lab: Lab) -> list[Json]:
+    return [one for one in _of_nodes(lab) if one["metadata"]["name"] != "rival"]
+
+
+async def test_the_old_one_stays_while_the_range_cannot_be_asked_for_again() -> None:
+    lab, given = await _lab()
+    spec: Json = {"spec": {"reserved": [{"cidr": f"{given[0]}/32"}]}}
+    lab.server.edit("networkpools", "lab", spec)
+    await lab.rounds()
+    lab.server.delete("ipallocations", NODES)
+    await lab.rounds_of("a", 5)
+    assert _range(lab, NODES) == given, "nobody else has it meanwhile"
+
+
+async def test_one_without_a_range_goes_at_once() -> None:
+    lab, _ = await _lab()
+    lab.server.add("ipallocations", make.allocation("second", tenant="team/a", kind="nodes"))
+    lab.server.delete("ipallocations", "second")
+    await lab.rounds()
+    assert not lab.server.has("ipallocations", "second")
+
+
+async def test_one_that_lost_its_finalizer_by_hand_is_made_anew() -> None:
+    lab, _ = await _lab()
+    lab.server.vanish("ipallocations", NODES)
+    await lab.rounds()
+    assert _range(lab, NODES) != ("", "")
+
+
+async def test_waiting_for_a_cluster_to_go_asks_nobody() -> None:
+    lab, _ = await _lab(finalizers=[OTHERS])
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    await lab.rounds()
+    lab.server.requests.clear()
+    assert await lab.allocation(NODES) == Blocked("WaitingForTenant", 5.0)
+    assert lab.server.requests == []
