@@ -24,6 +24,7 @@ from controller.workqueue import LOW_PRIORITY, WorkQueue
 T = TypeVar("T", bound=Object)
 Mapping = Callable[[T], Iterable[Key]]
 Predicate = Callable[[Change[Any]], bool]
+Delay = Callable[[Change[Any]], float]
 
 
 def to_self(obj: Object) -> Iterable[Key]:
@@ -81,11 +82,14 @@ class Watch(Generic[T]):
         informer: delivers the changes.
         mapping: from a changed object to the keys to enqueue.
         predicate: whether a change counts; None if all do.
+        delay: in how many seconds a change is due at the latest, so that one reconciliation may
+            take in all that happens until then; None if every change is due at once.
     """
 
     informer: Informer[T]
     mapping: Mapping[T]
     predicate: Predicate | None = None
+    delay: Delay | None = None
 
     @property
     def resource(self) -> Resource[T]:
@@ -108,7 +112,7 @@ class Watch(Generic[T]):
             The registration; closing it stops the enqueuing.
         """
         return self.informer.add_handler(
-            partial(_enqueue, queue, self.mapping, self.predicate),
+            partial(_enqueue, queue, self.mapping, self.predicate, self.delay),
         )
 
 
@@ -146,7 +150,7 @@ class ClusterWatch(Generic[T]):
         """
 
         def handle(cluster: Key, change: Change[T]) -> None:
-            _enqueue(queue, partial(self.mapping, cluster), self.predicate, change)
+            _enqueue(queue, partial(self.mapping, cluster), self.predicate, None, change)
 
         return self.kind.add_handler(handle)
 
@@ -162,10 +166,15 @@ def keys_of(change: Change[T], mapping: Mapping[T]) -> tuple[Key, ...]:
 
 
 def _enqueue(
-    queue: WorkQueue[Key], mapping: Mapping[T], predicate: Predicate | None, change: Change[T]
+    queue: WorkQueue[Key],
+    mapping: Mapping[T],
+    predicate: Predicate | None,
+    delay: Delay | None,
+    change: Change[T],
 ) -> None:
     if predicate is not None and not predicate(change):
         return
     priority = LOW_PRIORITY if change.initial else 0
+    seconds = delay(change) if delay is not None else 0.0
     for key in keys_of(change, mapping):
-        queue.add(key, priority=priority)
+        queue.add_after(key, seconds, priority=priority)

@@ -33,6 +33,8 @@ class PoolSettings:
     """Between two events about one pool entering, or leaving, one tier of utilization."""
     max_addresses: int = 1_048_576
     """The largest pool, in addresses."""
+    gather: float = 0.1
+    """How long releases, and ranges known to be written, wait to be counted by one pass."""
     batch: int = 256
     """Ranges handed out with one write of a pool."""
     width: int = 32

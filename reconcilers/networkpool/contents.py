@@ -119,6 +119,29 @@ class Facts:
         )
 
 
+def concerns_pool(change: Change[IPAllocation], ours: str) -> bool:
+    """Return whether a pass over the pool may do something about a change of an allocation.
+
+    Not about labels of one that holds its range, say, or about one that does not wait yet. Every
+    new version of one that waits concerns the pool, as it voids a promise to the one before.
+
+    Args:
+        change: of one allocation.
+        ours: our field manager.
+    """
+    old = None if change.old is None else (change.old.pool_key, Facts.of(change.old, ours))
+    new = None if change.new is None else (change.new.pool_key, Facts.of(change.new, ours))
+    if old is not None and new is not None and old != new:
+        return True
+    facts = new or old
+    if facts is None:
+        return False
+    _, either = facts
+    if old is None or new is None:
+        return either.held is not None or either.place is not None or either.foreign is not None
+    return either.place is not None
+
+
 class Contents:
     """The facts of one pool's allocations, and what is made of them.
 

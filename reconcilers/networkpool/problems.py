@@ -26,6 +26,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from allocator import AddressRange, Capacity, InvalidPool, Layout
+from controller.cache import Cache, Change
 from controller.conditions import is_true
 from controller.meta import Key
 from reconcilers import ranges
@@ -90,6 +91,54 @@ def _shared(one: Layout, other: Layout) -> int:
         for block in one.blocks
         for first, last in other.clip((block.first, block.last))
     )
+
+
+class PoolSpecs:
+    """What pools' specs mean, worked out once for each spec.
+
+    Specs are compared, not their generations: after a restore from a backup the same generation
+    may be another spec.
+
+    Args:
+        pools: all pools.
+        max_addresses: the largest pool, in addresses.
+    """
+
+    def __init__(self, pools: Cache[NetworkPool], max_addresses: int) -> None:
+        self._pools = pools
+        self._max_addresses = max_addresses
+        self._layouts: dict[Key, tuple[NetworkPoolSpec, Layout]] = {}
+        self._overlapping: dict[Key, tuple[NetworkPoolSpec, tuple[OverlappingPool, ...]]] = {}
+        pools.subscribe(self._note)
+
+    def layout(self, pool: NetworkPool) -> Layout:
+        """Return the geometry that a pool's spec declares.
+
+        Raises:
+            InvalidPool: the spec contradicts itself, or is of too large a pool.
+        """
+        key, spec = pool.metadata.key, pool.spec
+        known = self._layouts.get(key)
+        if known is None or known[0] != spec:
+            known = spec, ranges.layout(spec, self._max_addresses)
+            self._layouts[key] = known
+        return known[1]
+
+    def overlapping(self, pool: NetworkPool) -> tuple[OverlappingPool, ...]:
+        """Return the pools that may hand out addresses of `pool`, sorted by key."""
+        key, spec = pool.metadata.key, pool.spec
+        known = self._overlapping.get(key)
+        if known is None or known[0] != spec:
+            known = spec, overlapping_pools(pool, self._pools, self._max_addresses)
+            self._overlapping[key] = known
+        return known[1]
+
+    def _note(self, change: Change[NetworkPool]) -> None:
+        old, new = change.old, change.new
+        if old is None or new is None or old.spec != new.spec:
+            self._overlapping.clear()
+        if old is not None and new is None:
+            self._layouts.pop(old.metadata.key, None)
 
 
 @dataclass(frozen=True, slots=True)

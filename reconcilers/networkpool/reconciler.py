@@ -23,7 +23,6 @@ from controller import (
     has_finalizer,
     remove_finalizer,
 )
-from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -41,7 +40,7 @@ from reconcilers.networkpool.pending_promises import (
     identity,
     new_refusals,
 )
-from reconcilers.networkpool.problems import ForeignManager, foreign_manager
+from reconcilers.networkpool.problems import ForeignManager, PoolSpecs, foreign_manager
 from reconcilers.networkpool.protocol import Decision, blockers, decide, memory, settle
 from reconcilers.networkpool.view import Behind, Reader, Unreadable, View
 from reconcilers.settings import PoolSettings
@@ -78,6 +77,7 @@ class NetworkPoolReconciler:
         self._reader = Reader.keeping(
             allocations, client, clock, settings, events.allocations.contents_differ
         )
+        self._specs = PoolSpecs(pools, settings.max_addresses)
         self._writer = AllocationWriter(client, settings.width)
         self._pending: dict[Key, PendingPromises] = {}
 
@@ -120,7 +120,7 @@ class NetworkPoolReconciler:
     async def _reconcile(self, pool: NetworkPool) -> Outcome:
         pool = await self._with_finalizer(pool)
         try:
-            geometry = ranges.layout(pool.spec, self._settings.max_addresses)
+            geometry = self._specs.layout(pool)
         except InvalidPool as invalid:
             return await self._block_invalid(pool, invalid.messages)
         other = self._foreign_manager(pool)
@@ -174,9 +174,8 @@ class NetworkPoolReconciler:
         replica with an old view of the pool cannot refuse what another one granted. An unchanged
         status makes no new version, but its precondition is checked all the same.
         """
-        wanted = status.served(
-            pool, view, decision, self._clock.now(), self._pools, self._settings.max_addresses
-        )
+        overlapping = self._specs.overlapping(pool)
+        wanted = status.served(pool, view, decision, self._clock.now(), overlapping)
         if not (
             decision.choice.grants
             or new_refusals(decision.choice.refusals)

@@ -1,11 +1,11 @@
 """A pool's status: counters, conditions, promises. A function of the objects alone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from allocator import MAX_ADDRESSES, Capacity
+from allocator import Capacity
 from controller.conditions import find, remove_condition
 from reconcilers.api.fields import INT32_MAX
 from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolStatus
@@ -85,8 +85,7 @@ def served(
     view: View,
     decision: Decision,
     now: datetime,
-    others: Iterable[NetworkPool] = (),
-    max_addresses: int = MAX_ADDRESSES,
+    overlapping: Sequence[problems.OverlappingPool] = (),
 ) -> dict[str, Any]:
     """Return the whole status of a pool whose spec is sound.
 
@@ -95,11 +94,9 @@ def served(
         view: its allocations.
         decision: what the pass hands out.
         now: the time.
-        others: all pools, to find those that overlap with this one.
-        max_addresses: the largest pool, in addresses.
+        overlapping: other pools that may hand out the same addresses.
     """
     found = summary(view, decision)
-    overlapping = problems.overlapping_pools(pool, others, max_addresses)
     wrong = problems.findings(pool, view, decision, overlapping)
     alone = [problems.none_foreign()] if find(pool.status.conditions, FOREIGN_MANAGER) else []
     conditions = with_findings(

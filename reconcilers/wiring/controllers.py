@@ -6,13 +6,14 @@ from controller.cache import Change
 from controller.conditions import find, is_true
 from controller.meta import Key
 from controller.triggers import ClusterWatch, Watch, generation_changed, to_self
-from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, TENANT_INDEX
+from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, TENANT_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import FOREIGN_MANAGER, READY
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.ipallocation.release import ReleaseCheck
+from reconcilers.networkpool.contents import concerns_pool, waits
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.problems import overlapping_pools
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
@@ -43,13 +44,24 @@ def add_networkpools(shared: Shared) -> None:
         found = overlapping_pools(pool, pools.cache, settings.pool.max_addresses)
         return [one.key for one in found]
 
+    def concerns(change: Change[IPAllocation]) -> bool:
+        allocation = change.new or change.old
+        pool = pools.cache.get(allocation.pool_key) if allocation is not None else None
+        # Whatever keeps a pool from serving may end by a change that is none otherwise.
+        serves = pool is not None and is_true(pool.status.conditions, READY)
+        return not serves or concerns_pool(change, shared.client.field_manager)
+
+    def gathered(change: Change[IPAllocation]) -> float:
+        # Requests are served at once; while they are, those that come meanwhile gather anyway.
+        return 0.0 if change.new is not None and waits(change.new) else settings.pool.gather
+
     shared.manager.controller(
         "networkpool",
         reconciler.reconcile,
         watches=[
             Watch(pools, to_self),
             Watch(pools, overlapping, generation_changed),
-            Watch(allocations, lambda allocation: [allocation.pool_key]),
+            Watch(allocations, lambda allocation: [allocation.pool_key], concerns, gathered),
         ],
         concurrency=settings.concurrency,
     )

@@ -85,6 +85,29 @@ async def test_a_predicate_keeps_changes_from_the_queue() -> None:
     assert queue.statistics().ready == {}
 
 
+async def test_changes_with_a_delay_are_gathered_and_those_without_are_due_at_once() -> None:
+    clock = VirtualClock()
+    informer = Informer(WIDGETS, Scripted([]), clock)
+    delay = {"red": 5.0, "blue": 0.0}
+
+    def due(change: Change[Widget]) -> float:
+        assert change.new is not None
+        return delay[change.new.spec.color]
+
+    watch = Watch(informer, to_self, delay=due)
+    queue = connected(clock, watch)
+    for revision in (1, 2, 3):
+        informer.cache.apply_own_write(widget("a", revision, color="red"))
+        await clock.advance(2)
+    assert queue.statistics().ready == {0: 1}, "six seconds after the first of three changes"
+    assert await queue.get() == Key("default", "a")
+    queue.done(Key("default", "a"))
+    informer.cache.apply_own_write(widget("a", 4, color="red"))
+    assert queue.statistics().ready == {}
+    informer.cache.apply_own_write(widget("a", 5, color="blue"))
+    assert await queue.get() == Key("default", "a")
+
+
 async def test_a_closed_watch_enqueues_nothing() -> None:
     clock = VirtualClock()
     informer = Informer(WIDGETS, Scripted([]), clock)

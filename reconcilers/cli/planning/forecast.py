@@ -36,6 +36,7 @@ from reconcilers.conditions import Finding, rendered, with_findings
 from reconcilers.ipallocation.reconciler import pending_status, waiting_for
 from reconcilers.networkpool import status
 from reconcilers.networkpool.pending_promises import granted_status, new_refusals, refused_status
+from reconcilers.networkpool.problems import overlapping_pools
 from reconcilers.networkpool.protocol import Decision, blockers, decide
 from reconcilers.networkpool.view import View
 from reconcilers.providerconfig import judgement
@@ -164,7 +165,8 @@ class Forecast:
         input is shown.
         """
         pools, limit = self.ledger.pools.cache, self.settings.pool.max_addresses
-        wanted = status.served(pool, view, decision, self.now, pools, limit)
+        overlapping = overlapping_pools(pool, pools, limit)
+        wanted = status.served(pool, view, decision, self.now, overlapping)
         for name in ("assignments", "allocationsRevision"):
             del wanted[name]
         if pool.status.assignments:

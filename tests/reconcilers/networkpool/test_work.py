@@ -112,3 +112,16 @@ async def test_only_what_changed_is_read_and_however_often_it_did_it_is_read_onc
     assert copied == []
     assert server.count(verb="patch", plural="networkpools") == 1, "ten releases, one write"
     assert replica.lab.see("networkpools", "lab")["allocatedIPs"] == 8 * (FEW - 10)
+
+
+async def test_a_pass_calls_as_much_among_many_pools_as_among_few() -> None:
+    calls = {}
+    for count in (2, 60):
+        replica = _filled(FEW)
+        for number in range(count):
+            other = make.pool(f"other-{number}", cidr=f"10.{100 + number}.0.0/16")
+            replica.lab.server.add("networkpools", other)
+        await replica.pools.reconcile(make.key("lab"))
+        await _release(replica)
+        calls[count] = await _calls_of_pass(replica)
+    assert calls[60] <= 1.1 * calls[2], calls
