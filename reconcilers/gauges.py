@@ -1,7 +1,8 @@
 """Metrics of pools, allocations, providers and tenants, read from the caches at each scrape.
 
-No number is kept, so none can be stale, and an object's series go with the object. Only a replica
-that leads shows them: sums over replicas would count everything twice.
+No number is kept, so none can be stale, and an object's series go with the object. What is kept is
+which allocations are to be counted. Only a replica that leads shows them: sums over replicas would
+count everything twice.
 """
 
 from collections import Counter
@@ -13,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from controller.cache import Cache
+from controller.cache import Cache, Change
 from controller.clock import Clock
 from controller.conditions import find
 from controller.meta import Key
@@ -72,6 +73,32 @@ class Queue:
             self.oldest = max(self.oldest, (now - since).total_seconds())
 
 
+class Unfinished:
+    """The allocations that wait for a range or for their tenant, kept from change to change.
+
+    They are few, and so a scrape costs the same however many hold their range.
+
+    Args:
+        allocations: all of them.
+    """
+
+    def __init__(self, allocations: Cache[IPAllocation]) -> None:
+        self._allocations = allocations
+        self._keys = {one.metadata.key for one in allocations if _is_unfinished(one)}
+        allocations.subscribe(self._note)
+
+    def __iter__(self) -> Iterator[IPAllocation]:
+        """Iterate over them, in no order."""
+        found = map(self._allocations.get, self._keys)
+        return (one for one in found if one is not None)
+
+    def _note(self, change: Change[IPAllocation]) -> None:
+        if change.old is not None:
+            self._keys.discard(change.old.metadata.key)
+        if change.new is not None and _is_unfinished(change.new):
+            self._keys.add(change.new.metadata.key)
+
+
 class Gauges(Collector):
     """Shows them while `leading` says so.
 
@@ -94,7 +121,7 @@ class Gauges(Collector):
         leading: Callable[[], bool],
     ) -> None:
         self._pools = pools
-        self._allocations = allocations
+        self._unfinished = Unfinished(allocations)
         self._providers = providers
         self._clusters = clusters
         self._clock = clock
@@ -126,11 +153,11 @@ class Gauges(Collector):
         waiting = {pool.metadata.key: Queue() for pool in self._pools}
         releasing = {pool.metadata.key: Queue() for pool in self._pools}
         now = self._clock.now()
-        for allocation in self._allocations:
+        for allocation in self._unfinished:
             if _waits(allocation):
                 queue = waiting.setdefault(allocation.pool_key, Queue())
                 queue.add(allocation.requested_at, now)
-            elif allocation.releasing:
+            else:
                 queue = releasing.setdefault(allocation.pool_key, Queue())
                 queue.add(_marked_at(allocation), now)
         yield from _queues(
@@ -181,6 +208,10 @@ class Gauges(Collector):
                         [one.metadata.name, one.metadata.namespace], said.status == "True"
                     )
             yield gauge
+
+
+def _is_unfinished(allocation: IPAllocation) -> bool:
+    return _waits(allocation) or allocation.releasing
 
 
 def _waits(allocation: IPAllocation) -> bool:

@@ -7,7 +7,7 @@ A pool that does not exist (it may come later), hands out nothing now, or is onl
 warning: the request waits. Deletion is never refused; the finalizer sees to its order.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from allocator import AddressRange, AllocatorError, InvalidPool
 from reconcilers import poolspec, ranges
@@ -21,14 +21,14 @@ PINNED = ("spec", "pinnedRange")
 
 
 def created(
-    new: IPAllocation, pool: NetworkPool | None, view: View, max_addresses: int
+    new: IPAllocation, pool: NetworkPool | None, view: Callable[[], View], max_addresses: int
 ) -> Verdict:
     """Judge a new request.
 
     Args:
         new: the request.
         pool: the pool that it names; None if there is none.
-        view: the pool's allocations.
+        view: reads the pool's allocations; called only if the verdict depends on them.
         max_addresses: the largest pool, in addresses.
     """
     try:
@@ -62,7 +62,7 @@ def updated(new: IPAllocation, old: IPAllocation | None) -> Verdict:
     return Verdict.from_causes([forbidden(("spec",), what)])
 
 
-def _not_now(new: IPAllocation, pool: NetworkPool, view: View) -> Iterator[str]:
+def _not_now(new: IPAllocation, pool: NetworkPool, view: Callable[[], View]) -> Iterator[str]:
     """Warn of what keeps a request waiting that could be served at another time."""
     key = pool.metadata.key
     if pool.metadata.terminating:
@@ -74,7 +74,7 @@ def _not_now(new: IPAllocation, pool: NetworkPool, view: View) -> Iterator[str]:
         return
     if new.spec.count is not None and new.spec.count != wanted.size:
         yield f"spec.count: ignored, as pinnedRange names {wanted.size} addresses"
-    for name, held in _held(pool, view):
+    for name, held in _held(pool, view()):
         if held.overlaps(wanted):
             yield (
                 f"spec.pinnedRange: {wanted.text} is not free now: IPAllocation {name} has"

@@ -163,7 +163,10 @@ class AllocationJudge:
 
     async def created(self, new: IPAllocation) -> Verdict:
         """Judge a new request, by the pool as it is if what the cache shows is against it."""
-        view = self._reader.cached(new.pool_key)
+
+        def view() -> View:
+            return self._reader.cached(new.pool_key)
+
         pool = self._pools.get(new.pool_key)
         verdict = ipallocation.created(new, pool, view, self._limit)
         if pool is not None and verdict.allowed:

@@ -9,7 +9,9 @@ import pytest
 
 from allocator.addresses import address_text
 from controller.cache import Cache
+from reconcilers.gauges import Gauges
 from reconcilers.networkpool.contents import Facts, KeptContents
+from reconcilers.webhooks.judges import AllocationJudge
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
 
@@ -33,7 +35,11 @@ def _filled(count: int) -> Replica:
 
 
 async def _calls_of_pass(replica: Replica) -> int:
-    """Return how many functions and methods one pass calls, those written in C too."""
+    return await _calls(lambda: replica.pools.reconcile(make.key("lab")))
+
+
+async def _calls(work: Callable[[], Awaitable[object]]) -> int:
+    """Return how many functions and methods are called, those written in C too."""
     calls = 0
 
     def count(frame: FrameType, event: str, _: Any) -> None:
@@ -43,7 +49,7 @@ async def _calls_of_pass(replica: Replica) -> int:
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        await replica.pools.reconcile(make.key("lab"))
+        await work()
     finally:
         sys.setprofile(before)
     return calls
@@ -125,3 +131,36 @@ async def test_a_pass_calls_as_much_among_many_pools_as_among_few() -> None:
         await _release(replica)
         calls[count] = await _calls_of_pass(replica)
     assert calls[60] <= 1.1 * calls[2], calls
+
+
+async def test_a_scrape_of_the_metrics_reads_only_allocations_that_wait_or_are_given_back() -> (
+    None
+):
+    calls = {}
+    for count in (FEW, MANY):
+        replica = _filled(count)
+        pools, allocations, clusters, providers = replica.caches.values()
+        clock = replica.lab.clock
+        gauges = Gauges(pools, allocations, providers, clusters, clock, lambda: True)
+
+        async def scrape(shown: Gauges = gauges) -> None:
+            list(shown.collect())
+
+        await scrape()
+        calls[count] = await _calls(scrape)
+    assert calls[MANY] == calls[FEW], calls
+
+
+async def test_a_judgement_of_a_request_by_count_reads_no_allocations() -> None:
+    calls = {}
+    for count in (FEW, MANY):
+        replica = _filled(count)
+        pools, allocations, *_ = replica.caches.values()
+        judge = AllocationJudge(replica.client, pools, allocations, replica.lab.clock, 1 << 20)
+
+        async def judged(by: AllocationJudge = judge) -> None:
+            assert (await by.created(make.allocation("new", size=8))).allowed
+
+        await judged()
+        calls[count] = await _calls(judged)
+    assert calls[MANY] <= 1.1 * calls[FEW], calls

@@ -15,7 +15,7 @@ POOL = make.pool(reserved=["10.40.0.0/28"])
 
 
 def create(new: IPAllocation, pool: NetworkPool | None = POOL, *others: Any) -> Verdict:
-    return ipallocation.created(new, pool, make.view(*others), LIMIT)
+    return ipallocation.created(new, pool, lambda: make.view(*others), LIMIT)
 
 
 @pytest.mark.parametrize(
