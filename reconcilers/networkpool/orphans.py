@@ -29,13 +29,21 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import FOREIGN_MANAGER, Finding, rendered, with_findings
-from reconcilers.networkpool.owners import LiveOwners, OwnerState, noted_uid, owner_state
+from reconcilers.networkpool.owners import (
+    OWNER_FOUND,
+    LiveOwners,
+    OwnerState,
+    Unsettled,
+    noted_uid,
+    owner_state,
+)
 from reconcilers.networkpool.window import MinuteWindow
 from reconcilers.settings import OrphanSettings
 
-OWNER_FOUND = "OwnerFound"
 SUSPENDED = "OrphanCollectionSuspended"
 COLLECT = "CollectOrphans"
+ALL_EVERY = 60
+"""Each so many sweeps look at every allocation, whether anything changed or not."""
 FEW = 16
 """Up to so many allocations that a sweep deletes from one pool get an event each."""
 
@@ -48,7 +56,7 @@ class OrphanCollector:
     Args:
         client: the management cluster.
         pools: the NetworkPools.
-        allocations: the IPAllocations, indexed by pool.
+        allocations: the IPAllocations, indexed by pool and by TenantCluster.
         clusters: the TenantClusters.
         recorder: takes the events.
         clock: the time.
@@ -77,6 +85,8 @@ class OrphanCollector:
         self._settings = settings
         self._count_collected = collected
         self._collected = MinuteWindow(clock)
+        self._unsettled = Unsettled(allocations, clusters)
+        self._sweeps = 0
 
     async def run(self) -> None:
         """Sweep once per interval until cancelled."""
@@ -85,14 +95,20 @@ class OrphanCollector:
             await self.sweep()
 
     async def sweep(self) -> None:
-        """Check every allocation once, pool by pool, those of pools that do not exist too."""
+        """Check what is not settled, pool by pool, that of pools that do not exist too."""
+        self._sweeps += 1
+        if self._sweeps % ALL_EVERY == 0:
+            self._unsettled.add_all()
         owners = LiveOwners(self._client)
         writes_left = self._settings.batch
-        for value in sorted(self._allocations.index_values(POOL_INDEX)):
-            found = self._allocations.by_index(POOL_INDEX, value)
-            if not found:
-                continue  # they went while the sweep waited for an answer
-            pool = found[0].pool_key
+        unsettled = self._unsettled.by_pool()
+        suspended = {
+            p.metadata.key for p in self._pools if is_true(p.status.conditions, SUSPENDED)
+        }
+        for pool in sorted({*unsettled, *suspended}):
+            # Read again, as they may have changed while the sweep waited for an answer.
+            known = (self._allocations.get(one.metadata.key) for one in unsettled.get(pool, ()))
+            found = [one for one in known if one is not None and one.pool_key == pool]
             if self._has_foreign_manager(pool):
                 continue
             try:
@@ -112,12 +128,14 @@ class OrphanCollector:
         """Delete the orphans among the allocations of a pool, or suspend that if they are many."""
         pool = self._pools.get(key)
         suspects = [a for a in found if owner_state(a, self._clusters) is OwnerState.MAYBE_GONE]
-        allowed = limit(len(found), self._settings)
-        if len(suspects) + self._collected.recent(key) > allowed:
-            _log.warning("too many orphans at once", pool=str(key), count=len(suspects))
-            if pool is not None:
-                await self._suspend(pool, too_many(len(suspects), len(found), allowed))
-            return
+        if suspects:
+            size = len(self._allocations.by_index(POOL_INDEX, str(key)))
+            allowed = limit(size, self._settings)
+            if len(suspects) + self._collected.recent(key) > allowed:
+                _log.warning("too many orphans at once", pool=str(key), count=len(suspects))
+                if pool is not None:
+                    await self._suspend(pool, too_many(len(suspects), size, allowed))
+                return
         if pool is not None:
             await self._resume(pool)
         collected = [a for a in suspects if await self._delete_if_orphaned(a, owners)]

@@ -9,12 +9,14 @@ an allocation is kept, with a condition.
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from controller.cache import Cache
+from controller.cache import Cache, Change
 from controller.client import Client
+from controller.conditions import find
 from controller.errors import NotFound
 from controller.meta import Key
+from reconcilers import labels
 from reconcilers.api import names
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 
@@ -49,6 +51,77 @@ def owner_state(allocation: IPAllocation, clusters: Cache[TenantCluster]) -> Own
     if owner is None:
         return OwnerState.NEVER_SEEN
     return OwnerState.PRESENT if owner.metadata.terminating else OwnerState.NOT_NOTED
+
+
+OWNER_FOUND = "OwnerFound"
+"""The condition of an allocation whose owner was not found at some time."""
+
+
+def is_settled(allocation: IPAllocation, clusters: Cache[TenantCluster]) -> bool:
+    """Return whether a sweep has nothing to do about an allocation until something changes.
+
+    What may change is the allocation, and whether its owner is there, with which uid. One that
+    cannot be read may go without a change that anybody hears of, so it settles nothing.
+    """
+    if allocation.metadata.terminating:
+        return True
+    key, noted = allocation.spec.tenantClusterRef.key, noted_uid(allocation)
+    if key in clusters.unreadable or labels.repairs(allocation):
+        return False
+    owner, found = clusters.get(key), find(allocation.status.conditions, OWNER_FOUND)
+    if owner is None:
+        return not noted and found is not None and found.status == "False"
+    return owner.metadata.uid == noted and (found is None or found.status == "True")
+
+
+class Unsettled:
+    """The allocations that a sweep has to look at, kept from change to change.
+
+    At first these are all; one that is found settled is looked at again when it or its owner
+    changed. So a sweep over allocations at rest costs nothing, however many there are.
+
+    Args:
+        allocations: all allocations, indexed by TenantCluster.
+        clusters: all TenantClusters.
+    """
+
+    def __init__(self, allocations: Cache[IPAllocation], clusters: Cache[TenantCluster]) -> None:
+        self._allocations = allocations
+        self._clusters = clusters
+        self._keys: set[Key] = set()
+        self.add_all()
+        allocations.subscribe(self._allocation_changed)
+        clusters.subscribe(self._cluster_changed)
+
+    def add_all(self) -> None:
+        """Look at every allocation again."""
+        self._keys.update(allocation.metadata.key for allocation in self._allocations)
+
+    def by_pool(self) -> dict[Key, list[IPAllocation]]:
+        """Return those that are not settled, by pool, each pool's sorted by name."""
+        found: dict[Key, list[IPAllocation]] = {}
+        for key in sorted(self._keys):
+            allocation = self._allocations.get(key)
+            if allocation is None or is_settled(allocation, self._clusters):
+                self._keys.discard(key)
+            else:
+                found.setdefault(allocation.pool_key, []).append(allocation)
+        return found
+
+    def _allocation_changed(self, change: Change[IPAllocation]) -> None:
+        if change.new is not None:
+            self._keys.add(change.new.metadata.key)
+        elif change.old is not None:
+            self._keys.discard(change.old.metadata.key)
+
+    def _cluster_changed(self, change: Change[TenantCluster]) -> None:
+        old, new = change.old, change.new
+        if old is not None and new is not None and old.metadata.uid == new.metadata.uid:
+            return
+        for cluster in (old, new):
+            if cluster is not None:
+                owned = self._allocations.by_index(TENANT_INDEX, str(cluster.metadata.key))
+                self._keys.update(one.metadata.key for one in owned)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,141 @@
+"""A sweep looks at what changed, and finds what looking at everything would find."""
+
+from typing import Any
+
+import pytest
+
+from controller.codec import Unreadable
+from reconcilers.api import names
+from reconcilers.networkpool import orphans, owners
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab, Replica
+
+LABELS = {
+    names.LABEL_POOL: "lab",
+    names.LABEL_TEAM: "team",
+    names.LABEL_TYPE: "loadbalancer",
+    names.LABEL_MANAGED_BY: "butler",
+}
+
+
+def _allocation(name: str, tenant: str, number: int, **more: Any) -> Any:
+    labels = LABELS | {names.LABEL_TENANT: tenant}
+    annotations = {names.ANNOTATION_TENANT_UID: f"uid-team-{tenant}"}
+    held = (f"10.40.0.{number}", f"10.40.0.{number}")
+    given = {"labels": labels, "annotations": annotations, "held": held} | more
+    return make.allocation(name, tenant=f"team/{tenant}", **given)
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the allocations whose owner was looked for, as they are."""
+    found: list[str] = []
+    is_settled = owners.is_settled
+
+    def noting(allocation: Any, clusters: Any) -> bool:
+        found.append(allocation.metadata.name)
+        return is_settled(allocation, clusters)
+
+    monkeypatch.setattr(owners, "is_settled", noting)
+    return found
+
+
+def _lab() -> Replica:
+    lab = Lab()
+    lab.server.listeners.clear()
+    lab.server.add("networkpools", make.pool())
+    for number, tenant in enumerate("abcdefgh"):
+        lab.server.add("tenantclusters", make.tenant(tenant))
+        lab.server.add("ipallocations", _allocation(f"{tenant}-lb", tenant, number))
+    return lab.another()
+
+
+def _going(replica: Replica) -> list[str]:
+    found = [obj["metadata"] for obj in replica.lab.server.all("ipallocations")]
+    return [meta["name"] for meta in found if "deletionTimestamp" in meta]
+
+
+async def test_what_is_settled_is_looked_at_once(looked_at: list[str]) -> None:
+    replica = _lab()
+    await replica.orphans.sweep()
+    assert looked_at == [f"{tenant}-lb" for tenant in "abcdefgh"]
+    looked_at.clear()
+    await replica.orphans.sweep()
+    assert looked_at == []
+    assert replica.lab.server.requests == []
+
+
+async def test_only_the_allocations_of_a_cluster_that_went_are_looked_at(
+    looked_at: list[str],
+) -> None:
+    replica = _lab()
+    await replica.orphans.sweep()
+    looked_at.clear()
+    replica.lab.server.edit(
+        "tenantclusters", "d", {"metadata": {"labels": {"a": "b"}}}, namespace="team"
+    )
+    replica.lab.server.vanish("tenantclusters", "c", namespace="team")
+    await replica.orphans.sweep()
+    assert looked_at == ["c-lb"]
+    assert _going(replica) == ["c-lb"]
+
+
+async def test_a_cluster_of_the_same_name_that_comes_later_is_no_owner_of_what_was_settled() -> (
+    None
+):
+    replica = _lab()
+    await replica.orphans.sweep()
+    replica.lab.server.vanish("tenantclusters", "c", namespace="team")
+    replica.lab.server.add("tenantclusters", make.tenant("c", uid="another"))
+    await replica.orphans.sweep()
+    assert _going(replica) == ["c-lb"]
+
+
+async def test_a_label_that_is_changed_later_is_repaired() -> None:
+    replica = _lab()
+    await replica.orphans.sweep()
+    wrong = {"metadata": {"labels": {names.LABEL_POOL: "wrong"}}}
+    replica.lab.server.edit("ipallocations", "b-lb", wrong)
+    await replica.orphans.sweep()
+    labels = replica.lab.server.see("ipallocations", "b-lb")["metadata"]["labels"]
+    assert labels[names.LABEL_POOL] == "lab"
+
+
+async def test_an_owner_that_could_not_be_read_and_went_is_noticed() -> None:
+    replica = _lab()
+    server, clusters = replica.lab.server, replica.caches["tenantclusters"]
+    server.add("ipallocations", _allocation("x-lb", "x", 99))
+    odd = make.key("x", "team")
+    clusters.apply(Unreadable(odd, server.revision + 1, "odd"))
+    await replica.orphans.sweep()
+    await replica.orphans.sweep()
+    assert _going(replica) == [], "it cannot be read, so it may be there"
+    clusters.apply(Unreadable(odd, server.revision + 2, "odd", deleted=True))
+    await replica.orphans.sweep()
+    assert _going(replica) == ["x-lb"]
+
+
+async def test_an_allocation_whose_owner_was_never_seen_is_settled_by_its_condition(
+    looked_at: list[str],
+) -> None:
+    replica = _lab()
+    pinned = _allocation("y-lb", "y", 98, annotations={})
+    replica.lab.server.add("ipallocations", pinned)
+    await replica.orphans.sweep()
+    await replica.orphans.sweep()
+    looked_at.clear()
+    await replica.orphans.sweep()
+    assert looked_at == []
+    replica.lab.server.add("tenantclusters", make.tenant("y"))
+    await replica.orphans.sweep()
+    meta = replica.lab.server.see("ipallocations", "y-lb")["metadata"]
+    assert meta["annotations"][names.ANNOTATION_TENANT_UID] == "uid-team-y"
+
+
+async def test_now_and_then_everything_is_looked_at(looked_at: list[str]) -> None:
+    replica = _lab()
+    for _ in range(orphans.ALL_EVERY - 1):
+        await replica.orphans.sweep()
+    looked_at.clear()
+    await replica.orphans.sweep()
+    assert len(looked_at) == 8
