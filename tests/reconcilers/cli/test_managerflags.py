@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from controller.options import ManagerOptions, SelfSigned
-from reconcilers.cli.flags import envvar, settings_of
+from reconcilers.cli.flags import envvar, setting_options, settings_of
 from reconcilers.cli.managerflags import (
     cluster_options,
     log_options,
@@ -43,13 +43,18 @@ ELSEWHERE = {"--kubeconfig", "--context", "--log-level", "--log-format"}
 
 
 def options(*arguments: str, **variables: str) -> ManagerOptions:
-    """Return what a command with all of these flags makes of a command line."""
+    """Return what a command with all flags of `run` makes of a command line.
+
+    The settings' flags are among them: one whose parameter is called as another's would take its
+    value.
+    """
     found: list[ManagerOptions] = []
 
     @click.command()
     @cluster_options
     @manager_options
     @log_options
+    @setting_options
     def command(**values: Any) -> None:
         found.append(manager_settings(values, "home"))
 
