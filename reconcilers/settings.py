@@ -97,7 +97,7 @@ class TenantSettings:
     """The most bytes that a tenant's answer may have."""
     metallb_namespace: str = "metallb-system"
     """Where MetalLB lives in tenants."""
-    metallb_wait: float = 30.0
+    metallb_wait: float = 10.0
     """How long a range is out of the pool of a MetalLB before 0.15, which cannot show that it has
     read it, before the range is free."""
     metallb_bundle: str = ""

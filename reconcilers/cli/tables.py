@@ -9,7 +9,6 @@ import click
 
 from allocator import AddressRange, AllocatorError
 from controller.conditions import find
-from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -30,7 +29,7 @@ from reconcilers.cli.output import (
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.survey.drawing import state_cell
 from reconcilers.cli.survey.extents import Extent, Holder, Usage, picture, usages
-from reconcilers.cli.survey.objects import Objects, scope, scope_options, sorted_by_key, survey
+from reconcilers.cli.survey.objects import Objects, scope, scope_options, survey
 from reconcilers.tenantcluster.membership import is_foreign, role
 from reconcilers.tenantcluster.status import NETWORK_READY
 
@@ -166,19 +165,9 @@ def tenants(output: Form, **values: Any) -> None:
 
 def holdings(objects: Objects) -> list[Holding]:
     """Return what every tenant holds, by namespace and name."""
-    of_tenant: dict[Key, list[IPAllocation]] = {}
-    for one in sorted_by_key(objects.allocations):
-        of_tenant.setdefault(one.spec.tenantClusterRef.key, []).append(one)
     return [
-        Holding(
-            tenant,
-            tuple(
-                one
-                for one in of_tenant.get(tenant.metadata.key, [])
-                if not is_foreign(one, tenant)
-            ),
-        )
-        for tenant in sorted_by_key(objects.clusters)
+        Holding(tenant, tuple(one for one in allocations if not is_foreign(one, tenant)))
+        for tenant, allocations in objects.by_tenant()
     ]
 
 

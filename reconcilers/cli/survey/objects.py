@@ -112,6 +112,13 @@ class Objects:
             found.setdefault(one.pool_key, []).append(one)
         return [(self.pools[key], found.get(key, [])) for key in sorted(self.pools)]
 
+    def by_tenant(self) -> list[tuple[TenantCluster, list[IPAllocation]]]:
+        """Return each tenant with the allocations for it, all by namespace and name."""
+        found: dict[Key, list[IPAllocation]] = {key: [] for key in sorted(self.clusters)}
+        for one in sorted_by_key(self.allocations):
+            found.get(one.spec.tenantClusterRef.key, []).append(one)
+        return [(self.clusters[key], members) for key, members in found.items()]
+
     def pool_named(self, name: str) -> NetworkPool:
         """Return the pool of a name, which may be `namespace/name`.
 

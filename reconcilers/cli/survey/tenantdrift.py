@@ -7,14 +7,13 @@ import anyio
 from controller.client import Client
 from controller.clock import SystemClock
 from controller.errors import ControllerError
-from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.survey.audit import Finding, Subject
-from reconcilers.cli.survey.objects import Objects, sorted_by_key
+from reconcilers.cli.survey.objects import Objects
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.inspection import Inside, findings, read_inside
@@ -35,9 +34,6 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
     limit = anyio.CapacityLimiter(AT_ONCE)
     cidrs = (ranges.parsed_entry(pool.spec.cidr) for pool in objects.pools.values())
     spaces = [cidr for cidr in cidrs if cidr is not None]
-    of_tenant: dict[Key, list[IPAllocation]] = {}
-    for one in objects.allocations.values():
-        of_tenant.setdefault(one.spec.tenantClusterRef.key, []).append(one)
 
     async def compare(tenant: TenantCluster, members: Sequence[IPAllocation]) -> None:
         subject = Subject.from_object(TENANT_CLUSTER, tenant)
@@ -52,8 +48,7 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
 
     try:
         async with anyio.create_task_group() as group:
-            for tenant in sorted_by_key(objects.clusters):
-                members = of_tenant.get(tenant.metadata.key, [])
+            for tenant, members in objects.by_tenant():
                 # Ranges may be left in a tenant that something was projected into.
                 begun = names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations
                 if members or begun:

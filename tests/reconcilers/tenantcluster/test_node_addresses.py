@@ -82,7 +82,7 @@ async def test_a_cluster_that_lives_gets_the_very_range_back_when_its_allocation
         assert _range(lab, anew["metadata"]["name"]) == given
         assert anew["status"]["phase"] == "Allocated"
     assert _range(lab, "rival") == ("", "")
-    assert "NodeAddressesDeleted" in lab.heard.reasons
+    assert "NodeAddressesDeleted" in lab.recorded.reasons
     ref = lab.see("tenantclusters", "a", "team")["ipAllocationRef"]
     assert ref["name"] in [one["metadata"]["name"] for one in _of_nodes_of_ours(lab)]
 
