@@ -71,6 +71,11 @@ class MetalLB:
     _child: Child
     _children: Children
 
+    @property
+    def pid(self) -> int:
+        """Return the number of its process."""
+        return self._child.process.pid
+
     async def metrics(self) -> str:
         """Return its metrics as Prometheus reads them.
 

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import anyio
 
-SECONDS = 60.0
+SECONDS = 90.0
 """After which a state is given up, unless a caller says otherwise."""
 BETWEEN_LOOKS = 0.05
 

@@ -4,9 +4,16 @@ The controllers are `butler-ipam run` in a process of its own, with the flags th
 """
 
 import base64
+import os
+import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,34 +48,28 @@ from reconcilers.api.resources import NAMESPACE as NAMESPACES
 from reconcilers.cli.local.objects import delete
 from reconcilers.tenantcluster.metallb import POOL_NAME
 from tests.metallb.audit.recorder import Recording, recording
+from tests.polling import until
 from tests.reconcilers.cli.commands import Running, started
 
 HOME = names.DEFAULT_NAMESPACE
 PROJECTED = Key(NAMESPACE, POOL_NAME)
 TEAM = "team"
 POOL = Key(HOME, "lab")
-LIMIT = 90.0
-"""Seconds after which a test gives up waiting for a state."""
-BETWEEN_LOOKS = 0.1
+CAPACITY = re.compile(
+    r'^metallb_allocator_addresses_total\{pool="default-pool"\} (\d+)$', re.MULTILINE
+)
 
-T = TypeVar("T")
 K = TypeVar("K", bound=Object)
 
 
-async def until(look: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) -> T:
-    """Look again and again until what is seen is as it should be; return it.
-
-    Raises:
-        AssertionError: it did not come to that in time; says what was seen last.
-    """
-    seen: T | None = None
-    with anyio.move_on_after(LIMIT):
-        while True:
-            seen = await look()
-            if holds(seen):
-                return seen
-            await anyio.sleep(BETWEEN_LOOKS)
-    raise AssertionError(f"not within {LIMIT:.0f} s; seen last: {seen}")
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """Stop a process where it is, and let it go on afterwards."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def entry(span: AddressRange) -> str:
@@ -128,15 +129,14 @@ class Tenant:
         pool = await _found(self.client, IP_ADDRESS_POOL, PROJECTED)
         return pool.spec.addresses if pool is not None else ()
 
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
+    async def capacity(self) -> int:
+        """Return how many addresses MetalLB itself says that it may hand out of our pool."""
+        found = CAPACITY.search(await self.metallb.metrics())
+        return int(found[1]) if found else 0
+
+    def frozen(self) -> AbstractContextManager[None]:
         """Stop MetalLB's controller where it is, and let it go on afterwards."""
-        process = self.metallb._child.process
-        process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            process.send_signal(signal.SIGCONT)
+        return frozen(self.metallb.pid)
 
 
 @dataclass(frozen=True)

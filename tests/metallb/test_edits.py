@@ -1,5 +1,7 @@
 """What a user does to our MetalLB pool is put right, and Services get addresses of ours."""
 
+from functools import partial
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,16 @@ from controller.errors import Conflict
 from controller.meta import Version
 from reconcilers.api.resources import IP_ADDRESS_POOL
 from reconcilers.cli.local.objects import delete
-from tests.metallb.site import PROJECTED, Site, entry, site, until
+from tests.metallb.site import PROJECTED, Site, Tenant, entry, frozen, site
+from tests.numbers import Note
+from tests.polling import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 
 LOOKS = "--tenant-requeue-young=1s"
 """Between two looks at a tenant's pool; a minute by default."""
 FOREIGN = "10.99.0.0-10.99.0.3"
+OUTSIDE = {f"10.99.0.{number}" for number in range(4)}
 
 
 async def _edit(here: Site, *entries: str) -> None:
@@ -48,8 +53,17 @@ def _is_right(seen: tuple[list[AddressRange], tuple[str, ...], dict[str, str]]) 
     return len(held) == len(ours) == 2 and sorted(entries) == sorted(map(entry, held))
 
 
-async def test_a_pool_edited_by_hand_is_put_right(tmp_path: Path) -> None:
-    async with site(tmp_path) as here, here.controllers(LOOKS, "--growth-when-exhausted=1s"):
+async def _shown(tenant: Tenant) -> set[str]:
+    return set((await tenant.addresses()).values())
+
+
+async def test_a_pool_edited_by_hand_is_put_right(tmp_path: Path, record_property: Note) -> None:
+    """Ours stand still until MetalLB has taken each edit in, so each is put right in MetalLB."""
+    async with (
+        site(tmp_path) as here,
+        here.controllers(LOOKS, "--growth-when-exhausted=1s") as ours,
+        here.recorded() as recording,
+    ):
         sizes = {"initialPoolSize": 1, "growthIncrement": 1}
         await here.offer("10.40.0.0/28", allocationMode="elastic", **sizes)
         await here.found_cluster("a")
@@ -59,12 +73,17 @@ async def test_a_pool_edited_by_hand_is_put_right(tmp_path: Path) -> None:
         await _put_right(here)
         first, second = await tenant.entries()
 
-        await _edit(here, FOREIGN)
-        await _put_right(here)
-        await _edit(here, second)
-        await _put_right(here)
-        await _edit(here, first, second, FOREIGN)
-        await _put_right(here)
-        await delete(tenant.client, IP_ADDRESS_POOL, PROJECTED)
+        for entries, capacity in (((FOREIGN,), 4), ((second,), 1), ((first, second, FOREIGN), 6)):
+            with frozen(ours.process.pid):
+                await _edit(here, *entries)
+                await until(tenant.capacity, partial(eq, capacity))
+                if entries == (FOREIGN,):
+                    await until(lambda: _shown(tenant), lambda found: found <= OUTSIDE)
+            await _put_right(here)
+        with frozen(ours.process.pid):
+            await delete(tenant.client, IP_ADDRESS_POOL, PROJECTED)
+            await until(tenant.capacity, lambda found: found == 0)
         await _put_right(here)
         assert await tenant.entries() == (first, second), "nothing was handed out anew"
+        assert await recording.findings() == []
+        record_property("edits by hand", recording.summary())

@@ -5,6 +5,7 @@ Everything is watched and listed twenty times a second on both sides, and the fi
 handed out again at once.
 """
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.local.objects import delete
-from tests.metallb.site import HOME, POOL, TEAM, Site, site, until
+from tests.metallb.site import HOME, POOL, TEAM, Site, site
 from tests.numbers import Note
+from tests.polling import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 
@@ -26,17 +28,18 @@ QUICK = ("--allocation-requeue-releasing=100ms", "--tenant-requeue-deleting=100m
 """Between two questions whether a tenant has let go; five seconds by default."""
 FROZEN = (False, True, False, True)
 """For each round, whether MetalLB stands still when the allocation is deleted."""
+BLOCK, WHOLE = "10.40.0.0/29", 8
 BALANCER = Key(HOME, "team-a-lb")
 RIVAL = Key(HOME, "rival")
 
 
-async def _rival(here: Site) -> None:
-    """Ask for four addresses in another's name; they are not there before somebody lets go."""
+async def _rival(here: Site, count: int = 4) -> None:
+    """Ask for addresses in another's name; they are not there before somebody lets go."""
     spec = {
         "poolRef": {"name": POOL.name},
         "tenantClusterRef": {"name": "rival", "namespace": TEAM},
         "type": names.TYPE_LOADBALANCER,
-        "count": 4,
+        "count": count,
     }
     await here.create(IP_ALLOCATION, HOME, RIVAL.name, spec=spec)
     await until(
@@ -47,7 +50,7 @@ async def _rival(here: Site) -> None:
 
 async def _one_block_for_two(here: Site) -> None:
     """Make a pool with four addresses for load balancers, and some for nodes."""
-    await here.offer("10.40.0.0/29", defaultPoolSize=4)
+    await here.offer(BLOCK, defaultPoolSize=4)
     await here.found_cluster("a")
     await here.ready("a")
 
@@ -57,6 +60,17 @@ def _is_in_use(allocation: IPAllocation | None) -> bool:
     assert allocation is not None, "it has gone, and a Service shows its addresses"
     found = find(allocation.status.conditions, "Ready")
     return found is not None and "still shows an address" in found.message
+
+
+def _is_kept_by(service: str) -> Callable[[IPAllocation | None], bool]:
+    """Return whether an allocation says that it waits for that very Service."""
+
+    def names_it(allocation: IPAllocation | None) -> bool:
+        assert allocation is not None, "it has gone, and a Service shows its addresses"
+        found = find(allocation.status.conditions, "Ready")
+        return found is not None and f"default/{service} still shows" in found.message
+
+    return names_it
 
 
 def _has_no_room(cluster: TenantCluster) -> bool:
@@ -115,6 +129,31 @@ async def test_a_cluster_that_is_deleted_keeps_its_addresses_until_its_services_
         assert (await leaving.client.list(IP_ADDRESS_POOL)).items == ()
         assert await recording.findings() == []
         record_property("a cluster deleted", recording.summary())
+
+
+async def test_a_service_that_its_user_deletes_during_teardown_gives_up_no_others_address(
+    tmp_path: Path, record_property: Note
+) -> None:
+    async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
+        await _one_block_for_two(here)
+        tenant = here.tenants["a"]
+        await tenant.serve("one", "two")
+        shown = await tenant.served("one", "two")
+        await _rival(here, WHOLE)
+        with tenant.frozen():
+            await delete(here.client, TENANT_CLUSTER, Key(TEAM, "a"))
+            await until(lambda: here.allocation(BALANCER.name), _is_in_use)
+            await tenant.stop_serving("one")
+            await until(lambda: here.allocation(BALANCER.name), _is_kept_by("two"))
+            assert await tenant.addresses() == {"two": shown["two"]}
+            rival = await here.allocation(RIVAL.name)
+            assert rival is not None
+            assert rival.status.phase == "Failed", "nothing of the range is free yet"
+            await tenant.stop_serving("two")
+        await here.allocated(RIVAL.name)
+        await here.gone(TENANT_CLUSTER, TEAM, "a")
+        assert await recording.findings() == []
+        record_property("a Service deleted during teardown", recording.summary())
 
 
 async def test_the_audit_finds_an_address_that_is_given_back_without_asking(

@@ -5,8 +5,10 @@ from time import monotonic
 
 import pytest
 
-from tests.metallb.site import Site, entry, site, until
+from controller.meta import Key
+from tests.metallb.site import Site, entry, site
 from tests.numbers import Note
+from tests.polling import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 
@@ -45,16 +47,18 @@ async def _grow_for_a_second_service(here: Site) -> str:
 async def test_a_service_gets_an_address_and_a_second_one_makes_the_tenant_grow(
     tmp_path: Path, record_property: Note
 ) -> None:
-    async with site(tmp_path) as here, here.controllers():
+    async with site(tmp_path) as here, here.controllers(), here.recorded() as recording:
         took = await _grow_for_a_second_service(here)
+        assert await recording.findings() == []
     record_property("from Service to MetalLB's pool, default timings", took)
 
 
 async def test_a_tenant_grows_at_once_when_its_pool_is_exhausted_if_that_is_asked_for(
     tmp_path: Path, record_property: Note
 ) -> None:
-    async with site(tmp_path) as here, here.controllers(EXHAUSTED):
+    async with site(tmp_path) as here, here.controllers(EXHAUSTED), here.recorded() as recording:
         took = await _grow_for_a_second_service(here)
+        assert await recording.findings() == []
     record_property(f"from Service to MetalLB's pool, {EXHAUSTED}", took)
 
 
@@ -62,7 +66,7 @@ async def test_fifty_services_at_once_all_get_addresses_within_the_quota(
     tmp_path: Path, record_property: Note
 ) -> None:
     services = [f"web-{number}" for number in range(50)]
-    async with site(tmp_path) as here, here.controllers(EXHAUSTED):
+    async with site(tmp_path) as here, here.controllers(EXHAUSTED), here.recorded() as recording:
         sizes = {"initialPoolSize": 8, "growthIncrement": 8}
         await here.offer("10.40.0.0/24", quota=60, allocationMode="elastic", **sizes)
         await here.found_cluster("a")
@@ -78,3 +82,7 @@ async def test_fifty_services_at_once_all_get_addresses_within_the_quota(
         assert all(any(one.contains(ip) for one in held) for ip in found.values())
         assert sum(one.size for one in held) == 56, "seven ranges of eight: no more than needed"
         assert sorted(await tenant.entries()) == sorted(map(entry, held))
+        assert await recording.findings() == []
+        for name, address in found.items():
+            shown = recording.records.shown_by(tenant.key, Key("default", name))
+            assert shown == {address}, "it never had another"

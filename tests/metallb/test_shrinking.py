@@ -6,8 +6,9 @@ import pytest
 
 from controller.meta import Key
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from tests.metallb.site import HOME, POOL, entry, site, until
+from tests.metallb.site import HOME, POOL, entry, site
 from tests.numbers import Note
+from tests.polling import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 
