@@ -12,6 +12,15 @@ BETWEEN_LOOKS = 0.05
 T = TypeVar("T")
 
 
+def checked(question: Callable[[], T]) -> Callable[[], Awaitable[T]]:
+    """Return a question that does not wait for anything as one that may."""
+
+    async def ask() -> T:
+        return question()
+
+    return ask
+
+
 async def until(
     look: Callable[[], Awaitable[T]], holds: Callable[[T], bool], *, seconds: float = SECONDS
 ) -> T:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx
 import pytest
 
@@ -18,12 +17,12 @@ from envtest.metallb import NAMESPACE, definitions, metallb_controller
 from envtest.settings import Settings, read_settings
 from tests.envtest.assets import Assets, left_behind
 from tests.envtest.conftest import admin_client
+from tests.polling import until
 
 LOOKED = "metallb_k8s_client_updates_total 1\n"
 NOT_YET = "metallb_k8s_client_updates_total 0\n"
 POOLS = f"/apis/metallb.io/v1beta1/namespaces/{NAMESPACE}/ipaddresspools"
 SERVICES = "/api/v1/namespaces/default/services"
-SECONDS = 30.0
 _PARENT = """
 import anyio
 from envtest.metallb import metallb_controller
@@ -175,10 +174,9 @@ async def create(
 
 async def address(http: httpx.AsyncClient, service: str) -> str:
     """Return the address of a Service as soon as it has one."""
-    with anyio.fail_after(SECONDS):
-        while True:
-            found = (await http.get(f"{SERVICES}/{service}")).json()
-            ingress = found["status"]["loadBalancer"].get("ingress")
-            if ingress:
-                return str(ingress[0]["ip"])
-            await anyio.sleep(0.1)
+
+    async def ingress() -> list[dict[str, Any]]:
+        found = (await http.get(f"{SERVICES}/{service}")).json()
+        return list(found["status"]["loadBalancer"].get("ingress", ()))
+
+    return str((await until(ingress, bool))[0]["ip"])

@@ -25,9 +25,7 @@ from envtest.ports import free_port
 from envtest.processes import Child, Children
 from envtest.settings import read_settings
 from tests.faults.pipes import HOST, Pipe, Place
-from tests.faults.world import PATIENCE
-
-POLL_SECONDS = 0.1
+from tests.polling import checked, until
 
 
 class Elsewhere(Plane):
@@ -118,9 +116,7 @@ class Parts:
         """
         await self.kill_apiserver()
         await _end(self._etcd)
-        with anyio.fail_after(PATIENCE):
-            while not found_away():  # noqa: ASYNC110 - caches set no event for it
-                await anyio.sleep(POLL_SECONDS)
+        await until(checked(found_away), bool)
         data = _flag(self._etcd, "data-dir")
         await to_thread.run_sync(shutil.rmtree, data)
         await to_thread.run_sync(shutil.copytree, folder, data)

@@ -22,11 +22,10 @@ from aiohttp import web
 from envtest.certs import Authority
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api import names
+from tests.polling import until
 
 HOST = "127.0.0.1"
-LIMIT = 30.0
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-_PAUSE = 0.1
 
 
 class SlowDeletions:
@@ -81,10 +80,12 @@ async def slow_deletions(plane: Plane, plural: str, tried: str) -> AsyncIterator
         async with people(plane) as http:
             made = await http.post(_CONFIGURATIONS, json=_configuration(url, authority, plural))
             assert made.status_code == 201, made.text
-            with anyio.fail_after(LIMIT):
-                while not slow.in_force.is_set():
-                    await http.delete(tried, params={"dryRun": "All"})
-                    await anyio.sleep(_PAUSE)
+
+            async def asked() -> bool:
+                await http.delete(tried, params={"dryRun": "All"})
+                return slow.in_force.is_set()
+
+            await until(asked, bool)
         yield slow
     finally:
         slow.go()

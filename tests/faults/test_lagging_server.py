@@ -35,7 +35,7 @@ from tests.faults.estate import (
 from tests.faults.parts import Elsewhere, place, taken_apart
 from tests.faults.pipes import HOST, Pipe
 from tests.faults.routes import divided
-from tests.polling import until
+from tests.polling import checked, until
 
 pytestmark = pytest.mark.slow
 
@@ -85,8 +85,10 @@ async def test_who_takes_over_with_a_cache_that_is_behind_hands_out_nothing_that
         await here.ask("n0", count=HALF)
         await here.ask("n1", count=HALF + 8)
         await here.witness.until(lambda: _differs(here, n0=ALLOCATED, n1=FAILED))
-        read = partial(_positions, here)
-        await until(read, lambda found: min(found) >= _written(here, "n0", "n1"))
+        await until(
+            checked(partial(_positions, here)),
+            lambda found: min(found) >= _written(here, "n0", "n1"),
+        )
         [_, behind] = here.caches(IP_ALLOCATION)
         with late.frozen():
             voided = _voided(here)
@@ -134,7 +136,7 @@ def _voided(here: Estate[Plane]) -> list[str]:
     return found
 
 
-async def _positions(here: Estate[Plane]) -> list[int]:
+def _positions(here: Estate[Plane]) -> list[int]:
     """Return up to where both replicas have read the allocations; 0 as long as they start."""
     return [*(cache.position for cache in here.caches(IP_ALLOCATION)), 0, 0][:2]
 

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from reconcilers.api import crd
 from tests.manifests import butler
-from tests.manifests.clusters import MANIFESTS, SECONDS, Cluster, written
+from tests.manifests.clusters import MANIFESTS, Cluster, written
+from tests.polling import until
 from tests.reconcilers.cli.commands import started
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -70,15 +70,15 @@ async def until_replaced(cluster: Cluster, *, ours: bool) -> None:
     A real one does a moment after it stored them. Ours alone has the category.
     """
     asked = ("api-resources", "--cached=false", "--categories=butler", "-o", "name")
-    with anyio.fail_after(SECONDS):
-        while (await cluster.kubectl(*asked) != "") is not ours:
-            pass
-        wanted = {"spec": {"cidr": "10.0.0.0/33"}}
-        pool = {"apiVersion": "butler.butlerlabs.dev/v1alpha1", "kind": "NetworkPool"}
-        probe = written(pool | {"metadata": {"name": "x", "namespace": butler.HOME}} | wanted)
-        create = ("create", "--dry-run=server", "-f", "-")
-        while ((await cluster.run("kubectl", *create, stdin=probe))[0] != 0) is not ours:
-            pass
+    await until(lambda: cluster.kubectl(*asked), lambda found: (found != "") is ours)
+    wanted = {"spec": {"cidr": "10.0.0.0/33"}}
+    pool = {"apiVersion": "butler.butlerlabs.dev/v1alpha1", "kind": "NetworkPool"}
+    probe = written(pool | {"metadata": {"name": "x", "namespace": butler.HOME}} | wanted)
+    create = ("create", "--dry-run=server", "-f", "-")
+    await until(
+        lambda: cluster.run("kubectl", *create, stdin=probe),
+        lambda done: (done[0] != 0) is ours,
+    )
 
 
 async def stored(cluster: Cluster) -> dict[tuple[str, str], Json]:
@@ -160,11 +160,10 @@ async def written_by_the_controller(cluster: Cluster) -> None:
     """Run the controller until it has written each of the objects."""
     ports = ("--metrics-bind-address=0", "--health-probe-bind-address=0", "--webhook-port=0")
     async with started("run", f"--kubeconfig={cluster.config}", *ports) as running:
-        with anyio.fail_after(SECONDS):
-            while not all(
-                "butler-ipam" in managers(one) for one in (await stored(cluster)).values()
-            ):
-                pass
+        await until(
+            lambda: stored(cluster),
+            lambda found: all("butler-ipam" in managers(one) for one in found.values()),
+        )
         assert await running.stop() == 0
     assert '"level": "error"' not in running.complained, running.complained
 

@@ -15,13 +15,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 import yaml
 
 from manifests import rendering
 from reconcilers.api import crd
 from tests.manifests.clusters import HOME, MANIFESTS, Cluster, written
+from tests.polling import until
 from tests.reconcilers.cli.commands import Running, started
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -98,11 +98,10 @@ async def controller(
 async def webhooks_refuse(cluster: Cluster) -> None:
     """Wait until the API server asks the webhooks and takes their word."""
     create = ("create", "--dry-run=server", "-f", "-")
-    with anyio.fail_after(LIMIT):
-        while "straddles ranges[0]" not in await refusal(
-            cluster, *create, stdin=written(STRADDLES)
-        ):
-            pass
+    await until(
+        lambda: refusal(cluster, *create, stdin=written(STRADDLES)),
+        lambda said: "straddles ranges[0]" in said,
+    )
 
 
 async def refusal(cluster: Cluster, *arguments: str | Path, stdin: str = "") -> str:

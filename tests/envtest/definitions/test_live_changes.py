@@ -1,16 +1,15 @@
 """Definitions that change, compete and end while there are objects of their kind."""
 
 import copy
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import anyio
 import httpx
 import pytest
 
 from envtest.plane import ControlPlane as Plane
 from envtest.settings import read_settings
 from tests.envtest.definitions.gears import DEFINITION, DEFINITIONS, GROUP, V1, V2, crd, gear
+from tests.polling import until
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
@@ -136,41 +135,28 @@ def _other(plural: str = "wheels", **names: Any) -> dict[str, Any]:
     return other
 
 
-T = TypeVar("T")
-
-
-async def _until(look: Callable[[], Awaitable[T]], wanted: Callable[[T], bool]) -> T:
-    """Return what is seen once it is as wanted, or after 60 s.
+async def _status_of(http: httpx.AsyncClient, path: str, wanted: int) -> int:
+    """Wait until the status code of a GET is the wanted one; return it.
 
     On a real server a controller writes conditions, and serves or ends a kind, a little later.
     """
-    seen = await look()
-    with anyio.move_on_after(60):
-        while not wanted(seen):
-            await anyio.sleep(0.05)
-            seen = await look()
-    return seen
-
-
-async def _status_of(http: httpx.AsyncClient, path: str, wanted: int) -> int:
-    """Return the status code of a GET once it is the wanted one, or after 60 s."""
 
     async def look() -> int:
         return (await http.get(path)).status_code
 
-    return await _until(look, lambda code: code == wanted)
+    return await until(look, lambda code: code == wanted)
 
 
 async def _established(
     http: httpx.AsyncClient, name: str, wanted: str
 ) -> dict[str, tuple[str, str, str]]:
-    """Return the conditions of a definition once Established is as wanted, or after 60 s."""
+    """Return the conditions of a definition once Established is as wanted."""
 
     def settled(found: dict[str, tuple[str, str, str]]) -> bool:
         status, reason, _ = found.get("Established", ("", "", ""))
         return status == wanted and reason != "Installing"
 
-    return await _until(lambda: _conditions(http, name), settled)
+    return await until(lambda: _conditions(http, name), settled)
 
 
 async def _conditions(
@@ -214,7 +200,7 @@ async def test_a_served_kind_keeps_its_names_when_it_asks_for_taken_ones(
     change = {"spec": {"names": {"shortNames": ["gear", "wh"]}}}
     assert (await http.patch(path, json=change, headers=MERGE)).status_code == 200
 
-    found = await _until(
+    found = await until(
         lambda: _conditions(http, "wheels"), lambda found: found["NamesAccepted"][0] == "False"
     )
     assert found["NamesAccepted"] == ("False", "ShortNamesConflict", '"gear" is already in use')
@@ -239,7 +225,7 @@ async def test_a_definition_waits_for_objects_that_wait_for_their_finalizers(
         listed: list[dict[str, Any]] = (await http.get(V1)).json()["items"]
         return listed
 
-    left = await _until(items, lambda found: len(found) == 1)
+    left = await until(items, lambda found: len(found) == 1)
     assert [one["metadata"]["name"] for one in left] == ["held"]
     assert left[0]["metadata"]["deletionTimestamp"]
     found = await _conditions(http, "gears")
@@ -270,7 +256,7 @@ async def test_a_definition_in_a_group_of_kubernetes_says_who_approved_it(
     made = await http.post(DEFINITIONS, json=approved)
     assert made.status_code == 201, made.text
     policy = "KubernetesAPIApprovalPolicyConformant"
-    found = await _until(lambda: _conditions(http, "gears", group), lambda found: policy in found)
+    found = await until(lambda: _conditions(http, "gears", group), lambda found: policy in found)
     assert found[policy] == (
         "True",
         "ApprovedAnnotation",
