@@ -8,9 +8,12 @@ PYTHON = python3
 # What the demo needs: the whole of `make real` takes twice as long to build.
 DEMO_REAL = newest/etcd newest/kube-apiserver newest/kube-controller-manager newest/metallb-controller
 
-# Those that meet a server; the others would do the same on any.
+# Those that meet the server that the environment names; the others would do the same on any.
+REAL_ENVTEST = tests/envtest/admission tests/envtest/definitions tests/envtest/faults/test_proxy.py \
+	tests/envtest/test_binaries.py tests/envtest/test_controllers.py tests/envtest/test_kubectl.py \
+	tests/envtest/test_kubectl_commands.py tests/envtest/test_metallb.py tests/envtest/test_replay.py
 REAL_TESTS = tests/contract tests/faults tests/metallb tests/reconcilers/cli tests/manifests \
-	tests/envtest tests/bench
+	tests/bench $(REAL_ENVTEST)
 # Those of the product that start no servers.
 QUICK_TESTS = tests/allocator tests/controller tests/reconcilers \
 	--ignore=tests/reconcilers/cli --ignore=tests/reconcilers/simulation

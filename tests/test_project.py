@@ -1,5 +1,6 @@
 """What must hold of the project as a whole: the wheel, the documents, the dependencies."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -90,3 +91,23 @@ def test_every_locked_package_carries_hashes() -> None:
         packages = re.findall(r"^[\w.-]+==\S+.*?(?=^[\w.-]+==|\Z)", text, re.MULTILINE | re.DOTALL)
         assert packages
         assert all("--hash=sha256:" in package for package in packages)
+
+
+def test_the_tests_of_envtest_that_may_meet_a_real_server_are_held_against_one() -> None:
+    """The Makefile names them one by one, as most others force the embedded server."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    named = re.findall(r"^REAL_ENVTEST = (.*)$", text, re.MULTILINE)[0].split()
+    listed = [ROOT / name for name in named]
+    met = [path for path in (ROOT / "tests/envtest").rglob("*.py") if _asks_for_a_server(path)]
+    assert [path for path in listed if not path.exists()] == []
+    assert [path for path in met if not {path, *path.parents} & set(listed)] == []
+
+
+def _asks_for_a_server(path: Path) -> bool:
+    """Whether a module starts the control plane that the environment names."""
+    return any(
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "ControlPlane.start"
+        and "force_embedded" not in {word.arg for word in node.keywords}
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    )
