@@ -112,11 +112,23 @@ class Cluster:
             Its exit code, its standard output and its standard error.
         """
         command = [program(name), *(str(argument) for argument in arguments)]
-        with anyio.fail_after(SECONDS):
+        with anyio.move_on_after(SECONDS):
             done = await anyio.run_process(
                 command, input=stdin.encode(), check=False, env=self._environment(), cwd=ROOT
             )
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
+            return done.returncode, done.stdout.decode(), done.stderr.decode()
+        left = await self._leaving()
+        raise AssertionError(f"not within {SECONDS:.0f} s: {' '.join(command)}; leaving: {left}")
+
+    async def _leaving(self) -> dict[str, Any]:
+        """Return the conditions of definitions that are being deleted."""
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        found = (await self.http.get(path)).json()["items"]
+        return {
+            one["metadata"]["name"]: one["status"].get("conditions")
+            for one in found
+            if "deletionTimestamp" in one["metadata"]
+        }
 
     def _environment(self) -> dict[str, str]:
         helm = {
