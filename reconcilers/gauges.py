@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from controller.cache import Cache, Change
+from controller.cache import Cache
 from controller.clock import Clock
 from controller.conditions import find
 from controller.meta import Key
@@ -33,6 +33,7 @@ from reconcilers.api.tenantcluster import (
     UPDATING,
     TenantCluster,
 )
+from reconcilers.caches import Part
 from reconcilers.tenantcluster.status import DEMAND_MET, LOAD_BALANCER_READY
 
 POOL_GAUGES: tuple[tuple[str, str, Callable[[NetworkPoolStatus], int]], ...] = (
@@ -73,32 +74,6 @@ class Queue:
             self.oldest = max(self.oldest, (now - since).total_seconds())
 
 
-class Unfinished:
-    """The allocations that wait for a range or for their tenant, kept from change to change.
-
-    They are few, and so a scrape costs the same however many hold their range.
-
-    Args:
-        allocations: all of them.
-    """
-
-    def __init__(self, allocations: Cache[IPAllocation]) -> None:
-        self._allocations = allocations
-        self._keys = {one.metadata.key for one in allocations if _is_unfinished(one)}
-        allocations.subscribe(self._note)
-
-    def __iter__(self) -> Iterator[IPAllocation]:
-        """Iterate over them, in no order."""
-        found = map(self._allocations.get, self._keys)
-        return (one for one in found if one is not None)
-
-    def _note(self, change: Change[IPAllocation]) -> None:
-        if change.old is not None:
-            self._keys.discard(change.old.metadata.key)
-        if change.new is not None and _is_unfinished(change.new):
-            self._keys.add(change.new.metadata.key)
-
-
 class Gauges(Collector):
     """Shows them while `leading` says so.
 
@@ -121,7 +96,7 @@ class Gauges(Collector):
         leading: Callable[[], bool],
     ) -> None:
         self._pools = pools
-        self._unfinished = Unfinished(allocations)
+        self._unfinished = Part(allocations, _is_unfinished)
         self._providers = providers
         self._clusters = clusters
         self._clock = clock

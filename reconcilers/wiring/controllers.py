@@ -1,6 +1,6 @@
 """The four controllers: what each watches, and which keys a change enqueues."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from controller.cache import Change
 from controller.conditions import find, is_true
@@ -10,6 +10,7 @@ from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, TENANT_INDEX, IP
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.caches import Part
 from reconcilers.conditions import FOREIGN_MANAGER, READY
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
 from reconcilers.ipallocation.release import ReleaseCheck
@@ -138,13 +139,17 @@ def add_tenantclusters(
     )
     shared.manager.add_service("tenant-services", parts.services.watches.run)
 
+    in_need = Part(clusters, waits_for_room)
+
     def waiting(_: NetworkPool) -> Iterable[Key]:
-        return _keys(clusters, waits_for_room)
+        return [cluster.metadata.key for cluster in in_need]
 
     def users(config: ProviderConfig) -> Iterable[Key]:
-        return _keys(
-            clusters, lambda one: refers_to(one, config, settings.namespace, by_default=True)
-        )
+        return [
+            one.metadata.key
+            for one in clusters
+            if refers_to(one, config, settings.namespace, by_default=True)
+        ]
 
     shared.manager.controller(
         "tenantcluster",
@@ -202,12 +207,6 @@ def add_providerconfigs(shared: Shared) -> None:
         ],
         concurrency=1,
     )
-
-
-def _keys(
-    clusters: Iterable[TenantCluster], holds: Callable[[TenantCluster], bool]
-) -> Iterable[Key]:
-    return [cluster.metadata.key for cluster in clusters if holds(cluster)]
 
 
 def waits_for_room(cluster: TenantCluster) -> bool:

@@ -1,0 +1,156 @@
+"""What one change costs the controller, by how much is held: passes, sweeps, scrapes, judgements.
+
+All in this process, against a server in memory, so that only the work of reconcilers and caches
+counts: CPU time, and how many functions are called, those written in C too. The calls are the same
+in each run, whatever else the machine does.
+"""
+
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+from time import process_time
+from types import FrameType
+from typing import Any
+
+import anyio
+import click
+import structlog
+
+from allocator.addresses import address_text
+from reconcilers.api import names
+from reconcilers.gauges import Gauges
+from reconcilers.webhooks.judges import AllocationJudge
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab, Replica
+from tests.reconcilers.server import Server
+
+HELD = (100, 1_000, 10_000, 65_000)
+SHARED = ((100, 10, 1), (10_000, 1_000, 100))
+"""Allocations, tenants and pools."""
+ROUNDS = 30
+SIZE = 8
+
+Step = Callable[[], Awaitable[object]]
+
+
+def span(pool: int, number: int) -> tuple[str, str]:
+    """Return the first and last address of the range with that number in a pool."""
+    first = (10 << 24) + (pool << 16) + SIZE * number
+    return address_text(first, 4), address_text(first + SIZE - 1, 4)
+
+
+def filled(allocations: int, tenants: int, pools: int) -> Replica:
+    """Return a replica that knows of pools whose ranges are held by tenants."""
+    lab = Lab()
+    lab.server.listeners.clear()
+    for number in range(pools):
+        cidr = "10.0.0.0/12" if pools == 1 else f"10.{number}.0.0/16"
+        lab.server.add("networkpools", make.pool(f"pool-{number:03}", cidr=cidr))
+    for number in range(tenants):
+        ready = make.tenant(f"tenant-{number:04}", status={"phase": "Ready"})
+        lab.server.add("tenantclusters", ready)
+    for number in range(allocations):
+        tenant, pool = f"tenant-{number % tenants:04}", number % pools
+        held = make.allocation(
+            named(number),
+            of=f"pool-{pool:03}",
+            held=span(pool, number // pools),
+            tenant=f"team/{tenant}",
+            annotations={names.ANNOTATION_TENANT_UID: f"uid-team-{tenant}"},
+            labels={
+                names.LABEL_POOL: f"pool-{pool:03}",
+                names.LABEL_TEAM: "team",
+                names.LABEL_TENANT: tenant,
+                names.LABEL_TYPE: "loadbalancer",
+                names.LABEL_MANAGED_BY: "butler",
+            },
+        )
+        lab.server.add("ipallocations", held)
+    return lab.another()
+
+
+def named(number: int) -> str:
+    """Return the name of the allocation with that number."""
+    return f"held-{number:06}"
+
+
+async def measured(step: Step, before: Callable[[int], object] = lambda _: None) -> str:
+    """Return what a step costs: CPU time on average over rounds, calls in one more round."""
+    await step()
+    spent = 0.0
+    for number in range(ROUNDS):
+        before(number)
+        begun = process_time()
+        await step()
+        spent += process_time() - begun
+    before(ROUNDS)
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _: Any) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        await step()
+    finally:
+        sys.setprofile(None)
+    return f"{1000 * spent / ROUNDS:9.2f} ms {calls:9,} calls"
+
+
+async def one_pool() -> None:
+    """Print what a pass costs in which one allocation was released, or one asked for a range."""
+    for count in HELD:
+        replica = filled(count, 10, 1)
+        server = replica.lab.server
+
+        reconcile = partial(replica.pools.reconcile, make.key("pool-000"))
+
+        def release(number: int, on: Server = server) -> None:
+            on.vanish("ipallocations", named(number))
+
+        def ask(number: int, on: Server = server) -> None:
+            new = make.allocation(f"new-{number}", of="pool-000", size=SIZE)
+            on.add("ipallocations", new)
+
+        released = await measured(reconcile, release)
+        asked = await measured(reconcile, ask)
+        click.echo(f"{count:>7,} held: a release {released}, a request {asked}")
+
+
+async def everything_else() -> None:
+    """Print what else looks at allocations, tenants and pools."""
+    for allocations, tenants, pools in SHARED:
+        click.echo(f"{allocations:,} allocations, {tenants:,} tenants, {pools} pools:")
+        replica = filled(allocations, tenants, pools)
+        known, held, clusters, providers = replica.caches.values()
+        gauges = Gauges(known, held, providers, clusters, replica.lab.clock, lambda: True)
+        judge = AllocationJudge(replica.client, known, held, replica.lab.clock, 1 << 20)
+        wanted = make.allocation("new", of="pool-000", size=SIZE)
+
+        async def scrape(shown: Gauges = gauges) -> None:
+            list(shown.collect())
+
+        steps: dict[str, Step] = {
+            "a pass over one pool": partial(replica.pools.reconcile, make.key("pool-000")),
+            "a pass over one tenant": partial(
+                replica.clusters.reconcile, make.key("tenant-0001", "team")
+            ),
+            "a sweep for orphans": replica.orphans.sweep,
+            "a scrape of the metrics": scrape,
+            "a judgement of a request": partial(judge.created, wanted),
+        }
+        for what, step in steps.items():
+            click.echo(f"  {what:25} {await measured(step)}")
+
+
+def run() -> None:
+    """Print what changes cost."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        anyio.run(one_pool)
+        anyio.run(everything_else)
+    finally:
+        structlog.configure(**before)
