@@ -19,7 +19,8 @@ LOCK = ROOT / "requirements-run.txt"
 SBOM = ROOT / "sbom.cdx.json"
 NOTICES = ROOT / "THIRD_PARTY_NOTICES.md"
 BUILD_ONLY = {
-    *("editables", "hatchling", "packaging", "pathspec", "pluggy", "tomlkit", "trove-classifiers"),
+    *("editables", "hatch-fancy-pypi-readme", "hatchling", "packaging", "pathspec", "pluggy"),
+    *("tomlkit", "trove-classifiers"),
 }
 """In the lock to build the wheel; removed from the image, so not part of what is shipped."""
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)(?: *; *([^\\]+?))? *\\?$", re.MULTILINE)

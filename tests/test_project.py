@@ -36,6 +36,20 @@ def test_the_wheel_carries_the_packages_their_types_and_the_manifests(wheel: Pat
         assert manifest.relative_to(ROOT).as_posix() in names
 
 
+def test_the_links_of_the_long_description_are_whole_urls_of_files_that_exist(wheel: Path) -> None:
+    """A package index shows README.md, and knows nothing of the files beside it."""
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
+        text = archive.read(name).decode()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    files = f"{project['urls']['Repository']}/blob/main/"
+    found = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert [link for link in found if not link.startswith(("https://", "#"))] == []
+    ours = [link.removeprefix(files).partition("#")[0] for link in found if link.startswith(files)]
+    assert ours
+    assert [path for path in ours if not (ROOT / path).exists()] == []
+
+
 def test_the_wheel_installs_and_says_its_version(wheel: Path, tmp_path: Path) -> None:
     subprocess.run(
         [

@@ -18,7 +18,17 @@ from reconcilers.api.vocabulary import MARKS, WORDS
 from reconcilers.cli.main import COMMANDS, cli
 from reconcilers.cli.survey import audit
 from reconcilers.gauges import POOL_GAUGES
-from tests.docs.text import DOCUMENTS, ROOT, headings, links, prose, quoted, read, slug
+from tests.docs.text import (
+    DOCUMENTS,
+    ROOT,
+    URLS,
+    headings,
+    links,
+    prose,
+    quoted,
+    read,
+    slug,
+)
 from tests.servers import OLDEST_ASSETS
 
 PACKAGES = ("allocator", "controller", "envtest", "manifests", "reconcilers", "tests", ".ci")
@@ -63,6 +73,12 @@ def test_every_link_leads_somewhere(document: str) -> None:
         if anchor:
             known = [slug(one) for one in headings(str(target.relative_to(ROOT)))]
             assert anchor in known, link
+
+
+def test_every_url_of_the_project_is_that_of_a_file_or_page_of_its_repository() -> None:
+    files = f"{URLS['Repository']}/blob/main/"
+    for name in ("Documentation", "Changelog"):
+        assert (ROOT / URLS[name].removeprefix(files)).is_file()
 
 
 @cache

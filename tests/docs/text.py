@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,10 @@ DOCUMENTS = (
 GUIDES = ("README.md", "OPERATIONS.md", "ARCHITECTURE.md")
 """Those that tell people what to type."""
 INDENT = 4
+URLS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+    "urls"
+]
+GUIDE_URL = URLS["Documentation"]
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "toYaml": to_yaml,
     "nindent": lambda width, text: "\n" + indented(width, text),
     "indent": indented,
+    "replace": lambda old, new, text: text.replace(old, new),
     "trunc": lambda length, text: text[:length],
     "trimSuffix": lambda suffix, text: text.removesuffix(suffix),
 }

@@ -146,6 +146,17 @@ def test_what_prometheus_and_grafana_read_is_created_on_request() -> None:
     )
     rule = yaml.safe_load((MANIFESTS / "prometheus/alerts.yaml").read_text())
     assert objects["PrometheusRule/butler-ipam"]["spec"] == rule["spec"]
+    elsewhere = render(
+        metrics={"rules": {"enabled": True, "runbookUrl": "https://wiki.example/ipam"}}
+    )
+    texts = [
+        alert["annotations"]["runbook_url"]
+        for group in elsewhere["PrometheusRule/butler-ipam"]["spec"]["groups"]
+        for alert in group["rules"]
+        if "alert" in alert
+    ]
+    assert texts
+    assert all(text.startswith("https://wiki.example/ipam#") for text in texts)
     dashboard = objects["ConfigMap/butler-ipam-dashboard"]["data"]["butler-ipam.json"]
     assert json.loads(dashboard)["uid"] == "butler-ipam"
     assert "NetworkPolicy/butler-ipam" in objects

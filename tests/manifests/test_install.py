@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from manifests import rendering
+from tests.docs.text import GUIDE_URL
 from tests.manifests.overlays import COMPONENTS, with_components
 
 MANIFESTS = Path(rendering.__file__).parent
@@ -124,7 +125,7 @@ def test_every_alert_has_a_severity_a_summary_a_runbook_and_a_unit_test() -> Non
         assert alert["labels"]["severity"] in {"critical", "warning", "info"}
         assert alert["annotations"]["summary"]
         assert alert["annotations"]["description"]
-        assert alert["annotations"]["runbook_url"] == f"OPERATIONS.md#{name.lower()}"
+        assert alert["annotations"]["runbook_url"] == f"{GUIDE_URL}#{name.lower()}"
         assert f"### {name}\n" in guide, f"OPERATIONS.md has no runbook for {name}"
         assert name in tested, f"{name} has no unit test"
 

@@ -84,7 +84,11 @@ WITH_FOREIGN_KINDS: Mapping[str, Values] = {
                 "interval": "45s",
                 "labels": {"release": "mine"},
             },
-            "rules": {"enabled": True, "labels": {"release": "mine"}},
+            "rules": {
+                "enabled": True,
+                "labels": {"release": "mine"},
+                "runbookUrl": "https://wiki.example/ipam",
+            },
             "dashboard": {"enabled": True, "labels": {"grafana_dashboard": "1"}},
         },
         "networkPolicy": {"enabled": True},
@@ -104,6 +108,7 @@ WITH_FOREIGN_KINDS: Mapping[str, Values] = {
 
 REFUSED: Sequence[Values] = [
     {"replicas": 3},
+    {"metrics": {"rules": {"runbookUrl": "OPERATIONS.md"}}},
     {"replicaCount": "2"},
     {"replicaCount": -1},
     {"image": {"digest": "latest"}},
