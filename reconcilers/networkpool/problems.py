@@ -27,7 +27,7 @@ from functools import lru_cache
 
 from allocator import AddressRange, Capacity, InvalidPool, Layout
 from controller.cache import Cache, Change
-from controller.conditions import is_true
+from controller.conditions import find, is_true
 from controller.meta import Key
 from reconcilers import ranges
 from reconcilers.api import names
@@ -284,11 +284,19 @@ def degraded_condition(pool: NetworkPool, capacity: Capacity) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class ForeignManager:
-    """Another controller, and when it last wrote."""
+    """Another controller: what a pool says of it, and when it last wrote."""
 
-    manager: str
-    wrote: str
+    message: str
     at: datetime
+
+    @classmethod
+    def of(cls, write: StatusWrite, what: str) -> "ForeignManager":
+        """Return the controller that wrote `what`."""
+        message = (
+            f"{write.manager} writes {what}: nothing is handed out while another controller"
+            " does that; scale it to zero"
+        )
+        return cls(message, write.at)
 
     def stopped_in(self, now: datetime, silence: float) -> float:
         """Return in how many seconds it will have written nothing for `silence` seconds."""
@@ -300,43 +308,65 @@ class ForeignManager:
         Ready is set once and then left alone, as the other controller may write it too: two
         controllers that correct each other at every write would never stop writing.
         """
-        message = (
-            f"{self.manager} writes {self.wrote}: nothing is handed out while another controller"
-            " does that; scale it to zero"
-        )
-        found = [Finding(FOREIGN_MANAGER, True, "StatusWrittenByOthers", message)]
+        found = [Finding(FOREIGN_MANAGER, True, "StatusWrittenByOthers", self.message)]
         if not is_true(pool.status.conditions, FOREIGN_MANAGER):
-            found.append(Finding(READY, False, "ForeignManager", message))
+            found.append(Finding(READY, False, "ForeignManager", self.message))
         return found
 
 
-def foreign_manager(
-    pool: NetworkPool,
-    of_allocations: StatusWrite | None,
-    ours: str,
-    now: datetime,
-    silence: float,
-) -> ForeignManager | None:
-    """Return the controller that wrote last, if it did within the last `silence` seconds.
+class ForeignManagers:
+    """The other controllers that write the statuses of pools and of their allocations.
+
+    They are remembered for as long as they have to be silent. What the objects show does not
+    suffice: an entry of managedFields vanishes once others have written all of its fields, and our
+    own Ready condition may be the only field that the other controller had written. A process
+    that finds the condition on a pool knows nothing of when the last write was, and begins with
+    the whole time.
 
     Args:
-        pool: whose status it may have written.
-        of_allocations: the last write of the status of one of the pool's allocations by another.
         ours: our field manager; if that is not known, no manager counts as foreign.
-        now: the time.
         silence: seconds after which a controller counts as stopped.
     """
-    written = (
-        ("the status of this NetworkPool", last_foreign_write(pool.metadata, ours)),
-        ("the status of its IPAllocations", of_allocations),
-    )
-    found = [
-        ForeignManager(write.manager, what, write.at)
-        for what, write in written
-        if write is not None
-    ]
-    recent = [one for one in found if one.stopped_in(now, silence) > 0]
-    return max(recent, key=lambda one: (one.at, one.manager), default=None)
+
+    def __init__(self, ours: str, silence: float) -> None:
+        self._ours = ours
+        self._silence = silence
+        self._known: dict[Key, ForeignManager] = {}
+
+    def of_pool(
+        self, pool: NetworkPool, of_allocations: StatusWrite | None, now: datetime
+    ) -> ForeignManager | None:
+        """Return the controller that wrote last, if it did within the time to be silent.
+
+        Args:
+            pool: whose status it may have written.
+            of_allocations: the last write of the status of one of its allocations by another.
+            now: the time.
+        """
+        key = pool.metadata.key
+        found = [self._known.get(key) or _announced(pool, now)]
+        for what, write in (
+            ("the status of this NetworkPool", last_foreign_write(pool.metadata, self._ours)),
+            ("the status of its IPAllocations", of_allocations),
+        ):
+            found.append(ForeignManager.of(write, what) if write is not None else None)
+        latest = max((one for one in found if one), key=lambda one: one.at, default=None)
+        if latest is None or latest.stopped_in(now, self._silence) <= 0:
+            return None
+        self._known[key] = latest
+        return latest
+
+    def forget(self, key: Key) -> None:
+        """Forget a pool that is gone."""
+        self._known.pop(key, None)
+
+
+def _announced(pool: NetworkPool, now: datetime) -> ForeignManager | None:
+    """Return the controller that a pool says it has, as if it had written now."""
+    said = find(pool.status.conditions, FOREIGN_MANAGER)
+    if said is None or said.status != "True":
+        return None
+    return ForeignManager(said.message, now)
 
 
 def none_foreign() -> Finding:

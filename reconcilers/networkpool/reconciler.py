@@ -40,7 +40,7 @@ from reconcilers.networkpool.pending_promises import (
     identity,
     new_refusals,
 )
-from reconcilers.networkpool.problems import ForeignManager, PoolSpecs, foreign_manager
+from reconcilers.networkpool.problems import ForeignManager, ForeignManagers, PoolSpecs
 from reconcilers.networkpool.protocol import Decision, blockers, decide, memory, settle
 from reconcilers.networkpool.view import Behind, Reader, Unreadable, View
 from reconcilers.settings import PoolSettings
@@ -80,6 +80,7 @@ class NetworkPoolReconciler:
         self._specs = PoolSpecs(pools, settings.max_addresses)
         self._writer = AllocationWriter(client, settings.width)
         self._pending: dict[Key, PendingPromises] = {}
+        self._foreign = ForeignManagers(client.field_manager, settings.foreign_silence)
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one pool, and the allocations that wait for it, up to date."""
@@ -92,6 +93,7 @@ class NetworkPoolReconciler:
             if pool is None:
                 self._pending.pop(key, None)
                 self._reader.forget(key)
+                self._foreign.forget(key)
                 self._events.forget(key)
                 return SETTLED
             try:
@@ -123,17 +125,12 @@ class NetworkPoolReconciler:
             geometry = self._specs.layout(pool)
         except InvalidPool as invalid:
             return await self._block_invalid(pool, invalid.messages)
-        other = self._foreign_manager(pool)
+        last = self._reader.cached(pool.metadata.key).contents.foreign
+        other = self._foreign.of_pool(pool, last, self._clock.now())
         if other is not None:
             return await self._block_foreign(pool, other)
         pool, view = await self._with_memory(pool)
         return await self._serve(pool, view, geometry)
-
-    def _foreign_manager(self, pool: NetworkPool) -> ForeignManager | None:
-        """Return the other controller that writes the pool's statuses, if there is one."""
-        last = self._reader.cached(pool.metadata.key).contents.foreign
-        silence = self._settings.foreign_silence
-        return foreign_manager(pool, last, self._client.field_manager, self._clock.now(), silence)
 
     async def _block_foreign(self, pool: NetworkPool, other: ForeignManager) -> Outcome:
         """Hand out nothing until the other controller has stopped writing; say so on the pool."""

@@ -21,6 +21,12 @@ OURS = "butler-ipam"
 def _lab() -> Lab:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
+    _restart(lab)
+    return lab
+
+
+def _restart(lab: Lab) -> None:
+    """Give the lab a reconciler that remembers nothing."""
     lab.pools = NetworkPoolReconciler(
         lab.client.with_field_manager(OURS),
         lab.caches["networkpools"],
@@ -29,7 +35,6 @@ def _lab() -> Lab:
         lab.clock,
         lab.settings.pool,
     )
-    return lab
 
 
 def _wrote(manager: str, at: str, subresource: str = "status") -> Json:
@@ -96,6 +101,39 @@ async def test_a_controller_that_writes_ready_again_and_again_is_not_fought() ->
         await lab.pool()
         await lab.clock.advance(5)
     assert lab.server.count(verb="patch", plural="networkpools") == 1
+
+
+async def test_the_other_one_is_remembered_when_our_own_write_took_over_all_it_had_written() -> (
+    None
+):
+    """Then its entry vanishes from managedFields: the server keeps none without a field."""
+    lab = _lab()
+    lab.server.add("ipallocations", make.allocation("a"))
+    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    assert await lab.pool() == Blocked("ForeignManager", 120.0)
+    lab.server.edit("networkpools", "lab", {"metadata": {"managedFields": []}})
+    await lab.clock.advance(119)
+    assert await lab.pool() == Blocked("ForeignManager", 1.0)
+    assert lab.see("ipallocations", "a").get("phase") is None
+    await lab.clock.advance(1)
+    await lab.pool()
+    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
+
+
+async def test_a_process_that_finds_the_condition_waits_for_the_whole_silence() -> None:
+    lab = _lab()
+    lab.server.add("ipallocations", make.allocation("a"))
+    lab.server.edit("networkpools", "lab", _wrote("manager", _now(lab)))
+    await lab.pool()
+    said = lab.condition("networkpools", "lab", "ForeignManager")
+    lab.server.edit("networkpools", "lab", {"metadata": {"managedFields": []}})
+    await lab.clock.advance(60)
+    _restart(lab)
+    assert await lab.pool() == Blocked("ForeignManager", 120.0)
+    assert lab.condition("networkpools", "lab", "ForeignManager") == said
+    await lab.clock.advance(120)
+    await lab.pool()
+    assert lab.see("ipallocations", "a")["phase"] == "Allocated"
 
 
 async def test_a_wiped_memory_is_fenced_before_the_pool_goes_on() -> None:

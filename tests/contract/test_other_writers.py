@@ -1,0 +1,46 @@
+"""What a server's managedFields tell of who wrote a status, and what they stop telling."""
+
+import httpx
+import pytest
+
+from reconcilers.api import names
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+POOLS = f"/apis/{names.API_VERSION}/namespaces/default/networkpools"
+
+
+async def test_a_writer_vanishes_once_another_one_has_written_all_of_its_fields(
+    shared_admin: httpx.AsyncClient,
+) -> None:
+    """So whoever has to remember a foreign writer cannot go by managedFields alone."""
+    body = {
+        "apiVersion": names.API_VERSION,
+        "kind": "NetworkPool",
+        "metadata": {"generateName": "writers-"},
+        "spec": {"cidr": "10.0.0.0/24"},
+    }
+    made = (await shared_admin.post(POOLS, json=body)).raise_for_status().json()
+    path = f"{POOLS}/{made['metadata']['name']}/status"
+    ours = names.FIELD_MANAGER
+    assert await writers(shared_admin, path, ours, "True") == {ours}
+    assert await writers(shared_admin, path, "manager", "False") == {ours, "manager"}
+    assert await writers(shared_admin, path, ours, "True") == {ours}
+
+
+async def writers(admin: httpx.AsyncClient, path: str, manager: str, ready: str) -> set[str]:
+    """Write the Ready condition as a manager; return who has written by the server's account."""
+    condition = {
+        "type": "Ready",
+        "status": ready,
+        "reason": "Test",
+        "message": "test",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    answer = await admin.patch(
+        path,
+        json={"status": {"conditions": [condition]}},
+        params={"fieldManager": manager},
+        headers={"Content-Type": "application/merge-patch+json"},
+    )
+    entries = answer.raise_for_status().json()["metadata"]["managedFields"]
+    return {one["manager"] for one in entries if one.get("subresource") == "status"}
