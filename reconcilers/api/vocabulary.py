@@ -88,6 +88,8 @@ WORDS: Mapping[str, Words] = {
                     "UnreadableAllocation": "False: what some allocation holds cannot be read, so"
                     " nothing is handed out",
                     "ForeignManager": "False: another controller writes these statuses",
+                    "DefinitionOutdated": "False: the CustomResourceDefinition in force drops"
+                    " what the pool has to remember",
                     "Deleting": "False: the pool waits for its allocations to be released",
                 },
             ),
@@ -148,6 +150,7 @@ WORDS: Mapping[str, Words] = {
             Event("Normal", "OrphanedAllocationGC", "an allocation's TenantCluster is gone"),
             Event("Warning", "OrphanCollectionSuspended", "see the condition"),
             Event("Warning", "UnreadableAllocation", "see the reason of Ready"),
+            Event("Warning", "DefinitionOutdated", "see the reason of Ready"),
             Event("Warning", "StatusWrittenByOthers", "another controller was noticed"),
             Event("Normal", "NoForeignManager", "it has fallen silent"),
         ),

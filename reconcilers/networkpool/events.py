@@ -32,7 +32,7 @@ from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.conditions import FOREIGN_MANAGER
+from reconcilers.conditions import FOREIGN_MANAGER, READY
 from reconcilers.metrics import IpamMetrics
 from reconcilers.networkpool.pending_promises import WriteResult, Written
 from reconcilers.networkpool.protocol import Refusal
@@ -131,6 +131,15 @@ class AllocationEvents:
         self._metrics.pool(pool)
         self._metrics.contents_differed(pool)
         _log.error("kept contents of a pool were wrong", pool=str(pool), parts=list(parts[:FEW]))
+
+    def memory_dropped(self, pool: NetworkPool) -> None:
+        """Record that nothing is handed out, because the definition in force drops fields."""
+        ready = find(pool.status.conditions, READY)
+        assert ready is not None, "it was just written"
+        self._recorder.record(
+            NETWORK_POOL, pool, "Warning", ready.reason, ready.message, action=ALLOCATE
+        )
+        _log.error("pool hands out nothing", reason=ready.message)
 
     def _count(self, pool: Key, granted: Sequence[Written], refused: Sequence[Written]) -> None:
         self._metrics.pool(pool)

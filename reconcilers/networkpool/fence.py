@@ -75,8 +75,8 @@ async def raise_fence(
     if any(one.answer is None for one in written):
         listed = await reader.live(pool.metadata.key)
     seen = [*listed.of_pool, *(one.answer for one in written if one.answer is not None)]
-    memory = {
+    remembered = {
         "allocationsRevision": str(max((a.metadata.revision for a in seen), default=0)),
         "assignments": None,
     }
-    return await client.patch_status(NETWORK_POOL, pool, memory)
+    return await client.patch_status(NETWORK_POOL, pool, remembered)

@@ -52,6 +52,30 @@ def memory(pool: NetworkPool) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
+class MemoryDropped(Exception):
+    """The server stored a pool without the memory that was written: its schema has no such field.
+
+    Attributes:
+        pool: as the server stored it.
+    """
+
+    def __init__(self, pool: NetworkPool) -> None:
+        super().__init__(f"{pool.metadata.key}: the server keeps no status.allocationsRevision")
+        self.pool = pool
+
+
+def with_memory_kept(written: NetworkPool) -> NetworkPool:
+    """Return a pool as the server answered the write of its memory.
+
+    Raises:
+        MemoryDropped: it has none. What was promised with the same write is not stored either, so
+            nobody may be given a range: another leader would not know of it.
+    """
+    if memory(written) is None:
+        raise MemoryDropped(written)
+    return written
+
+
 def settle(pool: NetworkPool, view: View) -> Settlement:
     """Sort the pool's promises by what the view shows of their allocations.
 

@@ -41,11 +41,20 @@ from reconcilers.networkpool.pending_promises import (
     new_refusals,
 )
 from reconcilers.networkpool.problems import ForeignManager, ForeignManagers, PoolSpecs
-from reconcilers.networkpool.protocol import Decision, blockers, decide, memory, settle
+from reconcilers.networkpool.protocol import (
+    Decision,
+    MemoryDropped,
+    blockers,
+    decide,
+    memory,
+    settle,
+    with_memory_kept,
+)
 from reconcilers.networkpool.view import Behind, Reader, Unreadable, View
 from reconcilers.settings import PoolSettings
 
 ATTEMPTS = 5
+OUTDATED = "DefinitionOutdated"
 
 
 class NetworkPoolReconciler:
@@ -80,6 +89,7 @@ class NetworkPoolReconciler:
         self._specs = PoolSpecs(pools, settings.max_addresses)
         self._writer = AllocationWriter(client, settings.width)
         self._pending: dict[Key, PendingPromises] = {}
+        self._not_before: dict[Key, float] = {}
         self._foreign = ForeignManagers(client.field_manager, settings.foreign_silence)
 
     async def reconcile(self, key: Key) -> Outcome:
@@ -94,6 +104,7 @@ class NetworkPoolReconciler:
                 self._pending.pop(key, None)
                 self._reader.forget(key)
                 self._foreign.forget(key)
+                self._not_before.pop(key, None)
                 self._events.forget(key)
                 return SETTLED
             try:
@@ -118,6 +129,8 @@ class NetworkPoolReconciler:
             return await self._reconcile(pool)
         except Unreadable as unreadable:
             return await self._block_unreadable(pool, unreadable)
+        except MemoryDropped as dropped:
+            return await self._block_dropped(dropped.pool)
 
     async def _reconcile(self, pool: NetworkPool) -> Outcome:
         pool = await self._with_finalizer(pool)
@@ -129,6 +142,9 @@ class NetworkPoolReconciler:
         other = self._foreign.of_pool(pool, last, self._clock.now())
         if other is not None:
             return await self._block_foreign(pool, other)
+        wait = self._not_before.get(pool.metadata.key, 0.0) - self._clock.monotonic()
+        if memory(pool) is None and wait > 0:
+            return Blocked(OUTDATED, wait)
         pool, view = await self._with_memory(pool)
         return await self._serve(pool, view, geometry)
 
@@ -152,7 +168,9 @@ class NetworkPoolReconciler:
             if view.position >= revision:
                 return pool, view
             # A LIST has not got there: the number is of another cluster, or of a lost history.
-        pool = await raise_fence(self._client, self._writer, self._reader, pool, self._clock.now())
+        pool = with_memory_kept(
+            await raise_fence(self._client, self._writer, self._reader, pool, self._clock.now())
+        )
         return pool, await self._reader.live(pool.metadata.key)
 
     async def _serve(self, pool: NetworkPool, view: View, geometry: Layout) -> Outcome:
@@ -183,7 +201,7 @@ class NetworkPoolReconciler:
         if decision.choice.grants:
             promises = [grant.promise for grant in decision.choice.grants]
             self._pending_of(pool).add_own(promises, self._clock.monotonic())
-        written = await self._client.patch_status(NETWORK_POOL, pool, wanted)
+        written = with_memory_kept(await self._client.patch_status(NETWORK_POOL, pool, wanted))
         self._events.capacity.status_written(pool, written)
         self._events.allocations.foreign_manager(pool, written)
         return written
@@ -251,6 +269,19 @@ class NetworkPoolReconciler:
                 pool = await self._client.patch_status(NETWORK_POOL, pool, wanted)
                 self._events.allocations.unreadable(pool, unreadable)
         return Blocked("UnreadableAllocation", self._settings.resync)
+
+    async def _block_dropped(self, pool: NetworkPool) -> Outcome:
+        """Hand out nothing while the definition in force keeps no memory; say so on the pool.
+
+        A fence writes every waiting allocation, and each of these writes brings the next pass: so
+        the next attempt is not before some time has passed, whatever happens meanwhile.
+        """
+        wanted = status.memory_dropped(pool, self._clock.now())
+        if status.differs(pool.status, wanted):
+            pool = await self._client.patch_status(NETWORK_POOL, pool, wanted)
+            self._events.allocations.memory_dropped(pool)
+        self._not_before[pool.metadata.key] = self._clock.monotonic() + self._settings.resync
+        return Blocked(OUTDATED, self._settings.resync)
 
     async def _reconcile_deleted(self, pool: NetworkPool) -> Outcome:
         """Keep earlier promises; take the finalizer off when nothing holds or is promised a range.

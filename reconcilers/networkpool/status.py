@@ -134,6 +134,15 @@ def unreadable(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
     return _conditions_only(pool, [Finding(READY, False, "UnreadableAllocation", message)], now)
 
 
+def memory_dropped(pool: NetworkPool, now: datetime) -> dict[str, Any]:
+    """Return the status of a pool while the definition in force drops what it has to remember."""
+    message = (
+        "nothing is handed out: the CustomResourceDefinition in force drops"
+        " status.allocationsRevision; apply that of this version (butler-ipam crds)"
+    )
+    return _conditions_only(pool, [Finding(READY, False, "DefinitionOutdated", message)], now)
+
+
 def foreign_managed(
     pool: NetworkPool, other: problems.ForeignManager, now: datetime
 ) -> dict[str, Any]:

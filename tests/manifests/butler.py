@@ -95,7 +95,7 @@ def objects(variant: int) -> Iterator[Json]:
         yield {
             "apiVersion": names.API_VERSION,
             "kind": kind,
-            "metadata": {"name": f"fields-{variant}", "namespace": where},
+            "metadata": {"name": f"fields-{variant + 1}", "namespace": where},
             **_value(fields, "", variant),
         }
 

@@ -194,7 +194,7 @@ async def test_what_another_version_of_butler_has_in_parts_that_we_do_not_read_i
     try:
         await create(cluster, objects)
         found = await stored(cluster)
-        kept = [list(lost(theirs(one), found[one["kind"], "fields-0"])) for one in objects]
+        kept = [list(lost(theirs(one), found[one["kind"], "fields-1"])) for one in objects]
         assert kept == [[] for _ in objects]
     finally:
         await cluster.kubectl("delete", *DEFINITIONS, "--timeout=60s")

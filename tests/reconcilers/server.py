@@ -111,6 +111,8 @@ class Server(Transport):
         self.history: list[Happening] = []
         self.requests: list[Request] = []
         self.listeners: list[Callable[[Happening], None]] = []
+        self.unknown: frozenset[str] = frozenset()
+        """Fields of statuses that the definitions in force do not have: they are dropped."""
         self._faults: list[Fault] = []
         self._news = anyio.Event()
         self.closed = 0
@@ -312,6 +314,8 @@ class Server(Transport):
     def _patched(self, key: tuple[str, str, str], change: Json, *, whole: bool) -> Json:
         old = self.objects[key]
         new = copy.deepcopy(merged(old, change))
+        if self.unknown & new.get("status", {}).keys():
+            new["status"] = {k: v for k, v in new["status"].items() if k not in self.unknown}
         if new == old and not whole:
             return old
         if new.get("spec") != old.get("spec"):
