@@ -99,7 +99,7 @@ def test_every_line_that_needs_no_cluster_does_what_it_should(
 
 def test_the_picture_in_the_readme_is_what_the_command_draws(desk: Path) -> None:
     [block] = [one for one in fenced("README.md", "") if one.startswith("NetworkPool ")]
-    drawn = run("map", "brownfield-pool", "-f", desk / "ipam-backup.yaml").out
+    drawn = run("map", "brownfield-pool", "-f", desk / "ipam-backup.json").out
     assert block.splitlines() == [line.rstrip() for line in drawn.splitlines()]
 
 

@@ -14,7 +14,7 @@ from tests.reconcilers.cli.commands import Kubectl, environment, started
 READY = "Ctrl-C ends it"
 LOOKS = {"get", "describe", "wait", "apply"}
 LOOKING = {"pools", "map", "whois", "tenants", "check"}
-ELSEWHERE = ("-k ", "install.yaml", "get lease", "restore.json", "crds |")
+ELSEWHERE = ("-k ", "kubectl kustomize", "install.yaml", "get lease", "restore.json", "crds |")
 """What needs an installation on a cluster with pods, or a file of another section."""
 FINDS = ("check --tenants --strict",)
 """What exits 1 here: most of the samples' tenants are not there, and a strict check says so."""

@@ -55,9 +55,19 @@ def prose(document: str) -> str:
     return re.sub(r"^```.*?^```", "", read(document), flags=re.DOTALL | re.MULTILINE)
 
 
-def commands(document: str) -> Iterator[Command]:
-    """Yield the lines of indented blocks, and the commands in backticks."""
-    text = prose(document)
+def section(document: str, heading: str) -> str:
+    """Return the prose below a heading of the second level, up to the next one."""
+    after = prose(document).partition(f"\n## {heading}\n")[2]
+    assert after, f"{document} has no section {heading}"
+    return after.partition("\n## ")[0]
+
+
+def commands(document: str, heading: str = "") -> Iterator[Command]:
+    """Yield the lines of indented blocks, and the commands in backticks; of one section if named.
+
+    Lines are counted from the heading then.
+    """
+    text = section(document, heading) if heading else prose(document)
     open_line, begun = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         if not open_line and not line.startswith(" " * INDENT):
