@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from controller.tenantconfig import parse_kubeconfig, tenant_transport
     from controller.transport import HttpTransport, Transport
     from controller.triggers import ClusterWatch, Watch, generation_changed, to_owner, to_self
+    from controller.untyped import Untyped
 
 __all__ = [
     "SETTLED",
@@ -94,6 +95,7 @@ __all__ = [
     "TooManyRequests",
     "Transport",
     "Unauthorized",
+    "Untyped",
     "Version",
     "Watch",
     "add_finalizer",
@@ -140,6 +142,7 @@ _MODULES = {
     "tenantconfig": "parse_kubeconfig tenant_transport",
     "transport": "HttpTransport Transport",
     "triggers": "ClusterWatch Watch generation_changed to_owner to_self",
+    "untyped": "Untyped",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -5,11 +5,18 @@ patches, replaces or deletes an object at any version it may have. The exception
 apply, for objects in other clusters whose fields we own; it can carry a version, too.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
+from controller.bodies import (
+    pinning,
+    precondition,
+    still_exists,
+    with_defaults,
+    with_metadata,
+)
 from controller.codec import Page, decode_json, decode_object, encode
 from controller.errors import MalformedAnswer, NotFound
 from controller.lists import PAGE_SIZE, list_all
@@ -24,6 +31,7 @@ T = TypeVar("T", bound=Object)
 log = structlog.get_logger(__name__)
 
 MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 
 
@@ -37,6 +45,7 @@ class Client:
         on_deleted: called with every object that the server says is deleted, as it was when the
             deletion was requested.
         field_manager: the field manager of our writes; empty for the transport's user agent.
+        dry_run: whether the server only checks our writes and stores nothing.
 
     All methods raise ApiError (by subclass), NoAnswer and MalformedAnswer as errors.py says. A
     NotFound whose `reason` is empty came without a Status, for a path that is not served or from
@@ -51,13 +60,15 @@ class Client:
         on_object: Callable[[Resource[Any], Object], None] | None = None,
         on_deleted: Callable[[Resource[Any], Version], None] | None = None,
         field_manager: str = "",
+        dry_run: bool = False,
     ) -> None:
         self._transport = transport
         self._on_object = on_object
         self._on_deleted = on_deleted
         self.field_manager = field_manager
         """The field manager of our writes; empty for the transport's user agent."""
-        self._manager = {"fieldManager": field_manager} if field_manager else {}
+        self._dry_run = {"dryRun": "All"} if dry_run else {}
+        self._query = ({"fieldManager": field_manager} if field_manager else {}) | self._dry_run
 
     def with_field_manager(self, field_manager: str) -> "Client":
         """Return a client like this one whose writes have the field manager `field_manager`."""
@@ -66,12 +77,27 @@ class Client:
             on_object=self._on_object,
             on_deleted=self._on_deleted,
             field_manager=field_manager,
+            dry_run=bool(self._dry_run),
         )
 
-    async def get(self, resource: Resource[T], key: Key) -> T:
-        """Read the object of kind `resource` with that `key` from the server."""
-        data = await self._transport.request("GET", resource.path(key))
-        return self._decode(resource, data)
+    def with_dry_run(self) -> "Client":
+        """Return a client like this one whose writes are checked by the server and not stored.
+
+        The responses show what would be stored; they do not enter the manager's caches.
+        """
+        return Client(self._transport, field_manager=self.field_manager, dry_run=True)
+
+    async def get(self, resource: Resource[T], key: Key, *, subresource: str = "") -> T:
+        """Read an object, or one of its subresources, from the server.
+
+        Args:
+            resource: the kind; for a subresource with objects of its own, such as `scale`, the
+                kind with the type of those.
+            key: namespace and name.
+            subresource: for example `scale`; empty for the object itself.
+        """
+        data = await self._transport.request("GET", resource.path(key, subresource))
+        return self._decode(resource, data, subresource)
 
     async def list(
         self, resource: Resource[T], *, namespace: str = "", labels: str = "", fields: str = ""
@@ -113,9 +139,9 @@ class Client:
         data = await self._transport.request(
             "POST",
             resource.collection(namespace),
-            query={"fieldManager": field_manager} if field_manager else self._manager,
+            query=self._query | ({"fieldManager": field_manager} if field_manager else {}),
             body=encode(
-                _with_defaults(resource, body, {"namespace": namespace} if namespace else {})
+                with_defaults(resource, body, {"namespace": namespace} if namespace else {})
             ),
         )
         return self._decode(resource, data)
@@ -124,11 +150,11 @@ class Client:
         self,
         resource: Resource[T],
         at: Version,
-        patch: Mapping[str, Any],
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         subresource: str = "",
     ) -> T:
-        """Merge `patch` into the object if it is still at version `at`.
+        """Patch the object if it is still at version `at`.
 
         The uid is a precondition, too, except for a subresource, where the server does not check
         it. The resourceVersion alone detects an object that was created again.
@@ -136,21 +162,26 @@ class Client:
         Args:
             resource: the kind.
             at: the version that the patch was made for.
-            patch: a JSON merge patch (RFC 7396).
+            patch: a JSON merge patch (RFC 7396), or the operations of a JSON patch (RFC 6902).
             subresource: for example `status`; empty for the object itself.
 
         Raises:
             Conflict: the object has changed since; read again and decide again.
+            Invalid: the server refuses the content, or a `test` of a JSON patch failed.
         """
-        pins = {"resourceVersion": _precondition(at)} | ({} if subresource else {"uid": at.uid})
+        pins = {"resourceVersion": precondition(at)} | ({} if subresource else {"uid": at.uid})
+        if isinstance(patch, Mapping):
+            body, content_type = encode(with_metadata(patch, pins)), MERGE_PATCH
+        else:
+            body, content_type = encode([*pinning(pins), *patch]), JSON_PATCH
         data = await self._transport.request(
             "PATCH",
             resource.path(at.key, subresource),
-            query=self._manager,
-            body=encode(_with_metadata(patch, pins)),
-            content_type=MERGE_PATCH,
+            query=self._query,
+            body=body,
+            content_type=content_type,
         )
-        return self._decode(resource, data)
+        return self._decode(resource, data, subresource)
 
     async def patch_status(self, resource: Resource[T], obj: T, status: Mapping[str, Any]) -> T:
         """Merge `status` into the object's status if the object is still at the version of `obj`.
@@ -187,16 +218,16 @@ class Client:
         Raises:
             Conflict: the object has changed since; read again and decide again.
         """
-        pins = {"name": at.name, "resourceVersion": _precondition(at), "uid": at.uid}
+        pins = {"name": at.name, "resourceVersion": precondition(at), "uid": at.uid}
         if at.namespace:
             pins["namespace"] = at.namespace
         data = await self._transport.request(
             "PUT",
             resource.path(at.key, subresource),
-            query=self._manager,
-            body=encode(_with_metadata(_with_defaults(resource, body, {}), pins)),
+            query=self._query,
+            body=encode(with_metadata(with_defaults(resource, body, {}), pins)),
         )
-        return self._decode(resource, data)
+        return self._decode(resource, data, subresource)
 
     async def delete(
         self, resource: Resource[T], at: Version, *, propagation: str = ""
@@ -218,10 +249,12 @@ class Client:
         options: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "preconditions": {"uid": at.uid, "resourceVersion": _precondition(at)},
+            "preconditions": {"uid": at.uid, "resourceVersion": precondition(at)},
         }
         if propagation:
             options["propagationPolicy"] = propagation
+        if self._dry_run:
+            options["dryRun"] = ["All"]  # the server reads no query when there is a body
         path = resource.path(at.key)
         try:
             data = await self._transport.request("DELETE", path, body=encode(options))
@@ -229,7 +262,7 @@ class Client:
             if error.reason == "NotFound":
                 self._deleted(resource, at)
             raise
-        if _still_exists(decode_json(data)):
+        if still_exists(decode_json(data)):
             return self._decode(resource, data)
         self._deleted(resource, at)
         return None
@@ -264,8 +297,8 @@ class Client:
         data = await self._transport.request(
             "PATCH",
             resource.path(key),
-            query={"fieldManager": manager, "force": "true" if force else "false"},
-            body=encode(_with_metadata(_with_defaults(resource, body, {}), pins)),
+            query={"fieldManager": manager, "force": "true" if force else "false"} | self._dry_run,
+            body=encode(with_metadata(with_defaults(resource, body, {}), pins)),
             content_type=APPLY_PATCH,
         )
         return self._decode(resource, data)
@@ -327,10 +360,12 @@ class Client:
         except Exception:
             log.exception("what reads responses raised", resource=resource.full_name)
 
-    def _decode(self, resource: Resource[T], data: bytes) -> T:
+    def _decode(self, resource: Resource[T], data: bytes, subresource: str = "") -> T:
         obj = decode_object(resource, data)
+        if subresource not in {"", "status"}:
+            return obj  # not the object that caches hold, but a Scale for example
         meta = obj.metadata
-        if meta.terminating and not meta.finalizers and not _still_exists(decode_json(data)):
+        if meta.terminating and not meta.finalizers and not still_exists(decode_json(data)):
             # This write removed the last finalizer, so the object was deleted.
             self._deleted(resource, Version.from_object(obj))
         else:
@@ -346,39 +381,3 @@ async def _discover(
     if not isinstance(entries, list) or document.get("kind") != kind:
         raise MalformedAnswer(f"GET {path}: the answer is no {kind}")
     return [entry for entry in entries if isinstance(entry, dict)]
-
-
-def _precondition(at: Version) -> str:
-    """Return the resourceVersion; raise if there is none: the server would check nothing."""
-    if not at.resourceVersion or not at.uid:
-        raise ValueError(f"{at.key} has no uid or resourceVersion to be a precondition")
-    return at.resourceVersion
-
-
-def _with_metadata(body: Mapping[str, Any], pins: Mapping[str, str]) -> dict[str, Any]:
-    """Return a copy of `body` with `pins` in its metadata."""
-    return {**body, "metadata": {**(body.get("metadata") or {}), **pins}}
-
-
-def _with_defaults(
-    resource: Resource[Any], body: Mapping[str, Any], metadata: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return a copy of `body` with apiVersion, kind and `metadata` added if they are missing."""
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        **body,
-        "metadata": {**metadata, **(body.get("metadata") or {})},
-    }
-
-
-def _still_exists(response: object) -> bool:
-    """Whether the response to a deletion is an object that still exists.
-
-    If the object was deleted the response is a Status or, for some built-in kinds, its last state.
-    """
-    if not isinstance(response, dict) or not isinstance(response.get("metadata"), dict):
-        return False
-    meta = response["metadata"]
-    held = bool(meta.get("finalizers")) or bool(meta.get("deletionGracePeriodSeconds"))
-    return response.get("kind") != "Status" and bool(meta.get("deletionTimestamp")) and held

@@ -6,8 +6,9 @@ object that cannot be decoded must not make its neighbours fail. Fields that the
 not name, managedFields among them, are skipped.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar
 
 import msgspec
@@ -15,6 +16,7 @@ import msgspec
 from controller.errors import ApiError, MalformedAnswer, api_error, decode_status
 from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
+from controller.untyped import Untyped
 
 T = TypeVar("T", bound=Object)
 
@@ -162,15 +164,39 @@ _envelope_decoder = msgspec.json.Decoder(_Envelope)
 _metadata_decoder = msgspec.json.Decoder(_MetadataOnly)
 _list_decoder = msgspec.json.Decoder(_List)
 _any_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
-_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+_decoders: dict[type[Any], Callable[[bytes | msgspec.Raw], Any]] = {}
+
+
+def decoder(of: type[Any]) -> Callable[[bytes | msgspec.Raw], Any]:
+    """Return what decodes JSON to a type: Untyped, a pydantic model, or what msgspec decodes.
+
+    It raises ValueError or RecursionError for other JSON.
+    """
+    known = _decoders.get(of)
+    if known is None:
+        known = _decoders[of] = _new_decoder(of)
+    return known
+
+
+def _new_decoder(of: type[Any]) -> Callable[[bytes | msgspec.Raw], Any]:
+    if of is Untyped:
+        return _decode_untyped
+    # Not by isinstance: who has no pydantic models should not have to load pydantic.
+    validate = getattr(of, "model_validate_json", None)
+    if validate is not None:
+        return lambda data: validate(bytes(data))
+    return msgspec.json.Decoder(of).decode
+
+
+def _decode_untyped(data: bytes | msgspec.Raw) -> Untyped:
+    return Untyped(
+        _metadata_decoder.decode(data).metadata, MappingProxyType(_any_decoder.decode(data))
+    )
 
 
 def _decode(of: type[T], data: bytes | msgspec.Raw) -> T:
     """Return the object in `data`; raise one of `_DECODE_ERRORS` if it is none or has no name."""
-    decoder = _decoders.get(of)
-    if decoder is None:
-        decoder = _decoders[of] = msgspec.json.Decoder(of)
-    obj: T = decoder.decode(data)
+    obj: T = decoder(of)(data)
     if not obj.metadata.name:
         raise ValueError("it has no metadata.name")
     return obj

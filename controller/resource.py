@@ -19,8 +19,8 @@ class Resource(Generic[T]):
         version: for example `v1alpha1`.
         kind: for example `NetworkPool`.
         plural: the name in paths, for example `networkpools`.
-        type: what objects are decoded to: a frozen dataclass or msgspec.Struct whose fields
-            have the API's names.
+        type: what objects are decoded to: a frozen dataclass, msgspec.Struct or pydantic model
+            whose fields have the API's names, or Untyped.
         namespaced: whether its objects have a namespace.
         outline: a type with fewer fields, decoded from objects that do not fit `type`, so that
             code can still say what they refer to. None if that is not needed.

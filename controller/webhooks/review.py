@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from controller.codec import encode
+from controller.codec import decoder, encode
 from controller.meta import Key
 from controller.webhooks.answers import Allowed, Answer, Denied, Patched
 
@@ -327,6 +327,6 @@ def _decode(of: type[T], data: bytes) -> tuple[T | None, str]:
     if of is bytes:
         return data, ""  # type: ignore[return-value] # T is bytes here
     try:
-        return msgspec.json.decode(data, type=of), ""
+        return decoder(of)(data), ""
     except _DECODE_ERRORS as error:
         return None, f"the object cannot be read: {error}"

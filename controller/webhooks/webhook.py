@@ -56,8 +56,8 @@ class Webhook(Generic[T]):
         path: as in the configuration's clientConfig.service.path, for example
             `/validate-example-com-v1-widget`.
         handler: answers requests; called concurrently, and perhaps twice about one write.
-        type: what objects are decoded to: any type that msgspec decodes, `dict` for plain JSON,
-            `bytes` for the JSON itself.
+        type: what objects are decoded to: any type that msgspec decodes, a pydantic model, `dict`
+            for plain JSON, `bytes` for the JSON itself.
         mutating: whether it may answer with a patch.
 
     Raises:

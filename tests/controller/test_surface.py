@@ -53,18 +53,28 @@ def test_lazily_loaded_names_are_what_type_checkers_see() -> None:
         getattr(controller, "Informant")  # noqa: B009 - mypy sees that it is not there
 
 
-def test_every_exported_name_is_used_by_the_reconcilers_or_by_an_example_of_the_readme() -> None:
-    sources = [path.read_text() for path in (FOLDER.parent / "reconcilers").rglob("*.py")]
-    readme = (FOLDER / "README.md").read_text()
-    sources += re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+def test_every_exported_name_is_used_by_the_reconcilers_or_by_a_tested_example() -> None:
+    root = FOLDER.parent
+    files = [*(root / "reconcilers").rglob("*.py"), *(root / "examples").glob("*.py")]
+    sources = [path.read_text() for path in files]
+    for page in (FOLDER / "README.md", *(root / "docs").glob("*.md")):
+        sources += re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     used = {
         alias.name
         for source in sources
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(_parsed(source))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("controller")
         for alias in node.names
     }
     assert [name for name in controller.__all__ if name not in used] == []
+
+
+def _parsed(source: str) -> ast.AST:
+    """Return the tree of a module, or of a block of a page, which may await at its top level."""
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    tree = compile(source, "<source>", "exec", flags=flags)
+    assert isinstance(tree, ast.AST)
+    return tree
 
 
 def test_keys_and_conditions_cost_no_http_client() -> None:

@@ -11,7 +11,10 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = (
     *("README.md", "ARCHITECTURE.md", "OPERATIONS.md", "API.md", "CONTRIBUTING.md"),
     *("CHANGELOG.md", "SECURITY.md", "controller/README.md"),
+    *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
 )
+PAGES = tuple(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))
+"""The pages about the framework, one for each concept."""
 GUIDES = ("README.md", "OPERATIONS.md", "ARCHITECTURE.md")
 """Those that tell people what to type."""
 INDENT = 4

@@ -1,0 +1,15 @@
+"""For unit tests of reconcilers: an API server in memory, and time that the test owns.
+
+    clock = VirtualClock()
+    api = FakeApi(clock)
+    api.serve(WIDGETS)
+    manager = Manager(api, clock=clock)
+
+`FakeApi` is a transport, so the client, the informers and the caches in such a test are the real
+ones. `docs/testing.md` says what it does not do; a test that needs that runs on a real server.
+"""
+
+from controller.testing.api import FakeApi, Request
+from controller.testing.clock import VirtualClock, settle
+
+__all__ = ["FakeApi", "Request", "VirtualClock", "settle"]

@@ -1,0 +1,181 @@
+"""Virtual time: it stands still until the test moves it.
+
+    clock = VirtualClock()
+    group.start_soon(clock.sleep, 30)
+    await clock.advance(29.9)      # still asleep
+    await clock.advance(0.1)       # awake, and everything that followed has run
+
+Whatever is due runs in time order, and between two instants the event loop is settled: it is
+turned until nobody but the test is ready to run. So a chain "sleep 5, then sleep 5" is over after
+`advance(10)`, whatever the machine is doing, and no test needs a real sleep.
+
+Settling reads the loop's own queue of ready callbacks (`_ready` of asyncio's event loop, the same
+attribute from Python 3.4 to 3.14). Yielding a fixed number of times was rejected: it is either
+too few for a deep chain or too slow for a thousand steps. What waits for a socket, a thread or a
+child process is not ready and is not waited for: tests of those use real time. Other event loops
+(uvloop) have no such queue.
+
+Time is kept in whole nanoseconds, so that 0.1 three times is exactly 0.3.
+"""
+
+import asyncio
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import anyio
+from anyio.lowlevel import checkpoint
+from typing_extensions import override
+
+from controller.clock import Clock
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+_ROUNDS = 20_000
+
+
+@dataclass(order=True, slots=True)
+class _Timer:
+    """Something to do at an instant; equal instants go in the order of asking."""
+
+    due: int
+    order: int
+    action: Callable[[], None] | None = field(compare=False)
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000_000)
+
+
+class VirtualClock(Clock):
+    """A clock that only `advance` moves.
+
+    Args:
+        start: what `now()` answers at first; `monotonic()` begins at 0.
+    """
+
+    def __init__(self, start: datetime = START) -> None:
+        self._start = start
+        self._elapsed = 0
+        self._timers: list[_Timer] = []
+        self._asked = 0
+
+    @override
+    def now(self) -> datetime:
+        return self._start + timedelta(microseconds=self._elapsed // 1000)
+
+    @override
+    def monotonic(self) -> float:
+        return self._elapsed / 1_000_000_000
+
+    @override
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await checkpoint()
+            return
+        due = anyio.Event()
+        timer = self._at(seconds, due.set)
+        try:
+            await due.wait()
+        finally:
+            timer.action = None
+
+    @override
+    def move_on_after(self, seconds: float) -> AbstractContextManager[anyio.CancelScope]:
+        return self._bounded(seconds)
+
+    @contextmanager
+    def _bounded(self, seconds: float) -> Iterator[anyio.CancelScope]:
+        with anyio.CancelScope() as scope:
+            timer = self._at(seconds, scope.cancel)
+            if seconds <= 0:
+                scope.cancel()
+            try:
+                yield scope
+            finally:
+                timer.action = None
+
+    @property
+    def waiting(self) -> int:
+        """How many sleeps and deadlines are open; back to 0 when nothing leaked."""
+        return sum(timer.action is not None for timer in self._timers)
+
+    @property
+    def next_due(self) -> float | None:
+        """Seconds until the next sleep or deadline ends; None if none is open."""
+        self._drop_abandoned()
+        return (self._timers[0].due - self._elapsed) / 1e9 if self._timers else None
+
+    async def advance(self, seconds: float) -> None:
+        """Move on by `seconds`, running what is due in time order, and settle the loop."""
+        target = self._elapsed + _nanoseconds(seconds)
+        await settle()
+        while (due := self._next()) is not None and due <= target:
+            await self._step(due)
+        self._elapsed = target
+
+    async def advance_until(
+        self, predicate: Callable[[], bool], *, limit: float = 3600.0
+    ) -> float:
+        """Move on from one due instant to the next until `predicate` holds.
+
+        Args:
+            predicate: looks at the world; asked after each instant has settled.
+            limit: give up when more than this many seconds would pass.
+
+        Returns:
+            How many seconds passed; 0 if it held as soon as the loop had settled.
+
+        Raises:
+            AssertionError: nothing more is due within `limit`, and it still does not hold.
+        """
+        begun = self._elapsed
+        await settle()
+        while not predicate():
+            due = self._next()
+            if due is None or due > begun + _nanoseconds(limit):
+                raise AssertionError(f"did not come true within {limit} virtual seconds")
+            await self._step(due)
+        return (self._elapsed - begun) / 1e9
+
+    async def _step(self, due: int) -> None:
+        self._elapsed = max(self._elapsed, due)
+        while self._timers and self._timers[0].due <= self._elapsed:
+            timer = heapq.heappop(self._timers)
+            if timer.action is not None:
+                timer.action()
+        await settle()
+
+    def _at(self, seconds: float, action: Callable[[], None]) -> _Timer:
+        self._asked += 1
+        if math.isinf(seconds):
+            return _Timer(0, self._asked, action)
+        # At least a nanosecond: a remainder of rounding must not turn a sleep into a busy loop.
+        timer = _Timer(self._elapsed + max(1, _nanoseconds(seconds)), self._asked, action)
+        heapq.heappush(self._timers, timer)
+        return timer
+
+    def _next(self) -> int | None:
+        self._drop_abandoned()
+        return self._timers[0].due if self._timers else None
+
+    def _drop_abandoned(self) -> None:
+        while self._timers and self._timers[0].action is None:
+            heapq.heappop(self._timers)
+
+
+async def settle() -> None:
+    """Turn the event loop until nobody else is ready to run.
+
+    Raises:
+        AssertionError: something keeps making itself ready, a busy loop that is.
+    """
+    ready: deque[object] = vars(asyncio.get_running_loop())["_ready"]
+    for _ in range(_ROUNDS):
+        await checkpoint()
+        if not ready:
+            return
+    raise AssertionError(f"the event loop did not come to rest in {_ROUNDS} turns: {ready[0]!r}")

@@ -1,0 +1,99 @@
+"""Applying JSON merge patches (RFC 7396) and JSON patches (RFC 6902) to decoded JSON."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from controller.errors import Invalid
+
+
+def merged(old: Any, patch: Any) -> Any:
+    """Return `old` with a merge patch applied: null removes a field, lists are replaced."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(old) if isinstance(old, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result
+
+
+def patched(old: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
+    """Return `old` with the operations of a JSON patch applied, in order.
+
+    Raises:
+        Invalid: a path does not exist, a test fails, or an operation is unknown.
+    """
+    result = copy.deepcopy(old)
+    for one in operations:
+        try:
+            result = _apply(result, one)
+        except (KeyError, IndexError, ValueError, TypeError) as error:
+            raise Invalid(
+                422, "Invalid", f"the JSON patch cannot be applied: {dict(one)!r}: {error}"
+            ) from error
+    return result
+
+
+def _apply(document: Any, one: Mapping[str, Any]) -> Any:
+    match one["op"]:
+        case "add":
+            return _set(document, one["path"], one["value"], insert=True)
+        case "replace":  # of a missing field of an object it is like add, as in API servers
+            return _set(document, one["path"], one["value"], insert=False)
+        case "remove":
+            return _remove(document, one["path"])
+        case "test":
+            if _get(document, one["path"]) != one["value"]:
+                raise ValueError("the test failed")
+            return document
+        case "copy":
+            value = copy.deepcopy(_get(document, one["from"]))
+            return _set(document, one["path"], value, insert=True)
+        case "move":
+            value = _get(document, one["from"])
+            return _set(_remove(document, one["from"]), one["path"], value, insert=True)
+        case other:
+            raise ValueError(f"unknown operation {other!r}")
+
+
+def _steps(pointer: str) -> list[str]:
+    if pointer and not pointer.startswith("/"):
+        raise ValueError(f"{pointer!r} is no JSON pointer")
+    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+
+
+def _get(document: Any, pointer: str) -> Any:
+    for step in _steps(pointer):
+        document = document[int(step)] if isinstance(document, list) else document[step]
+    return document
+
+
+def _parent(document: Any, pointer: str) -> tuple[Any, str]:
+    head, _, _ = pointer.rpartition("/")
+    return _get(document, head), _steps(pointer)[-1]
+
+
+def _set(document: Any, pointer: str, value: Any, *, insert: bool) -> Any:
+    if not pointer:
+        return value
+    parent, last = _parent(document, pointer)
+    if not isinstance(parent, list):
+        parent[last] = value
+    elif last == "-":
+        parent.append(value)
+    elif insert:
+        if not 0 <= int(last) <= len(parent):
+            raise IndexError(f"{last} is outside of the list")
+        parent.insert(int(last), value)
+    else:
+        parent[int(last)] = value
+    return document
+
+
+def _remove(document: Any, pointer: str) -> Any:
+    parent, last = _parent(document, pointer)
+    del parent[int(last) if isinstance(parent, list) else last]
+    return document

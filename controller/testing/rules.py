@@ -1,0 +1,189 @@
+"""What an API server makes of a write: pure functions from objects to objects.
+
+Objects are decoded JSON. The rules are those that `tests/contract/fake_api/` finds on a
+real server; a kind's own rules (schemas, defaults, webhooks) are not among them.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controller.errors import BadRequest, Conflict, Invalid
+from controller.resource import Resource
+
+Json = dict[str, Any]
+
+_KEPT = (
+    *("name", "namespace", "uid", "creationTimestamp", "generation"),
+    *("deletionTimestamp", "deletionGracePeriodSeconds"),
+)
+_PROPAGATION = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind as the fake API serves it.
+
+    Args:
+        resource: its place in the API.
+        status: whether it has a status subresource.
+        generation: whether its objects have a metadata.generation.
+        fields: the paths that it can be selected by, besides name and namespace.
+    """
+
+    resource: Resource[Any]
+    status: bool = True
+    generation: bool = True
+    fields: tuple[str, ...] = ()
+
+
+def check_body(kind: Kind, body: Mapping[str, Any], namespace: str) -> None:
+    """Refuse a body that is of another kind or namespace than its path.
+
+    Raises:
+        BadRequest: it is.
+    """
+    resource = kind.resource
+    named = (body.get("apiVersion"), body.get("kind"))
+    if named != (resource.api_version, resource.kind):
+        wanted = f"{resource.api_version} {resource.kind}"
+        raise _bad(f"the body is a {named[0]} {named[1]} where {wanted} was expected")
+    if (body["metadata"].get("namespace") or namespace) != namespace:
+        raise _bad("the namespace of the object does not match the namespace on the request")
+
+
+def check_uid(old: Mapping[str, Any], body: Mapping[str, Any]) -> None:
+    """Refuse a replacement of an object with another uid; for a patch it is an immutable field.
+
+    Raises:
+        Conflict: the body has another uid.
+    """
+    sent, before = body["metadata"].get("uid"), old["metadata"]
+    if sent and sent != before["uid"]:
+        raise conflict(before["name"], f"its uid is {before['uid']}, not {sent}")
+
+
+def created(kind: Kind, body: Json, metadata: Mapping[str, Any]) -> Json:
+    """Return a new object as it is stored.
+
+    Args:
+        kind: its kind.
+        body: as it was sent.
+        metadata: what the server adds: uid, creationTimestamp, name, namespace.
+
+    Raises:
+        BadRequest: it has a resourceVersion.
+    """
+    if body["metadata"].get("resourceVersion"):
+        raise _bad("resourceVersion should not be set on objects to be created")
+    kept = {name: value for name, value in body["metadata"].items() if name not in _KEPT and value}
+    generation = {"generation": 1} if kind.generation else {}
+    stored = {**copy.deepcopy(body), "metadata": {**kept, **metadata, **generation}}
+    if kind.status:
+        stored.pop("status", None)
+    return stored
+
+
+def updated(kind: Kind, old: Json, body: Json, subresource: str) -> Json:
+    """Return the object after a replacement or patch, without a new resourceVersion.
+
+    Args:
+        kind: its kind.
+        old: as it is stored.
+        body: as it was sent, or as the patch made it.
+        subresource: `status` or empty.
+
+    Raises:
+        BadRequest: it has another name.
+        Conflict: it has another resourceVersion or uid than the stored object.
+        Invalid: it adds a finalizer to an object that is being deleted.
+    """
+    before, meta = old["metadata"], body.get("metadata") or {}
+    if meta.get("name", before["name"]) != before["name"]:
+        raise _bad("the name of the object does not match the name on the URL")
+    _check_version(before, meta, subresource)
+    if subresource:
+        return _only(old, "status", body)
+    kept = {name: before[name] for name in (*_KEPT, "resourceVersion") if name in before}
+    now = {name: value for name, value in meta.items() if name not in _KEPT and value}
+    result = {**copy.deepcopy(body), "metadata": {**now, **kept}}
+    if kind.status:
+        result = _only(result, "status", old)
+    _check_finalizers(before, now)
+    if kind.generation and _content(kind, result) != _content(kind, old):
+        result["metadata"]["generation"] = before.get("generation", 0) + 1
+    return result
+
+
+def marked_deleted(kind: Kind, old: Json, propagation: str, now: str) -> Json:
+    """Return the object after a deletion was requested; it is gone if it has no finalizers.
+
+    Args:
+        kind: its kind.
+        old: as it is stored.
+        propagation: the deletion's propagationPolicy; may be empty.
+        now: the time of the deletion.
+    """
+    meta = dict(old["metadata"])
+    finalizer = _PROPAGATION.get(propagation)
+    finalizers = list(meta.get("finalizers") or ())
+    if finalizer and finalizer not in finalizers:
+        finalizers.append(finalizer)
+    if finalizers:
+        meta["finalizers"] = finalizers
+        if "deletionTimestamp" not in meta:
+            meta |= {"deletionTimestamp": now, "deletionGracePeriodSeconds": 0}
+            if kind.generation:
+                meta["generation"] = meta.get("generation", 0) + 1
+    return {**old, "metadata": meta}
+
+
+def is_gone(obj: Mapping[str, Any]) -> bool:
+    """Return whether the server removes an object: its deletion waits for no finalizer."""
+    meta = obj["metadata"]
+    return "deletionTimestamp" in meta and not meta.get("finalizers")
+
+
+def conflict(name: str, reason: str) -> Conflict:
+    """Return the error of a write whose precondition does not hold."""
+    message = f"Operation cannot be fulfilled on {name!r}: {reason}; the object has been modified"
+    return Conflict(409, "Conflict", message)
+
+
+def _only(old: Json, field: str, body: Mapping[str, Any]) -> Json:
+    """Return `old` with one field of `body`, or without it."""
+    result = {name: value for name, value in old.items() if name != field}
+    if field in body:
+        result[field] = copy.deepcopy(body[field])
+    return result
+
+
+def _content(kind: Kind, obj: Mapping[str, Any]) -> Json:
+    """Return the part of an object whose change is a new generation."""
+    without = {"metadata", "status"} if kind.status else {"metadata"}
+    return {name: value for name, value in obj.items() if name not in without}
+
+
+def _check_version(before: Mapping[str, Any], meta: Mapping[str, Any], subresource: str) -> None:
+    sent = meta.get("resourceVersion")
+    if sent and sent != before["resourceVersion"]:
+        raise conflict(before["name"], f"it is at {before['resourceVersion']}, not at {sent}")
+    sent = meta.get("uid")
+    if sent and sent != before["uid"] and not subresource:
+        raise Invalid(422, "Invalid", f"metadata.uid: Invalid value: {sent}: field is immutable")
+
+
+def _check_finalizers(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    added = set(now.get("finalizers") or ()) - set(before.get("finalizers") or ())
+    if added and "deletionTimestamp" in before:
+        raise Invalid(
+            422,
+            "Invalid",
+            "metadata.finalizers: Forbidden: no new finalizers can be added if the object is"
+            f" being deleted, found new finalizers {sorted(added)}",
+        )
+
+
+def _bad(message: str) -> BadRequest:
+    return BadRequest(400, "BadRequest", message)

@@ -1,0 +1,48 @@
+"""The kinds of these cases, and objects of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller import Client, ObjectMeta, Resource, Version
+from tests.envtest.samples import GROUP
+
+HOLD = "lab.example.com/hold"
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    metadata: ObjectMeta
+    spec: dict[str, Any] = field(default_factory=dict)
+    status: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMap:
+    metadata: ObjectMeta
+    data: dict[str, str] = field(default_factory=dict)
+
+
+GAUGES = Resource(GROUP, "v1", "Gauge", "gauges", Gauge)
+CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", ConfigMap)
+SCALES = Resource(GROUP, "v1", "Scale", "gauges", Gauge)
+MISSING = Resource(GROUP, "v1", "Missing", "missing", Gauge)
+
+
+def body(name: str = "a", *, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": {"count": 1, "place": "hall", **spec},
+    }
+
+
+async def made(client: Client, name: str = "a", **spec: Any) -> Gauge:
+    return await client.create(GAUGES, "default", body(name, **spec))
+
+
+def at(obj: Gauge | ConfigMap) -> Version:
+    return Version.from_object(obj)
+
+
+def names(found: Sequence[Gauge]) -> list[str]:
+    return [one.metadata.name for one in found]

@@ -1,0 +1,164 @@
+"""Reads: selectors, discovery, watches, and a manager over all of it."""
+
+import anyio
+import pytest
+
+from controller import (
+    ApiError,
+    Change,
+    Client,
+    Key,
+    Manager,
+    NotFound,
+    SystemClock,
+    Transport,
+    add_finalizer,
+    remove_finalizer,
+)
+from controller.informer import Informer
+from tests.contract.fake_api.gauges import (
+    CONFIG_MAPS,
+    GAUGES,
+    HOLD,
+    MISSING,
+    Gauge,
+    at,
+    body,
+    made,
+    names,
+)
+from tests.envtest.samples import GROUP
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.mark.parametrize(
+    ("selector", "found"),
+    [
+        ("color=red", ["a"]),
+        ("color!=red", ["b", "c"]),
+        ("color in (red,blue)", ["a", "b"]),
+        ("color notin (red, blue)", ["c"]),
+        ("color", ["a", "b"]),
+        ("!color", ["c"]),
+        ("color==red,size=1", []),
+        ("", ["a", "b", "c"]),
+    ],
+)
+async def test_label_selectors_select(client: Client, selector: str, found: list[str]) -> None:
+    for name, labels in (("a", {"color": "red"}), ("b", {"color": "blue"}), ("c", {})):
+        await client.create(GAUGES, "default", body(name, labels=labels))
+    assert names((await client.list(GAUGES, labels=selector)).items) == found
+
+
+@pytest.mark.parametrize(
+    ("selector", "found"),
+    [
+        ("metadata.name=b", ["b"]),
+        ("metadata.name!=b", ["a"]),
+        ("metadata.namespace=default", ["a", "b"]),
+        ("spec.place=hall", ["a"]),
+        ("spec.place!=hall,metadata.name=b", ["b"]),
+    ],
+)
+async def test_field_selectors_select(client: Client, selector: str, found: list[str]) -> None:
+    await made(client, "a")
+    await made(client, "b", place="cellar")
+    assert names((await client.list(GAUGES, fields=selector)).items) == found
+
+
+@pytest.mark.parametrize(
+    "selectors", [{"labels": "a ~ b"}, {"fields": "spec.count=1"}, {"fields": "spec.place"}]
+)
+async def test_a_selector_that_cannot_be_evaluated_is_refused(
+    client: Client, selectors: dict[str, str]
+) -> None:
+    with pytest.raises(ApiError) as refused:
+        await client.list(GAUGES, **selectors)
+    assert refused.value.status == 400
+
+
+async def test_discovery_lists_what_is_served(client: Client) -> None:
+    assert await client.served(GAUGES)
+    assert await client.served(CONFIG_MAPS)
+    assert not await client.served(MISSING)
+    assert await client.find_kind(f"{GROUP}/v1", "Gauge") == ("gauges", True)
+    assert await client.find_kind("other.example.com/v1", "Gauge") is None
+
+
+async def test_a_kind_that_is_not_served_is_not_found(client: Client) -> None:
+    with pytest.raises(NotFound) as missing:
+        await client.list(MISSING)
+    assert missing.value.reason == ("NotFound" if missing.value.reason else "")
+
+
+def kind_of(change: Change[Gauge]) -> str:
+    if change.old is None:
+        return "added"
+    return "deleted" if change.new is None else "modified"
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_a_watch_delivers_what_happens_to_the_selected_objects(
+    transport: Transport, *, streams: bool
+) -> None:
+    client = Client(transport)
+    before = await made(client, "before")
+    watched = Informer(GAUGES, transport, SystemClock(), fields="spec.place=hall", streams=streams)
+    seen: list[tuple[str, str]] = []
+    heard = anyio.Event()
+
+    def handler(change: Change[Gauge]) -> None:
+        obj = change.new or change.old
+        assert obj is not None
+        seen.append((kind_of(change), obj.metadata.name))
+        if obj.metadata.name == "last":
+            heard.set()
+
+    watched.add_handler(handler)
+    async with anyio.create_task_group() as group:
+        group.start_soon(watched.run)
+        with anyio.fail_after(30):
+            await watched.wait_synced()
+            moved = await client.patch(GAUGES, at(before), {"spec": {"place": "cellar"}})
+            back = await client.patch(GAUGES, at(moved), {"spec": {"place": "hall"}})
+            await client.patch_status(GAUGES, back, {"count": 3})
+            gone = await add_finalizer(client, GAUGES, await made(client, "gone"), HOLD)
+            kept = await client.delete(GAUGES, at(gone))
+            assert kept is not None
+            await remove_finalizer(client, GAUGES, kept, HOLD)
+            await made(client, "elsewhere", place="cellar")
+            await made(client, "last")
+            await heard.wait()
+        group.cancel_scope.cancel()
+    assert seen == [
+        ("added", "before"),
+        ("deleted", "before"),
+        ("added", "before"),
+        ("modified", "before"),
+        ("added", "gone"),
+        ("modified", "gone"),
+        ("modified", "gone"),
+        ("deleted", "gone"),
+        ("added", "last"),
+    ]
+    assert {one.metadata.name for one in watched.cache} == {"before", "last"}
+
+
+async def test_a_manager_runs_on_it_and_its_own_writes_are_in_its_caches(
+    transport: Transport,
+) -> None:
+    manager = Manager(transport)
+    gauges = manager.informer(GAUGES)
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        with anyio.fail_after(30):
+            await gauges.wait_synced()
+            created = await made(manager.client)
+            assert gauges.cache.get(Key("default", "a")) == created
+            await manager.client.delete(GAUGES, at(created))
+            assert gauges.cache.get(Key("default", "a")) is None
+            dry = manager.client.with_dry_run()
+            await dry.create(GAUGES, "default", body("never"))
+            assert gauges.cache.get(Key("default", "never")) is None
+        manager.stop()

@@ -1,0 +1,151 @@
+"""What objects can be decoded to: dataclasses, Structs, pydantic models, plain JSON."""
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+import pydantic
+import pytest
+
+from controller import Client, Key, MalformedAnswer, Manager, ObjectMeta, Resource, Untyped
+from controller.codec import Added, Unreadable, decode_event, decode_object, decode_page
+from controller.testing import FakeApi, VirtualClock
+from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
+from tests.controller.widgets import line, listing, widget, wire
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    metadata: ObjectMeta
+    spec: dict[str, Any] = field(default_factory=dict)
+
+
+class Struct(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta
+    spec: dict[str, Any] = {}
+
+
+class Spec(pydantic.BaseModel, frozen=True):
+    color: str = ""
+    size: pydantic.NonNegativeInt = 0
+
+
+class Model(pydantic.BaseModel, frozen=True):
+    metadata: ObjectMeta
+    spec: Spec = Spec()
+
+
+TYPES: list[type[Any]] = [Plain, Struct, Model, Untyped]
+
+
+def of(kind: type[Any]) -> Resource[Any]:
+    return Resource("example.com", "v1", "Widget", "widgets", kind)
+
+
+def color(obj: Any) -> str:
+    if isinstance(obj, Model):
+        return obj.spec.color
+    spec = obj.body["spec"] if isinstance(obj, Untyped) else obj.spec
+    return str(spec["color"])
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_an_object_is_decoded_to_every_sort_of_type(kind: type[Any]) -> None:
+    body = wire(widget("a", 5, color="blue"))
+    reference = {"apiVersion": "v1", "kind": "Namespace", "name": "n", "uid": "u"}
+    body["metadata"] |= {
+        "labels": {"x": "y"},
+        "finalizers": ["example.com/hold"],
+        "ownerReferences": [reference],
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    plain = decode_object(of(Plain), msgspec.json.encode(body))
+    decoded = decode_object(of(kind), msgspec.json.encode(body))
+    assert type(decoded) is kind
+    assert color(decoded) == "blue"
+    assert decoded.metadata == plain.metadata
+    assert isinstance(decoded.metadata.labels, MappingProxyType)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_lists_and_events_hold_every_sort_of_type(kind: type[Any]) -> None:
+    page = decode_page(of(kind), listing(9, widget("a", 5), widget("b", 6)))
+    assert [color(one) for one in page.items] == ["red", "red"]
+    event = decode_event(of(kind), line("ADDED", widget("a", 5, color="blue")))
+    assert isinstance(event, Added)
+    assert color(event.object) == "blue"
+
+
+def test_what_a_model_refuses_is_named_and_harms_no_other_object() -> None:
+    bad = widget("bad", 5)
+    body = wire(bad)
+    body["spec"]["size"] = -1
+    with pytest.raises(MalformedAnswer, match="greater than or equal to 0"):
+        decode_object(of(Model), msgspec.json.encode(body))
+    event = decode_event(of(Model), line("MODIFIED", body))
+    assert isinstance(event, Unreadable)
+    assert event.key == bad.metadata.key
+    assert "spec.size" in event.reason
+
+
+def test_the_first_level_of_an_untyped_object_cannot_be_changed() -> None:
+    decoded = decode_object(of(Untyped), msgspec.json.encode(wire(widget("a", 5))))
+    with pytest.raises(TypeError):
+        decoded.body["spec"] = {}
+
+
+@pytest.mark.parametrize("kind", [Model, Untyped])
+async def test_a_cache_holds_every_sort_of_type(kind: type[Any]) -> None:
+    clock = VirtualClock()
+    api = FakeApi(clock)
+    api.serve(of(kind))
+    manager = Manager(api, clock=clock)
+    informer = manager.informer(of(kind), indexes={"color": lambda one: [color(one)]})
+    import anyio
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        await Client(api).create(
+            of(kind), "default", {"metadata": {"name": "a"}, "spec": {"color": "blue"}}
+        )
+        await clock.advance(1)
+        assert [one.metadata.key for one in informer.cache.by_index("color", "blue")] == [
+            Key("default", "a")
+        ]
+        manager.stop()
+
+
+async def test_a_webhook_gets_a_pydantic_model_and_refuses_what_it_refuses() -> None:
+    seen: list[Model] = []
+
+    async def judge(request: AdmissionRequest[Model]) -> Answer:
+        assert request.object is not None
+        seen.append(request.object)
+        return Allowed()
+
+    def review(size: int) -> bytes:
+        body = wire(widget("a", 5, color="blue"))
+        body["spec"]["size"] = size
+        return msgspec.json.encode(
+            {
+                "apiVersion": "admission.k8s.io/v1",
+                "kind": "AdmissionReview",
+                "request": {
+                    "uid": "1",
+                    "kind": {"group": "example.com", "version": "v1", "kind": "Widget"},
+                    "resource": {"group": "example.com", "version": "v1", "resource": "widgets"},
+                    "operation": "CREATE",
+                    "object": body,
+                },
+            }
+        )
+
+    webhook = Webhook("/judge", judge, Model)
+    allowed, _ = await webhook.answer(review(1), VirtualClock(), 10)
+    refused, _ = await webhook.answer(review(-1), VirtualClock(), 10)
+    assert [one.spec.size for one in seen] == [1]
+    assert msgspec.json.decode(allowed)["response"]["allowed"]
+    response = msgspec.json.decode(refused)["response"]
+    assert not response["allowed"]
+    assert "greater than or equal to 0" in response["status"]["message"]

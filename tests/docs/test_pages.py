@@ -1,0 +1,49 @@
+"""The code in docs/ runs, and the listings there are the files of examples/."""
+
+import ast
+import inspect
+import re
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.text import PAGES, ROOT, fenced, read
+
+LANGUAGES = {"python", "yaml", "text"}
+EXAMPLES = ROOT / "examples"
+LISTINGS = {
+    path.read_text(encoding="utf-8"): path
+    for path in (*EXAMPLES.rglob("*.py"), *EXAMPLES.rglob("*.yaml"))
+}
+
+
+def snippets(page: str) -> list[str]:
+    """Return the blocks of a page that are no listing of a file that another test runs."""
+    return [block for block in fenced(page, "python") if block not in LISTINGS]
+
+
+@pytest.mark.parametrize("page", PAGES)
+async def test_the_python_of_a_page_runs_from_top_to_bottom(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = types.ModuleType(f"page_{Path(page).stem.replace('-', '_')}")
+    # dataclasses look their module up, to read annotations.
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    names: dict[str, Any] = module.__dict__
+    for number, block in enumerate(snippets(page), 1):
+        code = compile(
+            block, f"{page}, block {number}", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        )
+        result = eval(code, names)
+        if inspect.isawaitable(result):
+            await result
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_of_a_page_is_of_a_language_that_a_test_reads(page: str) -> None:
+    assert set(re.findall(r"^```(\S+)$", read(page), re.MULTILINE)) <= LANGUAGES
+    for block in fenced(page, "yaml"):
+        assert block in LISTINGS, "a YAML block is a listing of a file in examples/"
