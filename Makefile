@@ -63,6 +63,10 @@ api-docs: $(VENV)/.run  ## Write API.md anew from the models
 	$(BIN)/butler-ipam crds -o markdown > API.md.new
 	mv API.md.new API.md
 
+docs: $(VENV)/.dev  ## Build the documentation site into build/site
+	$(BIN)/python .ci/site.py --listings
+	$(BIN)/python .ci/site.py build
+
 manifests: $(VENV)/.run crds  ## Write the one-file install and the chart's copies anew (needs kubectl)
 	$(BIN)/python -m manifests.rendering
 
@@ -94,4 +98,4 @@ $(VENV)/.dev: requirements-dev.txt pyproject.toml .ci/venv
 clean:  ## Remove what the other targets made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help demo test quick real test-real demo-real check lint format crds api-docs manifests bench wheel notices image-check lock clean
+.PHONY: help demo test quick real test-real demo-real check lint format crds api-docs docs manifests bench wheel notices image-check lock clean

@@ -47,3 +47,21 @@ def test_every_block_of_a_page_is_of_a_language_that_a_test_reads(page: str) -> 
     assert set(re.findall(r"^```(\S+)$", read(page), re.MULTILINE)) <= LANGUAGES
     for block in fenced(page, "yaml"):
         assert block in LISTINGS, "a YAML block is a listing of a file in examples/"
+
+
+def test_every_example_is_listed_beside_the_same_for_kopf() -> None:
+    blocks = fenced("docs/from-kopf.md", "python")
+    found = [LISTINGS[block].relative_to(EXAMPLES) for block in blocks if block in LISTINGS]
+    ours = sorted(path for path in found if path.parent == Path())
+    theirs = sorted(path.relative_to("kopf") for path in found if path.parent == Path("kopf"))
+    every = {path.relative_to(EXAMPLES) for path in EXAMPLES.glob("*.py")} - {Path("__init__.py")}
+    assert ours == theirs == sorted(every)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_listing_is_what_the_file_is(page: str) -> None:
+    listed = re.findall(
+        r"^<!-- (examples/\S+) -->\n\n```\w+\n(.*?)^```", read(page), re.DOTALL | re.MULTILINE
+    )
+    old = [name for name, code in listed if code != (ROOT / name).read_text(encoding="utf-8")]
+    assert old == [], "run `make docs`"

@@ -1,0 +1,92 @@
+"""Makes the documentation site in a folder, or the listings in docs/: site.py FOLDER | --listings.
+
+The site is docs/ and the documents at the top of the repository. These stay where they are,
+because people and hosting services look for them there, while the generator wants everything in
+one folder. So all of it is copied to FOLDER/docs first, README.md as index.md; the site is in
+FOLDER/site. Links between the documents are kept. A link to a file that is no page (a manifest, a
+module) becomes plain text.
+
+With --listings the listings of examples/ in docs/ are written anew, from the files.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TOP = {
+    "README.md": "index.md",
+    "OPERATIONS.md": "operations.md",
+    "ARCHITECTURE.md": "architecture.md",
+    "API.md": "api.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
+    "controller/README.md": "controller.md",
+}
+LISTING = re.compile(r"<!-- (examples/\S+) -->\n\n```(\w+)\n.*?^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\[([^\]]+)\]\(([^)\s#]*)(#[^)\s]*)?\)")
+
+
+def pages() -> dict[Path, str]:
+    """Return the pages: from the file in the repository to the name in the site."""
+    own = {path: path.name for path in sorted((ROOT / "docs").glob("*.md"))}
+    return {ROOT / name: target for name, target in TOP.items()} | own
+
+
+def with_listings(text: str) -> str:
+    """Return a page with the files of examples/ in the listings that name them."""
+
+    def listing(found: re.Match[str]) -> str:
+        code = (ROOT / found[1]).read_text(encoding="utf-8")
+        return f"<!-- {found[1]} -->\n\n```{found[2]}\n{code}```"
+
+    return LISTING.sub(listing, text)
+
+
+def with_links(text: str, source: Path, known: dict[Path, str]) -> str:
+    """Return a page with links to the site's pages, and without links to other files."""
+
+    def link(found: re.Match[str]) -> str:
+        words, path, anchor = found[1], found[2], found[3] or ""
+        if not path or "://" in path:
+            return found[0]
+        target = (source.parent / path).resolve()
+        if target.is_dir():
+            target /= "README.md"
+        return f"[{words}]({known[target]}{anchor})" if target in known else words
+
+    return LINK.sub(link, text)
+
+
+def write_listings() -> None:
+    """Write the listings in docs/ anew."""
+    for path in (ROOT / "docs").glob("*.md"):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(with_listings(text), encoding="utf-8")
+
+
+def copy(folder: Path) -> None:
+    """Write the settings and the sources of the site."""
+    target = folder / "docs"
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    known = pages()
+    for path, name in known.items():
+        text = with_links(path.read_text(encoding="utf-8"), path, known)
+        (target / name).write_text(text, encoding="utf-8")
+    shutil.copy(ROOT / "docs" / "site.css", target)
+    shutil.copy(ROOT / "docs" / "mkdocs.yml", folder)
+
+
+if __name__ == "__main__":
+    [argument] = sys.argv[1:]
+    if argument == "--listings":
+        write_listings()
+    else:
+        folder = Path(argument).resolve()
+        copy(folder)
+        command = [Path(sys.executable).with_name("zensical"), "build", "--strict", "--clean"]
+        sys.exit(subprocess.run(command, cwd=folder, check=False).returncode)

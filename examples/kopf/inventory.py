@@ -1,0 +1,68 @@
+"""The inventory of examples/inventory.py, written for kopf.
+
+kopf watches the cluster that it runs in and no other, so a daemon for each Secret watches its
+cluster with another library.
+"""
+
+import base64
+
+import kopf
+import yaml
+from kubernetes_asyncio import client, config, watch
+from kubernetes_asyncio.client.exceptions import ApiException
+
+LABEL = "example.com/cluster"
+
+
+@kopf.on.startup()
+async def login(**_):
+    await config.load_config()
+
+
+@kopf.daemon("", "v1", "secrets", labels={LABEL: kopf.PRESENT}, cancellation_timeout=5)
+async def count_nodes(body, spec, name, namespace, stopped, **_):
+    while not stopped:
+        # Everything that the kubeconfig asks for is done: programs are run, files are read.
+        loaded = yaml.safe_load(base64.b64decode(body["data"]["kubeconfig"]))
+        remote = client.Configuration()
+        await config.load_kube_config_from_dict(loaded, client_configuration=remote)
+        try:
+            async with client.ApiClient(remote) as api:
+                core, nodes = client.CoreV1Api(api), {}
+                listed = await core.list_node()
+                nodes = {node.metadata.name: node for node in listed.items}
+                await write(body, name, namespace, nodes)
+                version = listed.metadata.resource_version
+                events = watch.Watch().stream(core.list_node, resource_version=version)
+                async for event in events:
+                    node = event["object"]
+                    nodes[node.metadata.name] = node
+                    if event["type"] == "DELETED":
+                        del nodes[node.metadata.name]
+                    await write(body, name, namespace, nodes)
+        except Exception as error:
+            await write_data(body, name, namespace, {"error": str(error)})
+            await stopped.wait(5)
+
+
+async def write(owner, name, namespace, nodes):
+    ready = sum(
+        any(one.type == "Ready" and one.status == "True" for one in node.status.conditions or ())
+        for node in nodes.values()
+    )
+    await write_data(owner, name, namespace, {"nodes": str(len(nodes)), "ready": str(ready)})
+
+
+async def write_data(owner, name, namespace, data):
+    child = {"metadata": {"name": f"{name}-nodes"}, "data": data}
+    kopf.append_owner_reference(child, owner=owner)
+    async with client.ApiClient() as api:
+        core = client.CoreV1Api(api)
+        try:
+            await core.create_namespaced_config_map(namespace, child)
+        except ApiException as error:
+            if error.status != 409:
+                raise
+            found = await core.read_namespaced_config_map(f"{name}-nodes", namespace)
+            found.data = data
+            await core.replace_namespaced_config_map(f"{name}-nodes", namespace, found)

@@ -1,0 +1,60 @@
+"""The Teams of examples/teams.py, written for kopf."""
+
+import os
+
+import kopf
+from kubernetes_asyncio import client, config
+from kubernetes_asyncio.client.exceptions import ApiException
+
+OWNER = "example.com/owner"
+
+
+@kopf.on.startup()
+async def configure(settings, **_):
+    await config.load_config()
+    # kopf makes the webhook configurations itself; it needs a certificate that somebody made.
+    settings.admission.managed = "teams.example.com"
+    settings.admission.server = kopf.WebhookServer(
+        addr="127.0.0.1",
+        host="127.0.0.1",
+        cafile=os.environ["WEBHOOK_CA"],
+        certfile=os.environ["WEBHOOK_CERTIFICATE"],
+        pkeyfile=os.environ["WEBHOOK_KEY"],
+    )
+
+
+@kopf.on.mutate("example.com", "v1", "teams", operation="CREATE")
+async def set_defaults(spec, name, patch, **_):
+    if "namespace" not in spec:
+        patch.spec["namespace"] = f"team-{name}"
+
+
+@kopf.on.validate("example.com", "v1", "teams", operations=["CREATE", "UPDATE"])
+async def judge(spec, meta, old, **_):
+    if meta.get("deletionTimestamp"):
+        return
+    if "@" not in spec.get("owner", ""):
+        raise kopf.AdmissionError("spec.owner: name the mail address of a person", code=422)
+    if old and spec["namespace"] != old["spec"]["namespace"]:
+        raise kopf.AdmissionError(
+            "spec.namespace cannot change: delete the team and make another", code=422
+        )
+
+
+@kopf.on.create("example.com", "v1", "teams")
+@kopf.on.update("example.com", "v1", "teams")
+@kopf.on.resume("example.com", "v1", "teams")
+async def reconcile(body, spec, **_):
+    child = {
+        "metadata": {"name": spec["namespace"], "annotations": {OWNER: spec["owner"]}},
+    }
+    kopf.append_owner_reference(child, owner=body)
+    async with client.ApiClient() as api:
+        core = client.CoreV1Api(api)
+        try:
+            await core.create_namespace(child)
+        except ApiException as error:
+            if error.status != 409:
+                raise
+            change = {"metadata": {"annotations": {OWNER: spec["owner"]}}}
+            await core.patch_namespace(spec["namespace"], change)

@@ -1,0 +1,274 @@
+"""The operators in examples/ do what they say, and so do their counterparts for kopf.
+
+Each story is told once and run with both, on the control plane that the environment asks for.
+"""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+import yaml
+
+from controller import Manager, ManagerOptions, SystemClock, connect
+from envtest import ControlPlane
+from envtest.plane import ControlPlane as Plane
+from examples import inventory, teams, websites
+from tests.contract.conftest import administrator
+from tests.contract.test_controllers import is_gone
+from tests.contract.test_readme import MERGE, seen
+from tests.controller.certs import authority_and_pair
+
+EXAMPLES = Path(teams.__file__).parent
+SITES = "/apis/example.com/v1/namespaces/default/websites"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+MAPS = "/api/v1/namespaces/default/configmaps"
+TEAMS = "/apis/example.com/v1/teams"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+Add = Callable[[Manager], object]
+frameworks = pytest.mark.parametrize("framework", ["controller", "kopf"])
+
+
+@asynccontextmanager
+async def ours(
+    plane: Plane, folder: Path, add: Add, options: ManagerOptions | None = None
+) -> AsyncIterator[Manager]:
+    transport = await connect(plane.write_kubeconfig(folder / "kubeconfig"))
+    manager = Manager(transport, options=options)
+    add(manager)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(manager.run)
+            await manager.wait_serving()
+            with anyio.fail_after(90):
+                yield manager
+            manager.stop()
+    finally:
+        await transport.aclose()
+
+
+@asynccontextmanager
+async def kopf(plane: Plane, folder: Path, name: str, **env: str) -> AsyncIterator[None]:
+    """Run an example for kopf in a process of its own; its log is shown if the test fails."""
+    config = str(plane.write_kubeconfig(folder / "kubeconfig"))
+    path = EXAMPLES / "kopf" / f"{name}.py"
+    command = [sys.executable, "-m", "kopf", "run", "--standalone", "-A", str(path)]
+    log = (folder / "kopf.log").open("wb")
+    with log:
+        async with await anyio.open_process(
+            command,
+            env={**os.environ, "KUBECONFIG": config, **env},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        ) as process:
+            try:
+                with anyio.fail_after(90):
+                    yield
+            finally:
+                process.kill()
+                print((folder / "kopf.log").read_text()[-6000:])  # noqa: T201 - pytest shows it with a failure
+
+
+async def install(plane: Plane) -> None:
+    text = (EXAMPLES / "manifests" / "crds.yaml").read_text()
+    await plane.install_crds(list(yaml.safe_load_all(text)))
+
+
+@frameworks
+async def test_a_website_gets_a_deployment_a_host_and_a_status(
+    plane: Plane, admin: httpx.AsyncClient, tmp_path: Path, framework: str
+) -> None:
+    await install(plane)
+
+    def add(manager: Manager) -> None:
+        websites.Websites(manager, SystemClock())
+
+    operator = ours(plane, tmp_path, add) if framework == "controller" else None
+    async with operator or kopf(plane, tmp_path, "websites"):
+        await create(admin, SITES, website("blog", replicas=2))
+        child = await seen(admin, DEPLOYMENTS, "blog", lambda _: True)
+        (owner,) = child["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"], owner["controller"]) == ("Website", "blog", True)
+        await seen(admin, MAPS, "routes", lambda one: routes(one) == {"blog.example": "blog"})
+        await seen(admin, SITES, "blog", lambda one: ready(one) == ("False", "Starting"))
+
+        await patch(
+            admin, f"{DEPLOYMENTS}/blog/status", {"status": {"replicas": 2, "readyReplicas": 2}}
+        )
+        await seen(admin, SITES, "blog", lambda one: ready(one) == ("True", "Serving"))
+        await patch(admin, f"{SITES}/blog", {"spec": {"replicas": 3}})
+        await seen(admin, DEPLOYMENTS, "blog", lambda one: one["spec"]["replicas"] == 3)
+
+        await create(admin, SITES, website("thief", host="blog.example"))
+        await seen(admin, SITES, "thief", lambda one: ready(one) == ("False", "HostTaken"))
+        assert (await admin.get(f"{DEPLOYMENTS}/thief")).status_code == 404
+
+        assert (await admin.delete(f"{SITES}/blog")).is_success
+        await seen(admin, MAPS, "routes", lambda one: "blog" not in routes(one).values())
+        if framework == "controller":  # kopf tries again after its delay of 60 s
+            await seen(admin, MAPS, "routes", lambda one: routes(one) == {"blog.example": "thief"})
+            await seen(admin, DEPLOYMENTS, "thief", lambda _: True)
+        await is_gone(admin, f"{SITES}/blog")
+
+
+@frameworks
+async def test_a_team_gets_defaults_rules_and_a_namespace(
+    plane: Plane, admin: httpx.AsyncClient, tmp_path: Path, framework: str
+) -> None:
+    await install(plane)
+    async with team_operator(framework, plane, admin, tmp_path):
+        created = await accepted(admin, TEAMS, team("net", "ann@example.com"))
+        assert created["spec"]["namespace"] == "team-net"
+        space = await seen(admin, "/api/v1/namespaces", "team-net", lambda _: True)
+        assert space["metadata"]["ownerReferences"][0]["uid"] == created["metadata"]["uid"]
+
+        refused = await admin.post(TEAMS, json=team("ops", "nobody"))
+        assert refused.status_code == 422
+        assert "name the mail address" in refused.json()["message"]
+        moved = await admin.patch(
+            f"{TEAMS}/net", json={"spec": {"namespace": "other"}}, headers=MERGE
+        )
+        assert moved.status_code == 422
+        assert "spec.namespace cannot change" in moved.json()["message"]
+
+        await patch(admin, f"{TEAMS}/net", {"spec": {"owner": "bo@example.com"}})
+        await seen(
+            admin, "/api/v1/namespaces", "team-net", lambda one: owner(one) == "bo@example.com"
+        )
+
+
+@asynccontextmanager
+async def team_operator(
+    framework: str, plane: Plane, admin: httpx.AsyncClient, folder: Path
+) -> AsyncIterator[None]:
+    if framework == "kopf":
+        authority, pair = authority_and_pair()
+        files = {
+            "WEBHOOK_CA": authority,
+            "WEBHOOK_CERTIFICATE": pair.certificate,
+            "WEBHOOK_KEY": pair.key,
+        }
+        env = {}
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+            env[name] = str(folder / name)
+        async with kopf(plane, folder, "teams", **env):
+            yield
+        return
+    assert teams.OPTIONS.webhook_self_signed is not None
+    options = replace(
+        teams.OPTIONS,
+        webhook_bind="127.0.0.1:0",
+        webhook_self_signed=replace(teams.OPTIONS.webhook_self_signed, names=("127.0.0.1",)),
+    )
+    async with ours(plane, folder, teams.Teams, options) as manager:
+        text = (EXAMPLES / "manifests" / "webhooks.yaml").read_text()
+        for one in yaml.safe_load_all(text):
+            (hook,) = one["webhooks"]
+            service = hook["clientConfig"].pop("service")  # on one machine there is no Service
+            hook["clientConfig"]["url"] = (
+                f"https://127.0.0.1:{manager.webhook_port}{service['path']}"
+            )
+            await create(admin, f"{ADMISSION}/{one['kind'].lower()}s", one)
+        yield
+
+
+@frameworks
+async def test_the_nodes_of_another_cluster_are_counted(
+    plane: Plane, admin: httpx.AsyncClient, tmp_path: Path, framework: str
+) -> None:
+    def add(manager: Manager) -> None:
+        inventory.Inventory(manager, SystemClock())
+
+    async with ControlPlane.start() as other, administrator(other) as far:
+        kubeconfig = other.write_kubeconfig(tmp_path / "other").read_bytes()
+        operator = ours(plane, tmp_path, add) if framework == "controller" else None
+        async with operator or kopf(plane, tmp_path, "inventory"):
+            await add_node(far, "one", "True")
+            secret = {
+                "metadata": {"name": "far", "labels": {"example.com/cluster": "true"}},
+                "data": {"kubeconfig": base64.b64encode(kubeconfig).decode()},
+            }
+            made = await create(admin, "/api/v1/namespaces/default/secrets", secret)
+            first = await seen(
+                admin, MAPS, "far-nodes", lambda one: one["data"] == {"nodes": "1", "ready": "1"}
+            )
+            assert first["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+            await add_node(far, "two", "False")
+            await seen(
+                admin, MAPS, "far-nodes", lambda one: one["data"] == {"nodes": "2", "ready": "1"}
+            )
+            assert (await far.delete("/api/v1/nodes/one")).is_success
+            await seen(
+                admin, MAPS, "far-nodes", lambda one: one["data"] == {"nodes": "1", "ready": "0"}
+            )
+
+
+def website(name: str, *, host: str = "", replicas: int = 1) -> dict[str, Any]:
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Website",
+        "metadata": {"name": name},
+        "spec": {"host": host or f"{name}.example", "replicas": replicas},
+    }
+
+
+def team(name: str, owner: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Team",
+        "metadata": {"name": name},
+        "spec": {"owner": owner},
+    }
+
+
+async def add_node(http: httpx.AsyncClient, name: str, ready: str) -> None:
+    await create(http, "/api/v1/nodes", {"metadata": {"name": name}})
+    status = {"conditions": [{"type": "Ready", "status": ready}]}
+    await patch(http, f"/api/v1/nodes/{name}/status", {"status": status})
+
+
+def ready(site: dict[str, Any]) -> tuple[str, str] | None:
+    conditions = site.get("status", {}).get("conditions") or []
+    return next(((one["status"], one["reason"]) for one in conditions), None)
+
+
+def routes(config_map: dict[str, Any]) -> dict[str, str]:
+    hosts: dict[str, str] = config_map.get("data") or {}
+    return hosts
+
+
+def owner(namespace: dict[str, Any]) -> str | None:
+    annotations: dict[str, str] = namespace["metadata"].get("annotations") or {}
+    return annotations.get("example.com/owner")
+
+
+async def create(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    answer = await http.post(path, json=body)
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+async def accepted(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Create an object once both webhooks answer: servers learn of them after a moment."""
+    bad = {**body, "spec": {"owner": "nobody"}}
+    while True:
+        good = await http.post(path, params={"dryRun": "All"}, json=body)
+        worse = await http.post(path, params={"dryRun": "All"}, json=bad)
+        if good.is_success and "namespace" in good.json()["spec"] and worse.status_code == 422:
+            return await create(http, path, body)
+
+
+async def patch(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> None:
+    answer = await http.patch(path, content=json.dumps(body), headers=MERGE)
+    assert answer.is_success, answer.text

@@ -1,0 +1,43 @@
+"""The documentation site is built without a broken link, from all documents."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.text import DOCUMENTS, PAGES, ROOT
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, str(ROOT / ".ci" / "site.py"), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "site"
+
+
+def test_every_document_is_a_page_of_the_site(site: Path) -> None:
+    made = {path.stem for path in site.glob("*.html")} - {"404"}
+    own = {Path(page).stem for page in PAGES}
+    top = {Path(name).stem.lower() for name in DOCUMENTS if "/" not in name} - {"readme"}
+    assert made == own | top | {"index", "controller"}
+
+
+def test_a_broken_link_fails_the_build(site: Path) -> None:
+    page = site.parent / "docs" / "leases.md"
+    page.write_text(page.read_text(encoding="utf-8") + "\n[gone](queue.md#nowhere)\n")
+    command = [str(Path(sys.executable).with_name("zensical")), "build", "--strict"]
+    done = subprocess.run(command, cwd=site.parent, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "anchor does not exist" in done.stdout + done.stderr
+
+
+def test_the_site_asks_no_other_server_for_anything(site: Path) -> None:
+    loaded = r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)"'
+    for page in site.glob("*.html"):
+        found = re.findall(loaded, page.read_text(encoding="utf-8"))
+        assert [url for url in found if "example" not in url] == [], page.name
