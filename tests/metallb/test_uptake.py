@@ -18,7 +18,8 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION
 from reconcilers.cli.local.objects import delete
-from tests.metallb.site import HOME, POOL, TEAM, Site, Tenant, site, until
+from tests.metallb.site import HOME, POOL, TEAM, Site, Tenant, site
+from tests.polling import until
 from tests.reconcilers.cli.commands import call
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
