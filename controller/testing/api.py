@@ -177,7 +177,8 @@ class FakeApi(Transport):
             raise NotFound(404, "", f"{path}: the fake API does not serve it; declare it: serve()")
         name, subresource = [*rest[1:], "", ""][:2]
         if subresource and not (subresource == "status" and kind.status):
-            raise NotFound(404, "NotFound", f"{kind.resource.full_name} has no {subresource}")
+            # Without a reason, as for every path that is not served: no object is said to be gone.
+            raise NotFound(404, "", f"{kind.resource.full_name} has no {subresource}")
         return _Target(kind, Key(namespace, name), subresource)
 
     def _list(self, target: _Target, query: Mapping[str, str]) -> Json:
