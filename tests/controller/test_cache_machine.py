@@ -6,6 +6,7 @@ object that was delivered at the position, unless there is an own write ahead of
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -242,7 +243,7 @@ CacheMachine.TestCase.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-TestCache = CacheMachine.TestCase
+TestCache = pytest.mark.slow(CacheMachine.TestCase)
 
 
 def test_an_event_that_cannot_be_decoded_moves_the_position() -> None:

@@ -141,6 +141,7 @@ def test_what_is_no_kubeconfig_is_refused_with_the_reason(data: bytes, words: st
     assert words in str(caught.value)
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_random_bytes_raise_a_configuration_error(data: bytes) -> None:
     with pytest.raises(ConfigurationError):

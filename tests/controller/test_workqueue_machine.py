@@ -106,5 +106,5 @@ class Queue(RuleBasedStateMachine):
         assert now.delayed == sum(due > self.clock.monotonic() for due in self.due.values())
 
 
-TestQueue = Queue.TestCase
+TestQueue = pytest.mark.slow(Queue.TestCase)
 TestQueue.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)

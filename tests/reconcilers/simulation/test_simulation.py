@@ -12,7 +12,7 @@ import pytest
 from tests.reconcilers.simulation.chaos import Plan, Run
 from tests.reconcilers.simulation.tenancy import COUNTING, FORCE, Tenancy
 
-SEEDS = int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "200"))
+SEEDS = int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "100"))
 PARTS = 8
 """Each kind in so many tests, that several workers can share them."""
 
