@@ -1,4 +1,4 @@
-"""`kubectl_complete-ipam`: what kubectl asks when somebody presses Tab after `kubectl ipam`.
+"""`kubectl_complete-ipam`: what kubectl runs when Tab is pressed after `kubectl ipam`.
 
 kubectl (1.26 and newer) runs an executable of this name on the PATH with the words after `ipam`,
 the last of them the one to complete, and reads what cobra's own completion prints: a line for each

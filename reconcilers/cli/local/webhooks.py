@@ -75,7 +75,7 @@ async def redirect(client: Client, port: int) -> None:
     """Have the API server ask the webhooks at another port; whom it trusts stays.
 
     Raises:
-        Conflict: somebody else changed the configuration just now.
+        Conflict: another client changed the configuration just now.
     """
     found = await client.get(VALIDATING, KEY)
     webhooks = [

@@ -136,7 +136,7 @@ class Forecast:
     def _carry_out(self, view: View, decision: Decision) -> bool:
         """Write what a pass decided to the allocations; return whether another may decide more.
 
-        It may where a range was handed out and somebody else had been refused or not heard.
+        It may where a range was handed out and another request was refused or not looked at yet.
         """
         given = [(grant.allocation, grant.range) for grant in decision.choice.grants]
         for promise in decision.settlement.open:

@@ -5,7 +5,7 @@ away, and another given at once if there is one. Within a pool the first free ad
 the order of the pool's entries; among pools MetalLB's choice is random, the stand-in's is by name.
 
 All of it is one key: what one Service gets depends on all others, so one pass looks at all of
-them, never two at once. Like MetalLB it keeps the last sound configuration when somebody writes an
+them, never two at once. Like MetalLB it keeps the last sound configuration when it reads an
 unsound one, and says so: in the log, as Warning events on the pools, and in `stale`.
 """
 
