@@ -76,7 +76,7 @@ class TenantSettings:
     requeue_deleting: float = 5.0
     """While a deleted cluster gives its addresses back."""
     teardown_grace: float = 600.0
-    """How long a deleted cluster's unreachable API is tried before its addresses count as free."""
+    """How long a deleted cluster's tenant may hold on before its addresses count as free."""
     growth_after: float = 30.0
     """How long a Service goes without an address before its elastic tenant grows."""
     growth_when_exhausted: float = 0.0

@@ -254,8 +254,8 @@ WORDS: Mapping[str, Words] = {
             Event(
                 "Warning",
                 "TeardownGracePassed",
-                "a deleted cluster's tenant did not answer for --teardown-grace, and its"
-                " addresses go back without its word",
+                "a deleted cluster's tenant did not answer, or did not let go, for"
+                " --teardown-grace, and its addresses go back without its word",
             ),
         ),
     ),

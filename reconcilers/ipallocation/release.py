@@ -26,12 +26,10 @@ class InUse:
 
     Args:
         why: what is waited for.
-        answered: whether the tenant answered; else it could not be reached.
         by_service: whether a Service there shows an address of the range.
     """
 
     why: str
-    answered: bool = True
     by_service: bool = False
 
 

@@ -48,7 +48,7 @@ class TenantReleaseCheck(ReleaseCheck):
         tenants: clients of the tenants.
         recorder: takes an event when addresses are given back without the tenant's answer.
         clock: the time.
-        settings: how long a deleted cluster may stay unreachable.
+        settings: how long the tenant of a deleted cluster is asked.
     """
 
     def __init__(  # noqa: PLR0913 - what it reads; the wiring is the one caller
@@ -72,9 +72,9 @@ class TenantReleaseCheck(ReleaseCheck):
         self._clock = clock
         self._settings = settings
         self._uptake = Uptake(clock, settings)
-        # Since when each deleted cluster's tenant has not answered, by its uid. Lost with the
+        # Since when each allocation of a deleted cluster is held up, by its uid. Lost with the
         # process, which begins the grace anew: rather too long than too short.
-        self._unanswered_since: dict[str, float] = {}
+        self._held_since: dict[str, float] = {}
         # How often a deleted cluster's Secret was read, and when it may be again, by its uid.
         self._secret_reads: dict[str, tuple[int, float]] = {}
 
@@ -165,17 +165,20 @@ class TenantReleaseCheck(ReleaseCheck):
     async def _check_until_grace(
         self, tenant: TenantCluster, allocation: IPAllocation, mark: int
     ) -> Released | InUse:
-        """Check the tenant of a deleted or gone cluster, for the teardown grace at most."""
+        """Check the tenant of a deleted or gone cluster, for the teardown grace at most.
+
+        That ends the wait for a tenant that answers, too: whoever rules there could keep its
+        addresses for ever by what a Service or a pool shows.
+        """
         if await self._secret_is_gone(tenant):
             return Released("the tenant's kubeconfig Secret, or its namespace, is gone")
         answer = await self._read_tenant(tenant, allocation, mark)
-        if isinstance(answer, Released) or answer.answered:
-            # Only failed attempts count; a tenant that answers that it uses the range is believed.
-            self._unanswered_since.pop(tenant.metadata.uid, None)
+        now, uid = self._clock.monotonic(), allocation.metadata.uid
+        waited = now - self._held_since.setdefault(uid, now)
+        if isinstance(answer, InUse) and waited < self._settings.teardown_grace:
             return answer
-        now = self._clock.monotonic()
-        waited = now - self._unanswered_since.setdefault(tenant.metadata.uid, now)
-        if waited < self._settings.teardown_grace:
+        self._held_since.pop(uid)
+        if isinstance(answer, Released):
             return answer
         self._recorder.record(
             TENANT_CLUSTER,
@@ -185,7 +188,7 @@ class TenantReleaseCheck(ReleaseCheck):
             f"Releasing {allocation.metadata.name} without the tenant's word: {answer.why}",
             action="Release",
         )
-        return Released(f"the tenant did not answer for {waited:.0f} s")
+        return Released(f"the tenant did not let go for {waited:.0f} s: {answer.why}")
 
     async def _secret_is_gone(self, tenant: TenantCluster) -> bool:
         """Return whether a live read finds no kubeconfig; each time it does, reads get rarer."""
@@ -223,7 +226,7 @@ class TenantReleaseCheck(ReleaseCheck):
             async with self._tenants.client(tenant) as client:
                 return await self._inspect(client, given, marked)
         except TenantUnavailable as error:
-            return InUse(f"the tenant cannot be asked: {error.message}", answered=False)
+            return InUse(f"the tenant cannot be asked: {error.message}")
         except Conflict:
             return InUse("MetalLB's pools in the tenant have just changed")
 

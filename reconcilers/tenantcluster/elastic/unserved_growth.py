@@ -18,6 +18,7 @@ from reconcilers.api.resources import Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.tenantcluster.elastic.demand import requirements
 
+_MOST_DIGITS = 10
 LIMIT = 1_000
 """How many Services are remembered; a digest takes nine bytes of an annotation."""
 
@@ -39,7 +40,7 @@ class UnservedGrowth:
         """Read the annotation; one that cannot be parsed remembers nothing."""
         text = tenant.metadata.annotations.get(names.ANNOTATION_GROWN_IN_VAIN, "")
         used, _, digests = text.partition(":")
-        if not used.isdecimal():
+        if not used.isdecimal() or len(used) > _MOST_DIGITS:
             return cls(0, frozenset())
         return cls(int(used), frozenset(digests.split(",")) - {""})
 

@@ -137,7 +137,7 @@ def silence_is_consent(mp: Patch) -> None:
         self: TenantReleaseCheck, tenant: TenantCluster, allocation: IPAllocation, mark: int
     ) -> Released | InUse:
         answer = await look(self, tenant, allocation, mark)
-        if isinstance(answer, InUse) and not answer.answered:
+        if isinstance(answer, InUse) and "cannot be asked" in answer.why:
             return Released("it does not answer")
         return answer
 

@@ -195,13 +195,6 @@ class TestOfAClusterThatIsBeingDeleted:
         tenant.fail(NoAnswer("timed out"), times=1)
         assert isinstance(await _ask(lab), InUse)
 
-    async def test_a_tenant_that_answers_and_holds_on_outlasts_every_grace(self) -> None:
-        lab, tenant = _lab(deletionTimestamp=DELETED)
-        _service(tenant, "10.40.0.3")
-        for _ in range(3):
-            assert "still shows an address" in _why(await _ask(lab))
-            await lab.clock.advance(601)
-
     async def test_else_the_tenant_is_asked_as_ever(self) -> None:
         lab, tenant = _lab(deletionTimestamp=DELETED)
         _pool(tenant, "10.40.0.0-10.40.0.7")
