@@ -221,7 +221,8 @@ class TenantClusterReconciler:
             projected = status.load_balancer_ready(False, error.reason, error.message)
             installed = []
         tenant = self._clusters.get(tenant.metadata.key) or tenant
-        self._resizer.note_projected(tenant, projected.status)
+        await self._resizer.note_projected(tenant, projected)
+        tenant = self._clusters.get(tenant.metadata.key) or tenant
         marked = await self._resizer.release_marked(tenant)
         if projected.status or tenant.is_ready:
             phase, overall = READY, status.ready()

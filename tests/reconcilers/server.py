@@ -161,6 +161,10 @@ class Server(Transport):
         """Refuse the next `times` requests that fit `wanted`."""
         self._faults.append(Fault(wanted, error, times))
 
+    def recover(self) -> None:
+        """Refuse and lose nothing any more."""
+        self._faults.clear()
+
     def lose_answers(self, *, times: int = 1, **wanted: str) -> None:
         """Let the next `times` requests that fit `wanted` run, and lose their answers."""
         self._faults.append(Fault(wanted, None, times))

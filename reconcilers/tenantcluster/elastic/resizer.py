@@ -27,6 +27,7 @@ from reconcilers.tenantclients import TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
 from reconcilers.tenantcluster.membership import members, repairs
+from reconcilers.tenantcluster.projector import is_behind
 from reconcilers.tenantcluster.services import TenantServices
 from reconcilers.tenantcluster.status import DEMAND_MET
 
@@ -88,10 +89,19 @@ class Resizer:
         self._settings = settings
         # Since when MetalLB in a tenant has what it should have, as far as we know, and its uid.
         self._in_place: dict[Key, tuple[str, float]] = {}
+        # The allocations whose ranges the pass that goes on is about to project, by uid; and since
+        # when each range has stood in the tenant's pool.
+        self._offered: dict[Key, frozenset[str]] = {}
+        self._in_pool: dict[Key, dict[str, float]] = {}
+        # The clusters whose last projection failed.
+        self._refused: set[Key] = set()
 
     def forget(self, key: Key) -> None:
         """Forget a tenant that is gone."""
         self._in_place.pop(key, None)
+        self._offered.pop(key, None)
+        self._in_pool.pop(key, None)
+        self._refused.discard(key)
         self._scaler.forget(key)
         self._services.close(key)
 
@@ -113,9 +123,18 @@ class Resizer:
             _log.debug("cannot get tenant client for elastic IPAM, skipping", error=error.message)
             return Resized(unavailable=error if error.reason in _NO_KUBECONFIG else None)
         settling = self._settling(tenant)
-        scaled = await self._scaler.scale(tenant, provider, services, in_place=settling <= 0)
+        now = self._clock.monotonic()
+        in_pool = {uid: now - at for uid, at in self._in_pool.get(tenant.metadata.key, {}).items()}
+        scaled = await self._scaler.scale(
+            tenant, provider, services, in_place=settling <= 0, in_pool=in_pool
+        )
         await self._label_platform(tenant, services)
         await self.release_marked(tenant)
+        self._offered[tenant.metadata.key] = frozenset(
+            one.metadata.uid
+            for one in members(self._allocations, tenant)
+            if one.status.phase == ALLOCATED and not one.releasing
+        )
         due = [] if scaled.due_in is None else [scaled.due_in]
         if not scaled.finding.status and settling > 0:
             due.append(settling)
@@ -130,13 +149,30 @@ class Resizer:
         uid, since = self._in_place.get(tenant.metadata.key, ("", 0.0))
         return after if uid != tenant.metadata.uid else after - (self._clock.monotonic() - since)
 
-    def note_projected(self, tenant: TenantCluster, done: bool) -> None:
-        """Note whether MetalLB in the tenant has what it should have."""
-        key, uid = tenant.metadata.key, tenant.metadata.uid
-        if not done:
+    async def note_projected(self, tenant: TenantCluster, projected: Finding) -> None:
+        """Note whether MetalLB in the tenant has what it should have.
+
+        What did not help while the tenant took no ranges may help once it does, so the memory of
+        that is dropped then.
+
+        Raises:
+            Conflict: the cluster changed since it was read; begin again.
+            ControllerError: the management cluster did not answer.
+        """
+        key, uid, now = tenant.metadata.key, tenant.metadata.uid, self._clock.monotonic()
+        offered = self._offered.pop(key, frozenset())
+        if not projected.status:
             self._in_place.pop(key, None)
-        elif self._in_place.get(key, ("", 0.0))[0] != uid:
-            self._in_place[key] = (uid, self._clock.monotonic())
+            if not is_behind(projected):
+                self._refused.add(key)
+            return
+        if self._in_place.get(key, ("", 0.0))[0] != uid:
+            self._in_place[key] = (uid, now)
+        before = self._in_pool.get(key, {})
+        self._in_pool[key] = {one: before.get(one, now) for one in offered}
+        if key in self._refused:
+            await self._scaler.forget_unserved(tenant)
+            self._refused.discard(key)
 
     async def release_marked(self, tenant: TenantCluster) -> int:
         """Give back what shrink has marked and the tenant has released; return how many are left.

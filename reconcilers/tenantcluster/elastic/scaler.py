@@ -67,6 +67,8 @@ class _Observed:
         waited: for how many seconds each waiting Service has waited, by uid.
         in_place: whether MetalLB has had the tenant's first range as long as a Service has to
             wait.
+        in_pool: for how many seconds the range of each allocation has stood in the tenant's pool,
+            by uid.
         now: the time.
     """
 
@@ -75,6 +77,7 @@ class _Observed:
     demand: Demand
     waited: dict[str, float]
     in_place: bool
+    in_pool: Mapping[str, float]
     now: datetime
 
     def waited_at_least(self, seconds: float, services: Sequence[Service]) -> list[Service]:
@@ -119,6 +122,7 @@ class Scaler:
         services: Sequence[Service],
         *,
         in_place: bool,
+        in_pool: Mapping[str, float],
     ) -> Scaled:
         """Grow and shrink a tenant; return its condition.
 
@@ -128,12 +132,14 @@ class Scaler:
             services: all Services of the tenant.
             in_place: whether MetalLB has had the tenant's first range as long as a Service has to
                 wait.
+            in_pool: for how many seconds the range of each allocation has stood in the tenant's
+                pool, by uid.
 
         Raises:
             Conflict: something changed since it was read; begin again.
             ControllerError: the management cluster did not answer.
         """
-        seen = self._observe(tenant, provider, services, in_place)
+        seen = self._observe(tenant, provider, services, in_place, in_pool)
         unserved = UnservedGrowth.from_tenant(tenant)
         in_use = len(seen.demand.used)
         waiting = [one for one in seen.demand.waiting if not unserved.covers(one, in_use)]
@@ -152,6 +158,7 @@ class Scaler:
         provider: ProviderConfig,
         services: Sequence[Service],
         in_place: bool,
+        in_pool: Mapping[str, float],
     ) -> _Observed:
         key, now = tenant.metadata.key, self._clock.now()
         uid, times = self._waiting.get(key, ("", WaitingTimes()))
@@ -162,7 +169,7 @@ class Scaler:
         families = {4} | {one.family for one in held if one is not None}
         demand = demand_of(services, self._settings.load_balancer_class, families)
         waited = times.update(demand.waiting, now)
-        return _Observed(tenant, provider, demand, waited, in_place, now)
+        return _Observed(tenant, provider, demand, waited, in_place, in_pool, now)
 
     def _current(self, tenant: TenantCluster) -> TenantCluster:
         """Return the cluster as this pass has left it."""
@@ -269,6 +276,7 @@ class Scaler:
                 seen.now,
                 self._settings.shrink_after,
                 min(self._settings.growth_after, self._settings.shrink_after),
+                seen.in_pool.get(one.metadata.uid),
             )
             if disuse.over:
                 await self._mark(seen, one)
@@ -302,6 +310,17 @@ class Scaler:
                 Version.from_object(current),
                 {"metadata": {"annotations": annotations}},
             )
+
+    async def forget_unserved(self, tenant: TenantCluster) -> None:
+        """Forget which Services growth did not help.
+
+        Raises:
+            Conflict: the cluster changed since it was read.
+        """
+        current = self._current(tenant)
+        if names.ANNOTATION_GROWN_IN_VAIN in current.metadata.annotations:
+            patch = {"metadata": {"annotations": {names.ANNOTATION_GROWN_IN_VAIN: None}}}
+            await self._client.patch(TENANT_CLUSTER, Version.from_object(current), patch)
 
     async def _annotate(
         self, allocation: IPAllocation, annotations: Mapping[str, str | None]

@@ -47,17 +47,25 @@ class Disuse:
 
 
 def disuse(
-    allocation: IPAllocation, demand: Demand, now: datetime, grace: float, settling: float
+    allocation: IPAllocation,
+    demand: Demand,
+    now: datetime,
+    grace: float,
+    settling: float,
+    in_pool: float | None,
 ) -> Disuse:
     """Return how long a growth allocation is out of use.
+
+    A range that does not stand in the tenant's pool is neither in use nor out of it.
 
     Args:
         allocation: one that growth made; without a range yet it is out of use.
         demand: what the tenant's Services show.
         now: the time.
         grace: for how many seconds it must be out of use, and how old it must be.
-        settling: for how many seconds from its creation it is not judged: MetalLB is about to use
-            it, and the disuse would be written only to be removed again.
+        settling: for how many seconds it is not judged from when it stands in the tenant's pool:
+            MetalLB is about to use it, and the disuse would be written only to be removed again.
+        in_pool: for how many seconds its range has stood there; None if it does not.
     """
     held = ranges.held(allocation)
     if held is not None and demand.in_use(held):
@@ -66,8 +74,9 @@ def disuse(
     age = (now - created).total_seconds()
     since = idle_since(allocation, now)
     if since is None:
-        if age < settling:
-            return Disuse(None, settling - age)
+        offered = in_pool if held is not None else age
+        if offered is None or offered < settling:
+            return Disuse(None, settling - (offered or 0.0))
         return Disuse(now.isoformat(), grace)
     idle = (now - since).total_seconds()
     return Disuse(remembered(allocation), grace - min(idle, age))

@@ -93,7 +93,7 @@ async def test_its_addresses_come_back_after_the_teardown_grace(hostility: Hosti
     await _work(lab, 5)
     assert not lab.server.has("tenantclusters", "a", namespace="team")
     assert lab.server.all("ipallocations") == []
-    assert "TeardownGracePassed" in lab.heard.reasons
+    assert "TeardownGracePassed" in lab.recorded.reasons
 
 
 async def _work(lab: Lab, rounds: int) -> None:

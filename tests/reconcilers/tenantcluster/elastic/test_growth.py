@@ -161,15 +161,21 @@ def test_disuse_takes_ten_minutes_and_an_age_of_ten_minutes(
         "team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), age=-created, annotations=notes
     )
     shown = demand.addresses(_service("a", "10.40.0.1")) if used else ()
-    disuse = shrink.disuse(one, Demand(frozenset(shown), ()), now, 600, 30)
+    disuse = shrink.disuse(one, Demand(frozenset(shown), ()), now, 600, 30, -created)
     assert (disuse.over, disuse.due_in) == (over, due)
+
+
+def test_a_range_that_is_not_in_the_pool_is_not_out_of_use() -> None:
+    one = make.allocation("team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), age=3_600)
+    disuse = shrink.disuse(one, Demand(frozenset(), ()), make.EPOCH, 600, 30, None)
+    assert (disuse.remember, disuse.due_in) == (None, 30)
 
 
 def test_one_that_is_used_again_forgets_its_disuse() -> None:
     notes = {names.ANNOTATION_IDLE_SINCE: "2025-12-31T23:00:00+00:00"}
     one = make.allocation("team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), annotations=notes)
     found = Demand(frozenset(demand.addresses(_service("a", "10.40.0.0"))), ())
-    assert shrink.disuse(one, found, make.EPOCH, 600, 30).remember is None
+    assert shrink.disuse(one, found, make.EPOCH, 600, 30, 60).remember is None
 
 
 def test_a_pool_is_exhausted_when_statuses_show_every_address_of_it() -> None:

@@ -1,0 +1,81 @@
+"""A range that does not reach the tenant's pool says nothing about what its Services need."""
+
+from controller.errors import Forbidden
+from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
+from tests.reconcilers.server import Server
+from tests.reconcilers.tenantcluster.elastic.site import (
+    annotations_of,
+    balancer_ranges,
+    become_ready,
+    elastic_platform,
+)
+
+REFUSED = Forbidden(403, "Forbidden", "admission webhook denied the request")
+IDLE = "butler.butlerlabs.dev/idle-since"
+VAIN = "butler.butlerlabs.dev/grown-in-vain"
+
+
+def _refuse(tenant: Server) -> None:
+    """Have the tenant refuse every write of our pool from now on."""
+    tenant.fail(REFUSED, verb="patch", plural="ipaddresspools", times=10**6)
+
+
+async def test_a_range_is_not_taken_back_while_the_tenant_refuses_it_and_serves_afterwards() -> (
+    None
+):
+    platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})
+    Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two")
+        _refuse(tenant)
+        service(tenant, "three")
+        service(tenant, "four")
+        await platform.clock.advance(3_600)
+        grown = sorted(set(balancer_ranges(platform)) - {"team-a-lb"})
+        assert grown == ["team-a-lb-1", "team-a-lb-2"], "they are kept for who waits"
+        assert IDLE not in annotations_of(platform, "team-a-lb-1")
+        cluster = platform.server.see("tenantclusters", "a", namespace="team")
+        assert VAIN not in cluster["metadata"].get("annotations", {})
+
+        tenant.recover()
+        await platform.clock.advance(90)
+        assert None not in {address_of(tenant, name) for name in ("three", "four")}
+        assert len(pool_entries(tenant)) == 3
+
+
+async def test_what_was_remembered_as_vain_is_forgotten_when_the_tenant_takes_ranges_again() -> (
+    None
+):
+    platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})
+    balancer = Balancer(tenant, "odd")
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "odd")
+        await platform.clock.advance(1_000)
+        assert list(balancer_ranges(platform)) == ["team-a-lb"], "growing was in vain"
+        meta = {"annotations": {"butler.butlerlabs.dev/projection-basis": None}}
+        _refuse(tenant)
+        tenant.edit(
+            "ipaddresspools", "default-pool", {"metadata": meta}, namespace="metallb-system"
+        )
+        await platform.clock.advance(400)
+        balancer.refuses = ()
+        tenant.recover()
+        await platform.clock.advance(400)
+        assert address_of(tenant, "odd") is not None
+
+
+async def test_disuse_counts_from_when_the_range_is_in_the_pool() -> None:
+    platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})
+    Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two")
+        _refuse(tenant)
+        service(tenant, "three")
+        await platform.clock.advance(1_000)
+        tenant.vanish("services", "three", namespace="default")
+        await platform.clock.advance(10)
+        tenant.recover()
+        await platform.clock.advance(400)
+        assert list(balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-1"]
+        await platform.clock.advance(600)
+        assert list(balancer_ranges(platform)) == ["team-a-lb"]
