@@ -37,6 +37,8 @@ FOREIGN = {
     *("ValidatingWebhookConfiguration", "ServiceMonitor", "NodePort", "PostgreSQL"),
 }
 """Words in CamelCase that are others': kinds of Kubernetes and of MetalLB."""
+HELMS = ("--set", "--take-ownership")
+"""Flags of Helm that sentences name."""
 
 
 def paths(document: str) -> list[str]:
@@ -102,7 +104,7 @@ def test_every_flag_is_one_of_some_command(document: str) -> None:
     named = {
         found.group(0)
         for word in quoted(document)
-        if (found := re.match(r"--[a-z][a-z-]+", word)) and not word.startswith("--set")
+        if (found := re.match(r"--[a-z][a-z-]+", word)) and not word.startswith(HELMS)
     }
     assert named - options()["flags"] == set()
 

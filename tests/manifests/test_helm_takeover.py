@@ -1,0 +1,72 @@
+"""Helm where the definitions are there already: of Butler's chart, of kustomize, of a release."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from reconcilers.api import crd
+from tests.manifests import butler
+from tests.manifests.clusters import HOME, MANIFESTS, Cluster, written
+from tests.servers import program
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+NAMES = [kind.crd_name for kind in crd.KINDS]
+INSTALL = ("upgrade", "--install", "butler-ipam", "manifests/chart", "-n", HOME)
+OTHER = ("install", "other", "manifests/chart", "-n", HOME, "--set", "fullnameOverride=other")
+LEFT = ("--ignore-not-found", "--timeout=60s")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def emptied(cluster: Cluster) -> AsyncIterator[Cluster]:
+    """The cluster without releases and definitions of ours, before and after."""
+    program("helm")
+    yield cluster
+    for release in (await cluster.helm("list", "-n", HOME, "-q")).split():
+        await cluster.helm("uninstall", release, "-n", HOME)
+    await cluster.kubectl("delete", "crd", *NAMES, *LEFT)
+
+
+async def put(cluster: Cluster, whose: str) -> None:
+    """Have the definitions in the cluster already."""
+    if whose == "another release's":
+        await cluster.helm(*OTHER)
+    elif whose == "Butler's":
+        theirs = written(*butler.definitions())
+        await cluster.kubectl("apply", "--server-side", "-f", "-", stdin=theirs)
+    else:
+        await cluster.kubectl("apply", "--server-side", "-k", MANIFESTS / "crds")
+
+
+async def owners(cluster: Cluster) -> set[str]:
+    """Return the releases that own the definitions, by Helm's annotation."""
+    path = r"{.metadata.annotations.meta\.helm\.sh/release-name}"
+    asked = ("get", "crd", "-o", f"jsonpath={path}")
+    return {await cluster.kubectl(*asked, name) for name in NAMES}
+
+
+@pytest.mark.parametrize("whose", ["Butler's", "kustomize's", "another release's"])
+async def test_definitions_that_are_there_are_taken_over_if_that_is_said_and_not_otherwise(
+    emptied: Cluster, whose: str
+) -> None:
+    await put(emptied, whose)
+    before = await owners(emptied)
+    code, _, complained = await emptied.run("helm", *INSTALL)
+    assert code != 0
+    assert "invalid ownership metadata" in complained
+    assert await owners(emptied) == before
+    await emptied.helm(*INSTALL, "--take-ownership")
+    assert await owners(emptied) == {"butler-ipam"}
+    shorts = ("get", "crd", *NAMES, "-o", "jsonpath={.items[*].spec.names.shortNames}")
+    found = await emptied.kubectl(*shorts)
+    assert all(name in found for kind in crd.KINDS for name in kind.short_names)
+    # From then on the release goes on by itself.
+    await emptied.helm(*INSTALL)
+
+
+async def test_without_its_definitions_the_chart_leaves_those_that_are_there_alone(
+    emptied: Cluster,
+) -> None:
+    await put(emptied, "kustomize's")
+    await emptied.helm(*INSTALL, "--set", "crds.enable=false")
+    assert await owners(emptied) == {""}
