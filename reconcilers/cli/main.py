@@ -5,6 +5,7 @@ MODULES names another, and what --help says of it. The module is imported when t
 is asked for its own --help, and not before.
 """
 
+import errno
 import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -88,6 +89,13 @@ def cli() -> None:
     """
 
 
+@cli.result_callback()
+def exit_code(*_: object, **__: object) -> int:
+    """Return the exit code of a command that ran to its end."""
+    wrong = click.get_current_context().meta.get(problems.WRONG_INPUT)
+    return problems.EXIT_PROBLEM if wrong else 0
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 well, 1 a problem was found, 2 a wrong call."""
     try:
@@ -105,6 +113,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         problems.stdout_is_gone()
         sys.exit(0)
+    except OSError as failure:
+        if failure.errno != errno.ENOSPC:
+            raise
+        problems.stdout_is_gone()
+        problems.say("error", f"{failure.filename or 'standard output'}: {failure.strerror}")
+        sys.exit(problems.EXIT_PROBLEM)
 
 
 def program_name() -> str:

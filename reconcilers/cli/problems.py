@@ -14,6 +14,8 @@ from typing_extensions import override
 
 EXIT_PROBLEM = 1
 EXIT_USAGE = 2
+WRONG_INPUT = "butler-ipam.wrong-input"
+"""Set in the context's meta where a command goes on without what it could not read."""
 
 
 class Problem(click.ClickException):

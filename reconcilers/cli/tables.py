@@ -234,7 +234,8 @@ def whois(ctx: click.Context, /, addresses: tuple[str, ...], output: Form, **val
     unknown = [one for one in addresses if not any(a.address == one for a in found)]
     for address in unknown:
         say("error", f"no NetworkPool that was read contains {address}")
-    ctx.exit(EXIT_PROBLEM if unknown else 0)
+    if unknown:
+        ctx.exit(EXIT_PROBLEM)
 
 
 def answers(objects: Objects, address: str) -> Iterator[Answer]:

@@ -29,7 +29,7 @@ from reconcilers.api.resources import (
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.flags import option, with_options
 from reconcilers.cli.managerflags import cluster_options
-from reconcilers.cli.problems import Problem, say
+from reconcilers.cli.problems import WRONG_INPUT, Problem, say
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import Manifest, read
 
@@ -227,6 +227,8 @@ def _of_files(where: Scope) -> Objects:
     for finding in findings:
         if finding.severity != "note":  # what was passed over is no surprise in a whole cluster
             say(finding.severity, finding.sentence)
+    if findings.wrong:
+        click.get_current_context().meta[WRONG_INPUT] = True
     if not manifests.every():
         raise Problem(f"nothing of ours was found in {', '.join(where.files)}")
 
