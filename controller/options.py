@@ -70,7 +70,8 @@ class ManagerOptions:
         webhook_bind: the address of the webhooks (HTTPS); empty or `0` for none.
         webhook_cert_dir: the folder with their tls.crt and tls.key, from cert-manager for example.
         webhook_self_signed: how to make a certificate if there is no such folder.
-        grace_seconds: how long running reconciliations may take to end when the manager stops.
+        grace_seconds: how long running reconciliations may take to end when the manager stops. A
+            Pod's terminationGracePeriodSeconds has to be at least five seconds more.
         stream_lists: read lists as initial events of watches (the WatchList feature, on by default
             in servers since 1.34); in pages if the server cannot.
         detect_mutations: end with ObjectMutated when a cached object is changed in place; for

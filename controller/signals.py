@@ -1,8 +1,9 @@
 """Running a manager until SIGTERM or SIGINT, and dumping all stacks on SIGUSR1.
 
-The first SIGTERM or SIGINT stops the manager; a second one exits the process. A lost lease exits
-the process, too: the work is cancelled at once, and what does not end by that (a shielded task, a
-thread) ends with the process, before another process can lead.
+The first SIGTERM or SIGINT stops the manager; a second one exits the process. The process ends
+shortly after the grace period, whatever still runs: code that blocks the event loop or swallows
+its cancellation, a thread. A lost lease exits the process, too: the work is cancelled at once, and
+what does not end by that ends with the process, before another process can lead.
 
 SIGUSR1 writes the stacks of all threads and tasks to standard error, as plain text like a
 traceback, and stops nothing. Threads are written by faulthandler directly from the signal, so they
@@ -14,6 +15,7 @@ import faulthandler
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
@@ -23,8 +25,13 @@ import anyio
 import structlog
 
 from controller.clock import Clock, SystemClock
+from controller.looplag import LoopWatch
 from controller.manager import Manager
 from controller.supervisor import guarded
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+ENDING_SECONDS = 5.0
+"""How long after the grace period a process may take to release its lease and to close."""
 
 log = structlog.get_logger(__name__)
 
@@ -33,8 +40,12 @@ async def run_until_signal(manager: Manager, clock: Clock | None = None) -> None
     """Run `manager` until it ends or is stopped by a signal.
 
     After the first SIGTERM or SIGINT, running reconciliations may take the manager's grace period
-    to end. A second signal exits the process at once with status 1. So does a lost lease, if the
-    work has not ended shortly before another process can lead. SIGUSR1 dumps all stacks.
+    to end. If the process has not ended five seconds after that, it exits with status 1. A second
+    signal exits it at once with status 1. So does a lost lease, if the work has not ended shortly
+    before another process can lead. SIGUSR1 dumps all stacks.
+
+    How late the event loop turns is a metric of the manager; what blocks it for a second is logged
+    with its stack.
 
     Args:
         manager: the manager.
@@ -47,6 +58,7 @@ async def run_until_signal(manager: Manager, clock: Clock | None = None) -> None
     async with anyio.create_task_group() as group:
         group.start_soon(_stop_on_signal, manager)
         group.start_soon(dump_on_signal)
+        group.start_soon(LoopWatch(manager.metrics.registry).run)
         if manager.options.leader_elect:
             group.start_soon(_exit_after_lost_lease, manager, clock or SystemClock())
         try:
@@ -93,7 +105,8 @@ async def _exit_after_lost_lease(manager: Manager, clock: Clock) -> None:
 
 
 async def _stop_on_signal(manager: Manager) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    seconds = manager.options.grace_seconds + ENDING_SECONDS
+    with anyio.open_signal_receiver(*STOPPING) as signals, _exit_timer_on_signal(seconds):
         stopping = False
         async for number in signals:
             if stopping:
@@ -103,6 +116,31 @@ async def _stop_on_signal(manager: Manager) -> None:
             log.info("Stopping", signal=number.name)
             stopping = True
             manager.stop()
+
+
+@contextmanager
+def _exit_timer_on_signal(seconds: float) -> Iterator[None]:
+    """Exit the process `seconds` after a signal that comes inside the context.
+
+    The timer goes on after the context: threads that still run keep a process from ending.
+    """
+
+    def start(_number: int, _frame: object) -> None:
+        timer = threading.Timer(seconds, _exit_overdue, [seconds])
+        timer.daemon = True
+        timer.start()
+
+    # Python calls this between two instructions, also while code blocks the event loop. The loop
+    # is told by a file descriptor, whose place in the C handler this leaves alone.
+    for number in STOPPING:
+        signal.signal(number, start)
+        signal.siginterrupt(number, False)
+    yield
+
+
+def _exit_overdue(seconds: float) -> None:
+    log.error("The process has not ended after the signal, exiting at once", seconds=seconds)
+    os._exit(1)
 
 
 @contextmanager

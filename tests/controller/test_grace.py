@@ -1,0 +1,101 @@
+"""A process ends after its grace period whatever still runs, and says what blocks its loop."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+PROGRAM = """
+import asyncio, sys, threading, time
+import anyio
+from controller import Manager, ManagerOptions, SETTLED, Watch, run_until_signal, to_self
+from controller import signals
+from tests.controller.store import Store, StoreTransport
+from tests.controller.widgets import WIDGETS
+
+signals.ENDING_SECONDS = 0.5
+how = sys.argv[1]
+
+async def swallow():
+    while True:
+        try:
+            await anyio.sleep_forever()
+        except BaseException:
+            pass
+
+def block():
+    end = time.monotonic() + 600
+    while time.monotonic() < end:
+        time.sleep(0.05)
+
+async def reconcile(key):
+    print("begun", flush=True)
+    if how == "swallows its cancellation":
+        await swallow()
+    elif how == "waits for a thread of anyio":
+        await anyio.to_thread.run_sync(threading.Event().wait)
+    elif how == "leaves a thread of asyncio":
+        await asyncio.to_thread(threading.Event().wait)
+    elif how == "blocks the event loop":
+        block()
+    return SETTLED
+
+async def main():
+    store = Store()
+    path = "/apis/example.com/v1/namespaces/default/widgets/a"
+    store.put(path, {"metadata": {"name": "a", "namespace": "default"}})
+    manager = Manager(StoreTransport(store), options=ManagerOptions(grace_seconds=0.5))
+    manager.controller("widget", reconcile, watches=[Watch(manager.informer(WIDGETS), to_self)])
+    await run_until_signal(manager)
+
+anyio.run(main)
+"""
+WAYS = [
+    "swallows its cancellation",
+    "waits for a thread of anyio",
+    "leaves a thread of asyncio",
+    "blocks the event loop",
+]
+
+
+def started(how: str) -> subprocess.Popen[str]:
+    """Start a manager whose reconciler does not end, and wait until it has begun."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, how],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert process.stdout is not None
+    while "begun" not in process.stdout.readline():
+        assert process.poll() is None
+    return process
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_process_ends_after_its_grace_period_whatever_still_runs(how: str) -> None:
+    with started(how) as process:
+        try:
+            process.send_signal(signal.SIGTERM)
+            rest, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert "The process has not ended after the signal" in rest
+    assert process.returncode == 1
+
+
+def test_what_blocks_the_event_loop_is_logged_with_its_stack() -> None:
+    with started("blocks the event loop") as process:
+        try:
+            assert process.stdout is not None
+            output, deadline = "", time.monotonic() + 60
+            while "in block" not in output and time.monotonic() < deadline:
+                output += process.stdout.readline()
+        finally:
+            process.kill()
+    assert "The event loop is blocked" in output
+    assert "in reconcile" in output
