@@ -157,7 +157,9 @@ class Informer(Generic[T]):
                 return Failing(f"{kind} not listed yet")
             return self._undelivered.check()
 
-        return Check(f"informer/{kind}", run)
+        scope = self._scope
+        parts = ("informer", kind, scope.namespace, scope.labels, scope.fields)
+        return Check("/".join(part for part in parts if part), run)
 
     def apply_own_write(self, obj: T) -> None:
         """Show `obj`, the response to a write of ours, until the watch delivers it."""
@@ -248,13 +250,16 @@ class Informer(Generic[T]):
 
 
 class Informers:
-    """The informers of one manager: one per kind, made when it is first asked for.
+    """The informers of one manager, made when they are first asked for.
+
+    There is one for each kind and scope. All informers of a kind decode its objects to one type,
+    so that the response to a write fits the cache of each.
 
     Args:
         transport: the API server.
         clock: for delays and deadlines.
         streams: whether lists may be read as initial events of watches.
-        metrics: returns the metrics of an informer, given the kind's full name.
+        metrics: returns the metrics of the informers of a kind, given its full name.
     """
 
     def __init__(
@@ -269,64 +274,77 @@ class Informers:
         self._clock = clock
         self._streams = streams
         self._metrics = metrics
-        self._informers: dict[str, tuple[Informer[Any], object]] = {}
+        self._informers: dict[str, dict[Scope, Informer[Any]]] = {}
+        self._indexes: dict[Informer[Any], Mapping[str, IndexFunction[Any]]] = {}
 
     def __iter__(self) -> Iterator[Informer[Any]]:
-        return iter([informer for informer, _ in self._informers.values()])
+        return iter(list(self._indexes))
 
     def get_or_create(
-        self,
-        resource: Resource[T],
-        namespace: str,
-        indexes: Mapping[str, IndexFunction[T]] | None,
+        self, resource: Resource[T], scope: Scope, indexes: Mapping[str, IndexFunction[T]] | None
     ) -> Informer[T]:
-        """Return the informer of a kind.
+        """Return the informer of a kind and scope.
 
         Raises:
-            ValueError: it was asked for before with another namespace or other indexes.
+            ValueError: the kind is watched as another type, or this informer was asked for before
+                with other indexes.
         """
-        arguments = (namespace, dict(indexes or {}))
-        known = self._informers.get(resource.full_name)
-        if known is None:
-            informer = self._create(resource, namespace, indexes)
-            self._informers[resource.full_name] = (informer, arguments)
-            return informer
-        if known[1] != arguments:
+        name = resource.full_name
+        alike = self._informers.setdefault(name, {})
+        if other := next((one for one in alike.values() if one.resource != resource), None):
             raise ValueError(
-                f"the informer of {resource.full_name} exists with another namespace or other"
-                " indexes: ask for it once and share it"
+                f"{name} is watched as {_described(other.resource)} already, so it cannot be"
+                f" watched as {_described(resource)}: use one Resource for it everywhere"
             )
-        return known[0]
+        wanted = dict(indexes or {})
+        known = alike.get(scope)
+        if known is None:
+            known = alike[scope] = self._create(resource, scope, wanted, alike)
+            self._indexes[known] = wanted
+        elif self._indexes[known] != wanted:
+            raise ValueError(
+                f"the informer of {name} exists with other indexes: ask for it once and share it"
+            )
+        return known
 
     def _create(
         self,
         resource: Resource[T],
-        namespace: str,
-        indexes: Mapping[str, IndexFunction[T]] | None,
+        scope: Scope,
+        indexes: Mapping[str, IndexFunction[T]],
+        alike: Mapping[Scope, Informer[Any]],
     ) -> Informer[T]:
         metrics = self._metrics(resource.full_name)
         informer = Informer(
             resource,
             self._transport,
             self._clock,
-            namespace=namespace,
+            namespace=scope.namespace,
+            labels=scope.labels,
+            fields=scope.fields,
             indexes=indexes,
             streams=self._streams,
             observer=metrics,
         )
+        # The gauges have one series for a kind, however many informers it has.
         metrics.watch(
-            lambda: informer.silent_seconds,
-            lambda: informer.lag_seconds,
-            lambda: len(informer.cache),
+            lambda: max(one.silent_seconds for one in alike.values()),
+            lambda: max(one.lag_seconds for one in alike.values()),
+            lambda: sum(len(one.cache) for one in alike.values()),
         )
         return informer
 
     def apply_own_write(self, resource: Resource[Any], obj: Object) -> None:
-        """Show the response to a request of ours in its kind's cache, if there is one."""
-        if known := self._informers.get(resource.full_name):
-            known[0].apply_own_write(obj)
+        """Show the response to a request of ours in the caches of its kind and type."""
+        for informer in self._informers.get(resource.full_name, {}).values():
+            if informer.resource == resource:
+                informer.apply_own_write(obj)
 
     def mark_deleted(self, resource: Resource[Any], version: Version) -> None:
-        """Hide an object that a request of ours deleted in its kind's cache, if there is one."""
-        if known := self._informers.get(resource.full_name):
-            known[0].mark_deleted(version)
+        """Hide an object that a request of ours deleted in the caches of its kind."""
+        for informer in self._informers.get(resource.full_name, {}).values():
+            informer.mark_deleted(version)
+
+
+def _described(resource: Resource[Any]) -> str:
+    return f"{resource.type.__name__} of {resource.api_version}"

@@ -39,7 +39,7 @@ from controller.meta import Key, Object
 from controller.metrics import Metrics
 from controller.mutations import MutationDetector
 from controller.options import ManagerOptions
-from controller.resource import Resource
+from controller.resource import Resource, Scope
 from controller.runner import Controller, Reconcile
 from controller.serving import Serving
 from controller.supervisor import Supervisor, Task
@@ -105,21 +105,30 @@ class Manager:
         resource: Resource[T],
         *,
         namespace: str = "",
+        labels: str = "",
+        fields: str = "",
         indexes: Mapping[str, IndexFunction[T]] | None = None,
     ) -> Informer[T]:
-        """Return the informer of a kind; there is one per kind, made at the first call.
+        """Return the informer of a kind and scope, made at the first call and shared after that.
+
+        For several namespaces ask for one informer each, and give all of them to a controller. The
+        type of `resource` decides what is kept: one that names only `metadata` keeps only that.
 
         Args:
             resource: the kind.
             namespace: empty for all.
+            labels: a label selector, for example `app=web`.
+            fields: a field selector, for example `spec.nodeName=a`.
             indexes: by index name, a pure function from an object to its values.
 
         Raises:
-            ValueError: it was asked for before with another namespace or other indexes.
+            ValueError: the kind is watched as another type, or this informer was asked for before
+                with other indexes.
             RuntimeError: the manager runs already.
         """
         self._check_not_started()
-        return self._informers.get_or_create(resource, namespace, indexes)
+        scope = Scope(namespace, labels, fields)
+        return self._informers.get_or_create(resource, scope, indexes)
 
     def controller(
         self,

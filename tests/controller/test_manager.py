@@ -305,13 +305,6 @@ async def test_nothing_is_left_behind_after_many_starts_and_stops() -> None:
     assert tasks() == before
 
 
-def test_one_kind_has_one_informer() -> None:
-    world = World()
-    assert world.manager.informer(WIDGETS) is world.widgets
-    with pytest.raises(ValueError, match="share it"):
-        world.manager.informer(WIDGETS, namespace="other")
-
-
 async def test_nothing_is_added_to_a_running_manager() -> None:
     world = World()
     async with running(world):

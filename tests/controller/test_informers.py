@@ -1,0 +1,158 @@
+"""The informers of a manager: one for each kind and scope, and one type for each kind."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import anyio
+import pytest
+from typing_extensions import override
+
+from controller.manager import Manager
+from controller.meta import Key, ObjectMeta, Version
+from controller.outcome import SETTLED, Outcome
+from controller.resource import Resource
+from controller.transport import NO_QUERY
+from controller.triggers import Watch, to_self
+from tests.clock import VirtualClock
+from tests.controller.store import Store, StoreTransport
+from tests.controller.widgets import WIDGETS, Widget
+
+A = Key("one", "a")
+
+
+@dataclass(frozen=True, slots=True)
+class WidgetMetadata:
+    """A widget of which only the metadata is kept."""
+
+    metadata: ObjectMeta
+
+
+OUTLINES = Resource("example.com", "v1", "Widget", "widgets", WidgetMetadata)
+
+
+class Asked(StoreTransport):
+    """Notes the path and the selectors of each list."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.lists: list[tuple[str, str, str]] = []
+
+    @override
+    async def request(
+        self, method: str, path: str, *, query: Mapping[str, str] = NO_QUERY, **options: Any
+    ) -> bytes:
+        if method == "GET" and query:
+            selectors = query.get("labelSelector", ""), query.get("fieldSelector", "")
+            self.lists.append((path.rpartition("/v1/")[2], *selectors))
+        return await super().request(method, path, query=query, **options)
+
+
+class World:
+    """A manager over a store."""
+
+    def __init__(self) -> None:
+        self.clock, self.store = VirtualClock(), Store()
+        self.transport = Asked(self.store)
+        self.manager = Manager(self.transport, clock=self.clock)
+        self.seen: list[Key] = []
+
+    def widget(self, key: Key) -> None:
+        path = f"/apis/example.com/v1/namespaces/{key.namespace}/widgets/{key.name}"
+        self.store.put(path, {"metadata": {"name": key.name, "namespace": key.namespace}})
+
+    async def reconcile(self, key: Key) -> Outcome:
+        self.seen.append(key)
+        return SETTLED
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[None]:
+    async with anyio.create_task_group() as group:
+        group.start_soon(world.manager.run)
+        await world.clock.advance(0)
+        yield
+        group.cancel_scope.cancel()
+
+
+def test_the_same_question_gives_the_same_informer_and_another_scope_another() -> None:
+    manager = World().manager
+    everywhere = manager.informer(WIDGETS)
+    scopes: list[dict[str, str]] = [
+        {"namespace": "one"},
+        {"labels": "app=web"},
+        {"fields": "metadata.name=a"},
+        {"namespace": "one", "labels": "app=web"},
+    ]
+    made = [manager.informer(WIDGETS, **scope) for scope in scopes]  # type: ignore[arg-type] # no scope names the indexes
+    assert manager.informer(WIDGETS) is everywhere
+    assert [manager.informer(WIDGETS, **scope) for scope in scopes] == made  # type: ignore[arg-type] # as above
+    assert len({id(one) for one in [everywhere, *made]}) == 5
+    checks = {one.check().name for one in [everywhere, *made]}
+    assert len(checks) == 5
+    assert "informer/widgets.example.com" in checks
+
+
+def test_an_informer_has_the_indexes_that_it_was_made_with() -> None:
+    manager = World().manager
+    manager.informer(WIDGETS, labels="app=web")
+    with pytest.raises(ValueError, match="exists with other indexes"):
+        manager.informer(WIDGETS, labels="app=web", indexes={"color": lambda _: ()})
+
+
+@pytest.mark.parametrize("other", [OUTLINES, replace(WIDGETS, version="v2")])
+def test_a_kind_is_watched_as_one_type_only(other: Resource[Any]) -> None:
+    manager = World().manager
+    manager.informer(WIDGETS)
+    with pytest.raises(ValueError, match=r"is watched as Widget of example\.com/v1 already"):
+        manager.informer(other, namespace="one")
+
+
+async def test_a_response_of_another_type_never_enters_a_cache() -> None:
+    world = World()
+    widgets = world.manager.informer(WIDGETS)
+    world.widget(A)
+    async with running(world):
+        world.transport.watches_stalled = True
+        found = await world.manager.client.get(OUTLINES, A)
+        patch = {"metadata": {"labels": {"a": "b"}}}
+        await world.manager.client.patch(OUTLINES, Version.from_object(found), patch)
+        assert all(isinstance(one, Widget) for one in widgets.cache)
+        world.transport.watches_stalled = False
+        world.widget(Key("one", "b"))
+        await world.clock.advance(0)
+        shown = widgets.cache.get(A)
+        assert shown is not None
+        assert shown.metadata.labels == {"a": "b"}
+
+
+async def test_a_controller_may_watch_several_namespaces_and_selectors() -> None:
+    world = World()
+    scopes: list[dict[str, str]] = [{"namespace": "one"}, {"namespace": "two", "labels": "x=y"}]
+    informers = [world.manager.informer(WIDGETS, **scope) for scope in scopes]  # type: ignore[arg-type] # as above
+    watches = [Watch(informer, to_self) for informer in informers]
+    world.manager.controller("widget", world.reconcile, watches=watches)
+    for namespace in ("one", "two", "three"):
+        world.widget(Key(namespace, "a"))
+    async with running(world):
+        assert sorted(world.seen) == [A, Key("two", "a")]
+        name, labels = "controller_cache_objects", {"resource": "widgets.example.com"}
+        assert world.manager.metrics.registry.get_sample_value(name, labels) == 2
+        body = {"metadata": {"name": "b", "namespace": "one"}}
+        await world.manager.client.create(WIDGETS, "one", body)
+        assert Key("one", "b") in informers[0].cache
+        assert Key("one", "b") not in informers[1].cache
+    assert sorted(world.transport.lists) == [
+        ("namespaces/one/widgets", "", ""),
+        ("namespaces/two/widgets", "x=y", ""),
+    ]
+
+
+async def test_a_type_that_names_only_metadata_keeps_only_that() -> None:
+    world = World()
+    outlines = world.manager.informer(OUTLINES)
+    world.widget(A)
+    async with running(world):
+        (kept,) = outlines.cache
+        assert kept == WidgetMetadata(kept.metadata)
