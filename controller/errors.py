@@ -2,14 +2,15 @@
 
 ControllerError
 ├── ApiError                the server answered with a Status other than success
-│   ├── BadRequest          400  never: the request itself is wrong
+│   ├── BadRequest          400  never with the same request; the pass with back-off
 │   ├── Unauthorized        401  after the credentials were read again
 │   ├── Forbidden           403  with back-off: a role may be granted later
 │   ├── NotFound            404  the caller decides what absence means
 │   ├── Conflict            409  never with the same choice: read again, decide again
 │   │   └── AlreadyExists   409  on create: end the pass, the cache will show the object
 │   ├── Expired             410  after another list
-│   ├── Invalid             422  never: the server refuses the content
+│   ├── Invalid             422  never with the same content; the pass with back-off, because a
+│   │                            schema, a policy or another object may have changed by then
 │   ├── TooManyRequests     429  after retry_after seconds
 │   └── ServerFailure       5xx  with back-off
 ├── NoAnswer                no response came: the request may have run, may still run, or never ran

@@ -30,6 +30,7 @@ from controller.election import (
     without_election,
 )
 from controller.errors import UnexpectedEnd
+from controller.events import Recorder
 from controller.health import PING, Check
 from controller.indexes import IndexFunction
 from controller.informer import Informer, Informers
@@ -54,7 +55,7 @@ T = TypeVar("T", bound=Object)
 class Manager:
     """Informers, controllers and services over one transport.
 
-    The transport is the caller's to close, after `run`.
+    The transport is the caller's to close after `run`, with `aclose`; run_until_signal does that.
 
     Args:
         transport: the API server.
@@ -74,10 +75,12 @@ class Manager:
         """The metrics of this manager, in a registry of its own."""
         if isinstance(transport, HttpTransport):
             transport.observe = self.metrics.requests(transport.server)
-        self._clock = clock or SystemClock()
+        self.clock = clock or SystemClock()
+        """The clock of everything in this manager; for reconcilers, too."""
+        self._transport = transport
         self._informers = Informers(
             transport,
-            self._clock,
+            self.clock,
             streams=self.options.stream_lists,
             metrics=self.metrics.informer,
         )
@@ -91,9 +94,9 @@ class Manager:
         """Set as soon as the lease is lost and the running work is cancelled."""
         self._stopping = anyio.Event()
         restarts = self.metrics.service_restarts
-        self._supervisor = Supervisor(self._clock, restarts, self._stopping.is_set)
+        self._supervisor = Supervisor(self.clock, restarts, self._stopping.is_set)
         self._serving = Serving(
-            self.options, self.metrics, self._clock, transport, self._supervisor
+            self.options, self.metrics, self.clock, transport, self._supervisor
         )
         self._jobs: dict[str, ControllerJob] = {}
         self._services = Services(self._supervisor)
@@ -165,7 +168,7 @@ class Manager:
         controller = Controller(
             name,
             reconcile,
-            queue=WorkQueue(self._clock, observer=observer, group=group),
+            queue=WorkQueue(self.clock, observer=observer, group=group),
             concurrency=concurrency,
             metrics=self.metrics.controller(name, concurrency),
             kind=watches[0].resource,
@@ -192,6 +195,23 @@ class Manager:
         """
         self._check_not_started()
         self._services.add(name, run, leader_only=leader_only)
+
+    def recorder(self, component: str, *, client: Client | None = None) -> Recorder:
+        """Return a recorder of events, which runs in every replica with this manager.
+
+        Args:
+            component: the reporting controller, a qualified name such as `example.com/widgets`.
+            client: for its requests; the manager's own by default.
+
+        Raises:
+            ValueError: there is a recorder of that component.
+            RuntimeError: the manager runs already.
+        """
+        recorder = Recorder(
+            client or self.client, self.clock, component, dropped=self.metrics.events_dropped
+        )
+        self.add_service(f"events/{component}", recorder.run, leader_only=False)
+        return recorder
 
     def add_webhook(self, webhook: Webhook[Any]) -> None:
         """Serve `webhook` in every replica, if the options have an address for webhooks.
@@ -226,6 +246,10 @@ class Manager:
         """Make `run` end: start no new work, let running work end within the grace period."""
         self._stopping.set()
 
+    async def aclose(self) -> None:
+        """Close the connections to the API server, after `run`."""
+        await self._transport.aclose()
+
     async def run(self) -> None:
         """Run everything until `stop`, or until cancelled.
 
@@ -249,7 +273,7 @@ class Manager:
             tasks.append(informer.run)
             if self.options.detect_mutations:
                 name = f"mutation detector/{informer.resource.full_name}"
-                detect = MutationDetector(informer, self._clock).run
+                detect = MutationDetector(informer, self.clock).run
                 tasks.append(self._supervisor.lasting(name, detect))
         tasks += self._services.tasks(leader_only=False)
         async with (
@@ -276,14 +300,14 @@ class Manager:
             await self._stopping.wait()
             for job in jobs:
                 job.stop()
-            with self._clock.move_on_after(self.options.grace_seconds):
+            with self.clock.move_on_after(self.options.grace_seconds):
                 for job in jobs:
                     await job.ended.wait()
 
     def _election(self) -> AbstractAsyncContextManager[WaitToLead]:
         if not self.options.leader_elect:
             return without_election()
-        elector = Elector(self.client, self._clock, self.options.lease_settings())
+        elector = Elector(self.client, self.clock, self.options.lease_settings())
         self._serving.liveness.append(elector.check())
         status = self.metrics.leader_status.labels(self.options.lease_name)
         return with_election(elector, status.set, self.lost)

@@ -18,7 +18,8 @@ def owned(
     """Return a copy of `body`, an object to be created, with an owner reference to `owner`.
 
     Args:
-        body: the object; its metadata has the name, and the namespace if it has one.
+        body: the object; its metadata has the name. It gets the owner's namespace if the owner has
+            one and the object names none, as it cannot be created in another.
         owner: the object that it is deleted with.
         kind: the kind of `owner`.
         controller: whether `owner` is the controlling owner; an object has at most one.
@@ -29,12 +30,15 @@ def owned(
             the garbage collector would not find it there and would delete the object.
     """
     meta = dict(body.get("metadata") or {})
-    name, space = meta.get("name") or meta.get("generateName"), meta.get("namespace", "")
-    if kind.namespaced and owner.metadata.namespace != space:
-        raise ValueError(
-            f"{kind.kind} {owner.metadata.key} cannot own {name} in namespace {space or 'none'}:"
-            " an owner is in the same namespace, or in none"
-        )
+    name = meta.get("name") or meta.get("generateName")
+    if kind.namespaced:
+        space = meta.get("namespace") or owner.metadata.namespace
+        if owner.metadata.namespace != space:
+            raise ValueError(
+                f"{kind.kind} {owner.metadata.key} cannot own {name} in namespace {space}:"
+                " an owner is in the same namespace, or in none"
+            )
+        meta["namespace"] = space
     others = [one for one in meta.get("ownerReferences") or () if one["uid"] != owner.metadata.uid]
     rival = next((one for one in others if controller and one.get("controller")), None)
     if rival is not None:

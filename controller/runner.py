@@ -13,11 +13,14 @@ Nothing that a reconciler returns or raises ends a worker; SystemExit ends the p
 | Conflict (AlreadyExists too)  | with back-off                    | requeue       | info    |
 | TooManyRequests(retry_after)  | after that many seconds          | requeue_after | warning |
 | TerminalError                 | when something changes           | error         | error   |
-| any other ControllerError     | with back-off                    | error         | error   |
-| any other Exception: a bug    | with back-off; counts as panic   | error         | error   |
+| any other ControllerError     | with back-off; 400 and 422 too   | error         | error   |
+| a mistake in code: TypeError, | with back-off; counts as panic   | error         | error   |
+| KeyError (supervisor.is_bug)  |                                  |               |         |
+| any other Exception           | with back-off                    | error         | error   |
 
 The first four reset the key's failures. A TerminalError does not (controller-runtime's rule): if
-another error follows, the back-off continues. Bugs are logged with their traceback.
+another error follows, the back-off continues. What is no ControllerError is logged with its
+traceback.
 
 A key that wants to come back at once, time after time, is paced: the starts of its passes are
 5 ms apart, 10, 20 and so on up to 100 ms. So a pass that works through a long list in parts is not
@@ -39,7 +42,7 @@ from controller.metrics import Metrics, ReconcileMetrics
 from controller.outcome import Again, Blocked, Outcome, Settled
 from controller.queueorder import KEY_BASE_SECONDS
 from controller.resource import Resource
-from controller.supervisor import as_exception, cancellation_requested
+from controller.supervisor import as_exception, cancellation_requested, is_bug
 from controller.workqueue import QueueShutDown, WorkQueue
 
 Reconcile = Callable[[Key], Awaitable[Outcome]]
@@ -217,8 +220,10 @@ class Controller:
             case ControllerError():
                 self._log.error("Reconciler error", error=str(error), kind=type(error).__name__)
             case _:
-                self._log.error("Reconciler panic", error=_described(error), exc_info=error)
-                self._metrics.panics.inc()
+                bug = is_bug(error)
+                event = "Reconciler panic" if bug else "Reconciler error"
+                self._log.error(event, error=_described(error), exc_info=error)
+                self._metrics.panics.inc(bug)
         self.queue.add_rate_limited(key, priority=priority)
         return "error"
 

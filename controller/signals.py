@@ -45,7 +45,7 @@ async def run_until_signal(manager: Manager, clock: Clock | None = None) -> None
     before another process can lead. SIGUSR1 dumps all stacks.
 
     How late the event loop turns is a metric of the manager; what blocks it for a second is logged
-    with its stack.
+    with its stack. In the end the manager's transport is closed.
 
     Args:
         manager: the manager.
@@ -65,6 +65,9 @@ async def run_until_signal(manager: Manager, clock: Clock | None = None) -> None
             await guarded(manager.run)
         except Exception as error:  # noqa: BLE001 - raised below, outside of the group's wrapping
             failures.append(error)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await manager.aclose()
         group.cancel_scope.cancel()
     if failures:
         raise failures[0]

@@ -48,6 +48,26 @@ class UnexpectedError(RuntimeError):
     """Called code raised what is no Exception: a CancelledError that nobody asked for, say."""
 
 
+_BUGS = (
+    *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, MemoryError),
+    *(NameError, NotImplementedError, RecursionError, TypeError, ValueError, UnexpectedError),
+)
+
+
+def is_bug(error: Exception) -> bool:
+    """Return whether `error` is what Python raises for mistakes in code, what Go panics for.
+
+    Errors of files and connections, of libraries and of the caller's own are none. A group is one
+    if any of its errors is.
+
+    Args:
+        error: what was raised.
+    """
+    if isinstance(error, ExceptionGroup):
+        return any(is_bug(one) for one in error.exceptions)
+    return isinstance(error, _BUGS)
+
+
 async def guarded(run: Callable[[], Awaitable[R]]) -> R:
     """Await `run()`, and raise an Exception for whatever must not end the caller silently.
 

@@ -23,7 +23,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from controller.clock import Clock
-from controller.supervisor import guarded
+from controller.supervisor import guarded, is_bug
 from controller.webhooks.answers import Answer, Denied, Patched
 from controller.webhooks.review import (
     V1,
@@ -80,7 +80,7 @@ class Webhook(Generic[T]):
         self._type = type
 
     async def answer(self, body: bytes, clock: Clock, seconds: float) -> tuple[bytes, bool]:
-        """Return the body of the response to a request, and whether the handler failed.
+        """Return the body of the response to a request, and whether the handler has a bug.
 
         Args:
             body: an AdmissionReview.
@@ -108,13 +108,14 @@ class Webhook(Generic[T]):
     async def _call_handler(self, request: AdmissionRequest[T]) -> tuple[Answer, bool]:
         try:
             return self._checked(await guarded(partial(self._handler, request))), False
-        except Exception:
-            log.exception("Webhook panic")
+        except Exception as error:
+            bug = is_bug(error)
+            log.exception("Webhook panic" if bug else "Webhook error")
             # The reason is only in the log: it may quote what the writer must not read.
             message = (
                 f"webhook {self.path} failed on request {request.uid}; the reason is in its log"
             )
-            return Denied(message, "InternalError", 500), True
+            return Denied(message, "InternalError", 500), bug
 
     def _checked(self, answer: Answer) -> Answer:
         if not isinstance(answer, Answer):  # a forgotten return, for example

@@ -8,7 +8,7 @@ import click
 
 from controller.clock import SystemClock
 from controller.config import connect
-from controller.errors import ConfigurationError
+from controller.errors import ConfigurationError, UnexpectedEnd
 from controller.leases import LeaderLost
 from controller.manager import Manager
 from controller.options import ManagerOptions
@@ -43,7 +43,7 @@ def run(kubeconfig: Path | None, context: str | None, **values: Any) -> None:
     options = manager_settings(values, chosen.namespace)
     try:
         anyio.run(_run, kubeconfig, context, options, chosen)
-    except (ConfigurationError, LeaderLost) as problem:
+    except (ConfigurationError, LeaderLost, UnexpectedEnd) as problem:
         raise Problem(str(problem)) from problem
 
 

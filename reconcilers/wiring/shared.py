@@ -84,8 +84,7 @@ class Shared:
     def from_manager(cls, manager: Manager, clock: Clock, settings: Settings) -> "Shared":
         """Make the shared parts on a manager; the recorder runs in every replica."""
         client = manager.client.with_field_manager(names.FIELD_MANAGER)
-        recorder = Recorder(client, clock, names.COMPONENT, dropped=manager.metrics.events_dropped)
-        manager.add_service("events", recorder.run, leader_only=False)
+        recorder = manager.recorder(names.COMPONENT, client=client)
         return cls(
             manager,
             Informers.from_manager(manager),

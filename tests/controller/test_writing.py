@@ -79,6 +79,16 @@ def test_an_object_has_at_most_one_controlling_owner() -> None:
     assert len(both["metadata"]["ownerReferences"]) == 2
 
 
+async def test_an_owned_object_is_created_in_the_namespace_of_its_owner() -> None:
+    store, _, client = stored()
+    body = owned({"metadata": {"name": "child"}}, OWNER, WIDGETS)
+    assert body["metadata"]["namespace"] == "default"
+    await client.create(WIDGETS, "default", body)
+    assert store.objects[path("child")]["metadata"]["ownerReferences"]
+    cluster = Resource("example.com", "v1", "Boss", "bosses", Widget, namespaced=False)
+    assert "namespace" not in owned({"metadata": {"name": "child"}}, OWNER, cluster)["metadata"]
+
+
 def test_an_owner_in_another_namespace_is_refused() -> None:
     elsewhere = {"metadata": {"name": "child", "namespace": "elsewhere"}}
     with pytest.raises(ValueError, match="an owner is in the same namespace"):

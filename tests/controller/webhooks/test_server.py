@@ -128,7 +128,7 @@ async def test_an_unknown_path_is_not_found(tmp_path: Path) -> None:
 
 async def test_a_handler_that_raises_is_counted_as_a_panic(tmp_path: Path) -> None:
     async def fail(_: AdmissionRequest[Widget]) -> Answer:
-        raise RuntimeError
+        raise LookupError
 
     async with serving(tmp_path, Webhook("/judge", fail, Widget)) as world:
         answer = await world.post(review())
