@@ -5,10 +5,9 @@
 3. the service account of the pod
 4. ~/.kube/config
 
-kubernetes_asyncio reads kubeconfigs, exec plugins included. It is imported only here and only if
-there is a kubeconfig: the import costs 40 MiB and most of a second, which a pod with a service
-account does not pay. A kubeconfig with impersonation is refused, because kubernetes_asyncio would
-silently ignore it.
+kubernetes_asyncio reads kubeconfigs, exec plugins included. It is imported only if there is a
+kubeconfig, and without its models (credentials.py). A kubeconfig with impersonation is refused,
+because kubernetes_asyncio would silently ignore it.
 """
 
 import atexit
@@ -18,14 +17,13 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import yaml
 from anyio.to_thread import run_sync
 
-from controller.credentials import Configuration, LoadedCredentials
+from controller.credentials import Configuration, LoadedCredentials, kubeconfig_reader
 from controller.endpoint import Endpoint, checked_proxy, proxy_from_environment
 from controller.errors import ConfigurationError
 from controller.transport import HttpTransport, Transport
@@ -178,8 +176,8 @@ def _files(kubeconfigs: Sequence[Path]) -> list[Path]:
 async def _load_kubeconfigs(paths: list[Path], context: str | None) -> Configuration:
     documents = [_read_kubeconfig(path) for path in paths]
     where = os.pathsep.join(map(str, paths))
-    config = import_module("kubernetes_asyncio.config")
-    configuration = import_module("kubernetes_asyncio.client.configuration").Configuration()
+    config = kubeconfig_reader()
+    configuration = config.kube_config.Configuration()
     try:
         loader = await config.load_kube_config(
             config_file=where,

@@ -7,9 +7,13 @@ once, at most every five seconds.
 """
 
 import ssl
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import lru_cache
 from importlib import import_module
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import anyio
@@ -27,10 +31,43 @@ Configuration = Any
 Load = Callable[[], Awaitable[Configuration]]
 FileState = tuple[tuple[str, int, int, int] | None, ...]
 
+_PACKAGE = "kubernetes_asyncio"
+
 TOKEN_SECONDS = 60.0
 """How long a token is used before it is read again, as in client-go."""
 RENEWAL_SECONDS = 5.0
 """After a 401 the configuration is loaded again at most this often."""
+
+
+@lru_cache(maxsize=1)
+def kubeconfig_reader() -> ModuleType:
+    """Return kubernetes_asyncio.config, without the models and APIs of kubernetes_asyncio.client.
+
+    These cost 36 MiB and half a second, and the package's own `__init__` loads them all. Here the
+    parent packages are made from their specs and not executed, so only the modules of `config` and
+    that of Configuration are loaded. They are taken out of `sys.modules` again, so code which
+    imports kubernetes_asyncio for itself gets all of it.
+    """
+    if _PACKAGE in sys.modules:
+        return import_module(f"{_PACKAGE}.config")  # somebody else has paid for it
+    try:
+        _add_unexecuted(_PACKAGE)
+        client: Any = _add_unexecuted(f"{_PACKAGE}.client")
+        client.Configuration = import_module(f"{_PACKAGE}.client.configuration").Configuration
+        client.ApiClient = None  # config only makes one for those who ask it for a client
+        return import_module(f"{_PACKAGE}.config")
+    finally:
+        for name in [one for one in sys.modules if one.partition(".")[0] == _PACKAGE]:
+            del sys.modules[name]
+
+
+def _add_unexecuted(name: str) -> ModuleType:
+    """Add a package to `sys.modules` of which only the place is known."""
+    spec = find_spec(name)
+    if spec is None:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    module = sys.modules[name] = module_from_spec(spec)
+    return module
 
 
 class LoadedCredentials(Credentials):
@@ -118,7 +155,7 @@ def _state(file: Path) -> tuple[str, int, int, int] | None:
 
 def _run_hook(hook: Callable[[Configuration], object], configuration: Configuration) -> None:
     """Read the token file again; one that cannot be read is ignored, as a 401 would follow."""
-    loader_error = import_module("kubernetes_asyncio.config").ConfigException
+    loader_error = kubeconfig_reader().ConfigException
     try:
         hook(configuration)
     except (OSError, loader_error) as error:

@@ -1,0 +1,61 @@
+"""kubernetes_asyncio reads kubeconfigs for us, and what we do not use of it is not loaded."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controller.kubeconfigs import kubeconfig
+
+SCRIPT = """
+import json, sys, anyio
+if sys.argv[2] == "before":
+    import kubernetes_asyncio
+from pathlib import Path
+from controller.config import connect
+
+async def main():
+    transport = await connect(Path(sys.argv[1]))
+    server = transport.server
+    await transport.aclose()
+    return server
+
+server = anyio.run(main)
+heavy = [name for name in sys.modules if name.startswith("kubernetes_asyncio")]
+import kubernetes_asyncio
+pod = kubernetes_asyncio.client.V1Pod(kind="Pod")
+api = kubernetes_asyncio.client.ApiClient.__name__
+from kubernetes_asyncio import config
+print(json.dumps({"server": server, "loaded": len(heavy), "kind": pod.kind, "api": api,
+                  "configuration": config.kube_config.Configuration.__module__}))
+"""
+
+
+def outcome(file: Path, when: str) -> dict[str, Any]:
+    """Connect with a kubeconfig, then use kubernetes_asyncio as any program may."""
+    printed = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(file), when],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    ).stdout
+    found: dict[str, Any] = json.loads(printed)
+    return found
+
+
+@pytest.mark.parametrize("when", ["after", "before"])
+def test_a_program_that_imports_kubernetes_asyncio_itself_gets_all_of_it(
+    tmp_path: Path, when: str
+) -> None:
+    file = kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", {"token": "good"})
+    found = outcome(file, when)
+    assert found["server"] == "http://127.0.0.1:1"
+    assert (found["kind"], found["api"]) == ("Pod", "ApiClient")
+    assert found["configuration"] == "kubernetes_asyncio.client.configuration"
+    if when == "after":
+        assert found["loaded"] == 0
