@@ -223,8 +223,7 @@ class MetalLBStandIn:
 
         By the configuration in force, so that whoever reads it knows which one that is.
         """
-        name = declared.metadata.name
-        pool = next((one for one in self._sound if one.name == name), None)
+        pool = next((one for one in self._sound if one.name == declared.metadata.name), None)
         status = pool.status(a for w in wanted for a in _parsed(w.addresses)) if pool else {}
         if pool is not None and dict(declared.status) != status:
             await self._client.patch_status(ADDRESS_POOL, declared, status)

@@ -67,7 +67,5 @@ async def _inside(
             return await read_inside(client, namespace)
     except TenantUnavailable as error:
         return error
-    except ProjectionBlocked as missing:
-        return TenantUnavailable(missing.reason, missing.message)
-    except ControllerError as error:
+    except (ProjectionBlocked, ControllerError) as error:
         return TenantUnavailable("Failed", str(error))
