@@ -12,12 +12,11 @@ import traceback
 
 import anyio
 import structlog
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import Histogram
 
 BEAT_SECONDS = 0.25
 BLOCKED_SECONDS = 1.0
 """The loop counts as blocked when it has not turned for so long; a leader has ten seconds."""
-LAG_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 log = structlog.get_logger(__name__)
 
@@ -26,20 +25,13 @@ class LoopWatch:
     """Measures how late the running event loop turns, and says what blocks it.
 
     Args:
-        registry: where the metric is registered.
+        lag: is told how late the loop turns.
         blocked_seconds: a warning is logged when the loop has not turned for so long, and again
             each time that this has doubled.
     """
 
-    def __init__(
-        self, registry: CollectorRegistry, *, blocked_seconds: float = BLOCKED_SECONDS
-    ) -> None:
-        self._lag = Histogram(
-            "controller_event_loop_lag_seconds",
-            "How much later than asked for the event loop turned.",
-            buckets=LAG_SECONDS,
-            registry=registry,
-        )
+    def __init__(self, lag: Histogram, *, blocked_seconds: float = BLOCKED_SECONDS) -> None:
+        self._lag = lag
         self._blocked_seconds = blocked_seconds
         self._turned = 0.0
         self._thread = 0

@@ -35,6 +35,7 @@ RECONCILE_SECONDS = (
     *(40, 50, 60),
 )
 REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
+LAG_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 RESULTS = ("success", "error", "requeue", "requeue_after")
 
 
@@ -148,6 +149,12 @@ class Metrics:
         )
         for reason in ("full", "limited", "refused"):
             self.events_dropped.labels(reason)
+        self.loop_lag = Histogram(
+            "controller_event_loop_lag_seconds",
+            "How much later than asked for the event loop turned.",
+            buckets=LAG_SECONDS,
+            registry=self.registry,
+        )
         self.service_restarts = Counter(
             "controller_service_restarts_total",
             "How often a service of the manager failed and was started again.",

@@ -58,7 +58,7 @@ async def run_until_signal(manager: Manager, clock: Clock | None = None) -> None
     async with anyio.create_task_group() as group:
         group.start_soon(_stop_on_signal, manager)
         group.start_soon(dump_on_signal)
-        group.start_soon(LoopWatch(manager.metrics.registry).run)
+        group.start_soon(LoopWatch(manager.metrics.loop_lag).run)
         if manager.options.leader_elect:
             group.start_soon(_exit_after_lost_lease, manager, clock or SystemClock())
         try:
