@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
-from controller.bodies import (
+from controller.codec import (
+    Page,
+    decode_json,
+    decode_object,
+    encode,
     pinning,
     precondition,
     still_exists,
     with_defaults,
     with_metadata,
 )
-from controller.codec import Page, decode_json, decode_object, encode
 from controller.errors import MalformedAnswer, NotFound
 from controller.lists import PAGE_SIZE, list_all
 from controller.meta import Key, Object, Version

@@ -1,4 +1,4 @@
-"""Decoding JSON into typed objects, lists and watch events; encoding request bodies.
+"""Decoding JSON into typed objects, lists and watch events; making and encoding bodies of writes.
 
 Each object is decoded once. A watch event is decoded in two steps, first the envelope and then
 the object from its raw bytes: bookmarks and errors do not hold an object of the kind, and one
@@ -14,7 +14,7 @@ from typing import Any, Generic, Self, TypeVar
 import msgspec
 
 from controller.errors import ApiError, MalformedAnswer, api_error, decode_status
-from controller.meta import Key, Object, ObjectMeta
+from controller.meta import Key, Object, ObjectMeta, Version
 from controller.resource import Resource
 from controller.untyped import Untyped
 
@@ -337,3 +337,50 @@ def _bookmark(raw: msgspec.Raw) -> Bookmark | UnknownEvent:
 def _failure(raw: msgspec.Raw) -> ErrorEvent:
     status = decode_status(raw) or {"message": "the watch ended with an error that is no Status"}
     return ErrorEvent(api_error(status.get("code") or 500, status))
+
+
+def precondition(at: Version) -> str:
+    """Return the resourceVersion; raise if there is none: the server would check nothing."""
+    if not at.resourceVersion or not at.uid:
+        raise ValueError(f"{at.key} has no uid or resourceVersion to be a precondition")
+    return at.resourceVersion
+
+
+def pinning(pins: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the operations of a JSON patch that make `pins` preconditions.
+
+    Rejected: `test`, whose failure is a 422 like that of invalid content, and no Conflict.
+    """
+    return [
+        {"op": "replace", "path": f"/metadata/{name}", "value": value}
+        for name, value in pins.items()
+    ]
+
+
+def with_metadata(body: Mapping[str, Any], pins: Mapping[str, str]) -> dict[str, Any]:
+    """Return a copy of `body` with `pins` in its metadata."""
+    return {**body, "metadata": {**(body.get("metadata") or {}), **pins}}
+
+
+def with_defaults(
+    resource: Resource[Any], body: Mapping[str, Any], metadata: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return a copy of `body` with apiVersion, kind and `metadata` added if they are missing."""
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        **body,
+        "metadata": {**metadata, **(body.get("metadata") or {})},
+    }
+
+
+def still_exists(response: object) -> bool:
+    """Whether the response to a deletion is an object that still exists.
+
+    If the object was deleted the response is a Status or, for some built-in kinds, its last state.
+    """
+    if not isinstance(response, dict) or not isinstance(response.get("metadata"), dict):
+        return False
+    meta = response["metadata"]
+    held = bool(meta.get("finalizers")) or bool(meta.get("deletionGracePeriodSeconds"))
+    return response.get("kind") != "Status" and bool(meta.get("deletionTimestamp")) and held

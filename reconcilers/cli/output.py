@@ -130,7 +130,7 @@ def show(
     """Print what a command found in one of the forms.
 
     Args:
-        form: which.
+        form: one of the values of `--output`.
         document: gives what programs read.
         named: the objects, as `kubectl get -o name` prints them: kind in small letters, name.
         people: gives the text for people.

@@ -48,14 +48,7 @@ class DidNotHappen(Exception):
 async def play(
     steps: Sequence[Step], world: World, clock: Clock, echo: Callable[[str], None], seconds: float
 ) -> None:
-    """Do and see one step after the other.
-
-    Args:
-        steps: the story.
-        world: where it plays.
-        clock: for the time limit.
-        echo: prints a line.
-        seconds: how long each check may be waited for.
+    """Do one step after the other in `world`, and wait up to `seconds` for each of its checks.
 
     Raises:
         DidNotHappen: names the first step that did not.

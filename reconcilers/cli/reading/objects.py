@@ -109,7 +109,7 @@ def read_objects(
     """Yield the objects of files, folders, and `-` for standard input, each file once.
 
     Args:
-        paths: which.
+        paths: of the files and folders.
         findings: takes what cannot be read, and what is no object.
         recursive: whether folders inside folders count.
     """

@@ -186,12 +186,7 @@ class _Anchored(NamedTuple):
 
 
 class _Documents:
-    """Makes values of the events of PyYAML's parser.
-
-    Args:
-        piece: the text.
-        before: the number of lines before it.
-    """
+    """Makes values of the events of PyYAML's parser for a piece with `before` lines before it."""
 
     def __init__(self, piece: str, before: int) -> None:
         self._before = before
