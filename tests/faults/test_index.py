@@ -28,7 +28,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
     ),
     2: Behaviour(
         "410, as an event or as an answer, costs one list that tells once what has gone",
-        "faults.test_behaviours: 410_is_answered_by_one_list_that_tells_what_has_gone",
+        "faults.test_behaviours: 410_is_answered_by_one_list_that_shows_what_was_deleted",
     ),
     3: Behaviour(
         "a server that closes each watch at once is asked less and less, and listed",

@@ -342,4 +342,4 @@ def deleted_objects_return(mp: Patch) -> None:
 
     mp.setattr(Cache, "apply_own_write", newer_wins)
     # The client hands on what its last finalizer left, as if it were still there.
-    mp.setattr("controller.client._still_exists", lambda _: True)
+    mp.setattr("controller.client.still_exists", lambda _: True)

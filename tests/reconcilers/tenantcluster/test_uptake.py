@@ -8,7 +8,7 @@ from controller.meta import ObjectMeta
 from reconcilers.api import names
 from reconcilers.api.resources import AddressPoolSpec, AddressPoolStatus, IPAddressPool
 from reconcilers.ipallocation.release import InUse, Released
-from reconcilers.settings import Settings
+from reconcilers.settings import Settings, TenantSettings
 from reconcilers.tenantcluster.uptake import MARKER, Step, marker_entry, next_step, refusal
 from tests.reconcilers import make
 from tests.reconcilers.lab import TENANT_KINDS, Lab
@@ -158,7 +158,7 @@ async def test_metallbs_own_words_are_passed_on() -> None:
 
 
 async def test_an_older_metallb_is_given_a_while() -> None:
-    lab, tenant = await _lab(TENANT_KINDS)
+    lab, tenant = await _lab(TENANT_KINDS, tenant=TenantSettings(metallb_wait=30))
     answer = await _ask(lab)
     assert isinstance(answer, InUse)
     assert "giving MetalLB 30 s" in answer.why
@@ -170,7 +170,7 @@ async def test_an_older_metallb_is_given_a_while() -> None:
 
 
 async def test_that_while_begins_once_metallb_can_use_its_pools() -> None:
-    lab, tenant = await _lab(TENANT_KINDS)
+    lab, tenant = await _lab(TENANT_KINDS, tenant=TenantSettings(metallb_wait=30))
     _store(tenant, "theirs", "10.40.0.8/32")
     for _ in range(5):
         assert isinstance(await _ask(lab), InUse)
