@@ -111,7 +111,7 @@ class AddressRange:
         return _shortest_text(self, self.start_text, self.end_text)
 
     def contains(self, other: "AddressRange | int | str") -> bool:
-        """Tell whether all of another range, or an address, lies in this one.
+        """Return whether all of another range, or an address, lies in this one.
 
         Args:
             other: a range, an address as text, or an address of the same family as a number.
@@ -127,7 +127,7 @@ class AddressRange:
         return same and self.first <= other.first and other.last <= self.last
 
     def overlaps(self, other: "AddressRange") -> bool:
-        """Tell whether the two have an address in common."""
+        """Return whether the two have an address in common."""
         same = self.family == other.family
         return same and self.first <= other.last and other.first <= self.last
 

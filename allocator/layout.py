@@ -127,11 +127,11 @@ class Layout:
         raise OutOfRange(self._why_not_inside(wanted, span))
 
     def could_ever(self, count: int) -> bool:
-        """Tell whether the empty pool has `count` addresses in a row."""
+        """Return whether the empty pool has `count` addresses in a row."""
         return 0 < count <= max((block.size for block in self.blocks), default=0)
 
     def could_ever_pin(self, wanted: AddressRange) -> bool:
-        """Tell whether the empty pool would hand out exactly this range."""
+        """Return whether the empty pool would hand out exactly this range."""
         try:
             span = self.pinned_span(wanted)
         except OutOfRange:

@@ -287,13 +287,13 @@ class Space:
             yield AddressRange(first, last, self.layout.family)
 
     def fits(self, count: int) -> bool:
-        """Tell whether `allocate(count)` would succeed now."""
+        """Return whether `allocate(count)` would succeed now."""
         return 0 < count <= self.largest_free
 
     def could_ever(self, count: int) -> bool:
-        """Tell whether the empty pool has `count` addresses in a row."""
+        """Return whether the empty pool has `count` addresses in a row."""
         return self.layout.could_ever(count)
 
     def could_ever_pin(self, wanted: AddressRange) -> bool:
-        """Tell whether the empty pool would hand out exactly this range."""
+        """Return whether the empty pool would hand out exactly this range."""
         return self.layout.could_ever_pin(wanted)

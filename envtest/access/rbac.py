@@ -85,7 +85,7 @@ class Authorizer:
         self._read: dict[tuple[str, str], tuple[Stored, Sequence[Rule] | _Binding]] = {}
 
     def allowed(self, user: User, wanted: Attributes) -> bool:
-        """Tell whether a user may do something."""
+        """Return whether a user may do something."""
         return self.decide(user, wanted).allowed
 
     def decide(self, user: User, wanted: Attributes) -> Decision:

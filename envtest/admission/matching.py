@@ -39,7 +39,7 @@ class Hook:
 
     @property
     def ignores_failures(self) -> bool:
-        """Tell whether a write passes when the hook cannot be asked."""
+        """Return whether a write passes when the hook cannot be asked."""
         return self.body.get("failurePolicy") == "Ignore"
 
     @cached_property
@@ -165,13 +165,13 @@ class Matcher:
 
 
 def concerns_nobody(attributes: Attributes) -> bool:
-    """Tell whether webhooks are never called: a broken one could not be removed any more."""
+    """Return whether webhooks are never called: a broken one could not be removed any more."""
     resource = attributes.call.resource
     return resource.group == GROUP and resource.plural.startswith(("mutating", "validating"))
 
 
 def _object_fits(hook: Hook, attributes: Attributes) -> bool:
-    """Tell whether the labels fit, before the write or after it."""
+    """Return whether the labels fit, before the write or after it."""
     if not hook.objects:
         return True
     bodies = [body for body in (attributes.new, attributes.old) if body is not None]
@@ -202,7 +202,7 @@ def _resource_fits(pattern: str, plural: str, subresource: str) -> bool:
 
 
 def _conditions_hold(hook: Hook, attributes: Attributes, resource: Resource) -> bool:
-    """Tell whether all match conditions hold; one that does not outweighs those without a value.
+    """Return whether all match conditions hold; one that does not outweighs those without a value.
 
     Raises:
         StatusError: some have no value, no other one is false, and the hook must be asked.

@@ -32,7 +32,7 @@ class Attributes:
 
     @property
     def is_namespace(self) -> bool:
-        """Tell whether the object is a namespace."""
+        """Return whether the object is a namespace."""
         return (self.call.resource.group, self.call.resource.plural) == _NAMESPACES
 
     @property
@@ -57,7 +57,7 @@ class Attributes:
 
     @property
     def dry_run(self) -> bool:
-        """Tell whether nothing will be stored."""
+        """Return whether nothing will be stored."""
         return bool(self.call.dry_runs)
 
     def changed(self, new: Body) -> "Attributes":

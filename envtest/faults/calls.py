@@ -117,7 +117,7 @@ class Match:
     chance: float = 1.0
 
     def admits(self, call: Call) -> bool:
-        """Tell whether a request matches, whatever its number."""
+        """Return whether a request matches, whatever its number."""
         wanted = (
             (self.verb, call.verb),
             (self.resource, call.resource),

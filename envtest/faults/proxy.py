@@ -49,7 +49,7 @@ class Injection:
         self._count = Count(match, randomness)
 
     def takes(self, call: Call) -> bool:
-        """Tell whether a request gets the fault, and record it if so."""
+        """Return whether a request gets the fault, and record it if so."""
         if self.fault.watches_only and call.verb != "watch":
             return False
         if not self._count.takes(call):

@@ -204,7 +204,7 @@ class Front:
 
 
 def _wants_pretty(request: web.BaseRequest, query: Query) -> bool:
-    """Tell whether a person reads the answer, as the real server guesses it."""
+    """Return whether a person reads the answer, as the real server guesses it."""
     given = query.get("pretty")
     if given is not None:
         return given.lower() not in {"0", "false"}

@@ -70,7 +70,7 @@ def _check_verb(resource: Resource, info: RequestInfo) -> None:
 
 
 def is_misplaced(resource: Resource, info: RequestInfo) -> bool:
-    """Tell whether a path names a namespace where there is none, or none where there must be one.
+    """Return whether a path names a namespace where none may be, or lacks one that must be.
 
     Nothing is there: to built-in resources no route leads, and custom ones are not looked for.
     """

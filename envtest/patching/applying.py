@@ -278,7 +278,7 @@ class _Act:
 
 
 def same_except_times(left: dict[str, Any], right: dict[str, Any]) -> bool:
-    """Tell whether two objects are equal but for the times of their managedFields.
+    """Return whether two objects are equal but for the times of their managedFields.
 
     Such a write changes nothing, and the real server then keeps the old times as well.
     """

@@ -224,12 +224,12 @@ def _claimed_items(atom: ListNode, value: Any) -> Fields | None:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Tell whether two values are the same: 1 is 1.0, but true is not 1."""
+    """Return whether two values are the same: 1 is 1.0, but true is not 1."""
     return bool(left == right) and _equal(left, right)
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """Tell whether booleans stand in the same places of two values that Python holds for equal."""
+    """Return whether two values that Python holds for equal have booleans in the same places."""
     if isinstance(left, dict):
         return all(_equal(value, right[name]) for name, value in left.items())
     if isinstance(left, list):

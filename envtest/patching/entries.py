@@ -246,7 +246,7 @@ def check_manager(name: str, field: str = "fieldManager") -> list[Cause]:
 
 
 def _is_plain(name: str) -> bool:
-    """Tell whether a name is plainly valid, as nearly all are."""
+    """Return whether a name is plainly valid, as nearly all are."""
     return len(name) <= MAX_NAME and name.isascii() and name.isprintable()
 
 

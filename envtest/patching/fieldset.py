@@ -120,7 +120,7 @@ Fields = dict[str, Any]
 
 
 def contains(node: Fields) -> bool:
-    """Tell whether the path that a (non-root) node stands for is itself in the set."""
+    """Return whether the path that a (non-root) node stands for is itself in the set."""
     return not node or SELF in node
 
 
@@ -180,7 +180,7 @@ def _difference(left: Fields, right: Fields) -> Fields | None:
 
 
 def covers(whole: Fields, part: Fields) -> bool:
-    """Tell whether all paths of `part` are in `whole`: their difference is empty."""
+    """Return whether all paths of `part` are in `whole`: their difference is empty."""
     for element, node in part.items():
         mine = whole.get(element)
         if mine is None:
@@ -260,7 +260,7 @@ def path_text(path: tuple[str, ...]) -> str:
 
 
 def has(fields: Fields, path: tuple[str, ...]) -> bool:
-    """Tell whether a path is in the set."""
+    """Return whether a path is in the set."""
     node = fields
     for element in path:
         child = node.get(element)

@@ -221,7 +221,7 @@ def _member(atom: MapNode, element: str) -> Node | None:
 
 
 def _is_free_form(atom: MapNode) -> bool:
-    """Tell whether the schema says nothing about the members of an object."""
+    """Return whether the schema says nothing about the members of an object."""
     other = atom.other
     if atom.fields or other is None or other is UNKNOWN_ATOMIC:
         return False

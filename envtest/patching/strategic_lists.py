@@ -64,7 +64,7 @@ def no_merge_key(item: Map, key: str) -> PatchError:
 
 
 def check_items(*lists: list[Any]) -> bool:
-    """Tell whether the items of lists that are to be merged are maps.
+    """Return whether the items of lists that are to be merged are maps.
 
     Raises:
         PatchError: 422 for lists in lists, 500 for a mixture of types or no items at all.
@@ -219,7 +219,7 @@ class _Known:
                 self._places.setdefault(_identity(_key_of(item, key)), place)
 
     def __contains__(self, item: Any) -> bool:
-        """Tell whether the list has such an item."""
+        """Return whether the list has such an item."""
         return self.place(item) >= 0
 
     def place(self, item: Any) -> int:
@@ -302,5 +302,5 @@ def _arranged(items: Items, order: _Known) -> Items:
 
 
 def _comes_first(place: int, other: int) -> bool:
-    """Tell whether an item moves before its neighbour: also if either has no place."""
+    """Return whether an item moves before its neighbour: also if either has no place."""
     return place < other if place >= 0 and other >= 0 else True

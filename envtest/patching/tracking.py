@@ -197,7 +197,7 @@ def _with(previous: Owned | None, own: Fields) -> Fields:
 
 
 def _is_reset(sent: Any) -> bool:
-    """Tell whether a client resets ownership: by an empty list, or one empty entry."""
+    """Return whether a client resets ownership: by an empty list, or one empty entry."""
     if not isinstance(sent, list) or len(sent) > 1:
         return False
     entry = sent[0] if sent else None

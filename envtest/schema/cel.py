@@ -164,7 +164,7 @@ class Program:
 
 
 def reads_old(text: str) -> bool:
-    """Tell whether a rule compares with the old value."""
+    """Return whether a rule compares with the old value."""
     return any(found[1] for found in _OLD.finditer(text))
 
 

@@ -66,7 +66,7 @@ def escape(name: str) -> str | None:
 
 
 def is_dynamic(schema: _Schema) -> bool:
-    """Tell whether a value has no type that can be checked.
+    """Return whether a value has no type that can be checked.
 
     A number is among them, as Kubernetes lets one be compared with integers and the library's
     checker does not.

@@ -14,7 +14,7 @@ from envtest.schema.maplists import MapKeys, MapListIndex, keys_of
 
 
 def same(left: Any, right: Any) -> bool:
-    """Tell whether two JSON values are equal in value and in type, at every depth."""
+    """Return whether two JSON values are equal in value and in type, at every depth."""
     if left is right:
         return True
     # Python's own comparison runs in C and settles most cases; it takes 1, 1.0 and True for equal.
@@ -47,7 +47,7 @@ class Shape:
         self.described = self._describes(schema)
 
     def _describes(self, schema: Mapping[str, Any]) -> bool:
-        """Tell whether nothing undescribed can be in a pruned value, nor items with one key."""
+        """Return whether nothing undescribed can be in a pruned value, nor items with one key."""
         if schema.get("x-kubernetes-preserve-unknown-fields"):
             return False
         if schema.get("x-kubernetes-embedded-resource") or self.map_keys is not None:

@@ -69,7 +69,7 @@ _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def is_date(text: str) -> bool:
-    """Tell whether a text is a calendar date, `2006-01-02`."""
+    """Return whether a text is a calendar date, `2006-01-02`."""
     if not _DATE.fullmatch(text):
         return False
     try:
@@ -82,7 +82,7 @@ def is_date(text: str) -> bool:
 # The same few times stand in object after object.
 @remembered(1024)
 def is_date_time(text: str) -> bool:
-    """Tell whether a text is an RFC 3339 time; a leap second is not accepted."""
+    """Return whether a text is an RFC 3339 time; a leap second is not accepted."""
     day, found = text.lower().partition("t")[::2]
     parts = _TIME.fullmatch(found)
     if parts is None or not is_date(day):
@@ -91,7 +91,7 @@ def is_date_time(text: str) -> bool:
 
 
 def is_ip(text: str) -> bool:
-    """Tell whether a text is an IP address without zone; leading zeros in IPv4 are let pass."""
+    """Return whether a text is an IP address without zone; leading zeros in IPv4 are let pass."""
     if "%" in text:
         return False
     try:
@@ -102,7 +102,7 @@ def is_ip(text: str) -> bool:
 
 
 def is_cidr(text: str) -> bool:
-    """Tell whether a text is a network of either family; host bits may be set."""
+    """Return whether a text is a network of either family; host bits may be set."""
     address, slash, length = text.partition("/")
     if not slash or not re.fullmatch(r"[0-9]{1,6}", length) or not is_ip(address):
         return False
@@ -170,6 +170,6 @@ def check_of(name: Any) -> Callable[[str], bool] | None:
 
 
 def unrecognized(name: str, kind: str) -> bool:
-    """Tell whether creating a CRD that gives a `kind` this format earns a warning."""
+    """Return whether creating a CRD that gives a `kind` this format earns a warning."""
     known = _NUMBER_FORMATS.get(kind, _UNCHECKED | _CHECKS.keys())
     return bool(name) and name.replace("-", "") not in known

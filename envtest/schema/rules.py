@@ -136,7 +136,7 @@ class _Place:
         return _Place(value, path, old, pair, pair or self.nearest)
 
     def is_unchanged(self) -> bool:
-        """Tell whether a rule that only looks at the new value may be broken here."""
+        """Return whether a rule that only looks at the new value may be broken here."""
         return self.nearest is not None and self.nearest.unchanged()
 
 

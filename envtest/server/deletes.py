@@ -195,7 +195,7 @@ def _check_preconditions(
 
 
 def _has_own_marker(resource: Resource, body: Mapping[str, Any]) -> bool:
-    """Tell whether the kind itself decides what its first deletion does to an object."""
+    """Return whether the kind itself decides what its first deletion does to an object."""
     return resource.rules.marks_deletion and "deletionTimestamp" not in body["metadata"]
 
 

@@ -98,7 +98,7 @@ async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
 
 
 def _shares(call: Call) -> bool:
-    """Tell whether the patched object may share with the stored one what the patch leaves alone.
+    """Return whether the patched object may share with the stored one what the patch leaves alone.
 
     A merge patch copies what it changes. The rules of custom resources change nothing below the
     top of what was decoded before, and know what they need not look at again; the rules of
@@ -108,7 +108,7 @@ def _shares(call: Call) -> bool:
 
 
 def _is_pinned(body: dict[str, Any], stored: Stored) -> bool:
-    """Tell whether a patch asks for another revision than the present one."""
+    """Return whether a patch asks for another revision than the present one."""
     meta = body.get("metadata")
     given = meta.get("resourceVersion") if isinstance(meta, dict) else None
     return bool(given) and given != str(stored.revision)

@@ -203,7 +203,7 @@ class selector:  # used like a function
         self._fields = options.fields
 
     def __call__(self, stored: Stored) -> bool:
-        """Tell whether an object is selected."""
+        """Return whether an object is selected."""
         if self._labels and not self._labels.matches(_labels(stored.body).metadata.labels):
             return False
         if not self._fields:

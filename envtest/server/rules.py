@@ -97,7 +97,7 @@ class Rules(ABC):
             keep_only(body, old, "status")
 
     def is_new_generation(self, body: Body, old: Body) -> bool:
-        """Tell whether an update changes what the generation counts."""
+        """Return whether an update changes what the generation counts."""
         return any(
             body.get(name) != old.get(name)
             for name in body.keys() | old.keys()
@@ -126,11 +126,11 @@ class Rules(ABC):
         """Mark an object whose deletion waits for finalizers."""
 
     def is_finished(self, body: Body) -> bool:
-        """Tell whether a terminating object may go now."""
+        """Return whether a terminating object may go now."""
         return not body["metadata"].get("finalizers")
 
     def selectable(self, field: str) -> bool:
-        """Tell whether a field selector may name a field."""
+        """Return whether a field selector may name a field."""
         return field in {"metadata.name", "metadata.namespace"}
 
     def field_value(self, body: Body, field: str) -> str:

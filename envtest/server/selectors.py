@@ -33,7 +33,7 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether an object with these labels satisfies the term."""
+        """Return whether an object with these labels satisfies the term."""
         value = labels.get(self.key)
         match self.operator:
             case "exists":
@@ -67,7 +67,7 @@ class LabelSelector:
         return bool(self.requirements)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether these labels satisfy every term."""
+        """Return whether these labels satisfy every term."""
         return all(term.matches(labels) for term in self.requirements)
 
 
@@ -90,7 +90,7 @@ class FieldSelector:
         return bool(self.terms)
 
     def matches(self, value_of: Callable[[str], str]) -> bool:
-        """Tell whether an object satisfies every term; `value_of` reads one of its fields."""
+        """Return whether an object satisfies every term; `value_of` reads one of its fields."""
         return all((value_of(term.field) == term.value) == term.equal for term in self.terms)
 
 

@@ -249,7 +249,7 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
 
 
 def _is_revision(text: str) -> bool:
-    """Tell whether a new object claims to be stored; what is no number is passed over, as 0 is."""
+    """Return whether a new object claims to be stored; 0 and what is no number do not count."""
     return bool(text) and number_fault(text) is None and int(text) != 0
 
 

@@ -188,7 +188,7 @@ class Store:
         return stored, at
 
     def is_recent(self, event: Event) -> bool:
-        """Tell whether an event may keep its bytes for the wire: watchers will ask for them."""
+        """Return whether an event may keep its bytes for the wire: watchers will ask for them."""
         return event.revision > self.revision - SHARED_EVENTS
 
     def next_change(self) -> anyio.Event:

@@ -29,5 +29,5 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def is_broken(text: str) -> bool:
-    """Tell whether a percent sign is not followed by two hexadecimal digits."""
+    """Return whether a percent sign is not followed by two hexadecimal digits."""
     return _BROKEN.search(text) is not None

@@ -178,7 +178,7 @@ SUBJECTS = st.lists(
 
 
 def is_one_of(user: User, subject: Mapping[str, str], home: str) -> bool:
-    """Tell whether a subject is a user, as the documentation of RBAC has it."""
+    """Return whether a subject is a user, as the documentation of RBAC has it."""
     if subject["kind"] == "Group":
         return subject["name"] in user.groups
     if subject["kind"] == "User":

@@ -86,7 +86,7 @@ class Ledger:
     answers: int = 0
 
     def allows(self, name: str, found: str | None) -> bool:
-        """Tell whether an object may be so after the crash."""
+        """Return whether an object may be so after the crash."""
         allowed = {self.reported.get(name)}
         if name in self.asked:
             allowed.add(self.asked[name])

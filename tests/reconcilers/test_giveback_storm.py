@@ -33,7 +33,7 @@ from tests.reconcilers.lab import AT_ONCE, TENANT_KINDS, Lab, Replica
 from tests.reconcilers.server import Json, Server
 
 PARTS = 5
-SEEDS = max(1, int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "150")) // 10 // PARTS)
+SEEDS = max(1, int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "100")) // 10 // PARTS)
 STEPS = 250
 TENANTS = ("a", "b")
 

@@ -15,7 +15,7 @@ OURS = {"json-patch-test-fails", "json-patch-bad-path"}
 
 
 def _is_ours(step: Step) -> bool:
-    """Tell whether a refusal comes from patching or from ownership."""
+    """Return whether a refusal comes from patching or from ownership."""
     if step.status < 400 or step.id in OURS:
         return True
     message = str((step.answer or {}).get("message", ""))
@@ -24,7 +24,7 @@ def _is_ours(step: Step) -> bool:
 
 
 def _is_playable(step: Step) -> bool:
-    """Tell whether a step writes a widget and needs no more of a server than the shelf has."""
+    """Return whether a step writes a widget and needs no more of a server than the shelf has."""
     return (
         step.path.startswith(WIDGETS)
         and step.method in {"POST", "PUT", "PATCH"}

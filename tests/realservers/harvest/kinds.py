@@ -93,7 +93,7 @@ def _get(url: str, token: str) -> Any:  # JSON of any shape
 
 
 def _is_kept(name: str) -> bool:
-    """Tell whether a resource or subresource is one that the embedded server answers for."""
+    """Return whether a resource or subresource is one that the embedded server answers for."""
     resource, _, subresource = name.partition("/")
     return resource not in LEFT_OUT and subresource not in LEFT_OUT_SUBRESOURCES
 
