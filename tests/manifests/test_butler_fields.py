@@ -130,7 +130,7 @@ async def butlers(cluster: Cluster) -> AsyncIterator[None]:
             one["metadata"]["finalizers"] = []
         if listed:
             await cluster.kubectl("replace", "-f", "-", stdin=written(*listed))
-        await cluster.kubectl("delete", *DEFINITIONS, "--timeout=60s")
+        await cluster.delete(*DEFINITIONS, "--timeout=60s")
 
 
 async def test_every_field_of_butlers_survives_our_crds_our_writes_and_the_way_back(
@@ -197,4 +197,4 @@ async def test_what_another_version_of_butler_has_in_parts_that_we_do_not_read_i
         kept = [list(lost(theirs(one), found[one["kind"], "fields-1"])) for one in objects]
         assert kept == [[] for _ in objects]
     finally:
-        await cluster.kubectl("delete", *DEFINITIONS, "--timeout=60s")
+        await cluster.delete(*DEFINITIONS, "--timeout=60s")

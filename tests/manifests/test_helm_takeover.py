@@ -24,7 +24,7 @@ async def emptied(cluster: Cluster) -> AsyncIterator[Cluster]:
     yield cluster
     for release in (await cluster.helm("list", "-n", HOME, "-q")).split():
         await cluster.helm("uninstall", release, "-n", HOME)
-    await cluster.kubectl("delete", "crd", *NAMES, *LEFT)
+    await cluster.delete("crd", *NAMES, *LEFT)
 
 
 async def put(cluster: Cluster, whose: str) -> None:

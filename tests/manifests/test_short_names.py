@@ -75,7 +75,7 @@ async def test_short_names_mean_our_kinds_beside_those_of_other_projects(cluster
         full = {kind.crd_name: await meant(cluster, kind.crd_name) for kind in crd.KINDS}
         assert full == {name: name for name in ours}
     finally:
-        await cluster.kubectl("delete", "crd", "--ignore-not-found", *ours, *foreign)
+        await cluster.delete("crd", "--ignore-not-found", *ours, *foreign)
 
 
 def test_the_guides_name_kinds_in_full() -> None:
