@@ -13,7 +13,7 @@ REAL_ENVTEST = tests/envtest/admission tests/envtest/definitions tests/envtest/f
 	tests/envtest/test_binaries.py tests/envtest/test_controllers.py tests/envtest/test_kubectl.py \
 	tests/envtest/test_kubectl_commands.py tests/envtest/test_metallb.py tests/envtest/test_replay.py
 REAL_TESTS = tests/contract tests/faults tests/metallb tests/reconcilers/cli tests/manifests \
-	tests/bench $(REAL_ENVTEST)
+	tests/bench tests/docs/test_on_a_cluster.py $(REAL_ENVTEST)
 # Those of the product that start no servers.
 QUICK_TESTS = tests/allocator tests/controller tests/reconcilers \
 	--ignore=tests/reconcilers/cli --ignore=tests/reconcilers/simulation

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+STARTERS = {"tests.servers.running", "tests.reconcilers.cli.commands.started"}
+"""What starts the servers that the environment names, beside ControlPlane.start."""
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "controller/README.md"]
 
 
@@ -107,21 +109,35 @@ def test_every_locked_package_carries_hashes() -> None:
         assert all("--hash=sha256:" in package for package in packages)
 
 
-def test_the_tests_of_envtest_that_may_meet_a_real_server_are_held_against_one() -> None:
-    """The Makefile names them one by one, as most others force the embedded server."""
+def test_every_test_that_may_meet_a_real_server_is_held_against_one() -> None:
+    """The Makefile names those of envtest one by one, as most force the embedded server."""
     text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
-    named = re.findall(r"^REAL_ENVTEST = (.*)$", text, re.MULTILINE)[0].split()
-    listed = [ROOT / name for name in named]
-    met = [path for path in (ROOT / "tests/envtest").rglob("*.py") if _asks_for_a_server(path)]
+    variables = dict(re.findall(r"^(REAL_\w+) = (.*)$", text, re.MULTILINE))
+    named = variables["REAL_TESTS"].replace("$(REAL_ENVTEST)", variables["REAL_ENVTEST"]).split()
+    listed = {ROOT / name for name in named}
+    modules = [
+        path
+        for pattern in ("test_*.py", "conftest.py")
+        for path in (ROOT / "tests").rglob(pattern)
+        if _asks_for_a_server(path)
+    ]
     assert [path for path in listed if not path.exists()] == []
-    assert [path for path in met if not {path, *path.parents} & set(listed)] == []
+    assert ROOT / "tests/docs/test_on_a_cluster.py" in modules
+    assert [path for path in modules if not {path, *path.parents} & listed] == []
 
 
 def _asks_for_a_server(path: Path) -> bool:
-    """Whether a module starts the control plane that the environment names."""
-    return any(
+    """Return whether a module starts what the environment names, or a command that does."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return any(_starts_the_asked_server(node) for node in ast.walk(tree))
+
+
+def _starts_the_asked_server(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        imported = {f"{node.module}.{one.name}" for one in node.names}
+        return bool(imported & STARTERS)
+    return (
         isinstance(node, ast.Call)
         and ast.unparse(node.func) == "ControlPlane.start"
         and "force_embedded" not in {word.arg for word in node.keywords}
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
     )

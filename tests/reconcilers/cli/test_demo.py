@@ -1,6 +1,8 @@
 """The demo: it happens, and where it does not, it says which step."""
 
+import re
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -12,6 +14,7 @@ from controller.clock import SystemClock
 from controller.endpoint import Endpoint
 from controller.errors import Cause, Invalid
 from controller.transport import HttpTransport
+from envtest.settings import read_settings
 from reconcilers.api import names
 from reconcilers.api.crd import crds
 from reconcilers.api.ipallocation import IPAllocation
@@ -47,11 +50,28 @@ HOLDER, WAITING = "fills-the-pool", "comes-too-late"
 """Requests of the story: one takes a whole pool, the other waits for it."""
 
 
-async def test_the_whole_story_happens() -> None:
+def asked_parts() -> tuple[str, str]:
+    """Return patterns of what the environment asks for: an API server, and a MetalLB."""
+    settings = read_settings()
+    server = "embedded API server"
+    if settings.kind == "binaries":
+        assert settings.apiserver is not None
+        said = subprocess.run([settings.apiserver, "--version"], capture_output=True, check=True)
+        [version] = re.findall(r"v[\d.]+", said.stdout.decode())
+        server = f"kube-apiserver {re.escape(version)}"
+    metallb = r"stand-in for MetalLB" if settings.metallb is None else r"MetalLB \d+\.\d+\.\d+"
+    return server, metallb
+
+
+async def test_the_demo_plays_all_its_steps_on_the_servers_that_the_environment_names() -> None:
     done = await call("demo", "--step-timeout=60s", seconds=300.0)
     printed = done.stdout.decode()
     assert done.returncode == 0, printed + done.stderr.decode()
     assert printed.startswith("Starting:\n")
+    server, metallb = asked_parts()
+    assert re.search(rf"^ +platform +https://\S+ +{server}$", printed, re.MULTILINE), printed
+    for tenant in ("team-a/web", "team-b/shop"):
+        assert re.search(rf"^ +{tenant} +https://\S+ +{server}, {metallb}$", printed, re.MULTILINE)
     assert "no two ranges ever overlapped" in printed
     assert "All 26 steps happened" in printed
     assert "2 s, not 30 s, until a Service without an address makes its tenant grow" in printed
