@@ -1,11 +1,10 @@
 """IPAllocation: one tenant's request for a contiguous range, and the range it was given."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field
-from pydantic.dataclasses import dataclass
+from pydantic import Field, with_config
 
 from controller.meta import Key
 from reconcilers.api import names
@@ -32,7 +31,8 @@ RELEASED = "Released"
 FAILED = "Failed"
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class PoolReference:
     """A NetworkPool in the allocation's own namespace."""
 
@@ -40,7 +40,8 @@ class PoolReference:
     """Name of the pool."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class TenantReference:
     """The TenantCluster that an allocation serves."""
 
@@ -55,7 +56,8 @@ class TenantReference:
         return Key(self.namespace, self.name)
 
 
-@dataclass(frozen=True, slots=True, config=model(in_order("startAddress", "endAddress")))
+@with_config(model(in_order("startAddress", "endAddress")))
+@dataclass(frozen=True, slots=True)
 class PinnedRange:
     """Exactly these addresses, instead of best fit."""
 
@@ -65,7 +67,8 @@ class PinnedRange:
     """Last address."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class IPAllocationSpec:
     """The request. It cannot be changed: delete it and ask again."""
 
@@ -81,7 +84,8 @@ class IPAllocationSpec:
     """A specific range instead of best fit."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class IPAllocationStatus:
     """The range, and how far the request has come."""
 
@@ -121,7 +125,8 @@ IMMUTABLE = Rule(
 )
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class IPAllocation:
     """A request for contiguous addresses from a NetworkPool, and its answer."""
 

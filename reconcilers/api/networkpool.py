@@ -1,10 +1,9 @@
 """NetworkPool: a block of addresses that administrators declare and tenants draw from."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated
 
-from pydantic import Field
-from pydantic.dataclasses import dataclass
+from pydantic import Field, with_config
 
 from reconcilers.api import names
 from reconcilers.api.fields import (
@@ -98,7 +97,8 @@ ENDS_INSIDE = Rule(
 _POOL = model(RESERVED_INSIDE, RANGES_INSIDE, ENDS_INSIDE)
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class ReservedRange:
     """Addresses that are never handed out."""
 
@@ -108,7 +108,8 @@ class ReservedRange:
     """Why it is reserved, for people."""
 
 
-@dataclass(frozen=True, slots=True, config=_SPAN)
+@with_config(_SPAN)
+@dataclass(frozen=True, slots=True)
 class AddressSpan:
     """First and last address of a stretch, both included."""
 
@@ -118,7 +119,8 @@ class AddressSpan:
     """Last address."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class TenantDefaults:
     """How many addresses an allocation gets that does not say."""
 
@@ -128,7 +130,8 @@ class TenantDefaults:
     """Addresses for load balancers."""
 
 
-@dataclass(frozen=True, slots=True, config=_TENANT_ALLOCATION)
+@with_config(_TENANT_ALLOCATION)
+@dataclass(frozen=True, slots=True)
 class TenantAllocation:
     """Which part of the CIDR tenants draw from, and how much by default."""
 
@@ -142,7 +145,8 @@ class TenantAllocation:
     """Sizes of allocations that name none."""
 
 
-@dataclass(frozen=True, slots=True, config=_POOL)
+@with_config(_POOL)
+@dataclass(frozen=True, slots=True)
 class NetworkPoolSpec:
     """What the administrator declares."""
 
@@ -169,7 +173,8 @@ class NetworkPoolSpec:
         return defaults.nodesPerTenant if kind == names.TYPE_NODES else defaults.lbPoolPerTenant
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """A range promised to one IPAllocation at one resourceVersion."""
 
@@ -185,7 +190,8 @@ class Assignment:
     """Last address of the range."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class NamedObject:
     """Name and namespace of something that uses an address."""
 
@@ -195,7 +201,8 @@ class NamedObject:
     """Namespace."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class NamedNode:
     """Name of a node that uses an address."""
 
@@ -203,7 +210,8 @@ class NamedNode:
     """Name."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class InfrastructureAllocation:
     """An address of the pool that the platform itself uses. Written by others; accepted here."""
 
@@ -219,7 +227,8 @@ class InfrastructureAllocation:
     """The machine that uses it."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class UnmanagedRange:
     """A stretch of the CIDR that is neither reserved nor for tenants. Written by others."""
 
@@ -229,7 +238,8 @@ class UnmanagedRange:
     """Last address."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class NetworkPoolStatus:
     """What the pool holds, as its controller last saw it."""
 
@@ -280,7 +290,8 @@ class NetworkPoolStatus:
     """How many addresses these hold."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class NetworkPool:
     """A block of IP addresses available to tenant clusters."""
 

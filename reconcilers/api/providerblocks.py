@@ -1,16 +1,17 @@
 """The settings of each kind of infrastructure. Accepted and validated; used by others."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field
-from pydantic.dataclasses import dataclass
+from pydantic import Field, with_config
 
 from reconcilers.api.fields import OTHERS, Int32, NonEmpty
 
 Url = Annotated[str, Field(pattern=r"^https?://")]
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class Harvester:
     """Settings of Harvester."""
 
@@ -26,7 +27,8 @@ class Harvester:
     """Storage class of disks."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class Nutanix:
     """Settings of Nutanix."""
 
@@ -46,7 +48,8 @@ class Nutanix:
     """Storage container of disks."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class MachineNumbers:
     """Numbers that machines get."""
 
@@ -56,7 +59,8 @@ class MachineNumbers:
     """Last."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class Proxmox:
     """Settings of Proxmox."""
 
@@ -74,7 +78,8 @@ class Proxmox:
     """Numbers that machines get."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class Azure:
     """Settings of Azure."""
 
@@ -94,7 +99,8 @@ class Azure:
     """Image of machines."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class Aws:
     """Settings of AWS."""
 
@@ -108,7 +114,8 @@ class Aws:
     """Security groups."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class Gcp:
     """Settings of Google Cloud."""
 
@@ -136,7 +143,8 @@ class Gcp:
     """Network tags."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class Local:
     """Settings of local clusters."""
 

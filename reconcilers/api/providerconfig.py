@@ -1,11 +1,10 @@
 """ProviderConfig: where clusters are built, and which pools their addresses come from."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field
-from pydantic.dataclasses import dataclass
+from pydantic import Field, with_config
 
 from controller.meta import ObjectMeta
 from reconcilers.api.fields import (
@@ -43,7 +42,8 @@ DEFAULT_POOL_SIZE = 8
 DEFAULT_INITIAL_SIZE = 2
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class CredentialsReference:
     """The Secret with the provider's credentials."""
 
@@ -55,7 +55,8 @@ class CredentialsReference:
     """Which key of the Secret, where only one is needed."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class TeamReference:
     """A team."""
 
@@ -71,7 +72,8 @@ TEAM_NAMED = Rule(
 )
 
 
-@dataclass(frozen=True, slots=True, config=model(TEAM_NAMED))
+@with_config(model(TEAM_NAMED))
+@dataclass(frozen=True, slots=True)
 class Scope:
     """Who may use the provider."""
 
@@ -81,7 +83,8 @@ class Scope:
     """The team."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class PoolPreference:
     """A NetworkPool in the ProviderConfig's namespace, and when to try it."""
 
@@ -91,7 +94,8 @@ class PoolPreference:
     """Lower is tried first; ties in list order."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class LoadBalancerSizing:
     """How many load-balancer addresses a tenant gets, and when."""
 
@@ -105,7 +109,8 @@ class LoadBalancerSizing:
     """Elastic mode: addresses added at a time."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class Quota:
     """The most that one tenant may hold."""
 
@@ -123,7 +128,8 @@ HAS_POOLS = Rule(
 )
 
 
-@dataclass(frozen=True, slots=True, config=model(HAS_POOLS))
+@with_config(model(HAS_POOLS))
+@dataclass(frozen=True, slots=True)
 class ProviderNetwork:
     """How clusters of this provider get their addresses."""
 
@@ -160,7 +166,8 @@ class ProviderNetwork:
         return tuple(dict.fromkeys(pool.name for pool in ranked))
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class Limits:
     """The most that one team may have."""
 
@@ -170,7 +177,8 @@ class Limits:
     """Nodes."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class ProviderConfigSpec:
     """Where clusters are built."""
 
@@ -205,7 +213,8 @@ class ProviderConfigSpec:
         return self.network or ProviderNetwork()
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class Capacity:
     """What the provider's pools still hold."""
 
@@ -215,7 +224,8 @@ class Capacity:
     """How many more tenants of default size these suffice for."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class ProviderConfigStatus:
     """Whether the provider can be used."""
 
@@ -257,7 +267,8 @@ NO_IPAM_IN_CLOUDS = Rule(
 _SPEC = rules(NEEDS_CREDENTIALS, *NEEDS_SETTINGS.values(), NO_IPAM_IN_CLOUDS)
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class ProviderConfig:
     """Where clusters are built, and which pools their addresses come from."""
 

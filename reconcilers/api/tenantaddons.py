@@ -1,13 +1,15 @@
 """The parts of a TenantCluster's spec that describe addons."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic.dataclasses import dataclass
+from pydantic import with_config
 
 from reconcilers.api.fields import OTHERS, FreeForm, NonEmpty, words
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class NamedSecret:
     """A Secret by name."""
 
@@ -15,7 +17,8 @@ class NamedSecret:
     """Name."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class Cni:
     """The network plugin."""
 
@@ -27,7 +30,8 @@ class Cni:
     """Settings."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class LoadBalancer:
     """What serves Services of type LoadBalancer."""
 
@@ -39,7 +43,8 @@ class LoadBalancer:
     """Settings."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class CertManager:
     """What issues certificates."""
 
@@ -51,7 +56,8 @@ class CertManager:
     """Settings."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class Storage:
     """What serves volumes."""
 
@@ -63,7 +69,8 @@ class Storage:
     """Settings."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class Ingress:
     """What serves Ingresses. It usually takes the first load-balancer address."""
 
@@ -77,7 +84,8 @@ class Ingress:
     """Settings."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class GitRepository:
     """Where the cluster's own manifests are."""
 
@@ -91,7 +99,8 @@ class GitRepository:
     """Credentials."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class GitOps:
     """What applies manifests from a repository."""
 
@@ -103,7 +112,8 @@ class GitOps:
     """Where the manifests are."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class Addons:
     """What is installed in the cluster."""
 

@@ -5,12 +5,11 @@ unchanged; this project reads the network and load-balancer parts. What else But
 other parts, in a version that we do not know, is kept.
 """
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import Field
-from pydantic.dataclasses import dataclass
+from pydantic import Field, with_config
 
 from controller.meta import ObjectMeta
 from reconcilers.api.fields import (
@@ -47,7 +46,8 @@ FAILED = "Failed"
 OBSERVE = "Observe"
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class LocalReference:
     """The name of an object in a namespace that is understood."""
 
@@ -55,7 +55,8 @@ class LocalReference:
     """Name."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class ProviderReference:
     """A ProviderConfig."""
 
@@ -70,7 +71,8 @@ POOL_OF_ADDRESSES = Rule(
 )
 
 
-@dataclass(frozen=True, slots=True, config=model(POOL_OF_ADDRESSES, in_order("start", "end")))
+@with_config(model(POOL_OF_ADDRESSES, in_order("start", "end")))
+@dataclass(frozen=True, slots=True)
 class LoadBalancerPool:
     """Addresses for load balancers given by hand."""
 
@@ -80,7 +82,8 @@ class LoadBalancerPool:
     """Last address."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class Networking:
     """The tenant's networks."""
 
@@ -94,7 +97,8 @@ class Networking:
     """How many load-balancer addresses to ask for, instead of the provider's default."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class ManagementPolicy:
     """Who drives this cluster."""
 
@@ -102,7 +106,8 @@ class ManagementPolicy:
     """Observe: another controller owns the phase; only addresses are managed here."""
 
 
-@dataclass(frozen=True, slots=True, config=MODEL)
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class TenantClusterSpec:
     """The cluster that is asked for."""
 
@@ -130,7 +135,8 @@ class TenantClusterSpec:
     """Developer workspaces in it."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class ObservedWorkers:
     """Worker nodes as seen."""
 
@@ -145,7 +151,8 @@ class ObservedWorkers:
     """Their names."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class ObservedAddon:
     """An addon as seen."""
 
@@ -161,7 +168,8 @@ class ObservedAddon:
     """Who installs it."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class ObservedState:
     """The cluster as seen."""
 
@@ -173,7 +181,8 @@ class ObservedState:
     """Its addons."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class TenantClusterStatus:
     """How far the cluster has come."""
 
@@ -224,7 +233,8 @@ KEEPS_PROVIDER = Rule(
 )
 
 
-@dataclass(frozen=True, slots=True, config=model(KEEPS_PROVIDER))
+@with_config(model(KEEPS_PROVIDER))
+@dataclass(frozen=True, slots=True)
 class TenantCluster:
     """A Kubernetes cluster for a team."""
 

@@ -1,14 +1,15 @@
 """The parts of a TenantCluster's spec that describe machines. Accepted; read by others."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field
-from pydantic.dataclasses import dataclass
+from pydantic import Field, with_config
 
 from reconcilers.api.fields import OTHERS, Int32, NonEmpty, PositiveInt32, Quantity, words
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class NamedReference:
     """The name of an object in a namespace that is understood."""
 
@@ -16,7 +17,8 @@ class NamedReference:
     """Name."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class Quantities:
     """Amounts of cpu and memory."""
 
@@ -26,7 +28,8 @@ class Quantities:
     """For example 512Mi."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class ComponentResources:
     """Requests and limits of one component."""
 
@@ -36,7 +39,8 @@ class ComponentResources:
     """What is the most."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class ControlPlaneResources:
     """Requests and limits of the control plane's components."""
 
@@ -48,7 +52,8 @@ class ControlPlaneResources:
     """kube-scheduler."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class ControlPlane:
     """The control plane."""
 
@@ -66,7 +71,8 @@ class ControlPlane:
     """Requests and limits."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class Talos:
     """Settings of Talos machines."""
 
@@ -78,7 +84,8 @@ class Talos:
     """Version of Talos."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class OperatingSystem:
     """The machines' operating system."""
 
@@ -96,7 +103,8 @@ class OperatingSystem:
     """Settings of Talos machines."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class MachineTemplate:
     """What a worker machine looks like."""
 
@@ -110,7 +118,8 @@ class MachineTemplate:
     """Operating system."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class Workers:
     """The worker nodes."""
 
@@ -120,7 +129,8 @@ class Workers:
     """What each looks like."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class HarvesterOverride:
     """Settings for Harvester."""
 
@@ -132,7 +142,8 @@ class HarvesterOverride:
     """Image."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class NutanixOverride:
     """Settings for Nutanix."""
 
@@ -146,7 +157,8 @@ class NutanixOverride:
     """Storage container."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class ProxmoxOverride:
     """Settings for Proxmox."""
 
@@ -158,7 +170,8 @@ class ProxmoxOverride:
     """Template."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class GcpOverride:
     """Settings for Google Cloud."""
 
@@ -174,7 +187,8 @@ class GcpOverride:
     """Subnetwork."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class InfrastructureOverride:
     """Provider settings of one cluster."""
 
@@ -188,7 +202,8 @@ class InfrastructureOverride:
     """Google Cloud."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class WorkspaceQuota:
     """The most that workspaces may use."""
 
@@ -200,7 +215,8 @@ class WorkspaceQuota:
     """Storage."""
 
 
-@dataclass(frozen=True, slots=True, config=OTHERS)
+@with_config(OTHERS)
+@dataclass(frozen=True, slots=True)
 class Workspaces:
     """Developer workspaces in the cluster."""
 
