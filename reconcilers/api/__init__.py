@@ -1,4 +1,4 @@
-"""The API: four kinds as pydantic dataclasses, the names they use, and the CRDs made of them.
+"""The API: four kinds as dataclasses, the names they use, and the CRDs made of them.
 
 One definition per kind. Pydantic gives the schema that the CRDs are generated from, and that the
 command line holds manifests against; msgspec decodes the same classes straight from the API

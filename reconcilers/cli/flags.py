@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -156,6 +157,19 @@ def field_docs(model: type) -> dict[str, str]:
 def with_options(function: F, *options: Callable[[F], F]) -> F:
     """Give a command these options, in this order."""
     return reduce(lambda decorated, give: give(decorated), reversed(options), function)
+
+
+def cluster_options(function: F) -> F:
+    """Give a command --kubeconfig and --context."""
+    return with_options(
+        function,
+        option(
+            "--kubeconfig",
+            type=click.Path(path_type=Path),
+            help="Kubeconfig file; if absent, as kubectl finds it, or the pod's service account.",
+        ),
+        option("--context", help="Context in the kubeconfig; if absent, its current one."),
+    )
 
 
 def setting_options(function: F) -> F:

@@ -1,4 +1,4 @@
-"""Options about the process and not about addresses: cluster, lease, ports, logs.
+"""Options about the process and not about addresses: lease, ports, logs.
 
 Names and defaults are controller-runtime's where it has them.
 """
@@ -29,19 +29,6 @@ def _duration(flag: str, name: str, **attributes: Any) -> Decorator[F]:
 def _bind(flag: str, name: str, default: str, what: str) -> Decorator[F]:
     sentence = f"Where {what} served; 0 for nowhere."
     return option(flag, name, default=default, metavar="HOST:PORT", help=sentence)
-
-
-def cluster_options(function: F) -> F:
-    """Give a command --kubeconfig and --context."""
-    return with_options(
-        function,
-        option(
-            "--kubeconfig",
-            type=click.Path(path_type=Path),
-            help="Kubeconfig file; if absent, as kubectl finds it, or the pod's service account.",
-        ),
-        option("--context", help="Context in the kubeconfig; if absent, its current one."),
-    )
 
 
 def manager_options(function: F) -> F:

@@ -14,9 +14,8 @@ from controller.manager import Manager
 from controller.options import ManagerOptions
 from controller.signals import run_until_signal
 from reconcilers.api import names
-from reconcilers.cli.flags import setting_options, settings
+from reconcilers.cli.flags import cluster_options, setting_options, settings
 from reconcilers.cli.managerflags import (
-    cluster_options,
     configure_logs,
     log_options,
     manager_options,

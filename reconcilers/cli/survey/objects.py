@@ -27,8 +27,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.cli.flags import option, with_options
-from reconcilers.cli.managerflags import cluster_options
+from reconcilers.cli.flags import cluster_options, option, with_options
 from reconcilers.cli.problems import WRONG_INPUT, Problem, say
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import Manifest, read

@@ -9,9 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from controller.options import ManagerOptions, SelfSigned
-from reconcilers.cli.flags import envvar, setting_options, settings_of
+from reconcilers.cli.flags import cluster_options, envvar, setting_options, settings_of
 from reconcilers.cli.managerflags import (
-    cluster_options,
     log_options,
     manager_options,
     manager_settings,
