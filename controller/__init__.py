@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from controller.informer import Informer
     from controller.leases import LeaderLost
     from controller.manager import Manager
-    from controller.meta import Key, Object, ObjectMeta, Version
+    from controller.meta import Key, MetadataOnly, Object, ObjectMeta, Version
     from controller.options import ManagerOptions, SelfSigned
     from controller.outcome import SETTLED, Again, Blocked, Outcome
     from controller.owners import owned
@@ -80,6 +80,7 @@ __all__ = [
     "MalformedAnswer",
     "Manager",
     "ManagerOptions",
+    "MetadataOnly",
     "NoAnswer",
     "NotFound",
     "Object",
@@ -132,7 +133,7 @@ _MODULES = {
     "informer": "Informer",
     "leases": "LeaderLost",
     "manager": "Manager",
-    "meta": "Key Object ObjectMeta Version",
+    "meta": "Key MetadataOnly Object ObjectMeta Version",
     "options": "ManagerOptions SelfSigned",
     "outcome": "SETTLED Again Blocked Outcome",
     "owners": "owned",

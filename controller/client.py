@@ -99,7 +99,9 @@ class Client:
             key: namespace and name.
             subresource: for example `scale`; empty for the object itself.
         """
-        data = await self._transport.request("GET", resource.path(key, subresource))
+        data = await self._transport.request(
+            "GET", resource.path(key, subresource), accept=resource.accept
+        )
         return self._decode(resource, data, subresource)
 
     async def list(

@@ -14,7 +14,7 @@ from typing import Any, Generic, Self, TypeVar
 import msgspec
 
 from controller.errors import ApiError, MalformedAnswer, api_error, decode_status
-from controller.meta import Key, Object, ObjectMeta, Version
+from controller.meta import Key, MetadataOnly, Object, Version
 from controller.resource import Resource
 from controller.untyped import Untyped
 
@@ -146,10 +146,6 @@ class _Envelope(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _MetadataOnly(msgspec.Struct):
-    metadata: ObjectMeta
-
-
 class _ListHead(msgspec.Struct, rename={"continuation": "continue"}):
     resourceVersion: str = ""
     continuation: str | None = None
@@ -161,7 +157,7 @@ class _List(msgspec.Struct):
 
 
 _envelope_decoder = msgspec.json.Decoder(_Envelope)
-_metadata_decoder = msgspec.json.Decoder(_MetadataOnly)
+_metadata_decoder = msgspec.json.Decoder(MetadataOnly)
 _list_decoder = msgspec.json.Decoder(_List)
 _any_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _decoders: dict[type[Any], Callable[[bytes | msgspec.Raw], Any]] = {}

@@ -89,7 +89,8 @@ async def _list_pages(
     transport: "Transport", resource: Resource[T], namespace: str, query: Mapping[str, str]
 ) -> Page[T]:
     path = resource.collection(namespace)
-    data = await transport.request("GET", path, query=query, timeout=PAGE_SECONDS)
+    accept = resource.accept_list
+    data = await transport.request("GET", path, query=query, accept=accept, timeout=PAGE_SECONDS)
     page = decode_page(resource, data)
     items, unreadable = list(page.items), dict(page.unreadable)
     # The continue token holds the resourceVersion; the server refuses a request with both.
@@ -97,7 +98,9 @@ async def _list_pages(
     while page.continuation:
         rest["continue"] = page.continuation
         try:
-            data = await transport.request("GET", path, query=rest, timeout=PAGE_SECONDS)
+            data = await transport.request(
+                "GET", path, query=rest, accept=accept, timeout=PAGE_SECONDS
+            )
         except Expired as error:
             raise _TokenExpired from error
         page = decode_page(resource, data)

@@ -115,7 +115,7 @@ class Manager:
         """Return the informer of a kind and scope, made at the first call and shared after that.
 
         For several namespaces ask for one informer each, and give all of them to a controller. The
-        type of `resource` decides what is kept: one that names only `metadata` keeps only that.
+        type of `resource` decides what is kept; for MetadataOnly the server sends nothing else.
 
         Args:
             resource: the kind.

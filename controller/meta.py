@@ -121,6 +121,17 @@ class Object(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class MetadataOnly:
+    """An object of any kind, of which only the metadata is asked for, sent and kept.
+
+    For controllers that need no more than names, labels, owners or finalizers: as the type of a
+    Resource it makes informers ask the API server for PartialObjectMetadata.
+    """
+
+    metadata: ObjectMeta
+
+
+@dataclass(frozen=True, slots=True)
 class Version:
     """One object at one resourceVersion: the precondition of a write.
 

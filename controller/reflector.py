@@ -322,7 +322,7 @@ class Reflector(Generic[T]):
         resource = self._cache.resource
         path = resource.collection(self._scope.namespace)
         received = False
-        async with self._transport.stream(path, query=query) as chunks:
+        async with self._transport.stream(path, query=query, accept=resource.accept) as chunks:
             # Counted only now: a server that accepts no watch, because it restarts or is
             # overloaded, says nothing about the position, and lists would add to its load.
             self._empty_watches += 1

@@ -115,7 +115,7 @@ class RenewableTransport(Transport):
     @override
     @asynccontextmanager
     async def stream(
-        self, path: str, *, query: Mapping[str, str] = NO_QUERY
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         changes = self._cluster_changes
         async with AsyncExitStack() as opened:
@@ -123,7 +123,9 @@ class RenewableTransport(Transport):
             async def watch(transport: Transport) -> AsyncIterator[bytes]:
                 if self._cluster_changes != changes:
                     raise Expired(410, "", "the connection leads to another cluster than before")
-                return await opened.enter_async_context(transport.stream(path, query=query))
+                return await opened.enter_async_context(
+                    transport.stream(path, query=query, accept=accept)
+                )
 
             yield await self._run(watch)
 

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 from urllib.parse import quote
 
-from controller.meta import Key, Object
+from controller.meta import Key, MetadataOnly, Object
 
 T = TypeVar("T", bound=Object)
 OutlineType = type[Object]
+JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,8 @@ class Resource(Generic[T]):
         kind: for example `NetworkPool`.
         plural: the name in paths, for example `networkpools`.
         type: what objects are decoded to: a frozen dataclass, msgspec.Struct or pydantic model
-            whose fields have the API's names, or Untyped.
+            whose fields have the API's names, Untyped, or MetadataOnly, for which the server is
+            asked to leave out everything else.
         namespaced: whether its objects have a namespace.
         outline: a type with fewer fields, decoded from objects that do not fit `type`, so that
             code can still say what they refer to. None if that is not needed.
@@ -43,6 +45,22 @@ class Resource(Generic[T]):
     def full_name(self) -> str:
         """`plural.group`, as `kubectl api-resources` prints it; used in logs and metrics."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def accept(self) -> str:
+        """The media type that one object and the events of a watch are asked for in."""
+        return self._accept("PartialObjectMetadata")
+
+    @property
+    def accept_list(self) -> str:
+        """The media type that a list is asked for in."""
+        return self._accept("PartialObjectMetadataList")
+
+    def _accept(self, metadata_only: str) -> str:
+        if self.type is not MetadataOnly:
+            return JSON
+        # A server that does not know the first answers in the second, which is decoded as well.
+        return f"{JSON};as={metadata_only};g=meta.k8s.io;v=v1,{JSON}"
 
     def collection(self, namespace: str = "") -> str:
         """Return the URL path of the objects in `namespace`, or in all namespaces if empty."""

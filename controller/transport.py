@@ -78,13 +78,14 @@ class Transport(Protocol):
         ...
 
     def stream(
-        self, path: str, *, query: Mapping[str, str] = NO_QUERY
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open a watch; entering the context returns an iterator over the chunks of its body.
 
         Args:
             path: from the server's root, percent-encoded.
             query: parameters, not encoded.
+            accept: the media type of the response.
 
         Raises:
             ApiError, NoAnswer, MalformedAnswer: on entering, as for `request`; while reading,
@@ -166,18 +167,18 @@ class HttpTransport(Transport):
     @override
     @asynccontextmanager
     async def stream(
-        self, path: str, *, query: Mapping[str, str] = NO_QUERY
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         if self._watches is None:
             self._watches = self._session(limit=0)
         session = self._watches
         url = self._url(path, query)
         try:
-            response = await self._open_watch(session, url)
+            response = await self._open_watch(session, url, accept)
         except Unauthorized:
             if not await self._endpoint.credentials.renew():
                 raise
-            response = await self._open_watch(session, url)
+            response = await self._open_watch(session, url, accept)
         try:
             yield _Chunks(response, lambda: self._is_closed)
         finally:
@@ -222,11 +223,11 @@ class HttpTransport(Transport):
         return data
 
     async def _open_watch(
-        self, session: aiohttp.ClientSession, url: URL
+        self, session: aiohttp.ClientSession, url: URL, accept: str
     ) -> aiohttp.ClientResponse:
         """Return the 200 response of a watch, its body not yet read."""
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS)
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": accept}
         try:
             with anyio.fail_after(HEADERS_SECONDS):
                 arguments = {"headers": headers, "timeout": timeout}

@@ -142,7 +142,7 @@ class FakeApi(Transport):
     @override
     @asynccontextmanager
     async def stream(
-        self, path: str, *, query: Mapping[str, str] = NO_QUERY
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         await checkpoint()
         target = self._target(path)

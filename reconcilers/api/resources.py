@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.meta import ObjectMeta
+from controller.meta import MetadataOnly, ObjectMeta
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation, PoolReference
@@ -69,13 +69,6 @@ class ButlerConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Team:
-    """A team; read by name if the kind is served, to see whether it exists."""
-
-    metadata: ObjectMeta
-
-
-@dataclass(frozen=True, slots=True)
 class AddressPoolSpec:
     """The part of a MetalLB IPAddressPool that we own."""
 
@@ -115,13 +108,6 @@ class ConfigurationState:
 
     metadata: ObjectMeta
     status: ConfigurationStateStatus = field(default_factory=ConfigurationStateStatus)
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceBGPStatus:
-    """MetalLB's ServiceBGPStatus; only whether the kind is served matters: it is from 0.15 on."""
-
-    metadata: ObjectMeta
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,20 +178,14 @@ class Service:
     status: ServiceStatus = field(default_factory=ServiceStatus)
 
 
-@dataclass(frozen=True, slots=True)
-class Namespace:
-    """A namespace."""
-
-    metadata: ObjectMeta
-
-
-NAMESPACE = Resource("", "v1", "Namespace", "namespaces", Namespace, namespaced=False)
+NAMESPACE = Resource("", "v1", "Namespace", "namespaces", MetadataOnly, namespaced=False)
 SECRET = Resource("", "v1", "Secret", "secrets", Secret)
 SERVICE = Resource("", "v1", "Service", "services", Service)
 BUTLER_CONFIG = Resource(
     names.GROUP, names.VERSION, "ButlerConfig", "butlerconfigs", ButlerConfig, namespaced=False
 )
-TEAM = Resource(names.GROUP, names.VERSION, "Team", "teams", Team, namespaced=False)
+TEAM = Resource(names.GROUP, names.VERSION, "Team", "teams", MetadataOnly, namespaced=False)
+"""Read by name if the kind is served, to see whether a team exists."""
 IP_ADDRESS_POOL = Resource(
     "metallb.io", "v1beta1", "IPAddressPool", "ipaddresspools", IPAddressPool
 )
@@ -216,5 +196,6 @@ CONFIGURATION_STATE = Resource(
     "metallb.io", "v1beta1", "ConfigurationState", "configurationstates", ConfigurationState
 )
 SERVICE_BGP_STATUS = Resource(
-    "metallb.io", "v1beta1", "ServiceBGPStatus", "servicebgpstatuses", ServiceBGPStatus
+    "metallb.io", "v1beta1", "ServiceBGPStatus", "servicebgpstatuses", MetadataOnly
 )
+"""Only whether the kind is served matters: it is from MetalLB 0.15 on."""

@@ -62,9 +62,9 @@ class Observed(Transport):
 
     @override
     def stream(
-        self, path: str, *, query: Mapping[str, str] = NO_QUERY
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._inner.stream(path, query=query)
+        return self._inner.stream(path, query=query, accept=accept)
 
     @override
     async def aclose(self) -> None:

@@ -27,9 +27,9 @@ class ClusterTransport(StoreTransport):
     @override
     @asynccontextmanager
     async def stream(
-        self, path: str, *, query: Mapping[str, str] = NO_QUERY
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        async with super().stream(path, query=query) as chunks:
+        async with super().stream(path, query=query, accept=accept) as chunks:
             yield self._until_cut(chunks)
 
     async def _until_cut(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -93,7 +93,7 @@ class Scripted(Transport):
     @override
     @asynccontextmanager
     async def stream(
-        self, path: str, *, query: Mapping[str, str] = NO_QUERY
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         self.watched.append(dict(query))
         watch = self.watches.popleft() if self.watches else Watch()

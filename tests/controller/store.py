@@ -135,7 +135,7 @@ class StoreTransport(Transport):
     @override
     @asynccontextmanager
     async def stream(
-        self, path: str, *, query: Mapping[str, str] = NO_QUERY
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         self._refuse("WATCH", path)
         refuse_initial_events(query)

@@ -54,10 +54,10 @@ class FailingTransport(StoreTransport):
     @override
     @asynccontextmanager
     async def stream(
-        self, path: str, *, query: Mapping[str, str] = NO_QUERY
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         await self._end("WATCH")
-        async with super().stream(path, query=query) as chunks:
+        async with super().stream(path, query=query, accept=accept) as chunks:
             yield chunks
 
     async def _end(self, method: str) -> None:

@@ -52,10 +52,10 @@ class Divided(Transport):
 
     @override
     def stream(
-        self, path: str, *, query: Mapping[str, str] = NO_QUERY
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         way = self._late if self._is_of_all(path) else self._prompt
-        return way.stream(path, query=query)
+        return way.stream(path, query=query, accept=accept)
 
     @override
     async def aclose(self) -> None:

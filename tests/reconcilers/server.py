@@ -202,7 +202,7 @@ class Server(Transport):
     @override
     @asynccontextmanager
     async def stream(
-        self, path: str, *, query: Mapping[str, str] = NO_QUERY
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         refuse_initial_events(query)
         request = replace(self._parsed("GET", path), verb="watch")

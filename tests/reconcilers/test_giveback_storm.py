@@ -89,7 +89,9 @@ class Wire(Transport):
         return flight.answer
 
     @override
-    def stream(self, path: str, *, query: Mapping[str, str] = NO_QUERY) -> Any:
+    def stream(
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
+    ) -> Any:
         raise AssertionError("caches are fed by the servers themselves")
 
     @override

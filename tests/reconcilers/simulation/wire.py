@@ -110,7 +110,7 @@ class Wire(Transport):
 
     @override
     def stream(
-        self, path: str, *, query: Mapping[str, str] = _NOTHING
+        self, path: str, *, query: Mapping[str, str] = _NOTHING, accept: str = "application/json"
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         raise AssertionError("caches are fed by the simulation itself")
 

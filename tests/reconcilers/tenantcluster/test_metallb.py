@@ -53,9 +53,9 @@ class Frozen(Transport):
 
     @override
     def stream(
-        self, path: str, *, query: Mapping[str, str] = NO_QUERY
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self.tenant.stream(path, query=query)
+        return self.tenant.stream(path, query=query, accept=accept)
 
     @override
     async def aclose(self) -> None:

@@ -1,0 +1,99 @@
+"""Objects of which only the metadata is asked for; a real server sends nothing else of them."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from typing_extensions import override
+
+from controller import Change, Client, Key, Manager, MetadataOnly, Resource, Transport
+from controller.testing import FakeApi
+from controller.transport import NO_QUERY
+from envtest.settings import read_settings
+from tests.contract.fake_api.gauges import GAUGES, at, body, made
+from tests.envtest.samples import GROUP
+
+HEADS = Resource(GROUP, "v1", "Gauge", "gauges", MetadataOnly)
+PLACE = b'"hall"'
+"""What stands in the spec of each gauge."""
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class Recording(Transport):
+    """Passes everything on, and keeps the bytes of all answers."""
+
+    def __init__(self, inner: Transport) -> None:
+        self.received = b""
+        self._inner = inner
+
+    @override
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        answer = await self._inner.request(method, path, **more)
+        self.received += answer
+        return answer
+
+    @override
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = ""
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with self._inner.stream(path, query=query, accept=accept) as chunks:
+            yield self._recorded(chunks)
+
+    async def _recorded(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for chunk in chunks:
+            self.received += chunk
+            yield chunk
+
+    @override
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def sends_whole_objects(transport: Transport) -> bool:
+    """Return whether it answers such requests with whole objects, as real servers never do."""
+    return isinstance(transport, FakeApi) or read_settings().kind == "embedded"
+
+
+async def test_lists_watches_and_gets_bring_the_metadata_and_nothing_else(
+    transport: Transport, client: Client
+) -> None:
+    await made(client, "before")
+    recording = Recording(transport)
+    manager = Manager(recording)
+    heads = manager.informer(HEADS)
+    seen = dict[str, str]()
+    changed = anyio.Event()
+
+    def note(change: Change[MetadataOnly]) -> None:
+        if change.new is not None:
+            seen[change.new.metadata.name] = change.new.metadata.labels.get("state", "")
+            changed.set()
+
+    heads.add_handler(note)
+
+    async def wait_for(expected: dict[str, str]) -> None:
+        nonlocal changed
+        while seen != expected:
+            await changed.wait()
+            changed = anyio.Event()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        with anyio.fail_after(30):
+            await heads.wait_synced()
+            await wait_for({"before": ""})
+            after = await client.create(GAUGES, "default", body("after", labels={"state": "new"}))
+            await wait_for({"before": "", "after": "new"})
+            await client.patch(GAUGES, at(after), {"metadata": {"labels": {"state": "old"}}})
+            await wait_for({"before": "", "after": "old"})
+            listed = await manager.client.list(HEADS)
+            read = await manager.client.get(HEADS, Key("default", "after"))
+        manager.stop()
+    assert {one.metadata.name for one in listed.items} == {"before", "after"}
+    assert read == MetadataOnly(read.metadata)
+    assert b'"after"' in recording.received
+    assert (PLACE in recording.received) == sends_whole_objects(transport)
