@@ -4,6 +4,9 @@ A tenant is not trusted. Its kubeconfig is read by a strict loader, its answers 
 and time. A client is kept until a request through it fails in a way that new credentials or a new
 address could mend; then the Secret is read again. So a rotation is met without asking for the
 Secret while all is well. A tenant that does not answer is tried less and less often.
+
+Which cluster a client leads to is read once, when it is made. A guard may refuse it then: nothing
+is done in a cluster that is not the TenantCluster's own.
 """
 
 import base64
@@ -33,6 +36,7 @@ from controller.transport import Transport
 from reconcilers.api import names
 from reconcilers.api.resources import SECRET, Secret
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.clusteridentity import Anybody, TenantGuard, cluster_identity
 from reconcilers.settings import TenantSettings
 
 ADMIN_KEY = "admin.conf"
@@ -126,16 +130,24 @@ FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 300.0
 MOST_RETRIES = 2
 """How many tenants that did not answer last time are tried at once."""
+UNKNOWN_SECONDS = 300.0
+"""After how many seconds an identity that could not be read is read again."""
 
 
 @dataclass(slots=True)
 class _Connection:
-    """A client that is kept, and how many callers use it or wait for it."""
+    """A client that is kept, and how many callers use it or wait for it.
+
+    `identity` is that of the cluster it leads to: None before it was read, empty if that was
+    refused; then it is read again after `read_again`.
+    """
 
     key: Key
     uid: str
     transport: Transport
     client: Client
+    identity: str | None = None
+    read_again: float = 0.0
     users: int = 0
     retired: bool = False
     lock: anyio.Lock = field(default_factory=anyio.Lock)
@@ -158,6 +170,7 @@ class TenantClients:
         settings: what a kubeconfig may do, and the bounds of a tenant's answers.
         clock: the time, for the pauses between tries of a tenant that does not answer.
         open_transport: makes a connection of a kubeconfig; strict by default.
+        guard: decides whether a cluster may be used; by default all may.
     """
 
     def __init__(
@@ -166,16 +179,22 @@ class TenantClients:
         settings: TenantSettings,
         clock: Clock,
         open_transport: OpenTransport | None = None,
+        guard: TenantGuard | None = None,
     ) -> None:
         self._management = management
+        self._guard = guard or Anybody()
         self._clock = clock
         self._open = open_transport or strict_opener(settings)
         self._connections: dict[Key, _Connection] = {}
         self._unanswered: dict[Key, _Unanswered] = {}
+        # Tenants that the guard refused when they were last entered.
+        self._refused: set[Key] = set()
         self._retries = 0
 
     @asynccontextmanager
-    async def client(self, tenant: TenantCluster) -> AsyncIterator[Client]:
+    async def client(
+        self, tenant: TenantCluster, *, guarded: bool = True
+    ) -> AsyncIterator[Client]:
         """Give a client of `tenant` while the context lasts, to one caller at a time.
 
         So a range is never taken for free because a tenant has no pool, while another caller is
@@ -185,19 +204,27 @@ class TenantClients:
         client is closed once no caller uses it, and the Secret is read again next time. A tenant
         that does not answer is not tried for a while, longer each time.
 
+        Args:
+            tenant: the cluster.
+            guarded: whether the guard is asked; without it, the client is to be read by only.
+
         Raises:
-            TenantUnavailable: there is no kubeconfig, none that may be used, or no answer; or what
-                was done in the context was refused.
+            TenantUnavailable: there is no kubeconfig, none that may be used, or no answer; it does
+                not lead to a cluster of the tenant's own; or what was done in the context was
+                refused.
             Conflict: what was done in the context met another version.
             ControllerError: the management cluster did not answer.
         """
         key = tenant.metadata.key
+        await self._guard.prepare()
         with self._limited(key):
             connection = await self._connect(tenant)
             connection.users += 1
             try:
                 async with connection.lock:
                     self._raise_if_paused(key)
+                    if guarded:
+                        await self._admit(tenant, connection)
                     yield connection.client
                     self._unanswered.pop(key, None)
             except (TenantUnavailable, Conflict):
@@ -208,8 +235,33 @@ class TenantClients:
                 connection.users -= 1
                 await self._close_if_done(connection)
 
+    async def _admit(self, tenant: TenantCluster, connection: _Connection) -> None:
+        """Ask the guard about the cluster that a connection leads to."""
+        now = self._clock.monotonic()
+        if connection.identity is None or (
+            not connection.identity and now >= connection.read_again
+        ):
+            connection.identity = await cluster_identity(connection.client)
+            connection.read_again = now + UNKNOWN_SECONDS
+        self._refused.add(connection.key)
+        await self._guard.admit(tenant, connection.identity, connection.client)
+        self._refused.discard(connection.key)
+
+    def is_refused(self, key: Key) -> bool:
+        """Return whether a tenant's kubeconfig led to a cluster that it may not use."""
+        return key in self._refused
+
+    def identity(self, tenant: TenantCluster) -> str | None:
+        """Return which cluster a tenant's client leads to; None if there is no client.
+
+        Empty if the tenant does not let that be read.
+        """
+        known = self._connections.get(tenant.metadata.key)
+        return known.identity if known and known.uid == tenant.metadata.uid else None
+
     async def close(self, key: Key) -> None:
         """Close the client of a tenant that is gone, as soon as no caller uses it."""
+        self._refused.discard(key)
         self._unanswered.pop(key, None)
         connection = self._connections.get(key)
         if connection is not None:

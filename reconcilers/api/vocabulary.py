@@ -69,6 +69,12 @@ _NO_WAY_IN = {
     "TenantRefused": "False: the tenant's API server refuses the request",
     "Unauthorized": "False: the tenant's API server does not know the credentials; the Secret is"
     " read again",
+    "TenantIsManagementCluster": "False: the kubeconfig leads to the management cluster itself,"
+    " where nothing is written or deleted",
+    "TenantShared": "False: another TenantCluster leads to the same cluster and goes first; the"
+    " message names it",
+    "PoolMadeByOthers": "False: MetalLB's default-pool there was not made by us, so it is left as"
+    " it is",
     "MetalLBNotInstalled": "False: the tenant does not serve metallb.io",
     "MetalLBInstalling": "False: MetalLB's bundle is on its way",
     "MetalLBBundleInvalid": "False: the ConfigMap that --metallb-bundle names holds no bundle",
@@ -226,6 +232,14 @@ WORDS: Mapping[str, Words] = {
                 },
             ),
             Condition(
+                "TenantIdentified",
+                "present, and False, only while it is unknown which cluster the tenant is",
+                {
+                    "IdentityForbidden": "False: the kubeconfig's user may not get the namespace"
+                    " kube-system, so another TenantCluster in the same cluster is not noticed",
+                },
+            ),
+            Condition(
                 "MetalLBInstalled",
                 "the bundle that --metallb-bundle names is applied; absent without one",
                 {
@@ -245,6 +259,9 @@ WORDS: Mapping[str, Words] = {
             Event("Normal", "ClusterReady", "phase Ready was reached"),
             Event("Normal", "ClusterDeleting", "addresses are being given back"),
             Event("Warning", "ClusterFailed", "nothing can be asked for; the note says why"),
+            Event("Warning", "TenantIsManagementCluster", "LoadBalancerReady turned to it"),
+            Event("Warning", "TenantShared", "LoadBalancerReady turned to it"),
+            Event("Warning", "PoolMadeByOthers", "LoadBalancerReady turned to it"),
             Event(
                 "Warning",
                 "NodeAddressesDeleted",
@@ -328,6 +345,18 @@ MARKS: Mapping[str, tuple[str, str]] = {
     names.ANNOTATION_RELEASE_ANYWAY: (
         "TenantCluster",
         "annotation, **set by people**: the tenant is gone for good, do not wait for its word",
+    ),
+    names.ANNOTATION_PROJECTION_OWNER: (
+        "IPAddressPool, L2Advertisement in a tenant",
+        "annotation: the TenantCluster, `namespace/name`, that it was made for",
+    ),
+    names.ANNOTATION_PROJECTION_OWNER_UID: (
+        "IPAddressPool, L2Advertisement in a tenant",
+        "annotation: the uid of that TenantCluster",
+    ),
+    names.ANNOTATION_TENANT_IDENTITY: (
+        "TenantCluster",
+        "annotation: which cluster the tenant is, by the uid of its namespace kube-system",
     ),
     names.ANNOTATION_PROJECTION_BEGUN: (
         "TenantCluster",

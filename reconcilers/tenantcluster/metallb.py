@@ -12,8 +12,8 @@ confirms later than any range was given back; one that froze after it conflicts,
 given back while a pool exists that was not written since.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from controller.client import Client
@@ -34,6 +34,8 @@ NOT_INSTALLED = "MetalLBNotInstalled"
 """The reason where the tenant positively does not serve MetalLB's kinds."""
 BEHIND = "Behind"
 """The reason when another replica has just written: try again soon."""
+MADE_BY_OTHERS = "PoolMadeByOthers"
+"""The reason where somebody else made the pool that would be ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,13 @@ class Projection:
         entries: the pool's addresses, each `start-end`.
         basis: the position of the cache that they were read from.
         needed: the lowest basis at which every marked range is left out.
+        owner: annotations that say for which TenantCluster it is.
     """
 
     entries: tuple[str, ...]
     basis: int
     needed: int = 0
+    owner: Mapping[str, str] = field(default_factory=dict)
 
 
 class ProjectionBlocked(Exception):
@@ -166,7 +170,10 @@ class MetalLB:
             ) from None
 
     async def project(
-        self, wanted: Projection, confirm: Callable[[], Awaitable[Projection]]
+        self,
+        wanted: Projection,
+        confirm: Callable[[], Awaitable[Projection]],
+        permit: Callable[[IPAddressPool], Awaitable[None]],
     ) -> None:
         """Make the tenant hold what `wanted` says, writing only what differs.
 
@@ -174,9 +181,11 @@ class MetalLB:
             wanted: from the cache.
             confirm: reads the same live from the management cluster. Asked after a pool was
                 created, and before it is given its ranges.
+            permit: raises ProjectionBlocked if the pool that is there is not to be written.
 
         Raises:
-            ProjectionBlocked: MetalLB is missing, or a newer view has written.
+            ProjectionBlocked: MetalLB is missing, the pool is not ours, or a newer view has
+                written.
             Conflict: the pool changed since it was read; begin again.
             ControllerError: the tenant did not answer.
         """
@@ -185,6 +194,8 @@ class MetalLB:
             return
         if live is None:
             live = await self._create(wanted)
+        elif not await self._is_permitted(live, wanted, permit):
+            return
         if basis_of(live) > wanted.basis:
             raise ProjectionBlocked(
                 BEHIND, "another replica has written a newer state of the pool"
@@ -198,12 +209,35 @@ class MetalLB:
             await self._apply(live, wanted)
         await self._advertise(wanted)
 
+    async def _is_permitted(
+        self,
+        live: IPAddressPool,
+        wanted: Projection,
+        permit: Callable[[IPAddressPool], Awaitable[None]],
+    ) -> bool:
+        """Return whether the pool may be written; false where nothing needs to be.
+
+        Raises:
+            ProjectionBlocked: it may not, and ranges were to be written into it.
+        """
+        try:
+            await permit(live)
+        except ProjectionBlocked as blocked:
+            others = blocked.reason == MADE_BY_OTHERS
+            if not wanted.entries:
+                return others  # what is left of ours beside it goes
+            if others:
+                await self._note_seen(live, wanted)
+            raise
+        return True
+
     @staticmethod
     def _differs(live: IPAddressPool, wanted: Projection) -> bool:
         return (
             live.spec.addresses != wanted.entries
             or basis_of(live) < wanted.needed
             or not is_ours(live)
+            or not wanted.owner.items() <= live.metadata.annotations.items()
         )
 
     async def _apply(self, live: IPAddressPool, wanted: Projection) -> None:
@@ -225,7 +259,7 @@ class MetalLB:
 
     async def _create(self, wanted: Projection) -> IPAddressPool:
         """Create the pool in a form without effect, on the cache's basis."""
-        body = _pool_body(Projection((NO_ADDRESS,), wanted.basis))
+        body = _pool_body(Projection((NO_ADDRESS,), wanted.basis, owner=wanted.owner))
         body["metadata"]["name"] = POOL_NAME
         body["spec"]["autoAssign"] = False
         return await self._client.create(
@@ -280,11 +314,7 @@ class MetalLB:
         )
 
     async def _delete_ours(self, pool: IPAddressPool, wanted: Projection) -> None:
-        """Delete what we made: MetalLB refuses a pool without addresses.
-
-        A pool of others that we were about to take over stays as it is; but its version moves on,
-        so that no replica that read it before writes a range into it that is given back.
-        """
+        """Delete what we made: MetalLB refuses a pool without addresses."""
         try:
             advertisement = await self._client.get(L2_ADVERTISEMENT, self._advertisement)
         except NotFound:
@@ -293,7 +323,16 @@ class MetalLB:
             await self._client.delete(L2_ADVERTISEMENT, Version.from_object(advertisement))
         if is_ours(pool):
             await self._client.delete(IP_ADDRESS_POOL, Version.from_object(pool))
-        elif basis_of(pool) < wanted.needed:
+        else:
+            await self._note_seen(pool, wanted)
+
+    async def _note_seen(self, pool: IPAddressPool, wanted: Projection) -> None:
+        """Move the version of a pool of others on, where ranges are given back.
+
+        It stays as it is; but no replica that read it before, and was about to take it over,
+        writes such a range into it.
+        """
+        if basis_of(pool) < wanted.needed:
             seen = {names.ANNOTATION_PROJECTION_SEEN: str(wanted.basis)}
             patch = {"metadata": {"annotations": seen}}
             await self._client.patch(IP_ADDRESS_POOL, Version.from_object(pool), patch)
@@ -329,7 +368,7 @@ def is_empty(pool: IPAddressPool) -> bool:
 
 
 def _basis(wanted: Projection) -> dict[str, str]:
-    return {names.ANNOTATION_PROJECTION_BASIS: str(wanted.basis)}
+    return {names.ANNOTATION_PROJECTION_BASIS: str(wanted.basis), **wanted.owner}
 
 
 def _pool_body(wanted: Projection) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The ranges of a tenant's allocations are written to its MetalLB; the result is a condition."""
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime
 
 import structlog
 
@@ -14,7 +14,7 @@ from controller.errors import Conflict, ControllerError, NotFound
 from controller.meta import Version
 from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
-from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
+from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER, IPAddressPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
@@ -30,6 +30,7 @@ from reconcilers.tenantcluster.metallb import (
     latest_mark,
     projection,
 )
+from reconcilers.tenantcluster.ownership import PoolClaims, owner_note
 from reconcilers.tenantcluster.status import load_balancer_ready
 from reconcilers.tenantcluster.uptake import remove_marker
 
@@ -48,6 +49,15 @@ class _ManagementError(Exception):
         self.error = error
 
 
+@contextmanager
+def _as_management_error() -> Iterator[None]:
+    """Wrap what the management cluster fails to answer while the context lasts."""
+    try:
+        yield
+    except ControllerError as error:
+        raise _ManagementError(error) from error
+
+
 class Projector:
     """Writes the ranges of allocations to the tenants' MetalLB."""
 
@@ -55,6 +65,8 @@ class Projector:
         self,
         client: Client,
         allocations: Cache[IPAllocation],
+        *,
+        claims: PoolClaims,
         tenants: TenantClients,
         clock: Clock,
         settings: TenantSettings,
@@ -62,6 +74,7 @@ class Projector:
         self._client = client
         self._clock = clock
         self._allocations = allocations
+        self._claims = claims
         self._tenants = tenants
         self._settings = settings
         # Tenants whose pool is ahead of us, by uid: when that is checked, and the pause before.
@@ -74,7 +87,7 @@ class Projector:
         """
         found = self._allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
         wanted = projection(members(self._allocations, tenant), self._allocations.position)
-        return replace(wanted, needed=latest_mark(found))
+        return replace(wanted, needed=latest_mark(found), owner=owner_note(tenant))
 
     def lags(self, tenant: TenantCluster) -> bool:
         """Return whether the cache has yet to read of a mark that is to be projected.
@@ -85,30 +98,44 @@ class Projector:
         wanted = self.wanted(tenant)
         return wanted.basis < wanted.needed
 
-    async def record_begun(self, tenant: TenantCluster, now: datetime) -> TenantCluster:
-        """Record durably that something will be projected, before the first time it is.
+    async def _record_begun(self, tenant: TenantCluster) -> None:
+        """Record durably that something will be projected, and where, before it is.
 
-        A cluster that is deleted without this record never had an address in it.
+        A cluster that is deleted without this record never had an address in its tenant; and other
+        clusters that lead to the same one see by it that they do.
 
         Raises:
             Conflict: the cluster changed since it was read.
+            ControllerError: the management cluster did not answer.
         """
-        if names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations:
-            return tenant
-        mark = {names.ANNOTATION_PROJECTION_BEGUN: rfc3339(now)}
-        return await self._client.patch(
-            TENANT_CLUSTER, Version.from_object(tenant), {"metadata": {"annotations": mark}}
-        )
+        known, marks = tenant.metadata.annotations, {}
+        if names.ANNOTATION_PROJECTION_BEGUN not in known:
+            marks[names.ANNOTATION_PROJECTION_BEGUN] = rfc3339(self._clock.now())
+        identity = self._tenants.identity(tenant)
+        if identity and known.get(names.ANNOTATION_TENANT_IDENTITY) != identity:
+            marks[names.ANNOTATION_TENANT_IDENTITY] = identity
+        if marks:
+            patch = {"metadata": {"annotations": marks}}
+            await self._client.patch(TENANT_CLUSTER, Version.from_object(tenant), patch)
 
-    async def project(self, tenant: TenantCluster) -> Finding:
+    def identified(self, tenant: TenantCluster) -> bool | None:
+        """Return whether it is known which cluster a tenant is; None if it was not asked yet."""
+        identity = self._tenants.identity(tenant)
+        return None if identity is None else bool(identity)
+
+    async def project(self, tenant: TenantCluster, *, begin: bool = False) -> Finding:
         """Bring the tenant's MetalLB in line; return the LoadBalancerReady condition.
 
         Only what the management cluster fails to answer is raised: a tenant that does not answer
         is the tenant's own problem, reported by its condition.
+
+        Args:
+            tenant: the cluster.
+            begin: whether it may be the first time; then that is recorded before.
         """
         wanted, uid = self.wanted(tenant), tenant.metadata.uid
         try:
-            await self._write(tenant, wanted)
+            await self._write(tenant, wanted, begin=begin and bool(wanted.entries))
             self._behind.pop(uid, None)
         except TenantUnavailable as error:
             log = _log.debug if error.absent else _log.warning
@@ -158,6 +185,7 @@ class Projector:
                 live = await metallb.pool()
                 if live is None or basis_of(live) <= page.revision:
                     return
+                await self._claims.require(tenant, live)
                 _log.warning(
                     "the tenant's MetalLB pool is of a history that is lost; writing it anew",
                     tenant=str(key),
@@ -187,19 +215,28 @@ class Projector:
         except (TenantUnavailable, Conflict) as error:
             _log.info("cannot delete the marker in the tenant", error=str(error))
 
-    async def _write(self, tenant: TenantCluster, wanted: Projection) -> None:
+    async def _write(self, tenant: TenantCluster, wanted: Projection, *, begin: bool) -> None:
         """Write; with rotated credentials once more, with the Secret read again."""
         try:
-            await self._write_once(tenant, wanted)
+            await self._write_once(tenant, wanted, begin)
         except TenantUnavailable as error:
             if error.reason != UNAUTHORIZED:
                 raise
-            await self._write_once(tenant, wanted)
+            await self._write_once(tenant, wanted, begin)
 
-    async def _write_once(self, tenant: TenantCluster, wanted: Projection) -> None:
+    async def _write_once(self, tenant: TenantCluster, wanted: Projection, begin: bool) -> None:
         async with self._tenants.client(tenant) as client:
+            if begin:
+                with _as_management_error():
+                    await self._record_begun(tenant)
             metallb = MetalLB(client, self._settings.metallb_namespace)
-            await metallb.project(wanted, lambda: self._confirmed(tenant))
+            await metallb.project(
+                wanted, lambda: self._confirmed(tenant), lambda live: self._permit(tenant, live)
+            )
+
+    async def _permit(self, tenant: TenantCluster, live: IPAddressPool) -> None:
+        with _as_management_error():
+            await self._claims.require(tenant, live)
 
     async def _confirmed(self, tenant: TenantCluster) -> Projection:
         """Return what the tenant should hold, each of its allocations read live, now.
@@ -210,12 +247,8 @@ class Projector:
         for known in members(self._allocations, tenant):
             if known.spec.type != names.TYPE_LOADBALANCER:
                 continue
-            try:
+            with _as_management_error(), suppress(NotFound):
                 found.append(await self._client.get(IP_ALLOCATION, known.metadata.key))
-            except NotFound:
-                continue
-            except ControllerError as error:
-                raise _ManagementError(error) from error
         mine = [a for a in found if not is_foreign(a, tenant)]
         return projection(mine, self._allocations.position)
 

@@ -212,8 +212,6 @@ class TenantClusterReconciler:
         """
         resized = await self._resizer.resize(tenant, provider)
         tenant = self._clusters.get(tenant.metadata.key) or tenant
-        if self._projector.wanted(tenant).entries:
-            tenant = await self._projector.record_begun(tenant, self._clock.now())
         if resized.unavailable is None:
             projected, *installed = await self._project(tenant)
         else:
@@ -230,9 +228,10 @@ class TenantClusterReconciler:
             absent = projected.reason == "KubeconfigMissing"
             phase = PROVISIONING if absent else INSTALLING
             overall = status.not_ready(projected.reason, projected.message)
-        findings = (addresses, projected, *installed, *resized.findings, overall)
+        unknown, known = status.identified(self._projector.identified(tenant))
+        findings = (addresses, projected, *installed, *resized.findings, *unknown, overall)
         tenant = await self._write_status(
-            tenant, status.Verdict(phase, findings, refs, resized.obsolete)
+            tenant, status.Verdict(phase, findings, refs, (*resized.obsolete, *known))
         )
         return self._next(tenant, addresses, projected, resized.due_in, marked)
 
@@ -259,7 +258,7 @@ class TenantClusterReconciler:
 
     async def _project(self, tenant: TenantCluster) -> tuple[Finding, ...]:
         """Write the tenant's MetalLB, installing it if needed; return LoadBalancerReady first."""
-        projected = await self._projector.project(tenant)
+        projected = await self._projector.project(tenant, begin=True)
         if is_behind(projected):
             await self._projector.overwrite_lost_history(tenant)
         missing = lacks_metallb(projected)
@@ -287,6 +286,10 @@ class TenantClusterReconciler:
         answer = await self._client.patch_status(TENANT_CLUSTER, tenant, change)
         if "phase" in change:
             self._record(answer, verdict)
+        for reason, message in status.warnings(tenant, verdict):
+            self._recorder.record(
+                TENANT_CLUSTER, answer, "Warning", reason, message, action="Project"
+            )
         return answer
 
     def _record(self, tenant: TenantCluster, verdict: status.Verdict) -> None:

@@ -30,10 +30,14 @@ from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import FIRST_PAUSE, LONGEST_PAUSE, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.elastic.demand import addresses, is_ours
+from reconcilers.tenantcluster.identity import IS_MANAGEMENT
 from reconcilers.tenantcluster.membership import is_foreign
 from reconcilers.tenantcluster.metallb import POOL_NAME, MetalLB, ProjectionBlocked, basis_of
+from reconcilers.tenantcluster.ownership import SHARED, owner_note, owner_of
 from reconcilers.tenantcluster.teardown import VanishedClusters
 from reconcilers.tenantcluster.uptake import MOST_ENTRIES, Uptake
+
+NEVER_PROJECTED = "nothing was ever projected into the tenant"
 
 _log = structlog.get_logger(__name__)
 
@@ -89,8 +93,8 @@ class TenantReleaseCheck(ReleaseCheck):
             return _release_anyway()
         if not present.metadata.terminating:
             return await self._read_tenant(present, allocation, mark)
-        if names.ANNOTATION_PROJECTION_BEGUN not in present.metadata.annotations:
-            return Released("nothing was ever projected into the tenant")
+        if not _begun(present):
+            return Released(NEVER_PROJECTED)
         return await self._check_until_grace(present, allocation, mark)
 
     async def _check_nodes(self, allocation: IPAllocation) -> Released | InUse:
@@ -221,42 +225,75 @@ class TenantReleaseCheck(ReleaseCheck):
         given = ranges.held(allocation)
         if given is None:
             return Released("it holds no range")
-        marked = (allocation.metadata.uid, mark)
         try:
-            async with self._tenants.client(tenant) as client:
-                return await self._inspect(client, given, marked)
+            try:
+                async with self._tenants.client(tenant) as client:
+                    return await self._inspect(client, allocation, given, mark)
+            except TenantUnavailable as error:
+                if error.reason != SHARED:
+                    raise
+                return await self._read_shared(tenant, allocation, given, mark)
         except TenantUnavailable as error:
+            if error.reason == IS_MANAGEMENT and not _begun(tenant):
+                return Released(NEVER_PROJECTED)
             return InUse(f"the tenant cannot be asked: {error.message}")
         except Conflict:
             return InUse("MetalLB's pools in the tenant have just changed")
 
+    async def _read_shared(
+        self, tenant: TenantCluster, allocation: IPAllocation, given: AddressRange, mark: int
+    ) -> Released | InUse:
+        """Read a tenant that is another TenantCluster's, where nothing is written for this one.
+
+        What was written before that was known goes with the other's next projection.
+        """
+        if not _begun(tenant):
+            return Released(NEVER_PROJECTED)
+        noted = tenant.metadata.annotations.get(names.ANNOTATION_TENANT_IDENTITY)
+        if noted not in {None, self._tenants.identity(tenant)}:
+            return InUse("the kubeconfig does not lead to the cluster any more that has the range")
+        async with self._tenants.client(tenant, guarded=False) as client:
+            return await self._inspect(client, allocation, given, mark)
+
     async def _inspect(
-        self, client: Client, given: AddressRange, marked: tuple[str, int]
+        self, client: Client, allocation: IPAllocation, given: AddressRange, mark: int
     ) -> Released | InUse:
         """Read the pools, and after them the Services: one that had an address may still show it.
 
         Args:
             client: of the tenant.
+            allocation: who holds the range.
             given: the range.
-            marked: the allocation's uid, and the resourceVersion at which it was marked.
+            mark: the resourceVersion at which the allocation was marked.
         """
         try:
             pools = await MetalLB(client, self._settings.metallb_namespace).pools()
         except ProjectionBlocked as missing:
             return Released(missing.message)
         pool = pools.get(POOL_NAME)
+        # One that another TenantCluster has taken conflicts with whoever read it before that.
+        taken = pool is not None and owner_of(pool) not in {
+            None,
+            allocation.spec.tenantClusterRef.key,
+        }
         user = await self._user(client, given.contains)
         if user is not None:
             shown = f"Service {user.metadata.key} still shows an address of the range"
             return InUse(shown, by_service=True)
-        if pool is not None and basis_of(pool) < marked[1]:
+        if pool is not None and not taken and basis_of(pool) < mark:
             return InUse("the tenant's MetalLB pool was not written since the deletion")
         if pool is not None and _holds(pool, given):
             return InUse("the tenant's MetalLB pool still has the range")
         # A pool that is not there is given ranges only after these were read live once more.
-        known = max(marked[1], self._allocations.position)
-        basis = basis_of(pool) if pool is not None else known
-        waits = await self._uptake.missing(client, pools, marked, basis)
+        known = max(mark, self._allocations.position)
+        basis = known if pool is None or taken else basis_of(pool)
+        waits = await self._uptake.missing(
+            client,
+            pools,
+            (allocation.metadata.uid, mark),
+            basis,
+            {} if taken else owner_note(allocation),
+        )
         return InUse(waits) if waits else Released("the tenant's MetalLB and Services let go")
 
     async def _user(self, client: Client, ours: Callable[[AddressRange], bool]) -> Service | None:
@@ -279,6 +316,11 @@ def _succeeds(one: IPAllocation, deleted: IPAllocation) -> bool:
         and ready is not None
         and ready.reason == "PinnedRangeConflict"
     )
+
+
+def _begun(tenant: TenantCluster) -> bool:
+    """Return whether something was projected into the tenant, or may have been."""
+    return names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations
 
 
 def _release_anyway() -> Released:

@@ -60,6 +60,8 @@ class TenantServices:
             ControllerError: the management cluster did not answer.
         """
         key = tenant.metadata.key
+        if self._tenants.is_refused(key):
+            watched = False  # what is watched is not of a cluster of its own
         if watched and self.watches.open(key) and self.watches.last_error(key) is None:
             cache = self.kind.cache(key)
             if cache is not None and not cache.unreadable:

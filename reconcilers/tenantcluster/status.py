@@ -6,7 +6,7 @@ Installing     addresses are there, MetalLB in the tenant does not have them yet
 Ready          the tenant can use its addresses
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -22,6 +22,7 @@ from reconcilers.tenantcluster.requests import AllocationState
 NETWORK_READY = "NetworkReady"
 LOAD_BALANCER_READY = "LoadBalancerReady"
 DEMAND_MET = "LoadBalancerDemandMet"
+TENANT_IDENTIFIED = "TenantIdentified"
 RECONCILING = "Reconciling"
 STALLED = "Stalled"
 REF_FIELDS = {
@@ -36,6 +37,8 @@ EVENTS: dict[str, tuple[EventType, str]] = {
     FAILED: ("Warning", "ClusterFailed"),
 }
 """The type and reason of the event that is recorded when a phase begins."""
+MENDED_BY_PEOPLE = {"TenantIsManagementCluster", "TenantShared", "PoolMadeByOthers"}
+"""Reasons of conditions that are recorded as events, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,32 @@ def load_balancer_ready(status: bool, reason: str, message: str) -> Finding:
 def demand_met(status: bool, reason: str, message: str) -> Finding:
     """Return the condition of an elastic tenant that says whether its Services have addresses."""
     return Finding(DEMAND_MET, status, reason, message)
+
+
+def identified(known: bool | None) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    """Return the condition, and the obsolete one, that say whether a tenant is identified.
+
+    Args:
+        known: whether it is known which cluster it is; None if that was not asked yet.
+    """
+    if known is None:
+        return (), ()
+    if known:
+        return (), (TENANT_IDENTIFIED,)
+    message = (
+        "the kubeconfig's user may not get the namespace kube-system in the tenant, so another"
+        " TenantCluster that leads to the same cluster, or the management cluster itself, would"
+        " not be noticed: allow it"
+    )
+    return (Finding(TENANT_IDENTIFIED, False, "IdentityForbidden", message),), ()
+
+
+def warnings(before: TenantCluster, verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """Yield reason and message of each condition that has just turned to what people mend."""
+    known = {one.type: one.reason for one in before.status.conditions}
+    for finding in verdict.findings:
+        if finding.reason in MENDED_BY_PEOPLE and known.get(finding.type) != finding.reason:
+            yield finding.reason, finding.message
 
 
 def _progress(verdict: Verdict) -> Sequence[Finding]:

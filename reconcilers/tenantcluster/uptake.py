@@ -38,7 +38,7 @@ from reconcilers.api.resources import (
     IPAddressPool,
 )
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantcluster.metallb import basis_of
+from reconcilers.tenantcluster.metallb import basis_of, is_ours
 
 MARKER = names.METALLB_MARKER
 NOT_READ = "MetalLB in the tenant has not read its pools since the range was taken out"
@@ -187,6 +187,7 @@ class Uptake:
         pools: Mapping[str, IPAddressPool],
         allocation: tuple[str, int],
         basis: int,
+        owner: Mapping[str, str],
     ) -> str:
         """Return what is waited for; empty if MetalLB has read that the range is out.
 
@@ -195,6 +196,7 @@ class Uptake:
             pools: MetalLB's pools as they are now; ours does not have the range.
             allocation: its uid, and the resourceVersion at which it was marked.
             basis: every range that was marked at or before this is out of our pool now.
+            owner: annotations of the marker that say for which TenantCluster it is.
 
         Raises:
             Conflict: the marker changed since `pools` were read.
@@ -202,11 +204,14 @@ class Uptake:
         """
         if not await self._counts(client, pools):
             return self._wait(pools, allocation)
+        marker = pools.get(MARKER)
+        if marker is not None and not is_ours(marker):
+            return f"IPAddressPool {MARKER} was made by somebody else: give it another name"
         step = next_step(pools, allocation[1], basis)
         if step is Step.DONE:
             return ""
         if step is Step.MARK:
-            await self._mark(client, pools, basis)
+            await self._mark(client, pools, basis, owner)
         return await self._not_read(client, pools)
 
     async def _counts(self, client: Client, pools: Mapping[str, IPAddressPool]) -> bool:
@@ -214,9 +219,15 @@ class Uptake:
         shown = any(pool.status is not None for pool in pools.values())
         return shown or await client.served(SERVICE_BGP_STATUS)
 
-    async def _mark(self, client: Client, pools: Mapping[str, IPAddressPool], basis: int) -> None:
+    async def _mark(
+        self,
+        client: Client,
+        pools: Mapping[str, IPAddressPool],
+        basis: int,
+        owner: Mapping[str, str],
+    ) -> None:
         """Give the marker another number of addresses; create it if it is not there."""
-        annotations = {names.ANNOTATION_PROJECTION_BASIS: str(basis)}
+        annotations = {names.ANNOTATION_PROJECTION_BASIS: str(basis), **owner}
         spec = {"addresses": [marker_entry(pools, basis)], "autoAssign": False}
         meta: dict[str, Any] = {"annotations": annotations}
         marker = pools.get(MARKER)
@@ -264,7 +275,7 @@ async def complaint(client: Client, namespace: str) -> str:
 
 
 async def remove_marker(client: Client, namespace: str) -> None:
-    """Delete the marker, once nothing is given back any more.
+    """Delete the marker, once nothing is given back any more; one of others stays.
 
     Raises:
         NotFound: there is none.
@@ -272,4 +283,5 @@ async def remove_marker(client: Client, namespace: str) -> None:
         ControllerError: the tenant did not answer.
     """
     marker = await client.get(IP_ADDRESS_POOL, Key(namespace, MARKER))
-    await client.delete(IP_ADDRESS_POOL, Version.from_object(marker))
+    if is_ours(marker):
+        await client.delete(IP_ADDRESS_POOL, Version.from_object(marker))

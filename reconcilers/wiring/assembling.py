@@ -8,6 +8,7 @@ from reconcilers.gauges import Gauges
 from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.settings import Settings
 from reconcilers.tenantclients import OpenTransport, TenantClients
+from reconcilers.tenantcluster.identity import TenantIdentities
 from reconcilers.tenantcluster.release import TenantReleaseCheck
 from reconcilers.tenantcluster.teardown import VanishedClusters
 from reconcilers.webhooks.serving import webhooks
@@ -30,8 +31,11 @@ def assemble(
         open_tenant: makes a connection of a tenant's kubeconfig; strict by default.
     """
     shared = Shared.from_manager(manager, clock, settings)
-    tenants = TenantClients(shared.client, settings.tenant, clock, open_tenant)
     clusters, allocations = shared.informers.clusters.cache, shared.informers.allocations.cache
+    guard = TenantIdentities(
+        shared.client, clusters, allocations, settings.tenant.metallb_namespace
+    )
+    tenants = TenantClients(shared.client, settings.tenant, clock, open_tenant, guard)
     vanished = VanishedClusters(clusters, allocations, clock)
     release = TenantReleaseCheck(
         shared.client,

@@ -14,6 +14,7 @@ from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.elastic.resizer import Resizer
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
+from reconcilers.tenantcluster.ownership import PoolClaims
 from reconcilers.tenantcluster.poolchoice import PoolChoice
 from reconcilers.tenantcluster.projector import Projector
 from reconcilers.tenantcluster.provider import Providers
@@ -84,7 +85,14 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         caches.clusters,
         providers=Providers(client, caches.providers, clock, settings.namespace),
         requester=requester,
-        projector=Projector(client, allocations, tenants, clock, settings.tenant),
+        projector=Projector(
+            client,
+            allocations,
+            claims=PoolClaims(client, allocations),
+            tenants=tenants,
+            clock=clock,
+            settings=settings.tenant,
+        ),
         resizer=resizer,
         installer=Installer(client, tenants, clock, settings.tenant, settings.namespace),
         teardown=Teardown(client, allocations),

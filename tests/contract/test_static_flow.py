@@ -43,6 +43,7 @@ from reconcilers.cli.standin.pools import crds as metallb_crds
 from reconcilers.conditions import FOREIGN_MANAGER
 from reconcilers.settings import AllocationSettings, PoolSettings, Settings, TenantSettings
 from reconcilers.wiring import assemble
+from tests.hiding import hiding
 
 HOME = names.DEFAULT_NAMESPACE
 WATCHED: tuple[Any, ...] = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, IP_ADDRESS_POOL)
@@ -82,9 +83,15 @@ class Site:
 
     @asynccontextmanager
     async def controllers(
-        self, managers: int = 1, settings: Settings = SETTINGS
+        self, managers: int = 1, settings: Settings = SETTINGS, *, hidden: bool = True
     ) -> AsyncIterator[None]:
-        """Run managers that do not ask whether they lead."""
+        """Run managers that do not ask whether they lead.
+
+        Args:
+            managers: how many.
+            settings: theirs.
+            hidden: whether tenants do not say which cluster they are.
+        """
         async with AsyncExitStack() as stack:
             group = await stack.enter_async_context(anyio.create_task_group())
             for informer in self.watched:
@@ -92,7 +99,8 @@ class Site:
             for _ in range(managers):
                 clock = SystemClock()
                 manager = Manager(self.transport, clock=clock, options=ManagerOptions())
-                stack.push_async_callback(assemble(manager, clock, settings).aclose)
+                way = hiding(settings.tenant) if hidden else None
+                stack.push_async_callback(assemble(manager, clock, settings, way).aclose)
                 group.start_soon(manager.run)
             yield
             group.cancel_scope.cancel()

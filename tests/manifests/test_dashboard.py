@@ -34,6 +34,7 @@ from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.status import DEMAND_MET, LOAD_BALANCER_READY
 from reconcilers.wiring import assemble
+from tests.hiding import hiding
 
 PROMETHEUS = Path(rendering.__file__).parent / "prometheus"
 HOME = names.DEFAULT_NAMESPACE
@@ -133,7 +134,7 @@ async def controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Ma
         kubeconfig = plane.write_kubeconfig(folder / "kubeconfig")
         transport = await connect(kubeconfig)
         manager = Manager(transport, options=OPTIONS)
-        ways = assemble(manager, SystemClock(), Settings())
+        ways = assemble(manager, SystemClock(), Settings(), hiding(Settings().tenant))
         served = Informer(IP_ALLOCATION, transport, SystemClock())
         clusters = Informer(TENANT_CLUSTER, transport, SystemClock())
         changed = [anyio.Event()]

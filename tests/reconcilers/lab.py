@@ -44,6 +44,7 @@ from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.settings import Settings, TenantSettings
 from reconcilers.tenantclients import TenantClients
+from reconcilers.tenantcluster.identity import TenantIdentities
 from reconcilers.tenantcluster.release import TenantReleaseCheck
 from reconcilers.tenantcluster.teardown import VanishedClusters
 from reconcilers.wiring.tenants import tenant_parts
@@ -51,7 +52,7 @@ from tests.clock import VirtualClock
 from tests.reconcilers.make import NAMESPACE
 from tests.reconcilers.server import Happening, Json, Server
 
-TENANT_KINDS = ("services", "ipaddresspools", "l2advertisements")
+TENANT_KINDS = ("services", "ipaddresspools", "l2advertisements", "namespaces")
 AT_ONCE = Settings(tenant=TenantSettings(metallb_wait=0))
 """The defaults, for tenants in which nothing takes time unless a test says so."""
 
@@ -122,7 +123,10 @@ class Replica:
         self.gate = OpenGate()
         recorder = cast("Recorder", self.recorded)
         pools, allocations, clusters, providers = self.caches.values()
-        self.tenants = TenantClients(self.client, settings.tenant, clock, lab.open_tenant)
+        guard = TenantIdentities(
+            self.client, clusters, allocations, settings.tenant.metallb_namespace
+        )
+        self.tenants = TenantClients(self.client, settings.tenant, clock, lab.open_tenant, guard)
         events = PoolEvents(recorder, clock, settings.pool.event_interval)
         self.pools = NetworkPoolReconciler(
             self.client, pools, allocations, events, clock, settings.pool

@@ -6,6 +6,7 @@ watches. Whatever is about bytes and schemas is tested on the embedded server.
 """
 
 import copy
+import itertools
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -55,6 +56,9 @@ KINDS = {
 CLUSTER_SCOPED = {"butlerconfigs", "namespaces", "customresourcedefinitions"}
 OPTIONAL = {"butlerconfigs", "teams"}
 """Kinds of the platform that are not served unless a test says so."""
+
+
+_clusters = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,10 @@ class Server(Transport):
         self.served = served or tuple(k for k in KINDS if k not in OPTIONAL)
         self.revision = 100
         self.objects: dict[tuple[str, str, str], Json] = {}
+        self.identity = f"uid-of-cluster-{next(_clusters)}"
+        if "namespaces" in self.served:
+            meta = {"name": "kube-system", "uid": self.identity, "resourceVersion": "1"}
+            self.objects["namespaces", "", "kube-system"] = {"metadata": meta}
         self.history: list[Happening] = []
         self.requests: list[Request] = []
         self.listeners: list[Callable[[Happening], None]] = []

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -98,9 +97,9 @@ def any_basis(mp: Patch) -> None:
     inspect = TenantReleaseCheck._inspect
 
     async def lax(
-        self: TenantReleaseCheck, client: Client, given: AddressRange, marked: tuple[str, int]
+        self: TenantReleaseCheck, client: Client, one: IPAllocation, given: AddressRange, mark: int
     ) -> Any:
-        return await inspect(self, client, given, (marked[0], 0))
+        return await inspect(self, client, one, given, 0)
 
     mp.setattr(TenantReleaseCheck, "_inspect", lax)
 
@@ -160,10 +159,10 @@ def failure_is_absence(mp: Patch) -> None:
 def begun_not_recorded(mp: Patch) -> None:
     """That something is projected is not recorded before it is."""
 
-    async def begin(self: Projector, tenant: TenantCluster, now: datetime) -> TenantCluster:
-        return tenant
+    async def begin(self: Projector, tenant: TenantCluster) -> None:
+        """Record nothing."""
 
-    mp.setattr(Projector, "record_begun", begin)
+    mp.setattr(Projector, "_record_begun", begin)
 
 
 def created_with_ranges(mp: Patch) -> None:

@@ -76,7 +76,7 @@ async def test_pool_and_advertisement_are_made_on_the_caches_basis() -> None:
     pool = _pool(tenant)
     assert pool["spec"]["addresses"] == ["10.40.0.0-10.40.0.7"]
     position = lab.caches["ipallocations"].position
-    assert pool["metadata"]["annotations"] == {BASIS: str(position)}
+    assert pool["metadata"]["annotations"][BASIS] == str(position)
     advertisement = tenant.see("l2advertisements", "default", namespace=METALLB)
     assert advertisement["spec"] == {"ipAddressPools": ["default-pool"]}
 
@@ -86,7 +86,7 @@ async def test_that_a_projection_begins_is_recorded_before_the_tenant_is_written
     lab.server.fail(ServerFailure(500, "", "no"), verb="patch", plural="tenantclusters")
     with pytest.raises(ServerFailure):
         await lab.cluster()
-    assert tenant.requests == []
+    assert {request.verb for request in tenant.requests} == {"get"}
     await lab.cluster()
     meta = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]
     assert meta["annotations"][names.ANNOTATION_PROJECTION_BEGUN] == "2026-01-01T00:00:00Z"
@@ -212,7 +212,7 @@ async def test_a_tenant_that_does_not_answer_is_left_in_peace_longer_each_time()
             tries.append(second)
         await lab.clock.advance(1)
     assert tries == [0, 5, 15, 35, 75]
-    assert lab.server.count(verb="patch", plural="tenantclusters") == 2, "begun, and told once"
+    assert lab.server.count(verb="patch", plural="tenantclusters") == 1, "told once"
 
 
 async def test_rotated_credentials_are_met_by_reading_the_secret_again() -> None:

@@ -101,7 +101,7 @@ async def test_held_when_it_cannot_be_learnt_whether_metallb_is_served() -> None
 @pytest.mark.parametrize("error", [NoAnswer("timed out"), Forbidden(403, "Forbidden", "no")])
 async def test_held_while_the_tenant_does_not_tell(error: Any) -> None:
     lab, tenant = _lab()
-    tenant.fail(error)
+    tenant.fail(error, plural="ipaddresspools")
     assert "cannot be asked" in _why(await _ask(lab))
 
 

@@ -1,0 +1,117 @@
+"""Whether the cluster that a TenantCluster's kubeconfig leads to is its own.
+
+It is not if it is the management cluster. If several TenantClusters lead to the same one, one of
+them goes first, and the others wait:
+
+the one that MetalLB's pool there was made for, or whose addresses it has
+else one that has projected before one that has not
+else the oldest, then by namespace and name
+"""
+
+from collections.abc import Sequence
+
+from typing_extensions import override
+
+from controller.cache import Cache, Change
+from controller.client import Client
+from controller.errors import NotFound
+from controller.meta import Key
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.resources import IP_ADDRESS_POOL
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.clusteridentity import TenantGuard, cluster_identity
+from reconcilers.tenantclients import TenantUnavailable
+from reconcilers.tenantcluster.metallb import POOL_NAME
+from reconcilers.tenantcluster.ownership import SHARED, holders, owner_of, shared_message
+
+IS_MANAGEMENT = "TenantIsManagementCluster"
+"""The reason where a kubeconfig leads to the management cluster."""
+
+
+class TenantIdentities(TenantGuard):
+    """Refuses clusters that are the management cluster's, or another TenantCluster's.
+
+    Args:
+        management: the management cluster.
+        clusters: the TenantClusters, with the identities that were noted on them.
+        allocations: who holds what, for a pool that does not say for whom it was made.
+        metallb_namespace: where MetalLB lives in tenants.
+    """
+
+    def __init__(
+        self,
+        management: Client,
+        clusters: Cache[TenantCluster],
+        allocations: Cache[IPAllocation],
+        metallb_namespace: str,
+    ) -> None:
+        self._management = management
+        self._allocations = allocations
+        self._clusters = clusters
+        self._pool = Key(metallb_namespace, POOL_NAME)
+        self._own: str | None = None
+        self._noted: dict[str, set[Key]] = {}
+        for cluster in clusters:
+            self._note(Change(None, cluster))
+        clusters.subscribe(self._note)
+
+    @override
+    async def prepare(self) -> None:
+        if self._own is None:
+            self._own = await cluster_identity(self._management)
+
+    @override
+    async def admit(self, tenant: TenantCluster, identity: str, client: Client) -> None:
+        if not identity:
+            return
+        if identity == self._own:
+            raise TenantUnavailable(
+                IS_MANAGEMENT,
+                "the kubeconfig leads to the management cluster itself, where nothing is written"
+                " or deleted: give this TenantCluster the kubeconfig of its own cluster",
+            )
+        key = tenant.metadata.key
+        known = map(self._clusters.get, self._noted.get(identity, set()) - {key})
+        rivals = [one for one in known if one is not None]
+        if not rivals:
+            return
+        first = await self._first([tenant, *rivals], client)
+        if first != key:
+            raise TenantUnavailable(SHARED, shared_message(first))
+
+    async def _first(self, rivals: Sequence[TenantCluster], client: Client) -> Key:
+        """Return which of several clusters that lead to the same one goes first."""
+        try:
+            pool = await client.get(IP_ADDRESS_POOL, self._pool)
+        except NotFound:
+            found = set()
+        else:
+            owner = owner_of(pool)
+            found = {owner} if owner is not None else holders(pool, self._allocations)
+        standing = [one for one in rivals if one.metadata.key in found]
+        return min(standing or rivals, key=_order).metadata.key
+
+    def _note(self, change: Change[TenantCluster]) -> None:
+        for cluster in (change.old, change.new):
+            identity = _identity(cluster)
+            if cluster is not None and identity:
+                keys = self._noted.setdefault(identity, set())
+                keys.discard(cluster.metadata.key)
+                if cluster is change.new:
+                    keys.add(cluster.metadata.key)
+                if not keys:
+                    del self._noted[identity]
+
+
+def _identity(cluster: TenantCluster | None) -> str:
+    if cluster is None:
+        return ""
+    return cluster.metadata.annotations.get(names.ANNOTATION_TENANT_IDENTITY, "")
+
+
+def _order(cluster: TenantCluster) -> tuple[bool, str, Key]:
+    meta = cluster.metadata
+    created = meta.creationTimestamp
+    begun = names.ANNOTATION_PROJECTION_BEGUN in meta.annotations
+    return (not begun, created.isoformat() if created else "~", meta.key)

@@ -1,0 +1,138 @@
+"""For whom an IPAddressPool in a tenant was made, and whether it may be written for another.
+
+What we make there names its TenantCluster. What names another one, or was made by somebody else,
+is left as it is. A pool without a name is taken over where that is unambiguous:
+
+made by an earlier release    unless it holds addresses of another TenantCluster alone
+made by somebody else         if it holds nothing but addresses of this TenantCluster, as that of
+                              Butler's own controller does
+"""
+
+from collections.abc import Iterable
+
+from allocator import AddressRange
+from controller.cache import Cache
+from controller.client import Client
+from controller.errors import NotFound
+from controller.meta import Key, Object
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
+from reconcilers.api.resources import TENANT_CLUSTER, IPAddressPool
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.tenantcluster.metallb import MADE_BY_OTHERS, POOL_NAME, ProjectionBlocked, is_ours
+
+SHARED = "TenantShared"
+"""The reason where another TenantCluster leads to the same cluster, and goes first."""
+_MOST_ENTRIES = 4_096
+"""How many entries of a pool are judged; one with more was not made by any controller."""
+_LONGEST = 512
+"""The longest `namespace/name` that is read of a tenant."""
+
+
+def owner_note(of: TenantCluster | IPAllocation) -> dict[str, str]:
+    """Return the annotations that say that something was made for a cluster, or for its range."""
+    key, uid = of.metadata.key, of.metadata.uid
+    if isinstance(of, IPAllocation):
+        key = of.spec.tenantClusterRef.key
+        uid = of.metadata.annotations.get(names.ANNOTATION_TENANT_UID, "")
+    return {
+        names.ANNOTATION_PROJECTION_OWNER: str(key),
+        names.ANNOTATION_PROJECTION_OWNER_UID: uid,
+    }
+
+
+def owner_of(obj: Object) -> Key | None:
+    """Return the TenantCluster that something in a tenant was made for; None if it does not say.
+
+    A cluster that was made again under its name goes on with what it had, so the uid does not
+    matter here: it is for people.
+    """
+    noted = obj.metadata.annotations.get(names.ANNOTATION_PROJECTION_OWNER, "")
+    namespace, slash, name = noted.partition("/")
+    return Key(namespace, name) if slash and len(noted) <= _LONGEST else None
+
+
+def shared_message(first: Key) -> str:
+    """Return the sentence for a cluster that waits because `first` leads to the same tenant."""
+    return (
+        f"TenantCluster {first} leads to the same cluster and goes first: nothing is written there"
+        " for this one; delete one of the two, or give this one the kubeconfig of its own cluster"
+    )
+
+
+class PoolClaims:
+    """Decides whether a TenantCluster may write the pool that is in its tenant.
+
+    Args:
+        client: the management cluster, for whether a noted owner is gone.
+        allocations: who holds what, indexed by TenantCluster.
+    """
+
+    def __init__(self, client: Client, allocations: Cache[IPAllocation]) -> None:
+        self._client = client
+        self._allocations = allocations
+
+    async def require(self, tenant: TenantCluster, pool: IPAddressPool) -> None:
+        """Raise unless `tenant` may write the pool.
+
+        Raises:
+            ProjectionBlocked: another one's it is; the message says how to mend that.
+            ControllerError: the management cluster did not answer.
+        """
+        key = tenant.metadata.key
+        owner = owner_of(pool)
+        if owner is None:
+            self._require_unambiguous(key, pool)
+        elif owner != key and not await self._is_gone(owner):
+            raise ProjectionBlocked(SHARED, shared_message(owner))
+
+    async def _is_gone(self, owner: Key) -> bool:
+        """Return whether nothing is left of a cluster; that it is gone is read live."""
+        if self._allocations.by_index(TENANT_INDEX, str(owner)):
+            return False
+        try:
+            await self._client.get(TENANT_CLUSTER, owner)
+        except NotFound as missing:
+            return missing.reason == "NotFound"
+        return False
+
+    def _require_unambiguous(self, key: Key, pool: IPAddressPool) -> None:
+        if is_ours(pool):
+            found = holders(pool, self._allocations)
+            if found and key not in found:
+                raise ProjectionBlocked(SHARED, shared_message(min(found)))
+            return
+        spans = _spans(pool)
+        mine = [
+            span
+            for one in self._allocations.by_index(TENANT_INDEX, str(key))
+            if (span := _held(one)) is not None
+        ]
+        all_known = bool(spans) and len(spans) == len(pool.spec.addresses)
+        if not (all_known and all(any(one.contains(span) for one in mine) for span in spans)):
+            raise ProjectionBlocked(
+                MADE_BY_OTHERS,
+                f"IPAddressPool {POOL_NAME} in the tenant was made by somebody else, and holds"
+                " addresses that are not this cluster's, so it is left as it is: move them to an"
+                " IPAddressPool of another name and delete it",
+            )
+
+
+def holders(pool: IPAddressPool, allocations: Iterable[IPAllocation]) -> set[Key]:
+    """Return the TenantClusters that hold addresses of a pool which does not name its owner."""
+    spans = _spans(pool)
+    return {
+        one.spec.tenantClusterRef.key
+        for one in allocations
+        if (held := _held(one)) is not None and any(held.overlaps(span) for span in spans)
+    }
+
+
+def _spans(pool: IPAddressPool) -> list[AddressRange]:
+    found = (ranges.parsed_entry(text) for text in pool.spec.addresses[:_MOST_ENTRIES])
+    return [span for span in found if span is not None]
+
+
+def _held(one: IPAllocation) -> AddressRange | None:
+    return ranges.held(one) if one.spec.type == names.TYPE_LOADBALANCER else None

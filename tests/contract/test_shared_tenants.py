@@ -1,0 +1,124 @@
+"""A kubeconfig that leads to the management cluster, or to another TenantCluster's tenant."""
+
+import base64
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from controller.client import Client
+from controller.conditions import find
+from controller.config import connect
+from controller.errors import NotFound
+from controller.meta import Key, Version
+from envtest import ControlPlane
+from envtest.plane import ControlPlane as Plane
+from reconcilers.api.resources import (
+    IP_ADDRESS_POOL,
+    L2_ADVERTISEMENT,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    SECRET,
+    TENANT_CLUSTER,
+    IPAddressPool,
+)
+from reconcilers.cli.local.objects import NAMESPACE
+from reconcilers.cli.standin.pools import crds as metallb_crds
+from tests.contract.test_static_flow import HOME, PROJECTED, SETTINGS, Site, _cluster, site
+from tests.polling import until
+
+__all__ = ["site"]
+
+QUICK = replace(SETTINGS, tenant=replace(SETTINGS.tenant, requeue_not_ready=0.2))
+THEIRS = "10.250.0.0-10.250.0.9"
+
+
+@pytest.fixture
+async def tenant(tmp_path: Path) -> AsyncIterator[tuple[Plane, Client]]:
+    """Another cluster, with MetalLB's kinds, and a client of it."""
+    async with ControlPlane.start() as plane:
+        await plane.install_crds([*metallb_crds()])
+        transport = await connect(plane.write_kubeconfig(tmp_path / "tenant"))
+        client = Client(transport)
+        await client.create(NAMESPACE, "", {"metadata": {"name": "metallb-system"}})
+        yield plane, client
+        await transport.aclose()
+
+
+async def _pools(site: Site) -> None:
+    await site.create(NETWORK_POOL, HOME, "lab", spec={"cidr": "10.40.0.0/24"})
+    network = {"mode": "ipam", "poolRefs": [{"name": "lab"}]}
+    await site.create(
+        PROVIDER_CONFIG, HOME, "default", spec={"provider": "local", "network": network}
+    )
+
+
+def _says(site: Site, name: str, reason: str) -> Callable[[], bool]:
+    """Return what asks whether a cluster's LoadBalancerReady has a reason."""
+
+    def says() -> bool:
+        found = site.caches["tenantclusters"].get(Key("team", name))
+        said = find(found.status.conditions, "LoadBalancerReady") if found is not None else None
+        return said is not None and said.reason == reason
+
+    return says
+
+
+async def _delete(site: Site, name: str) -> None:
+    cluster = await site.client.get(TENANT_CLUSTER, Key("team", name))
+    await site.client.delete(TENANT_CLUSTER, Version.from_object(cluster))
+    await site.until(lambda: site.phase("tenantclusters", name, "team") is None)
+
+
+async def test_the_management_clusters_own_metallb_is_left_alone(site: Site) -> None:
+    await _pools(site)
+    await site.create(
+        IP_ADDRESS_POOL, "metallb-system", "default-pool", spec={"addresses": [THEIRS]}
+    )
+    before = await site.client.get(IP_ADDRESS_POOL, PROJECTED)
+    async with site.controllers(hidden=False):
+        await site.create(TENANT_CLUSTER, "team", "a", **_cluster())
+        await site.until(_says(site, "a", "TenantIsManagementCluster"))
+        await _delete(site, "a")
+    assert await site.client.get(IP_ADDRESS_POOL, PROJECTED) == before
+    assert (await site.client.list(L2_ADVERTISEMENT)).items == ()
+
+
+async def _settled(client: Client) -> IPAddressPool:
+    """Return the tenant's pool once it has its ranges."""
+
+    async def look() -> IPAddressPool | None:
+        try:
+            return await client.get(IP_ADDRESS_POOL, PROJECTED)
+        except NotFound:
+            return None
+
+    found = await until(
+        look, lambda pool: bool(pool and pool.spec.addresses[0].startswith("10.40."))
+    )
+    assert found is not None
+    return found
+
+
+async def test_of_two_clusters_in_one_tenant_the_second_waits_until_the_first_is_gone(
+    site: Site, tenant: tuple[Plane, Client]
+) -> None:
+    plane, inside = tenant
+    await _pools(site)
+    encoded = base64.b64encode(plane.kubeconfig().encode()).decode()
+    for name in ("one", "two"):
+        data = {"admin.conf": encoded}
+        await site.create(SECRET, "team", f"{name}-admin-kubeconfig", data=data)
+    async with site.controllers(2, QUICK, hidden=False):
+        await site.create(TENANT_CLUSTER, "team", "one", **_cluster())
+        first = await _settled(inside)
+        await site.create(TENANT_CLUSTER, "team", "two", **_cluster())
+        await site.until(_says(site, "two", "TenantShared"))
+        await _delete(site, "two")
+        assert await inside.get(IP_ADDRESS_POOL, PROJECTED) == first
+        await site.create(TENANT_CLUSTER, "team", "two", **_cluster())
+        await site.until(_says(site, "two", "TenantShared"))
+        await _delete(site, "one")
+        later = await _settled(inside)
+        assert later.metadata.uid != first.metadata.uid
