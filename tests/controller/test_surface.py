@@ -53,20 +53,28 @@ def test_lazily_loaded_names_are_what_type_checkers_see() -> None:
         getattr(controller, "Informant")  # noqa: B009 - mypy sees that it is not there
 
 
-def test_every_exported_name_is_used_by_the_reconcilers_or_by_a_tested_example() -> None:
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_exported_name_is_used_by_the_reconcilers_or_by_a_tested_example(
+    package: ModuleType,
+) -> None:
     root = FOLDER.parent
     files = [*(root / "reconcilers").rglob("*.py"), *(root / "examples").glob("*.py")]
     sources = [path.read_text() for path in files]
     for page in (FOLDER / "README.md", *(root / "docs").glob("*.md")):
         sources += re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     used = {
-        alias.name
+        (node.module, alias.name)
         for source in sources
         for node in ast.walk(_parsed(source))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("controller")
+        if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert [name for name in controller.__all__ if name not in used] == []
+    origins = _imported(package)
+    assert [
+        name
+        for name in package.__all__
+        if used.isdisjoint({(package.__name__, name), origins[name]})
+    ] == []
 
 
 def _parsed(source: str) -> ast.AST:

@@ -5,14 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.webhooks import (
-    AdmissionRequest,
-    Allowed,
-    Answer,
-    Denied,
-    GroupVersionKind,
-    GroupVersionResource,
-)
+from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied
+from controller.webhooks.review import GroupVersionKind, GroupVersionResource
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
