@@ -337,6 +337,10 @@ def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
 def _connection_error(what: str, error: Exception) -> ControllerError:
     if isinstance(error, aiohttp.ClientResponseError):
         return MalformedAnswer(f"{what}: the response is not HTTP: {error.message}")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        # Its own text names the TLS context by its address in memory.
+        where, why = f"{error.host}:{error.port}", error.strerror or str(error.os_error)
+        return NoAnswer(f"{what}: cannot connect to {where}: {why}")
     return NoAnswer(f"{what}: {str(error) or type(error).__name__}")
 
 

@@ -1,6 +1,5 @@
 """The objects that questions are asked about: all of a cluster, or what files hold of one."""
 
-import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -255,8 +254,7 @@ def _why_not(error: Exception, where: Scope) -> str:
         return f"{error}; are the CRDs installed? `butler-ipam crds | kubectl apply -f -`"
     if isinstance(error, ApiError):
         return f"the API server refused to be read: {error}"
-    # aiohttp names the object that holds its TLS settings, by its address.
-    return re.sub(r" ssl:<[^>]*>", "", str(error))
+    return str(error)
 
 
 def sorted_by_key(found: Mapping[Key, T]) -> list[T]:

@@ -1,0 +1,44 @@
+"""What is said of a server that cannot be connected to: log lines carry it again and again."""
+
+import ssl
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from controller.endpoint import Endpoint, tls_context
+from controller.errors import NoAnswer
+from controller.httpserver import Bind, listening
+from controller.transport import HttpTransport
+from tests.controller.certs import authority_and_pair
+
+
+async def sentence(url: str) -> str:
+    """Return what a request to a server says that cannot be connected to."""
+    transport = HttpTransport(Endpoint(url, tls=tls_context()))
+    try:
+        with pytest.raises(NoAnswer) as caught:
+            await transport.request("GET", "/x")
+    finally:
+        await transport.aclose()
+    return str(caught.value)
+
+
+async def test_a_refused_connection_is_said_without_objects_of_the_process() -> None:
+    said = await sentence("https://127.0.0.1:1")
+    assert said.startswith("GET https://127.0.0.1:1/x: cannot connect to 127.0.0.1:1: Connect")
+    assert "object at" not in said
+
+
+async def test_a_certificate_of_an_unknown_authority_is_said_with_its_reason(
+    tmp_path: Path,
+) -> None:
+    _, pair = authority_and_pair()
+    file = tmp_path / "server.pem"
+    file.write_bytes(pair.certificate + pair.key)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(file)
+    async with listening(web.Application(), Bind("127.0.0.1", 0), "test", tls=tls) as port:
+        said = await sentence(f"https://127.0.0.1:{port}")
+    assert "certificate verify failed" in said
+    assert "object at" not in said
