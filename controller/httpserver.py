@@ -30,9 +30,16 @@ class Response:
     content_type: str = "text/plain; charset=utf-8"
 
 
-Query = Mapping[str, Sequence[str]]
-Page = Callable[[str, Query], Response]
-"""From the rest of the URL path after the page's own, and the query, to the response."""
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request for a page: the URL's path below the page's own, the query, the header Accept."""
+
+    tail: str
+    query: Mapping[str, Sequence[str]]
+    accept: str
+
+
+Page = Callable[[Request], Response]
 Guard = Callable[[str, str, str], Awaitable[Response | None]]
 """From method, path and Authorization header to a refusal; None if the page may be shown."""
 
@@ -132,7 +139,8 @@ def _handler(page: Page, guard: Guard | None) -> Callable[[web.Request], Awaitab
             response = await guard(request.method, request.path, authorization)
         if response is None:
             query = {name: request.query.getall(name) for name in request.query}
-            response = page(request.match_info.get("tail", ""), query)
+            accept = ",".join(request.headers.getall("Accept", ()))
+            response = page(Request(request.match_info.get("tail", ""), query, accept))
         headers = {"Content-Type": response.content_type, "X-Content-Type-Options": "nosniff"}
         return web.Response(body=response.body, status=response.status, headers=headers)
 

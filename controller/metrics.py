@@ -21,7 +21,7 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
 )
-from prometheus_client.exposition import generate_latest
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
@@ -193,9 +193,15 @@ class Metrics:
 
         return observe
 
-    def exposition(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
-        return generate_latest(self._exposed)
+    def exposition(self, accept: str = "") -> tuple[bytes, str]:
+        """Return all metrics, and their media type.
+
+        Args:
+            accept: the request's header Accept; where it asks for OpenMetrics, the answer is that,
+                else it is Prometheus' text format.
+        """
+        encode, content_type = choose_encoder(accept)
+        return encode(self._exposed), content_type
 
     def _add_reconcile_families(self) -> None:
         self.reconcile_total = Counter(

@@ -11,7 +11,7 @@ from controller.certificates import CertificateFiles, CertificateMetrics, Servin
 from controller.clock import Clock
 from controller.errors import ConfigurationError
 from controller.health import PING, Check, report
-from controller.httpserver import Bind, Page, Query, Response, parse_bind, serve
+from controller.httpserver import Bind, Page, Request, Response, parse_bind, serve
 from controller.jobs import running
 from controller.metrics import Metrics
 from controller.options import ManagerOptions
@@ -111,9 +111,9 @@ class Serving:
     async def _serve_metrics(self, bind: Bind) -> AsyncIterator[int]:
         """Serve /metrics, over HTTPS to authorised clients only if the options say so."""
 
-        def page(_tail: str, _query: Query) -> Response:
-            content_type = "text/plain; version=0.0.4; charset=utf-8"
-            return Response(self._metrics.exposition(), content_type=content_type)
+        def page(request: Request) -> Response:
+            body, content_type = self._metrics.exposition(request.accept)
+            return Response(body, content_type=content_type)
 
         pages = {"/metrics": page}
         if not self._options.metrics_secure:
@@ -191,12 +191,12 @@ def health_page(name: str, checks: Callable[[], Iterable[Check]]) -> Page:
         checks: returns the checks, called at each request.
     """
 
-    def page(tail: str, query: Query) -> Response:
-        chosen = [check for check in checks() if tail in ("", check.name)]
+    def page(request: Request) -> Response:
+        chosen = [check for check in checks() if request.tail in ("", check.name)]
         if not chosen:
-            return Response(f"there is no check {tail}\n".encode(), status=404)
-        exclude = query.get("exclude", ())
-        result = report(name, chosen, verbose="verbose" in query, exclude=exclude)
+            return Response(f"there is no check {request.tail}\n".encode(), status=404)
+        exclude = request.query.get("exclude", ())
+        result = report(name, chosen, verbose="verbose" in request.query, exclude=exclude)
         return Response(result.text.encode(), status=200 if result.healthy else 503)
 
     return page

@@ -5,7 +5,10 @@ can be neither stale nor left behind. Labels are names of pools, of which there 
 a pool's series go when the pool goes.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from importlib.metadata import version
+from platform import python_version
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from controller.meta import Key
 from reconcilers.api import names
@@ -27,6 +30,13 @@ class IpamMetrics:
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry or CollectorRegistry()
+        build = Gauge(
+            "butler_ipam_build_info",
+            "1; the labels say which version of the controllers runs, on which Python.",
+            ["version", "python"],
+            registry=registry,
+        )
+        build.labels(version("butler-ipam"), python_version()).set(1)
         self._processed = Counter(
             "butler_ip_allocation_processed_total",
             "Allocations that a pool gave a range to (success) or had to refuse (failed).",

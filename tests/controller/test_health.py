@@ -20,6 +20,12 @@ from tests.controller.store import Store, StoreTransport
 from tests.controller.widgets import WIDGETS
 
 LOCAL = ManagerOptions(metrics_bind="127.0.0.1:0", health_bind="127.0.0.1:0")
+PROMETHEUS_3 = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "application/openmetrics-text;version=0.0.1;q=0.5,"
+    "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+"""What Prometheus 3 asks for."""
 BROKEN = Check("broken", lambda: Failing("cannot list widgets", "403: token of system:x"))
 
 
@@ -42,9 +48,9 @@ async def serving(transport: StoreTransport) -> AsyncIterator[Manager]:
         group.cancel_scope.cancel()
 
 
-async def ask(port: int | None, path: str) -> httpx.Response:
+async def ask(port: int | None, path: str, **headers: str) -> httpx.Response:
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", verify=False) as client:
-        return await client.get(path)
+        return await client.get(path, headers=headers)
 
 
 async def test_a_manager_whose_kinds_are_listed_is_alive_and_ready() -> None:
@@ -85,6 +91,28 @@ async def test_metrics_are_served_in_prometheus_text_format() -> None:
     series = 'controller_runtime_reconcile_total{controller="widget",result="error"} 0.0'
     assert series in answer.text
     assert 'workqueue_unfinished_work_seconds{controller="widget",name="widget"} 0.0' in (
+        answer.text
+    )
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        (PROMETHEUS_3, "application/openmetrics-text; version=1.0.0"),
+        ("application/openmetrics-text;version=1.0.0,text/plain;q=0.5", "application/openmetrics"),
+        ("text/plain;version=0.0.4", "text/plain; version=0.0.4"),
+        ("*/*", "text/plain; version=0.0.4"),
+    ],
+)
+async def test_metrics_are_served_in_the_format_that_is_asked_for(
+    accept: str, content_type: str
+) -> None:
+    async with serving(StoreTransport(Store())) as manager:
+        answer = await ask(manager.metrics_port, "/metrics", Accept=accept)
+    assert answer.headers["Content-Type"].startswith(content_type)
+    is_openmetrics = content_type.startswith("application/openmetrics")
+    assert answer.text.endswith("# EOF\n") == is_openmetrics
+    assert 'controller_runtime_reconcile_total{controller="widget",result="error"} 0.0' in (
         answer.text
     )
 

@@ -1,6 +1,8 @@
 """What Prometheus is told: how things stand at each scrape, what happened, and nothing stale."""
 
 from functools import partial
+from importlib.metadata import version
+from platform import python_version
 
 from controller.errors import Invalid, NoAnswer
 from controller.manager import Manager
@@ -26,6 +28,12 @@ def _series_of(manager: Manager, pool: str) -> set[str]:
         for sample in family.samples
         if sample.labels.get("pool") == pool
     }
+
+
+def _series(exposition: bytes) -> set[str]:
+    """Return the series of an exposition, with their labels and without their values."""
+    lines = exposition.decode().splitlines()
+    return {line.rpartition(" ")[0] for line in lines if not line.startswith("#")}
 
 
 def _platform() -> Platform:
@@ -239,12 +247,29 @@ async def test_a_tenant_in_cloud_mode_is_neither_in_line_nor_out_of_it() -> None
         assert _value(manager, "butler_tenant_cluster_synced", **tenant) is None
 
 
+async def test_the_version_that_runs_is_a_metric_of_every_replica() -> None:
+    async with _platform().running() as manager:
+        labels = {"version": version("butler-ipam"), "python": python_version()}
+        assert _value(manager, "butler_ipam_build_info", **labels) == 1
+
+
+async def test_all_metrics_are_shown_in_openmetrics_to_those_who_ask_for_it() -> None:
+    platform = _platform()
+    async with platform.running() as manager:
+        await platform.clock.advance(5)
+        text, _ = manager.metrics.exposition()
+        newer, _ = manager.metrics.exposition("application/openmetrics-text;version=1.0.0")
+    assert b"\n# TYPE butler_ip_allocation_processed counter\n" in newer
+    assert newer.endswith(b"\n# EOF\n")
+    assert _series(newer) == _series(text) != set()
+
+
 async def test_a_scrape_costs_no_request() -> None:
     platform = _platform()
     async with platform.running() as manager:
         await platform.clock.advance(5)
         platform.server.requests.clear()
-        assert b"butler_network_pool_total_ips{" in manager.metrics.exposition()
+        assert b"butler_network_pool_total_ips{" in manager.metrics.exposition()[0]
         assert platform.server.requests == []
 
 

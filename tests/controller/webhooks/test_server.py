@@ -72,7 +72,7 @@ class World:
         return names.value.get_values_for_type(x509.DNSName)[0]
 
     def count(self, series: str) -> float:
-        lines = self.metrics.exposition().decode().splitlines()
+        lines = self.metrics.exposition()[0].decode().splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(series))
 
 
@@ -279,7 +279,7 @@ async def test_a_self_signed_certificate_is_renewed_before_it_expires() -> None:
         assert holder.check().run() is None
         for renewals in range(1, 20):
             await clock.advance(SERVING_LIFETIME.total_seconds())
-            text = metrics.exposition().decode()
+            text = metrics.exposition()[0].decode()
             shown = re.search(r"^certwatcher_read_certificate_total (\S+)", text, re.MULTILINE)
             assert shown is not None
             assert float(shown[1]) > renewals
