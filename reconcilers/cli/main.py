@@ -125,7 +125,3 @@ def program_name() -> str:
     """Return how the user called us: `kubectl ipam` if kubectl did."""
     called = PurePath(sys.argv[0]).stem
     return "kubectl ipam" if called.startswith("kubectl-") else "butler-ipam"
-
-
-if __name__ == "__main__":
-    main()

@@ -36,7 +36,7 @@ def environment(**more: str) -> dict[str, str]:
 
 def butler_ipam(*arguments: str) -> list[str]:
     """Return the command line of `butler-ipam`."""
-    return [sys.executable, "-m", "reconcilers.cli.main", *arguments]
+    return [sys.executable, "-m", "reconcilers", *arguments]
 
 
 async def call(

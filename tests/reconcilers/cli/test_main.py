@@ -1,5 +1,6 @@
 """The way into the commands: names, versions, wrong calls, what is loaded."""
 
+import signal
 import subprocess
 import sys
 
@@ -26,6 +27,40 @@ def test_help_lists_every_command_without_loading_any() -> None:
     for name, summary in commands.COMMANDS.items():
         assert f"  {name} " in printed
         assert summary in printed
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"), [("click", -signal.SIGINT), ("reconcilers.cli.plan", 130)]
+)
+def test_ctrl_c_while_modules_are_loaded_shows_no_traceback(module: str, expected: int) -> None:
+    script = (
+        "import os, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r}:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "sys.argv = ['butler-ipam', 'plan', '-f', '-']\n"
+        "from reconcilers.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, input=""
+    )
+    assert done.returncode == expected
+    assert (done.stdout + done.stderr).strip() == ""
+
+
+def test_an_interrupt_that_the_shell_ignores_stays_ignored() -> None:
+    script = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "sys.argv = ['butler-ipam', '--version']\n"
+        "from reconcilers.__main__ import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN\n"
+    )
+    subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
 
 
 def test_plan_loads_neither_the_kubernetes_client_nor_the_embedded_api_server() -> None:
