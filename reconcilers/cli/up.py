@@ -91,7 +91,8 @@ async def _up(data: Path | None, places: tuple[Path, Path], documents: list[Mani
 
 async def _load(server: ApiServer, documents: Sequence[Manifest]) -> int:
     """Apply the samples; one that is refused stops none of the others. Return how many went."""
-    await make_namespaces(server.transport, _namespaces(documents))
+    namespaces = (document["metadata"].get("namespace") for document in documents)
+    await make_namespaces(server.transport, filter(None, namespaces))
     applied = 0
     async with server.connected() as transport:
         for document in documents:
@@ -155,9 +156,3 @@ def _first_cluster(documents: Sequence[Manifest]) -> Key | None:
             meta = document["metadata"]
             return Key(meta.get("namespace", "default"), meta["name"])
     return None
-
-
-def _namespaces(documents: Sequence[Manifest]) -> list[str]:
-    """Return the namespaces that `documents` live in, each once."""
-    found = (document["metadata"].get("namespace") for document in documents)
-    return list(dict.fromkeys(name for name in found if name))

@@ -5,6 +5,7 @@ it. Every way in which a server does not start is one sentence.
 """
 
 import atexit
+import fcntl
 import gc
 import os
 import shutil
@@ -284,20 +285,27 @@ def check_kubeconfig(path: Path) -> None:
     """Make sure that `path` may be written.
 
     Raises:
-        Problem: something is there that we did not write.
+        Problem: something is there that we did not write, or whose writer still runs.
     """
     try:
-        if path.exists() and not path.read_text(encoding="utf-8").startswith(KUBECONFIG_MARK):
-            raise Problem(
-                f"{path} exists and was not written by butler-ipam: name another --kubeconfig,"
-                " or remove it"
-            )
+        with path.open(encoding="utf-8") as present:
+            if not present.read().startswith(KUBECONFIG_MARK):
+                raise Problem(
+                    f"{path} exists and was not written by butler-ipam: name another --kubeconfig,"
+                    " or remove it"
+                )
+            fcntl.flock(present, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return
+    except BlockingIOError as held:
+        what = "was written by a butler-ipam that still runs: name another --kubeconfig"
+        raise Problem(f"{path} {what}") from held
     except (OSError, UnicodeDecodeError) as wrong:
         raise Problem(f"{path} cannot be used for a kubeconfig: {wrong}") from wrong
 
 
 def write_kubeconfig(path: Path, kubeconfig: str) -> None:
-    """Write a kubeconfig that only its owner can read, in one step.
+    """Write a kubeconfig that only its owner can read, locked for as long as this process lives.
 
     Raises:
         Problem: something else is there, or it cannot be written.
@@ -309,6 +317,7 @@ def write_kubeconfig(path: Path, kubeconfig: str) -> None:
         part.unlink(missing_ok=True)
         part.touch(mode=0o600)
         part.write_text(KUBECONFIG_MARK + kubeconfig, encoding="utf-8")
+        fcntl.flock(os.open(part, os.O_RDONLY), fcntl.LOCK_EX)
         part.replace(path)
     except OSError as wrong:
         raise Problem(f"{path} cannot be written: {wrong.strerror}") from wrong

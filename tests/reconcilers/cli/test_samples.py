@@ -1,5 +1,6 @@
 """The shipped samples: sound, disjoint, each good for itself, and all of them served."""
 
+import json
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,12 @@ def test_each_sample_alone_is_sound_and_served(path: Path) -> None:
     for body in outcome.items.values():
         if body["kind"] == "IPAllocation":
             assert body["status"]["phase"] == "Allocated"
+
+
+def test_check_finds_nothing_wrong_with_the_samples() -> None:
+    outcome = run("check", "-f", SAMPLES, "-o", "json")
+    assert (outcome.code, outcome.errors) == (0, [])
+    assert json.loads(outcome.out)["findings"] == []
 
 
 def test_all_samples_together_are_sound_and_served() -> None:

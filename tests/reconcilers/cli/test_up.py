@@ -45,6 +45,7 @@ async def test_kubectl_shows_what_the_controllers_made_of_the_samples(tmp_path: 
         allocations = await kubectl.text("get", "ipa", "-A")
         clusters = await kubectl.text("get", "tc", "-A")
         projected = await tenant.text("get", "ipaddresspools", "-A")
+        checked = await call("check", flag)
         assert await up.stop(signal.SIGINT) == 0
     heading = " ".join(pools.splitlines()[0].split())
     assert heading == "NAMESPACE NAME CIDR AVAILABLE ALLOCATED TOTAL USED % READY AGE"
@@ -55,6 +56,8 @@ async def test_kubectl_shows_what_the_controllers_made_of_the_samples(tmp_path: 
     assert "Ready" in clusters
     assert '["10.40.1.0-10.40.1.7"]' in projected
     assert up.complained == "", "no sample is warned of"
+    assert checked.returncode == 0
+    assert b"nothing" in checked.stdout, "and none is found to be wrong"
 
 
 async def test_kubectl_can_take_the_samples_over(tmp_path: Path) -> None:
@@ -181,6 +184,26 @@ async def test_a_tenants_kubeconfig_that_others_wrote_is_not_overwritten(tmp_pat
     done = await call("up", f"--kubeconfig={tmp_path / 'config'}")
     assert done.returncode == 1
     assert theirs.read_text() == "theirs"
+
+
+async def test_a_second_one_does_not_overwrite_the_kubeconfig_of_one_that_runs(
+    tmp_path: Path,
+) -> None:
+    flag, kubectl, _ = in_files(tmp_path)
+    async with started("up", "--no-samples", flag) as up:
+        await up.until(READY)
+        written = (tmp_path / "config").read_text()
+        second = await call("up", flag)
+        assert (tmp_path / "config").read_text() == written
+        assert "networkpools" in await kubectl.text("api-resources", "-o", "name")
+        up.process.kill()
+        await up.process.wait()
+    sentence = f"error: {tmp_path / 'config'} was written by a butler-ipam that still runs"
+    assert second.returncode == 1
+    assert second.stderr.decode().startswith(sentence)
+    async with started("up", "--no-samples", flag) as up:
+        await up.until(READY)
+        assert (tmp_path / "config").read_text() != written, "what a killed one left is taken over"
 
 
 def _pool(
