@@ -69,6 +69,7 @@ docs: $(VENV)/.dev  ## Build the documentation site into build/site
 
 manifests: $(VENV)/.run crds  ## Write the one-file install and the chart's copies anew (needs kubectl)
 	$(BIN)/python -m manifests.rendering
+	$(BIN)/python .ci/chart.py
 
 bench: $(VENV)/.dev  ## Print the numbers that the documentation claims
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)

@@ -95,6 +95,7 @@ def _webhooks() -> str:
         service["name"] = service["name"].replace("butler-ipam", FULLNAME)
         service["namespace"] = NAMESPACE
         webhook["failurePolicy"] = "{{ .Values.webhooks.failurePolicy }}"
+        webhook["timeoutSeconds"] = "{{ .Values.webhooks.timeoutSeconds }}"
     text = _templated(configuration).replace(LABELS, LABELS + INJECTED)
     return _when(".Values.webhooks.enabled", [text])
 

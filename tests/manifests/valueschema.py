@@ -10,7 +10,7 @@ from typing import Any
 KNOWN = {
     *("$schema", "title", "description", "type", "properties", "required", "enum", "pattern"),
     *("additionalProperties", "propertyNames", "items", "anyOf"),
-    *("minimum", "maximum", "minLength", "maxLength"),
+    *("minimum", "maximum", "minLength", "maxLength", "minItems"),
 }
 TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -37,6 +37,8 @@ def faults(value: Any, schema: Mapping[str, Any], path: str = "values") -> Itera
     elif isinstance(value, dict):
         yield from _object(value, schema, path)
     elif isinstance(value, list):
+        if len(value) < schema.get("minItems", 0):
+            yield f"{path}: too few"
         for at, item in enumerate(value):
             yield from faults(item, schema.get("items", {}), f"{path}[{at}]")
     elif isinstance(value, int | float) and not isinstance(value, bool):

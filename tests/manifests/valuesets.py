@@ -15,7 +15,13 @@ ODD_ARGUMENTS = [
     "--l=\ttab",
 ]
 """Texts that YAML and templates could take for something else."""
-ODD_SETTINGS: Values = {"one": "b: c # d", "two": "yes", "three": True, "four": '"', "five": "1e3"}
+ODD_SETTINGS: Values = {
+    "load-balancer-class": "b: c # d",
+    "metallb-namespace": "yes",
+    "tenant-allow-proxy": True,
+    "metallb-bundle": '"',
+    "platform-service": "1e3",
+}
 DIGEST = "sha256:" + "a" * 64
 LONGEST_NAME = "x" * 54 + "-yz"
 
@@ -67,6 +73,28 @@ VALUE_SETS: Mapping[str, Values] = {
         "replicaCount": 1,
         "resources": {"requests": {"memory": "512Mi"}, "limits": {"memory": "1Gi"}},
     },
+    "network policy with its peers": {
+        "networkPolicy": {
+            "enabled": True,
+            "scrapesFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}],
+            "admissionFrom": [{"ipBlock": {"cidr": "192.0.2.0/28"}}],
+            "apiServerPorts": [6443, 30443],
+            "apiServers": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.9.0.0/16"]}}],
+        },
+        "podDisruptionBudget": {"maxUnavailable": "50%"},
+        "webhooks": {"timeoutSeconds": 5},
+    },
+    "spread and names": {
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
+        ],
+        "dnsPolicy": "None",
+        "dnsConfig": {"nameservers": ["192.0.2.53"], "options": [{"name": "ndots", "value": "2"}]},
+        "extraVolumes": [{"name": "authorities", "configMap": {"name": "authorities"}}],
+        "extraVolumeMounts": [
+            {"name": "authorities", "mountPath": "/authorities", "readOnly": True}
+        ],
+    },
     "odd arguments": {
         "extraArgs": ODD_ARGUMENTS,
         "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
@@ -117,6 +145,25 @@ REFUSED: Sequence[Values] = [
     {"fullnameOverride": "123"},
     {"serviceAccount": {"name": "a b"}},
     {"settings": {"--concurrency": 4}},
+    {"settings": {"concurency": 4}},
+    {"settings": {"concurrency": 0}},
+    {"settings": {"growth-after": "soon"}},
+    {"settings": {"backfill-node-allocations": "maybe"}},
+    {"settings": {"namespace": "other"}},
+    {"resources": {"request": {"memory": "1Gi"}}},
+    {"resources": {"requests": {"memory": "lots"}}},
+    {"tolerations": [{"operator": "Exist"}]},
+    {"affinity": {"nodeAfinity": {}}},
+    {"extraEnv": [{"value": "x"}]},
+    {"extraVolumes": [{"configMap": {"name": "x"}}]},
+    {"extraVolumeMounts": [{"name": "x", "mountPath": "relative"}]},
+    {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "rack"}]},
+    {"dnsPolicy": "Some"},
+    {"dnsConfig": {"nameserver": ["192.0.2.53"]}},
+    {"podDisruptionBudget": {"maxUnavailable": "half"}},
+    {"networkPolicy": {"apiServerPorts": []}},
+    {"networkPolicy": {"apiServers": [{"ipBlock": {"cidr": "everywhere"}}]}},
+    {"webhooks": {"timeoutSeconds": 31}},
     {"settings": {"max-pool-addresses": 16777216}},
     {"settings": {"concurrency": [4]}},
     {"webhooks": {"failurePolicy": "Maybe"}},

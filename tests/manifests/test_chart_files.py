@@ -1,0 +1,80 @@
+"""The chart's files that are made of others, and what it says of itself."""
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from manifests import rendering
+
+ROOT = Path(__file__).parents[2]
+CHART = Path(rendering.__file__).parent / "chart"
+META: dict[str, Any] = yaml.safe_load((CHART / "Chart.yaml").read_text())
+
+
+@pytest.fixture(scope="module")
+def writer() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("chart", ROOT / ".ci/chart.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_readme_has_the_values_that_there_are(writer: ModuleType) -> None:
+    assert (CHART / "README.md").read_text() == writer.readme(), "run `make manifests`"
+
+
+def test_the_schema_has_the_settings_that_there_are(writer: ModuleType) -> None:
+    assert (CHART / "values.schema.json").read_text() == writer.schema(), "run `make manifests`"
+
+
+def test_objects_of_the_schema_are_closed_but_for_those_that_are_kubernetes_own() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    open_ones = {path for path, one in objects(schema, "") if "additionalProperties" not in one}
+    assert open_ones == {
+        *(f".affinity.{kind}" for kind in ("nodeAffinity", "podAffinity", "podAntiAffinity")),
+        ".extraEnv[].valueFrom",
+        ".extraVolumes[]",
+        ".global",
+        ".resources.claims[]",
+        *(
+            f".networkPolicy.{peers}[].{selector}.matchExpressions[]"
+            for peers in ("scrapesFrom", "admissionFrom", "apiServers")
+            for selector in ("namespaceSelector", "podSelector")
+        ),
+    }
+
+
+def objects(schema: dict[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return the schemas of objects with their paths."""
+    found = [(path, schema)] if schema.get("type") == "object" else []
+    for name, one in schema.get("properties", {}).items():
+        found += objects(one, f"{path}.{name}")
+    if "items" in schema:
+        found += objects(schema["items"], f"{path}[]")
+    return found
+
+
+def test_every_template_but_the_notes_is_under_the_charts_own_names() -> None:
+    for path in (CHART / "templates").rglob("*.yaml"):
+        text = path.read_text()
+        assert "name: butler-ipam\n" not in text, path
+
+
+def test_the_chart_says_who_keeps_it_and_what_is_in_it() -> None:
+    assert META["home"] in META["sources"]
+    assert all({"name", "url"} <= one.keys() for one in META["maintainers"])
+    notes = META["annotations"]
+    kinds = {one["name"] for one in yaml.safe_load(notes["artifacthub.io/crds"])}
+    shipped = {rendering.path_name(path) for path in (CHART.parent / "crds").glob("*.yaml")}
+    assert kinds == shipped
+    links = [one["url"] for one in yaml.safe_load(notes["artifacthub.io/links"])]
+    for url in [META["icon"], *links]:
+        _, _, path = url.partition("/main/")
+        assert (ROOT / path).is_file(), url
