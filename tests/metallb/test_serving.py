@@ -13,6 +13,7 @@ from tests.polling import until
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
 
 EXHAUSTED = "--growth-when-exhausted=2s"
+NEVER_OTHERWISE = "--growth-after=1h"
 
 
 async def _grow_for_a_second_service(here: Site) -> str:
@@ -56,7 +57,8 @@ async def test_a_service_gets_an_address_and_a_second_one_makes_the_tenant_grow(
 async def test_a_tenant_grows_at_once_when_its_pool_is_exhausted_if_that_is_asked_for(
     tmp_path: Path, record_property: Note
 ) -> None:
-    async with site(tmp_path) as here, here.controllers(EXHAUSTED), here.recorded() as recording:
+    flags = (EXHAUSTED, NEVER_OTHERWISE)
+    async with site(tmp_path) as here, here.controllers(*flags), here.recorded() as recording:
         took = await _grow_for_a_second_service(here)
         assert await recording.findings() == []
     record_property(f"from Service to MetalLB's pool, {EXHAUSTED}", took)
