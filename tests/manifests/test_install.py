@@ -32,6 +32,12 @@ def test_the_one_file_install_is_what_kustomize_renders() -> None:
     assert documents(rendering.INSTALL) == anew, "run `make manifests`"
 
 
+def test_every_component_is_tried() -> None:
+    files = MANIFESTS.glob("*/[kK]ustomization*")
+    found = {one.parent.name for one in files if "kind: Component\n" in one.read_text()}
+    assert found == set(COMPONENTS)
+
+
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_every_component_can_be_added(component: str, tmp_path: Path) -> None:
     if shutil.which("kubectl") is None:
