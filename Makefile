@@ -5,6 +5,9 @@
 VENV = .venv
 BIN = $(VENV)/bin
 PYTHON = python3
+# The tests start our programs hundreds of times, each worker rewrites the assertions of all tests:
+# what was compiled is kept, also where the environment (that of many containers) says otherwise.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 # What the demo needs: the whole of `make real` takes twice as long to build.
 DEMO_REAL = newest/etcd newest/kube-apiserver newest/kube-controller-manager newest/metallb-controller
 
@@ -25,18 +28,18 @@ demo: $(VENV)/.run  ## Set everything up and play the whole story
 	$(BIN)/butler-ipam demo
 
 test: $(VENV)/.dev  ## Set everything up and pass the tests
-	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
 
 quick: $(VENV)/.dev  ## Lint and pass the tests that start no servers, for the inner loop
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n auto --dist worksteal -q -m "not slow" $(QUICK_TESTS) $(PYTEST_ARGS)
+	$(PYTEST) -q -m "not slow" $(QUICK_TESTS) $(PYTEST_ARGS)
 
 real:  ## Build the real servers that the suite is held against into .real/ (needs Go)
 	$(PYTHON) tests/realservers/build.py
 
 test-real: $(VENV)/.dev real  ## Pass the tests that meet a server on the real etcd and kube-apiserver
 	KUBEBUILDER_ASSETS=$(CURDIR)/.real/newest PATH="$(CURDIR)/.real/newest:$$PATH" \
-		$(BIN)/python -m pytest -n auto --dist worksteal $(REAL_TESTS) $(PYTEST_ARGS)
+		$(PYTEST) $(REAL_TESTS) $(PYTEST_ARGS)
 
 demo-real: $(VENV)/.run  ## Play the whole story on the real servers, with the real MetalLB (needs Go)
 	$(PYTHON) tests/realservers/build.py $(DEMO_REAL)
