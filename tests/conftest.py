@@ -5,6 +5,7 @@ Numbers that tests measured are shown in the end (numbers.py).
 
 import os
 
+import pytest
 from hypothesis import settings
 
 from tests.hygiene import (
@@ -22,6 +23,20 @@ from tests.numbers import pytest_terminal_summary
 settings.register_profile("ci", derandomize=True, deadline=None)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Return how many workers `-n auto` starts: half again as many as there are processors.
+
+    A third of the suite's time passes in waiting: for leases, back-offs, processes that end. Real
+    servers keep the processors busy: beside them xdist's own number stays.
+    """
+    if os.environ.get("KUBEBUILDER_ASSETS"):
+        return None
+    processors = os.cpu_count() or 1
+    return processors + processors // 2
+
 
 __all__ = [
     "pytest_collection_finish",
