@@ -77,6 +77,7 @@ SETTINGS = Settings(
         # Longer than a busy machine takes to bring a range to the tenant and to a Service.
         shrink_after=5.0,
         metallb_bundle=f"{HOME}/metallb-bundle",
+        metallb_wait=0.2,
     ),
     orphans=OrphanSettings(resync=0.5),
 )

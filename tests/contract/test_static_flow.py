@@ -49,7 +49,9 @@ HOME = names.DEFAULT_NAMESPACE
 WATCHED: tuple[Any, ...] = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, IP_ADDRESS_POOL)
 PROJECTED = Key("metallb-system", "default-pool")
 SETTINGS = Settings(
-    tenant=TenantSettings(requeue_deleting=0.1, requeue_waiting=0.1, requeue_young=0.2),
+    tenant=TenantSettings(
+        requeue_deleting=0.1, requeue_waiting=0.1, requeue_young=0.2, metallb_wait=0.2
+    ),
     allocation=AllocationSettings(requeue_releasing=0.1),
 )
 LIMIT = 60.0

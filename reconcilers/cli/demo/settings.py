@@ -19,6 +19,7 @@ _TENANT = TenantSettings(
     shrink_after=5.0,
     teardown_grace=3.0,
     request_timeout=2.0,
+    metallb_wait=1.0,
 )
 _SETTINGS = Settings(
     allocation=AllocationSettings(requeue_releasing=0.25),
@@ -50,6 +51,7 @@ def scaled() -> list[str]:
             ("until a deleted tenant that does not answer is given up", "teardown_grace"),
             ("between two looks at a cluster that is not Ready", "requeue_not_ready"),
             ("that a request to a tenant may take", "request_timeout"),
+            ("that a MetalLB without a sign of it gets to read its pools", "metallb_wait"),
         )
     ]
     resync, lease = OrphanSettings().resync, ManagerOptions().lease_duration
