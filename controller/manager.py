@@ -268,13 +268,10 @@ class Manager:
             raise UnexpectedEnd("the manager has ended although it was not stopped")
 
     async def _run(self) -> None:
-        tasks: list[Task] = []
-        for informer in self._informers:
-            tasks.append(informer.run)
-            if self.options.detect_mutations:
-                name = f"mutation detector/{informer.resource.full_name}"
-                detect = MutationDetector(informer, self.clock).run
-                tasks.append(self._supervisor.lasting(name, detect))
+        tasks: list[Task] = [informer.run for informer in self._informers]
+        if self.options.detect_mutations:
+            detector = MutationDetector(list(self._informers), self.clock)
+            tasks.append(self._supervisor.lasting("mutation detector", detector.run))
         tasks += self._services.tasks(leader_only=False)
         async with (
             self._election() as wait_to_lead,

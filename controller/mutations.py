@@ -2,11 +2,16 @@
 
 All readers of a cache share its objects. Objects are frozen, but dicts and lists in them are not:
 a change there is seen by all other readers until the next event. This detector, like client-go's
-KUBE_CACHE_MUTATION_DETECTOR, keeps the repr of each object and compares it every second. It needs
-the memory of every object twice, so it is for tests and debugging.
+KUBE_CACHE_MUTATION_DETECTOR, keeps each object as JSON and compares that every second. It needs
+the memory of every object twice, so it is for tests and debugging. (The repr of an object would
+take three times as long to make.)
 """
 
+from collections.abc import Iterable
+from contextlib import ExitStack, closing
 from typing import Any
+
+import msgspec
 
 from controller.cache import Change
 from controller.clock import Clock
@@ -22,18 +27,16 @@ class ObjectMutated(Exception):
 
 
 class MutationDetector:
-    """Compares the cached objects of one informer with what they were.
+    """Compares the cached objects of informers with what they were.
 
     Args:
-        informer: the informer.
+        informers: whose caches.
         clock: for the delays.
     """
 
-    def __init__(self, informer: Informer[Any], clock: Clock) -> None:
-        self._informer = informer
+    def __init__(self, informers: Iterable[Informer[Any]], clock: Clock) -> None:
+        self._informers = informers
         self._clock = clock
-        self._seen: dict[Key, tuple[Object, str]] = {}
-        self._replaced: list[tuple[Key, Object, str]] = []
 
     async def run(self) -> None:
         """Compare all objects every second until cancelled.
@@ -41,13 +44,26 @@ class MutationDetector:
         Raises:
             ObjectMutated: an object was changed in place.
         """
-        registration = self._informer.add_handler(self._record)
-        try:
+        with ExitStack() as stack:
+            records = [stack.enter_context(closing(_Record(one))) for one in self._informers]
             while True:
                 await self._clock.sleep(CHECK_SECONDS)
-                self.check()
-        finally:
-            registration.close()
+                for record in records:
+                    record.check()
+
+
+class _Record:
+    """What one informer's objects were when they entered its cache."""
+
+    def __init__(self, informer: Informer[Any]) -> None:
+        self._kind = informer.resource.kind
+        self._seen: dict[Key, tuple[Object, bytes]] = {}
+        self._replaced: list[tuple[Key, Object, bytes]] = []
+        self._registration = informer.add_handler(self._record)
+
+    def close(self) -> None:
+        """Record nothing more."""
+        self._registration.close()
 
     def check(self) -> None:
         """Compare all objects in the cache, and those that were replaced since the last call.
@@ -58,11 +74,12 @@ class MutationDetector:
         replaced, self._replaced = self._replaced, []
         present = [(key, obj, before) for key, (obj, before) in self._seen.items()]
         for key, obj, before in (*replaced, *present):
-            now = repr(obj)
+            now = _written(obj)
             if now != before:
                 raise ObjectMutated(
-                    f"{self._informer.resource.kind} {key} was changed in place, in the cache that"
-                    f" all readers share: make a new object instead. {_difference(before, now)}"
+                    f"{self._kind} {key} was changed in place, in the cache that all readers"
+                    " share: make a new object instead."
+                    f" {_difference(before.decode(), now.decode())}"
                 )
 
     def _record(self, change: Change[Any]) -> None:
@@ -71,7 +88,12 @@ class MutationDetector:
             if (known := self._seen.pop(key, None)) is not None:
                 self._replaced.append((key, *known))
         if change.new is not None:
-            self._seen[change.new.metadata.key] = (change.new, repr(change.new))
+            self._seen[change.new.metadata.key] = (change.new, _written(change.new))
+
+
+def _written(obj: Object) -> bytes:
+    """Return an object as JSON; of what msgspec cannot write, its repr."""
+    return msgspec.json.encode(obj, enc_hook=repr)
 
 
 def _difference(before: str, after: str) -> str:

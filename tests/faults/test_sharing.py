@@ -139,5 +139,5 @@ async def test_the_detector_of_mutations_names_what_was_changed_in_place() -> No
         with anyio.fail_after(PATIENCE), pytest.raises(ObjectMutated) as reported:
             await manager.run()
         assert "ConfigMap default/a was changed in place" in str(reported.value)
-        assert "{'x': '1'}" in str(reported.value)
-        assert "{'x': '2'}" in str(reported.value)
+        assert '{"x":"1"}' in str(reported.value)
+        assert '{"x":"2"}' in str(reported.value)
