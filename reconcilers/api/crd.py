@@ -7,7 +7,9 @@ the models.
 """
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -190,7 +192,12 @@ def _definition(kind: Kind) -> Schema:
 
 
 def structural_schema(model: type) -> Schema:
-    """Return the structural OpenAPI v3 schema of a kind's model."""
+    """Return the structural OpenAPI v3 schema of a kind's model, for the caller to keep."""
+    return deepcopy(_structural_schema(model))
+
+
+@cache
+def _structural_schema(model: type) -> Schema:
     whole = TypeAdapter(model).json_schema()
     definitions = whole.pop("$defs", {})
     spec = _structural(whole["properties"]["spec"], definitions)
