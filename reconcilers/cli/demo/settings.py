@@ -17,7 +17,6 @@ _TENANT = TenantSettings(
     requeue_not_ready=1.0,
     requeue_deleting=0.25,
     shrink_after=5.0,
-    teardown_grace=3.0,
     request_timeout=2.0,
     metallb_wait=1.0,
 )
@@ -48,7 +47,6 @@ def scaled() -> list[str]:
         for what, name in (
             ("until a Service without an address makes its tenant grow", "growth_after"),
             ("until a range that nobody uses is given back", "shrink_after"),
-            ("until a deleted tenant that does not answer is given up", "teardown_grace"),
             ("between two looks at a cluster that is not Ready", "requeue_not_ready"),
             ("that a request to a tenant may take", "request_timeout"),
             ("that a MetalLB without a sign of it gets to read its pools", "metallb_wait"),
