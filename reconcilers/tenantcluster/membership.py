@@ -1,12 +1,13 @@
 """Which allocations are a tenant's, and what they are called.
 
 Decided by spec.tenantClusterRef and spec.type through an index, never by labels: those are
-written for people and repaired, the role label excepted, whose absence is read by migration rule.
+written for people and repaired. So is the role: it follows from the name, which cannot be edited.
+By the label a growth allocation can only be kept, as an initial one is.
 """
 
 import re
 from collections.abc import Iterable
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 from controller.cache import Cache
@@ -38,17 +39,37 @@ def _by_age(allocation: IPAllocation) -> tuple[str, str]:
 
 
 def role(allocation: IPAllocation, tenant: TenantCluster) -> str:
-    """Return initial or growth: by label, and where that is missing, by name.
+    """Return initial or growth: by name, unless the label keeps a growth allocation as initial.
 
     Pinned ranges and unrecognised names are initial, so that nothing is shrunk by mistake.
     """
-    labelled = allocation.metadata.labels.get(names.LABEL_ROLE)
-    if labelled in {names.ROLE_INITIAL, names.ROLE_GROWTH}:
-        return labelled
-    base = re.escape(base_name(tenant, names.TYPE_LOADBALANCER))
-    numbered = re.fullmatch(rf"{base}-\d+", allocation.metadata.name)
-    grown = numbered is not None and allocation.spec.pinnedRange is None
-    return names.ROLE_GROWTH if grown else names.ROLE_INITIAL
+    kept = allocation.metadata.labels.get(names.LABEL_ROLE) == names.ROLE_INITIAL
+    grown = _is_growth_name(allocation.metadata.name, tenant)
+    if grown and not kept and allocation.spec.pinnedRange is None:
+        return names.ROLE_GROWTH
+    return names.ROLE_INITIAL
+
+
+def _is_growth_name(name: str, tenant: TenantCluster) -> bool:
+    """Return whether growth of `tenant` gives an allocation this name.
+
+    A first one whose name ends in a hash of nothing but decimal digits is none.
+    """
+    kind = names.TYPE_LOADBALANCER
+    _, _, index = name.rpartition("-")
+    if name in _canonical(tenant, kind) or not re.fullmatch("[0-9]{1,9}", index):
+        return False
+    return name in {_growth_name(base(tenant, kind), index) for base in (base_name, hashed_name)}
+
+
+def _growth_name(base: str, index: str) -> str:
+    tail = f"-{index}"
+    return names.shortened(base, names.NAME_MAX - len(tail)) + tail
+
+
+def _canonical(tenant: TenantCluster, kind: str) -> set[str]:
+    """Return the names that a tenant's first allocation may have."""
+    return {name(tenant, kind) for name in (base_name, hashed_name, own_name)}
 
 
 def initial(
@@ -61,7 +82,7 @@ def initial(
         of_kind = staying  # the others hold their ranges until these have them
     if kind == names.TYPE_LOADBALANCER:
         of_kind = [a for a in of_kind if role(a, tenant) == names.ROLE_INITIAL]
-    canonical = {name(tenant, kind) for name in (base_name, hashed_name, own_name)}
+    canonical = _canonical(tenant, kind)
     named = [a for a in of_kind if a.metadata.name in canonical]
     return next(iter([*named, *of_kind]), None)
 
@@ -108,14 +129,27 @@ def free_name(
 ) -> str:
     """Return the name under which the tenant's first allocation of type `kind` is created.
 
-    A hashed one if the plain one is taken: by another tenant's allocation, or by one of an
-    earlier cluster of this name, which a new one never adopts.
+    A hashed one if the plain one is taken: by another tenant's allocation, by one of an earlier
+    cluster of this name, which a new one never adopts, or by one that cannot be read.
     """
-    for name in (base_name(tenant, kind), hashed_name(tenant, kind)):
-        holder = taken_by.get(Key(namespace, name))
-        if holder is None or _is_own(holder, tenant, kind):
-            return name
-    return own_name(tenant, kind)
+    first = [make(tenant, kind) for make in (base_name, hashed_name, own_name)]
+    own = f"{tenant.metadata.key} {tenant.metadata.uid}"
+    more = (_hashed(tenant, kind, f"{own} {number}") for number in count(1))
+    free = (
+        one for one in chain(first, more) if _is_usable(tenant, kind, taken_by, namespace, one)
+    )
+    return next(free)
+
+
+def _is_usable(
+    tenant: TenantCluster, kind: str, taken_by: Cache[IPAllocation], namespace: str, name: str
+) -> bool:
+    """Return whether a name is free, or that of the allocation that is looked for."""
+    key = Key(namespace, name)
+    holder = taken_by.get(key)
+    if holder is None:
+        return key not in taken_by.unreadable
+    return _is_own(holder, tenant, kind)
 
 
 def free_growth_name(tenant: TenantCluster, taken_by: Cache[IPAllocation], namespace: str) -> str:
@@ -127,12 +161,12 @@ def free_growth_name(tenant: TenantCluster, taken_by: Cache[IPAllocation], names
     bases = [name(tenant, names.TYPE_LOADBALANCER) for name in (base_name, hashed_name)]
     for index in count(1):
         for base in bases:
-            tail = f"-{index}"
-            name = names.shortened(base, names.NAME_MAX - len(tail)) + tail
-            holder = taken_by.get(Key(namespace, name))
-            if holder is None:
+            name = _growth_name(base, str(index))
+            key = Key(namespace, name)
+            holder = taken_by.get(key)
+            if holder is None and key not in taken_by.unreadable:
                 return name
-            if _is_own(holder, tenant, names.TYPE_LOADBALANCER):
+            if holder is not None and _is_own(holder, tenant, names.TYPE_LOADBALANCER):
                 break
     raise AssertionError("unreachable: the count of names does not end")
 
@@ -145,8 +179,8 @@ def _is_own(allocation: IPAllocation, tenant: TenantCluster, kind: str) -> bool:
 def repairs(allocation: IPAllocation, tenant: TenantCluster) -> dict[str, Any]:
     """Return the merge patch that repairs an allocation's metadata; empty if nothing is wrong.
 
-    Labels follow reconcilers/labels.py. A missing role is inferred, once, and then stays. The
-    tenant's uid is noted where none is.
+    Labels follow reconcilers/labels.py, the role's among them. The tenant's uid is noted where
+    none is.
     """
     meta = allocation.metadata
     if allocation.spec.type == names.TYPE_LOADBALANCER:

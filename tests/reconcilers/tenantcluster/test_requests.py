@@ -124,16 +124,33 @@ def test_long_names_that_differ_at_the_end_only_differ() -> None:
         ("team-a-lb", {}, "initial"),
         ("team-a-lb-3", {}, "growth"),
         ("odd", {}, "initial"),
-        ("team-a-lb", {names.LABEL_ROLE: "growth"}, "growth"),
+        ("team-a-lb", {names.LABEL_ROLE: "growth"}, "initial"),
+        ("odd", {names.LABEL_ROLE: "growth"}, "initial"),
         ("team-a-lb-3", {names.LABEL_ROLE: "initial"}, "initial"),
         ("team-a-lb-3", {names.LABEL_ROLE: "nonsense"}, "growth"),
     ],
 )
-def test_an_unlabelled_role_is_read_from_the_name(
+def test_the_role_is_read_from_the_name_and_the_label_only_keeps_growth(
     name: str, labels: dict[str, str], expected: str
 ) -> None:
     allocation = make.allocation(name, labels=labels)
     assert membership.role(allocation, make.tenant()) == expected
+
+
+def test_a_first_allocation_whose_hash_is_a_number_is_not_taken_for_growth(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(names, "short_hash", lambda text: "12345678")
+    tenant = make.tenant()
+    hashed = membership.hashed_name(tenant, "loadbalancer")
+    assert hashed == "team-a-lb-12345678"
+    assert membership.role(make.allocation(hashed), tenant) == "initial"
+
+
+def test_growth_of_tenants_with_long_names_is_growth() -> None:
+    tenant = make.tenant("n" * 253, "s" * 63)
+    name = membership.free_growth_name(tenant, Lab().caches["ipallocations"], make.NAMESPACE)
+    assert membership.role(make.allocation(name), tenant) == "growth"
 
 
 def test_a_pinned_range_is_initial_whatever_its_name() -> None:

@@ -109,9 +109,9 @@ async def test_first_and_pinned_ranges_are_never_shrunk() -> None:
     Balancer(tenant)
     pin = ("10.40.0.200", "10.40.0.201")
     pinned = make.allocation("team-a-lb-7", pin=pin, labels={names.LABEL_ROLE: "growth"})
-    platform.server.add("ipallocations", pinned)
     async with platform.running():
         await become_ready(platform, tenant)
+        platform.server.add("ipallocations", pinned)
         await platform.clock.advance(3600)
         assert list(balancer_ranges(platform)) == ["team-a-lb", "team-a-lb-7"]
 

@@ -1,0 +1,90 @@
+"""Allocations that people label or make themselves stop nobody."""
+
+from typing import Any
+
+import pytest
+
+from reconcilers.api import names
+from reconcilers.tenantcluster import membership
+from tests.reconcilers import make
+from tests.reconcilers.balancer import Balancer, address_of, service
+from tests.reconcilers.lab import Lab
+from tests.reconcilers.tenantcluster.elastic.site import (
+    balancer_ranges,
+    become_ready,
+    elastic_platform,
+)
+
+GROWTH = {"metadata": {"labels": {names.LABEL_ROLE: names.ROLE_GROWTH}}}
+NAMES = (membership.base_name, membership.hashed_name, membership.own_name)
+
+
+def _lab(**allocation: Any) -> Lab:
+    """Return a new cluster, and an allocation that somebody made under the expected name."""
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("providerconfigs", make.provider("lab"))
+    lab.server.add("tenantclusters", make.tenant())
+    lab.server.add("ipallocations", make.allocation("team-a-lb", **allocation))
+    return lab
+
+
+async def test_a_first_allocation_that_is_labelled_growth_stops_neither_growth_nor_shrink() -> (
+    None
+):
+    platform, tenant = elastic_platform()
+    Balancer(tenant)
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two")
+        platform.server.edit("ipallocations", "team-a-lb", GROWTH)
+        await platform.clock.advance(60)
+        labels = platform.server.see("ipallocations", "team-a-lb")["metadata"]["labels"]
+        assert labels[names.LABEL_ROLE] == "initial"
+        service(tenant, "three")
+        await platform.clock.advance(60)
+        assert address_of(tenant, "three") is not None
+        assert set(balancer_ranges(platform)) == {"team-a-lb", "team-a-lb-1"}
+        for name in ("one", "two", "three"):
+            tenant.vanish("services", name, namespace="default")
+        await platform.clock.advance(1800)
+        assert set(balancer_ranges(platform)) == {"team-a-lb"}
+
+
+async def test_an_allocation_for_the_cluster_that_is_labelled_growth_serves_it() -> None:
+    lab = _lab(size=8, labels={names.LABEL_ROLE: names.ROLE_GROWTH})
+    lab.tenant_server("a")
+    await lab.rounds()
+    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    held = [one["metadata"]["name"] for one in lab.server.all("ipallocations")]
+    assert held == ["team-a-lb", "team-a-nodes"]
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {"kind": "nodes"},
+        {"tenant": "other/b"},
+        {"annotations": {names.ANNOTATION_TENANT_UID: "uid-of-another"}},
+    ],
+    ids=["for nodes", "of another tenant", "of an earlier cluster"],
+)
+async def test_a_name_that_is_taken_leads_to_another_name(theirs: dict[str, Any]) -> None:
+    lab = _lab(held=("10.40.0.64", "10.40.0.64"), **theirs)
+    tenant = make.tenant()
+    taken = [make_name(tenant, "loadbalancer") for make_name in NAMES]
+    for name in taken[1:]:
+        lab.server.add("ipallocations", make.allocation(name, tenant="other/b"))
+    lab.tenant_server("a")
+    await lab.rounds()
+    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+    ref = lab.see("tenantclusters", "a", "team")["lbAllocationRef"]["name"]
+    assert ref.startswith("team-a-lb-")
+    assert ref not in taken
+
+
+async def test_a_name_that_is_taken_by_what_cannot_be_read_leads_to_another_name() -> None:
+    lab = Lab()
+    cache = lab.caches["ipallocations"]
+    cache.replace([], lab.server.revision, {make.key("team-a-lb"): "spec.count: not a number"})
+    name = membership.free_name(make.tenant(), "loadbalancer", cache, make.NAMESPACE)
+    assert name == membership.hashed_name(make.tenant(), "loadbalancer")
