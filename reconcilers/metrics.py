@@ -15,6 +15,7 @@ from reconcilers.api import names
 
 SUCCESS = "success"
 FAILED = "failed"
+CORRECTED_KINDS = ("IPAddressPool", "L2Advertisement")
 LATENCY_SECONDS = (
     *(0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0),
     *(300.0, 900.0, 3600.0, 14400.0, 86400.0),
@@ -73,6 +74,14 @@ class IpamMetrics:
             ["pool", "namespace"],
             registry=registry,
         )
+        self._corrected = Counter(
+            "butler_tenant_corrections_total",
+            "Edits by others of what we keep in tenants that were written back, by kind.",
+            ["kind"],
+            registry=registry,
+        )
+        for edited in CORRECTED_KINDS:
+            self._corrected.labels(edited)
         self._latency = Histogram(
             "butler_ip_allocation_seconds",
             "From the request for a range to the range, by what the addresses are for.",
@@ -126,6 +135,10 @@ class IpamMetrics:
     def shrunk(self, pool: Key) -> None:
         """Count an allocation that shrink released, after it was withdrawn from its tenant."""
         self._count(self._shrunk, pool)
+
+    def corrected(self, kind: str) -> None:
+        """Count an edit by others of an object of ours in a tenant that was written back."""
+        self._corrected.labels(kind).inc()
 
     def _count(self, counter: Counter, pool: Key) -> None:
         # Series of a pool that does not exist would stay for ever.

@@ -11,6 +11,7 @@ from reconcilers.api.ipallocation import IPAllocation, PoolReference
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.api.writers import TracedMeta
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +71,18 @@ class ButlerConfig:
 
 @dataclass(frozen=True, slots=True)
 class AddressPoolSpec:
-    """The part of a MetalLB IPAddressPool that we own."""
+    """The spec of a MetalLB IPAddressPool; of ours, all of it is ours."""
 
     addresses: tuple[str, ...] = ()
+    autoAssign: bool = True
+    avoidBuggyIPs: bool = False
+    serviceAllocation: Any = None
+
+    @property
+    def edited(self) -> tuple[str, ...]:
+        """The fields beside the addresses that do not have the value they have in our pool."""
+        ours = {"autoAssign": True, "avoidBuggyIPs": False, "serviceAllocation": None}
+        return tuple(name for name, value in ours.items() if getattr(self, name) != value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +99,7 @@ class AddressPoolStatus:
 class IPAddressPool:
     """MetalLB's IPAddressPool in a tenant."""
 
-    metadata: ObjectMeta
+    metadata: TracedMeta
     spec: AddressPoolSpec = field(default_factory=AddressPoolSpec)
     status: AddressPoolStatus | None = None
 
@@ -112,10 +122,12 @@ class ConfigurationState:
 
 @dataclass(frozen=True, slots=True)
 class AdvertisementSpec:
-    """The part of a MetalLB L2Advertisement that says which pools it announces."""
+    """The spec of a MetalLB L2Advertisement: which pools it announces, and where."""
 
     ipAddressPools: tuple[str, ...] = ()
     ipAddressPoolSelectors: tuple[Mapping[str, Any], ...] = ()
+    interfaces: tuple[str, ...] = ()
+    nodeSelectors: tuple[Mapping[str, Any], ...] = ()
 
     def announces(self, pool: str) -> bool:
         """Return whether it announces `pool` by name, or all pools because it names none."""
@@ -128,7 +140,7 @@ class AdvertisementSpec:
 class L2Advertisement:
     """MetalLB's L2Advertisement in a tenant."""
 
-    metadata: ObjectMeta
+    metadata: TracedMeta
     spec: AdvertisementSpec = field(default_factory=AdvertisementSpec)
 
 

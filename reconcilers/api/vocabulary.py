@@ -218,7 +218,12 @@ WORDS: Mapping[str, Words] = {
             Condition(
                 "LoadBalancerReady",
                 "MetalLB in the tenant holds the ranges",
-                {"Ready": "True: the message has the ranges", **_NO_WAY_IN},
+                {
+                    "Ready": "True: the message has the ranges",
+                    **_NO_WAY_IN,
+                    "Contested": "False: another writer in the tenant keeps changing what is"
+                    " written there; the message names it",
+                },
             ),
             Condition(
                 "LoadBalancerDemandMet",
@@ -267,6 +272,11 @@ WORDS: Mapping[str, Words] = {
                 "NodeAddressesDeleted",
                 "the IPAllocation of nodes of a cluster that lives was deleted; its range is asked"
                 " for again",
+            ),
+            Event(
+                "Warning",
+                "ManualEditOverwritten",
+                "what is written into the tenant was changed there, and was written back",
             ),
             Event(
                 "Warning",

@@ -67,6 +67,12 @@ def findings(
                 f" {', '.join(wanted) or 'nothing'}; a running controller mends that"
             ),
         )
+    if pool is not None and pool.spec.edited:
+        yield (
+            "TenantDrift",
+            "warning",
+            f"others have set {', '.join(pool.spec.edited)} in its pool; a controller mends that",
+        )
     why = refusal(inside.pools) or inside.complaint
     if why or (pool is not None and not _is_read(pool)):
         yield (

@@ -23,6 +23,7 @@ from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import IP_ADDRESS_POOL, L2_ADVERTISEMENT, IPAddressPool
+from reconcilers.tenantcluster.corrections import CONTESTED, Upkeep, described
 
 POOL_NAME = names.METALLB_POOL
 NO_ADDRESS = "192.0.2.0-192.0.2.0"
@@ -123,12 +124,18 @@ class MetalLB:
     Args:
         client: a client of the tenant.
         namespace: MetalLB's namespace there.
+        upkeep: what we keep there, to tell edits by others from news of ours.
+        now: monotonic seconds.
     """
 
-    def __init__(self, client: Client, namespace: str) -> None:
+    def __init__(
+        self, client: Client, namespace: str, upkeep: Upkeep | None = None, now: float = 0.0
+    ) -> None:
         self._client = client
         self._pool = Key(namespace, POOL_NAME)
         self._advertisement = Key(namespace, ADVERTISEMENT_NAME)
+        self._upkeep = upkeep or Upkeep()
+        self._now = now
 
     async def pool(self) -> IPAddressPool | None:
         """Return the pool as it is now; None if there is none, but MetalLB is installed.
@@ -190,12 +197,16 @@ class MetalLB:
             ControllerError: the tenant did not answer.
         """
         live = await self.pool()
-        if live is None and not wanted.entries:
+        if not wanted.entries:
+            self._upkeep.forget()
+            if live is None:
+                return
+        if live is not None and not await self._is_permitted(live, wanted, permit):
             return
+        edited = self._edited(live, wanted)
+        self._require_peace(edited, wanted)
         if live is None:
             live = await self._create(wanted)
-        elif not await self._is_permitted(live, wanted, permit):
-            return
         if basis_of(live) > wanted.basis:
             raise ProjectionBlocked(
                 BEHIND, "another replica has written a newer state of the pool"
@@ -203,11 +214,45 @@ class MetalLB:
         if not wanted.entries:
             await self._delete_ours(live, wanted)
             return
+        await self._write(live, wanted, confirm)
+        if edited:
+            self._upkeep.note_correction(IP_ADDRESS_POOL.kind, edited, self._now)
+        self._upkeep.entries = wanted.entries
+
+    async def _write(
+        self,
+        live: IPAddressPool,
+        wanted: Projection,
+        confirm: Callable[[], Awaitable[Projection]],
+    ) -> None:
+        """Write what differs between the pool and `wanted`."""
         if is_empty(live):
             await self._fill(live, wanted, await confirm())
+        elif live.spec.edited and is_ours(live):
+            await self._patch(live, wanted)
         elif self._differs(live, wanted):
             await self._apply(live, wanted)
-        await self._advertise(wanted)
+
+    def _require_peace(self, edited: str, wanted: Projection) -> None:
+        """Raise ProjectionBlocked while nothing but an edit by others is to be written back."""
+        news = self._upkeep.entries != wanted.entries
+        if edited and not news and not self._upkeep.may_correct(edited, self._now):
+            raise ProjectionBlocked(CONTESTED, self._upkeep.contest(self._now))
+
+    def _edited(self, live: IPAddressPool | None, wanted: Projection) -> str:
+        """Return what others changed of our pool; empty if nothing, or where news of ours differ.
+
+        News of ours are a reason to write by themselves, and are not kept waiting.
+        """
+        known = self._upkeep.entries == wanted.entries
+        if live is None:
+            return f"IPAddressPool {POOL_NAME} (deleted)" if known else ""
+        if not is_ours(live) or is_empty(live) or basis_of(live) < wanted.needed:
+            return ""
+        fields = list(live.spec.edited)
+        if known and live.spec.addresses != wanted.entries:
+            fields.insert(0, "addresses")
+        return described(live, IP_ADDRESS_POOL.kind, fields) if fields else ""
 
     async def _is_permitted(
         self,
@@ -239,6 +284,12 @@ class MetalLB:
             or not is_ours(live)
             or not wanted.owner.items() <= live.metadata.annotations.items()
         )
+
+    async def _patch(self, live: IPAddressPool, wanted: Projection) -> None:
+        """Write what `wanted` says, and nothing of others: applying removes no field of theirs."""
+        spec = {"addresses": list(wanted.entries)} | dict.fromkeys(live.spec.edited)
+        patch = {"metadata": {"annotations": basis_annotation(wanted)}, "spec": spec}
+        await self._client.patch(IP_ADDRESS_POOL, Version.from_object(live), patch)
 
     async def _apply(self, live: IPAddressPool, wanted: Projection) -> None:
         """Write what `wanted` says over the pool as it was read, and over it alone.
@@ -279,39 +330,7 @@ class MetalLB:
             raise ProjectionBlocked(
                 BEHIND, "the cache does not show the tenant's ranges as they are"
             )
-        spec = {"addresses": list(wanted.entries), "autoAssign": None}
-        patch = {"metadata": {"annotations": _basis(wanted)}, "spec": spec}
-        await self._client.patch(IP_ADDRESS_POOL, Version.from_object(empty), patch)
-
-    async def _advertise(self, wanted: Projection) -> None:
-        """Make sure that an L2Advertisement names the pool; one that does stays as it is.
-
-        Raises:
-            ProjectionBlocked: the tenant positively does not serve the kind.
-            ControllerError: the tenant did not answer.
-        """
-        try:
-            live = await self._client.get(L2_ADVERTISEMENT, self._advertisement)
-        except NotFound:
-            if not await self._client.served(L2_ADVERTISEMENT):
-                raise ProjectionBlocked(
-                    NOT_INSTALLED,
-                    "MetalLB is installed in the tenant only in part: L2Advertisement is not"
-                    " served",
-                ) from None
-            live = None
-        if live is not None and live.spec.announces(POOL_NAME):
-            return
-        pools = [*(live.spec.ipAddressPools if live is not None else ()), POOL_NAME]
-        ours = live is None or is_ours(live)
-        marks = {"labels": _LABELS, "annotations": _basis(wanted)} if ours else {}
-        await self._client.apply(
-            L2_ADVERTISEMENT,
-            self._advertisement,
-            {"metadata": marks, "spec": {"ipAddressPools": pools}},
-            manager=names.TENANT_FIELD_MANAGER,
-            force=True,
-        )
+        await self._patch(empty, wanted)
 
     async def _delete_ours(self, pool: IPAddressPool, wanted: Projection) -> None:
         """Delete what we made: MetalLB refuses a pool without addresses."""
@@ -348,10 +367,9 @@ class MetalLB:
             await self._delete_ours(live, wanted)
             return
         await self._apply(live, wanted)
-        await self._advertise(wanted)
 
 
-_LABELS = {names.LABEL_MANAGED_BY: names.MANAGED_BY}
+LABELS = {names.LABEL_MANAGED_BY: names.MANAGED_BY}
 
 
 def is_ours(obj: Object) -> bool:
@@ -367,15 +385,16 @@ def is_empty(pool: IPAddressPool) -> bool:
     return is_ours(pool) and pool.spec.addresses == (NO_ADDRESS,)
 
 
-def _basis(wanted: Projection) -> dict[str, str]:
+def basis_annotation(wanted: Projection) -> dict[str, str]:
+    """Return the annotation that says which reader `wanted` is from."""
     return {names.ANNOTATION_PROJECTION_BASIS: str(wanted.basis), **wanted.owner}
 
 
 def _pool_body(wanted: Projection) -> dict[str, Any]:
     return {
         "metadata": {
-            "labels": dict(_LABELS),
-            "annotations": _basis(wanted),
+            "labels": dict(LABELS),
+            "annotations": basis_annotation(wanted),
         },
         "spec": {"addresses": list(wanted.entries)},
     }

@@ -11,7 +11,7 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import rfc3339
 from controller.errors import Conflict, ControllerError, NotFound
-from controller.meta import Version
+from controller.meta import Key, Version
 from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER, IPAddressPool
@@ -19,6 +19,8 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import LONGEST_PAUSE, UNAUTHORIZED, TenantClients, TenantUnavailable
+from reconcilers.tenantcluster.advertisement import Advertiser
+from reconcilers.tenantcluster.corrections import CONTESTED, Corrections
 from reconcilers.tenantcluster.membership import is_foreign, members
 from reconcilers.tenantcluster.metallb import (
     BEHIND,
@@ -31,6 +33,7 @@ from reconcilers.tenantcluster.metallb import (
     projection,
 )
 from reconcilers.tenantcluster.ownership import PoolClaims, owner_note
+from reconcilers.tenantcluster.poolwatch import PoolWatches
 from reconcilers.tenantcluster.status import load_balancer_ready
 from reconcilers.tenantcluster.uptake import remove_marker
 
@@ -59,19 +62,34 @@ def _as_management_error() -> Iterator[None]:
 
 
 class Projector:
-    """Writes the ranges of allocations to the tenants' MetalLB."""
+    """Writes the ranges of allocations to the tenants' MetalLB.
 
-    def __init__(
+    Args:
+        client: the management cluster.
+        allocations: its IPAllocations, indexed by TenantCluster.
+        claims: which TenantCluster a pool is of.
+        tenants: clients of the tenants.
+        corrections: tells edits by others from news of ours, and reports them.
+        watches: of what is written there.
+        clock: the time.
+        settings: where MetalLB lives.
+    """
+
+    def __init__(  # noqa: PLR0913 - the collaborators; the wiring is the one caller
         self,
         client: Client,
         allocations: Cache[IPAllocation],
         *,
         claims: PoolClaims,
         tenants: TenantClients,
+        corrections: Corrections,
+        watches: PoolWatches,
         clock: Clock,
         settings: TenantSettings,
     ) -> None:
         self._client = client
+        self._corrections = corrections
+        self._watches = watches
         self._clock = clock
         self._allocations = allocations
         self._claims = claims
@@ -88,6 +106,15 @@ class Projector:
         found = self._allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
         wanted = projection(members(self._allocations, tenant), self._allocations.position)
         return replace(wanted, needed=latest_mark(found), owner=owner_note(tenant))
+
+    def forget(self, key: Key) -> None:
+        """Forget a tenant that is gone, or that is left alone from now on."""
+        self._corrections.forget(key)
+        self._watches.close(key)
+
+    def due_in(self, tenant: TenantCluster) -> float | None:
+        """Return in how many seconds what others changed is due to be looked at; None if never."""
+        return self._corrections.due_in(tenant)
 
     def lags(self, tenant: TenantCluster) -> bool:
         """Return whether the cache has yet to read of a mark that is to be projected.
@@ -147,6 +174,8 @@ class Projector:
             return load_balancer_ready(False, BEHIND, "the tenant's MetalLB pool just changed")
         except _ManagementError as failed:
             raise failed.error from failed
+        finally:
+            self._corrections.report(tenant)
         if not wanted.entries:
             return load_balancer_ready(True, "Ready", "the tenant has no load-balancer IPs")
         return load_balancer_ready(True, "Ready", f"MetalLB holds {', '.join(wanted.entries)}")
@@ -195,6 +224,8 @@ class Projector:
                     after=list(wanted.entries),
                 )
                 await metallb.overwrite(live, wanted)
+                if wanted.entries:
+                    await self._advertiser(client, tenant).advertise(wanted)
         except (TenantUnavailable, ProjectionBlocked, Conflict) as error:
             _log.info("cannot write the tenant's MetalLB pool anew", error=str(error))
 
@@ -229,14 +260,25 @@ class Projector:
             if begin:
                 with _as_management_error():
                     await self._record_begun(tenant)
-            metallb = MetalLB(client, self._settings.metallb_namespace)
+            namespace, now = self._settings.metallb_namespace, self._clock.monotonic()
+            metallb = MetalLB(client, namespace, self._corrections.upkeep(tenant), now)
             await metallb.project(
                 wanted, lambda: self._confirmed(tenant), lambda live: self._permit(tenant, live)
             )
+            if wanted.entries:
+                self._watches.open(tenant.metadata.key)
+                await self._advertiser(client, tenant).advertise(wanted)
+        contest = self._corrections.contest(tenant)
+        if contest:
+            raise ProjectionBlocked(CONTESTED, contest)
 
     async def _permit(self, tenant: TenantCluster, live: IPAddressPool) -> None:
         with _as_management_error():
             await self._claims.require(tenant, live)
+
+    def _advertiser(self, client: Client, tenant: TenantCluster) -> Advertiser:
+        namespace, now = self._settings.metallb_namespace, self._clock.monotonic()
+        return Advertiser(client, namespace, self._corrections.upkeep(tenant), now)
 
     async def _confirmed(self, tenant: TenantCluster) -> Projection:
         """Return what the tenant should hold, each of its allocations read live, now.

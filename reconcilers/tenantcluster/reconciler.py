@@ -144,6 +144,7 @@ class TenantClusterReconciler:
     async def _reconcile_gone(self, key: Key, *, leftovers: bool) -> Outcome:
         """Forget a cluster that is gone, once nothing of it is left in its tenant."""
         self._resizer.forget(key)
+        self._projector.forget(key)
         self._teardown.forget(key)
         if leftovers:
             return Blocked("Deleting", self._settings.requeue_deleting)
@@ -181,6 +182,7 @@ class TenantClusterReconciler:
 
     async def _reconcile_cloud(self, tenant: TenantCluster) -> Outcome:
         self._resizer.forget(tenant.metadata.key)
+        self._projector.forget(tenant.metadata.key)
         network = status.network_ready(True, "Ready", "cloud networking mode")
         await self._write_status(tenant, status.Verdict(READY, (network, status.ready())))
         return SETTLED
@@ -246,6 +248,9 @@ class TenantClusterReconciler:
         """Return when the next pass is due."""
         if is_behind(projected) or self._projector.lags(tenant):
             return Again(SOON)
+        contest_due = self._projector.due_in(tenant)
+        if contest_due is not None:
+            return Again(max(contest_due, SOON))
         if projected.reason == BEING_INSTALLED:
             return Again(self._installer.due_in(tenant) or SOON)
         for finding in (projected, addresses):
@@ -308,6 +313,7 @@ class TenantClusterReconciler:
             await self._projector.remove_marker(tenant)
         if left == 0 and await self._teardown.remove_finalizer(tenant):
             self._resizer.forget(tenant.metadata.key)
+            self._projector.forget(tenant.metadata.key)
             self._installer.forget(tenant.metadata.uid)
             await self._tenants.close(tenant.metadata.key)
             return SETTLED

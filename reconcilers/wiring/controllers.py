@@ -20,6 +20,7 @@ from reconcilers.networkpool.problems import overlapping_pools
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.tenantclients import TenantClients
+from reconcilers.tenantcluster.poolwatch import concerned, may_be_edited
 from reconcilers.tenantcluster.provider import refers_to
 from reconcilers.tenantcluster.services import may_change_demand
 from reconcilers.tenantcluster.status import DEMAND_MET, NETWORK_READY
@@ -138,6 +139,7 @@ def add_tenantclusters(
         metrics=shared.metrics,
     )
     shared.manager.add_service("tenant-services", parts.services.watches.run)
+    shared.manager.add_service("tenant-pools", parts.pools.watches.run)
 
     in_need = Part(clusters, waits_for_room)
 
@@ -161,6 +163,8 @@ def add_tenantclusters(
             Watch(informers.providers, users, generation_changed),
             Watch(informers.pools, waiting, has_more_room),
             ClusterWatch(parts.services.kind, lambda cluster, _: [cluster], may_change_demand),
+            ClusterWatch(parts.pools.pools, concerned, may_be_edited),
+            ClusterWatch(parts.pools.advertisements, concerned, may_be_edited),
         ],
         concurrency=settings.concurrency,
         group=lambda cluster: cluster.namespace,

@@ -11,11 +11,13 @@ from reconcilers.metallb_install.installer import Installer
 from reconcilers.metrics import IpamMetrics
 from reconcilers.settings import Settings
 from reconcilers.tenantclients import TenantClients
+from reconcilers.tenantcluster.corrections import Corrections
 from reconcilers.tenantcluster.elastic.resizer import Resizer
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
 from reconcilers.tenantcluster.ownership import PoolClaims
 from reconcilers.tenantcluster.poolchoice import PoolChoice
+from reconcilers.tenantcluster.poolwatch import PoolWatches
 from reconcilers.tenantcluster.projector import Projector
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.tenantcluster.reconciler import TenantClusterReconciler
@@ -31,11 +33,13 @@ class TenantParts:
     Args:
         reconciler: works on TenantClusters.
         services: watches their Services; `services.watches.run` has to run.
+        pools: watches what we keep in them; `pools.watches.run` has to run.
         choice: chooses pools.
     """
 
     reconciler: TenantClusterReconciler
     services: TenantServices
+    pools: PoolWatches
     choice: PoolChoice
 
 
@@ -69,6 +73,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     choice = PoolChoice(caches.pools, allocations, settings.pool.max_addresses)
     requester = Requester(client, allocations, choice, metrics, recorder)
     services = TenantServices(caches.clusters, tenants, clock, settings.tenant)
+    pools = PoolWatches(caches.clusters, tenants, clock, settings.tenant)
     scaler = Scaler(client, caches, requester, clock, settings.tenant)
     resizer = Resizer(
         client,
@@ -90,6 +95,8 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
             allocations,
             claims=PoolClaims(client, allocations),
             tenants=tenants,
+            corrections=Corrections(clock, recorder, metrics),
+            watches=pools,
             clock=clock,
             settings=settings.tenant,
         ),
@@ -102,4 +109,4 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         clock=clock,
         settings=settings.tenant,
     )
-    return TenantParts(reconciler, services, choice)
+    return TenantParts(reconciler, services, pools, choice)

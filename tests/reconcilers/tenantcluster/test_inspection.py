@@ -11,6 +11,7 @@ from reconcilers.api.resources import (
     Service,
     ServiceStatus,
 )
+from reconcilers.api.writers import TracedMeta
 from reconcilers.tenantcluster.inspection import Inside, findings
 from tests.reconcilers import make
 
@@ -21,7 +22,7 @@ RIGHT = "10.40.0.0-10.40.0.7"
 
 def _pool(*entries: str, counted: int | None = None) -> IPAddressPool:
     status = AddressPoolStatus(availableIPv4=counted) if counted is not None else None
-    return IPAddressPool(ObjectMeta(), AddressPoolSpec(entries), status)
+    return IPAddressPool(TracedMeta(), AddressPoolSpec(entries), status)
 
 
 def _service(name: str, ip: str) -> Service:

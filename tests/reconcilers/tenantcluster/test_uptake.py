@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from controller.meta import ObjectMeta
 from reconcilers.api import names
 from reconcilers.api.resources import AddressPoolSpec, AddressPoolStatus, IPAddressPool
+from reconcilers.api.writers import TracedMeta
 from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.settings import Settings, TenantSettings
 from reconcilers.tenantcluster.uptake import MARKER, Step, marker_entry, next_step, refusal
@@ -21,7 +21,7 @@ BEGUN = {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
 
 
 def _pool(*entries: str, basis: int = 0, counted: int | None = None) -> IPAddressPool:
-    meta = ObjectMeta(annotations={names.ANNOTATION_PROJECTION_BASIS: str(basis)})
+    meta = TracedMeta(annotations={names.ANNOTATION_PROJECTION_BASIS: str(basis)})
     status = AddressPoolStatus(1, 0, counted - 1, 0) if counted is not None else None
     return IPAddressPool(meta, AddressPoolSpec(entries), status)
 

@@ -1,0 +1,106 @@
+"""The L2Advertisement of our pool in a tenant: without one nobody announces its addresses."""
+
+import dataclasses
+
+from controller.client import Client
+from controller.errors import NotFound
+from controller.meta import Key, Version
+from reconcilers.api import names
+from reconcilers.api.resources import L2_ADVERTISEMENT, AdvertisementSpec, L2Advertisement
+from reconcilers.tenantcluster.corrections import CONTESTED, Upkeep, described
+from reconcilers.tenantcluster.metallb import (
+    ADVERTISEMENT_NAME,
+    LABELS,
+    NOT_INSTALLED,
+    POOL_NAME,
+    Projection,
+    ProjectionBlocked,
+    basis_annotation,
+    is_ours,
+)
+
+
+class Advertiser:
+    """Keeps the L2Advertisement in one tenant.
+
+    Args:
+        client: a client of the tenant.
+        namespace: MetalLB's namespace there.
+        upkeep: what we keep there, to tell edits by others from news of ours.
+        now: monotonic seconds.
+    """
+
+    def __init__(self, client: Client, namespace: str, upkeep: Upkeep, now: float) -> None:
+        self._client = client
+        self._key = Key(namespace, ADVERTISEMENT_NAME)
+        self._upkeep = upkeep
+        self._now = now
+
+    async def advertise(self, wanted: Projection) -> None:
+        """Make sure that an L2Advertisement names the pool; one of others that does may stay.
+
+        Raises:
+            ProjectionBlocked: the tenant positively does not serve the kind, or another writer
+                insists on another content of ours.
+            Conflict: it changed since it was read.
+            ControllerError: the tenant did not answer.
+        """
+        live = await self._read()
+        if live is not None and is_ours(live):
+            await self._correct(live, wanted)
+        elif live is None or not live.spec.announces(POOL_NAME):
+            await self._apply(live, wanted)
+
+    async def _read(self) -> L2Advertisement | None:
+        try:
+            return await self._client.get(L2_ADVERTISEMENT, self._key)
+        except NotFound:
+            if not await self._client.served(L2_ADVERTISEMENT):
+                raise ProjectionBlocked(
+                    NOT_INSTALLED,
+                    "MetalLB is installed in the tenant only in part: L2Advertisement is not"
+                    " served",
+                ) from None
+            return None
+
+    async def _apply(self, live: L2Advertisement | None, wanted: Projection) -> None:
+        """Create ours, or add the pool to one of others."""
+        deleted = live is None and self._upkeep.advertised
+        edited = f"{L2_ADVERTISEMENT.kind} {ADVERTISEMENT_NAME} (deleted)"
+        if deleted:
+            self._require_peace(edited)
+        pools = [*(live.spec.ipAddressPools if live is not None else ()), POOL_NAME]
+        marks = {"labels": LABELS, "annotations": basis_annotation(wanted)} if not live else {}
+        await self._client.apply(
+            L2_ADVERTISEMENT,
+            self._key,
+            {"metadata": marks, "spec": {"ipAddressPools": pools}},
+            manager=names.TENANT_FIELD_MANAGER,
+            force=True,
+        )
+        self._upkeep.advertised = live is None
+        if deleted:
+            self._upkeep.note_correction(L2_ADVERTISEMENT.kind, edited, self._now)
+
+    async def _correct(self, live: L2Advertisement, wanted: Projection) -> None:
+        """Write ours as it was, where others have changed it."""
+        self._upkeep.advertised = True
+        ours = AdvertisementSpec(ipAddressPools=(POOL_NAME,))
+        fields = [
+            one.name
+            for one in dataclasses.fields(ours)
+            if getattr(live.spec, one.name) != getattr(ours, one.name)
+        ]
+        if not fields:
+            return
+        edited = described(live, L2_ADVERTISEMENT.kind, fields)
+        self._require_peace(edited)
+        spec = dict.fromkeys(fields) | {"ipAddressPools": [POOL_NAME]}
+        patch = {"metadata": {"annotations": basis_annotation(wanted)}, "spec": spec}
+        await self._client.patch(L2_ADVERTISEMENT, Version.from_object(live), patch)
+        self._upkeep.note_correction(L2_ADVERTISEMENT.kind, edited, self._now)
+
+    def _require_peace(self, edited: str) -> None:
+        """Raise ProjectionBlocked while a correction of what was edited has to wait."""
+        if not self._upkeep.may_correct(edited, self._now):
+            raise ProjectionBlocked(CONTESTED, self._upkeep.contest(self._now))

@@ -1,0 +1,161 @@
+"""Manual edits of what we wrote into tenants: told from news of ours, written back, reported.
+
+All of spec of our IPAddressPool and L2Advertisement is ours. An edit is written back at once.
+Where another writer insists, each further correction waits twice as long as the one before, up to
+five minutes, and the condition says so until it has been quiet for a while: two controllers that
+write against each other would have MetalLB take addresses from Services without end.
+
+What we have to write anyway, because a range came or went, never waits.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from controller.clock import Clock
+from controller.events import Recorder
+from controller.meta import Key
+from reconcilers.api import names
+from reconcilers.api.resources import TENANT_CLUSTER, IPAddressPool, L2Advertisement
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.metrics import IpamMetrics
+
+CONTESTED = "Contested"
+"""The reason while another writer keeps changing what we write."""
+LONGEST_PAUSE = 300.0
+QUIET_SECONDS = 60.0
+MANY = 5
+"""After so many corrections, each soon after the one before, another writer insists."""
+
+
+@dataclass(slots=True)
+class Upkeep:
+    """What we keep in one tenant, as far as this process knows.
+
+    Args:
+        entries: the pool's addresses when it was last seen to be right; None if it was not yet.
+        advertised: whether the L2Advertisement was.
+        made: corrections that are not reported yet: kind and a sentence's end.
+    """
+
+    entries: tuple[str, ...] | None = None
+    advertised: bool = False
+    made: list[tuple[str, str]] = field(default_factory=list)
+    _number: int = 0
+    _last: float = 0.0
+    _what: str = ""
+    _waiting: bool = False
+
+    def forget(self) -> None:
+        """Forget what we kept there: from now on it is nothing."""
+        self.entries, self.advertised = None, False
+
+    def may_correct(self, what: str, now: float) -> bool:
+        """Return whether an edit may be written back now.
+
+        Args:
+            what: what was edited.
+            now: monotonic seconds.
+        """
+        self._what = what
+        self._waiting = now < self._last + self._pause
+        return not self._waiting
+
+    def note_correction(self, kind: str, what: str, now: float) -> None:
+        """Note that an edit was written back."""
+        if now >= self._quiet_at:
+            self._number = 0
+        self._number, self._last, self._what = self._number + 1, now, what
+        self._waiting = False
+        self.made.append((kind, what))
+
+    def contest(self, now: float) -> str:
+        """Return what another writer keeps changing; empty if none does."""
+        if not self._waiting and (self._number < MANY or now >= self._quiet_at):
+            return ""
+        return (
+            f"another writer in the tenant keeps changing {self._what}; it is written back ever"
+            f" less often, at last every {LONGEST_PAUSE / 60:.0f} min"
+        )
+
+    def due_in(self, now: float) -> float | None:
+        """Return in how many seconds a correction is due, or a contest over; None for never."""
+        if self._waiting:
+            return max(0.0, self._last + self._pause - now)
+        return max(0.0, self._quiet_at - now) if self.contest(now) else None
+
+    @property
+    def _pause(self) -> float:
+        return min(2.0 ** (self._number - MANY), LONGEST_PAUSE) if self._number >= MANY else 0.0
+
+    @property
+    def _quiet_at(self) -> float:
+        return self._last + max(QUIET_SECONDS, 2 * self._pause)
+
+
+class Corrections:
+    """What is kept in tenants; reports corrections by an event on the TenantCluster, and a metric.
+
+    Args:
+        clock: the time.
+        recorder: takes the events.
+        metrics: takes the counts.
+    """
+
+    def __init__(self, clock: Clock, recorder: Recorder, metrics: IpamMetrics) -> None:
+        self._clock = clock
+        self._recorder = recorder
+        self._metrics = metrics
+        # By key, and the uid of the cluster that it is about.
+        self._tenants: dict[Key, tuple[str, Upkeep]] = {}
+
+    def upkeep(self, tenant: TenantCluster) -> Upkeep:
+        """Return what is kept in a tenant."""
+        meta = tenant.metadata
+        if self._tenants.get(meta.key, ("", None))[0] != meta.uid:
+            self._tenants[meta.key] = (meta.uid, Upkeep())
+        return self._tenants[meta.key][1]
+
+    def forget(self, key: Key) -> None:
+        """Forget a tenant that nothing is kept in any more."""
+        self._tenants.pop(key, None)
+
+    def contest(self, tenant: TenantCluster) -> str:
+        """Return what another writer keeps changing in a tenant; empty if none does."""
+        return self.upkeep(tenant).contest(self._clock.monotonic())
+
+    def due_in(self, tenant: TenantCluster) -> float | None:
+        """Return in how many seconds a look is due because of corrections; None for never."""
+        return self.upkeep(tenant).due_in(self._clock.monotonic())
+
+    def report(self, tenant: TenantCluster) -> None:
+        """Report the corrections that were made in a tenant since the last report."""
+        made = self.upkeep(tenant).made
+        for kind, what in made:
+            self._metrics.corrected(kind)
+            self._recorder.record(
+                TENANT_CLUSTER,
+                tenant,
+                "Warning",
+                "ManualEditOverwritten",
+                f"In the tenant, {what} was changed; it is as it was",
+                action="Project",
+            )
+        made.clear()
+
+
+def described(obj: IPAddressPool | L2Advertisement, kind: str, fields: Iterable[str]) -> str:
+    """Return what was edited, and by whom as far as the API server knows.
+
+    Args:
+        obj: as it was found.
+        kind: of it.
+        fields: those of its spec that differ from ours.
+    """
+    theirs = [
+        one
+        for one in obj.metadata.managedFields
+        if not one.subresource and one.manager != names.TENANT_FIELD_MANAGER
+    ]
+    last = max(theirs, key=lambda one: one.time, default=None)
+    by = f" by {last.manager}" if last is not None and last.manager else ""
+    return f"{kind} {obj.metadata.name} ({', '.join(fields)}{by})"

@@ -1,0 +1,103 @@
+"""What a user sets in our MetalLB objects is written back within seconds, and MetalLB serves."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.errors import Conflict
+from controller.meta import Key, Version
+from controller.resource import Resource
+from envtest.metallb import NAMESPACE
+from reconcilers.api.resources import IP_ADDRESS_POOL, L2_ADVERTISEMENT, TENANT_CLUSTER
+from reconcilers.cli.local.objects import delete
+from reconcilers.tenantcluster.metallb import ADVERTISEMENT_NAME
+from tests.metallb.site import PROJECTED, TEAM, Site, Tenant, site
+from tests.polling import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
+
+ADVERTISEMENT = Key(NAMESPACE, ADVERTISEMENT_NAME)
+ALLOCATION = {"namespaces": ["elsewhere"], "priority": 10}
+
+
+async def _edit(tenant: Tenant, resource: Resource[Any], key: Key, **spec: Any) -> None:
+    """Change the spec of an object in the tenant, as `kubectl patch` does."""
+    while True:
+        live = await tenant.client.get(resource, key)
+        try:
+            await tenant.client.patch(resource, Version.from_object(live), {"spec": spec})
+        except Conflict:
+            continue
+        return
+
+
+async def _edited(tenant: Tenant) -> tuple[str, ...]:
+    return (await tenant.client.get(IP_ADDRESS_POOL, PROJECTED)).spec.edited
+
+
+async def _announced(tenant: Tenant) -> tuple[Any, ...]:
+    spec = (await tenant.client.get(L2_ADVERTISEMENT, ADVERTISEMENT)).spec
+    return spec.ipAddressPools, spec.interfaces, spec.nodeSelectors
+
+
+async def _condition(here: Site, kind: str) -> tuple[str, str]:
+    cluster = await here.client.get(TENANT_CLUSTER, Key(TEAM, "a"))
+    found = next(one for one in cluster.status.conditions if one.type == kind)
+    return found.status, found.reason
+
+
+async def test_every_field_is_written_back_and_services_are_served(tmp_path: Path) -> None:
+    """The pool is looked at once a minute by default, the static tenant's too: it is watched."""
+    async with site(tmp_path) as here, here.controllers():
+        await here.offer("10.40.0.0/24", defaultPoolSize=8)
+        await here.found_cluster("a")
+        await here.ready("a")
+        tenant = here.tenants["a"]
+        edits: tuple[dict[str, Any], ...] = (
+            {"autoAssign": False},
+            {"avoidBuggyIPs": True},
+            {"serviceAllocation": ALLOCATION},
+            {"autoAssign": False, "avoidBuggyIPs": True, "serviceAllocation": ALLOCATION},
+        )
+        names = []
+        for number, edit in enumerate(edits):
+            await _edit(tenant, IP_ADDRESS_POOL, PROJECTED, **edit)
+            names.append(f"web-{number}")
+            await tenant.serve(names[-1])
+            await until(lambda: _edited(tenant), lambda found: found == ())
+            assert len(set((await tenant.served(*names)).values())) == len(names)
+        await _edit(
+            tenant, L2_ADVERTISEMENT, ADVERTISEMENT, interfaces=["eth9"], ipAddressPools=["x"]
+        )
+        await until(lambda: _announced(tenant), lambda found: found == (("default-pool",), (), ()))
+        await delete(tenant.client, L2_ADVERTISEMENT, ADVERTISEMENT)
+        gone = await tenant.client.list(L2_ADVERTISEMENT)
+        assert gone.revision > 0
+        await until(
+            lambda: tenant.client.list(L2_ADVERTISEMENT),
+            lambda page: [one.spec.ipAddressPools for one in page.items] == [("default-pool",)],
+        )
+
+
+async def test_a_tenant_does_not_grow_while_another_writer_insists(tmp_path: Path) -> None:
+    async with (
+        site(tmp_path) as here,
+        here.controllers("--growth-after=2s", "--tenant-requeue-young=1s"),
+    ):
+        sizes = {"initialPoolSize": 4, "growthIncrement": 4}
+        await here.offer("10.40.0.0/24", allocationMode="elastic", **sizes)
+        await here.found_cluster("a")
+        await here.ready("a")
+        tenant = here.tenants["a"]
+        await _edit(tenant, IP_ADDRESS_POOL, PROJECTED, autoAssign=False)
+
+        async def insist() -> tuple[str, str]:
+            if await _edited(tenant) == ():
+                await _edit(tenant, IP_ADDRESS_POOL, PROJECTED, serviceAllocation=ALLOCATION)
+            return await _condition(here, "LoadBalancerReady")
+
+        await until(insist, lambda found: found == ("False", "Contested"))
+        await tenant.serve("web")
+        await until(insist, lambda found: found == ("False", "Contested"))
+        assert len(await here.ranges_of("a")) == 1

@@ -1,0 +1,200 @@
+"""All of spec of what we write into a tenant is ours: edits are written back, and reported."""
+
+from typing import Any
+
+import pytest
+
+from reconcilers.api.resources import TENANT_CLUSTER
+from tests.reconcilers import make
+from tests.reconcilers.lab import AT_ONCE, Lab
+from tests.reconcilers.platform import Platform
+from tests.reconcilers.server import Json, Server
+
+METALLB = "metallb-system"
+HELD = ("10.40.0.0", "10.40.0.7")
+OTHER = ("10.40.0.8", "10.40.0.15")
+POOL = ("ipaddresspools", "default-pool")
+ADVERTISEMENT = ("l2advertisements", "default")
+RIGHT = {"addresses": ["10.40.0.0-10.40.0.7"]}
+TOLD = "ManualEditOverwritten"
+
+
+async def _projected() -> tuple[Lab, Server]:
+    """Return a cluster that is Ready, and its tenant, which has what it should have."""
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("providerconfigs", make.provider("lab"))
+    lab.server.add("tenantclusters", make.tenant(status={"phase": "Ready"}))
+    lab.server.add("ipallocations", make.allocation("team-a-lb", held=HELD))
+    tenant = lab.tenant_server("a")
+    await lab.cluster()
+    return lab, tenant
+
+
+def _spec(tenant: Server, what: tuple[str, str]) -> Json:
+    spec: Json = tenant.see(*what, namespace=METALLB)["spec"]
+    return spec
+
+
+def _edit(tenant: Server, what: tuple[str, str] = POOL, **spec: Any) -> None:
+    tenant.edit(*what, {"spec": spec or {"autoAssign": False}}, namespace=METALLB)
+
+
+def _reported(lab: Lab) -> tuple[str, str]:
+    found = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")
+    return found["status"], found["reason"]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"autoAssign": False},
+        {"avoidBuggyIPs": True},
+        {"serviceAllocation": {"priority": 10, "namespaces": ["other"]}},
+        {"addresses": ["10.99.0.0/24"]},
+        {"addresses": ["10.99.0.0/24"], "autoAssign": False},
+    ],
+    ids=" and ".join,
+)
+async def test_whatever_others_set_in_our_pool_is_written_back_and_told(edit: Json) -> None:
+    lab, tenant = await _projected()
+    _edit(tenant, **edit)
+    await lab.cluster()
+    assert _spec(tenant, POOL) == RIGHT
+    (event,) = [one for one in lab.recorded.events if one[1] == TOLD]
+    assert all(field in event[2] for field in edit)
+    tenant.requests.clear()
+    await lab.cluster()
+    assert {request.verb for request in tenant.requests} == {"get"}, "nothing is left to write"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"ipAddressPools": ["other"]},
+        {"ipAddressPools": None},
+        {"interfaces": ["eth0"]},
+        {"nodeSelectors": [{"matchLabels": {"a": "b"}}]},
+        {"ipAddressPools": ["default-pool", "other"]},
+    ],
+    ids=str,
+)
+async def test_whatever_others_set_in_our_advertisement_is_written_back_and_told(
+    edit: Json,
+) -> None:
+    lab, tenant = await _projected()
+    _edit(tenant, ADVERTISEMENT, **edit)
+    await lab.cluster()
+    assert _spec(tenant, ADVERTISEMENT) == {"ipAddressPools": ["default-pool"]}
+    assert lab.recorded.reasons.count(TOLD) == 1
+
+
+@pytest.mark.parametrize("what", [POOL, ADVERTISEMENT], ids=["pool", "advertisement"])
+async def test_what_others_delete_is_made_again_and_told(what: tuple[str, str]) -> None:
+    lab, tenant = await _projected()
+    tenant.vanish(*what, namespace=METALLB)
+    await lab.cluster()
+    assert tenant.has(*what, namespace=METALLB)
+    assert lab.recorded.reasons.count(TOLD) == 1
+
+
+async def test_news_of_ours_are_no_correction() -> None:
+    lab, tenant = await _projected()
+    lab.server.add("ipallocations", make.allocation("team-a-lb-1", held=OTHER))
+    await lab.cluster()
+    lab.server.delete("ipallocations", "team-a-lb-1")
+    await lab.cluster()
+    assert _spec(tenant, POOL) == RIGHT
+    assert TOLD not in lab.recorded.reasons
+
+
+async def test_who_wrote_it_is_named() -> None:
+    lab, tenant = await _projected()
+    writers = [
+        {"manager": "butler-controller/ipam", "time": "2026-01-01T00:00:05Z"},
+        {"manager": "helm", "time": "2026-01-01T00:00:01Z"},
+        {"manager": "kubectl-edit", "time": "2026-01-01T00:00:04Z"},
+        {"manager": "controller", "time": "2026-01-01T00:00:09Z", "subresource": "status"},
+    ]
+    change = {"metadata": {"managedFields": writers}, "spec": {"autoAssign": False}}
+    tenant.edit(*POOL, change, namespace=METALLB)
+    await lab.cluster()
+    (message,) = [text for _, reason, text in lab.recorded.events if reason == TOLD]
+    assert "IPAddressPool default-pool (autoAssign by kubectl-edit)" in message
+
+
+async def test_a_writer_that_insists_is_written_against_ever_less_often_and_told_of() -> None:
+    lab, tenant = await _projected()
+    written = 0
+    for _ in range(600):
+        _edit(tenant)
+        before = tenant.revision
+        await lab.cluster()
+        written += tenant.revision > before
+        await lab.clock.advance(1)
+    assert 5 < written < 15
+    assert _reported(lab) == ("False", "Contested")
+    message = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")["message"]
+    assert "autoAssign" in message
+    assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+
+
+async def test_what_is_contested_is_written_all_the_same_when_a_range_comes_or_goes() -> None:
+    lab, tenant = await _projected()
+    for _ in range(20):
+        _edit(tenant)
+        await lab.cluster()
+    assert _spec(tenant, POOL)["autoAssign"] is False
+    lab.server.add("ipallocations", make.allocation("team-a-lb-1", held=OTHER))
+    await lab.cluster()
+    assert _spec(tenant, POOL) == {"addresses": ["10.40.0.0-10.40.0.7", "10.40.0.8-10.40.0.15"]}
+    for _ in range(20):
+        _edit(tenant)
+        await lab.cluster()
+    lab.server.delete("ipallocations", "team-a-lb-1")
+    await lab.cluster()
+    assert _spec(tenant, POOL) == RIGHT
+
+
+async def test_a_contest_is_over_when_the_other_writer_is_quiet() -> None:
+    lab, tenant = await _projected()
+    for _ in range(60):
+        _edit(tenant)
+        await lab.cluster()
+        await lab.clock.advance(1)
+    assert _reported(lab) == ("False", "Contested")
+    for _ in range(200):
+        await lab.cluster()
+        await lab.clock.advance(1)
+    assert _spec(tenant, POOL) == RIGHT
+    assert _reported(lab) == ("True", "Ready")
+
+
+@pytest.mark.parametrize("sizing", [None, {"allocationMode": "elastic"}], ids=str)
+async def test_edits_are_seen_within_seconds_in_every_mode(sizing: Json | None) -> None:
+    platform = Platform(AT_ONCE)
+    platform.server.add("networkpools", make.pool())
+    platform.server.add("providerconfigs", make.provider("lab", load_balancer=sizing))
+    platform.server.add("tenantclusters", make.tenant())
+    tenant = platform.tenant("a")
+    async with platform.running() as manager:
+        await platform.clock.advance(5)
+        assert platform.phase(TENANT_CLUSTER.plural, "a", "team") == "Ready"
+        right = _spec(tenant, POOL)
+        _edit(tenant)
+        _edit(tenant, ADVERTISEMENT, interfaces=["eth0"])
+        await platform.clock.advance(2)
+        assert _spec(tenant, POOL) == right
+        assert _spec(tenant, ADVERTISEMENT) == {"ipAddressPools": ["default-pool"]}
+        for what in (POOL, ADVERTISEMENT):
+            tenant.vanish(*what, namespace=METALLB)
+        await platform.clock.advance(2)
+        assert _spec(tenant, POOL) == right
+        assert tenant.has(*ADVERTISEMENT, namespace=METALLB)
+        counted = {
+            kind: manager.metrics.registry.get_sample_value(
+                "butler_tenant_corrections_total", {"kind": kind}
+            )
+            for kind in ("IPAddressPool", "L2Advertisement")
+        }
+        assert counted == {"IPAddressPool": 2.0, "L2Advertisement": 2.0}
