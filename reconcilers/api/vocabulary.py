@@ -230,6 +230,11 @@ WORDS: Mapping[str, Words] = {
                 "no Service of an elastic tenant has been without an address for long",
                 {
                     "Ready": "True",
+                    "OtherClass": "True: a Service waits, and asks for another load balancer; it"
+                    " makes nothing grow, and this holds for the next three reasons too",
+                    "OtherPool": "True: a Service waits, and asks for another IPAddressPool",
+                    "FixedAddress": "True: a Service waits, and asks for a certain address",
+                    "OtherFamily": "True: a Service waits, and asks for a family there is none of",
                     "Growing": "False: addresses were asked for",
                     "QuotaExceeded": "False: growing would go above maxLoadBalancerIPs",
                     "PoolExhausted": "False: no pool has growthIncrement addresses in a row",

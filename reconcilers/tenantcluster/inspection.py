@@ -9,7 +9,12 @@ from controller.client import Client
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import SERVICE, IPAddressPool, Service
-from reconcilers.tenantcluster.elastic.demand import addresses
+from reconcilers.tenantcluster.elastic.demand import (
+    OTHER_CLASS,
+    addresses,
+    demand_of,
+    families,
+)
 from reconcilers.tenantcluster.metallb import POOL_NAME, MetalLB, projection
 from reconcilers.tenantcluster.uptake import complaint, counted, refusal
 
@@ -73,6 +78,10 @@ def findings(
             "warning",
             f"others have set {', '.join(pool.spec.edited)} in its pool; a controller mends that",
         )
+    for one in demand_of(inside.services, "", families(members)).elsewhere:
+        if one.reason != OTHER_CLASS:
+            who = f"Service {one.service.metadata.key}"
+            yield "TenantServiceWaits", "warning", f"{who} has no address: it asks for {one.asks}"
     why = refusal(inside.pools) or inside.complaint
     if why or (pool is not None and not _is_read(pool)):
         yield (

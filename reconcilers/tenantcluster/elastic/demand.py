@@ -13,15 +13,34 @@ from datetime import datetime
 from allocator import AddressRange
 from reconcilers import ranges
 from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import LOAD_BALANCER, Service
 
 REQUIRE_DUAL_STACK = "RequireDualStack"
 PREFER_DUAL_STACK = "PreferDualStack"
 
+OTHER_CLASS = "OtherClass"
+
 _POOL = ("metallb.io/address-pool", "metallb.universe.tf/address-pool")
 _ADDRESSES = ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs")
 _SHARING = ("metallb.io/allow-shared-ip", "metallb.universe.tf/allow-shared-ip")
+_LONGEST = 80
 _FAMILY = {4: "IPv4", 6: "IPv6"}
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A Service without an address that growth cannot help.
+
+    Args:
+        service: the Service.
+        reason: CamelCase word for a condition.
+        asks: what it asks for, as a sentence's end.
+    """
+
+    service: Service
+    reason: str
+    asks: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +50,12 @@ class Demand:
     Args:
         used: the addresses that Services of our class have, each once.
         waiting: the Services without one that our pool could serve.
+        elsewhere: the Services without one that it could not, however large it were.
     """
 
     used: frozenset[AddressRange]
     waiting: tuple[Service, ...]
+    elsewhere: tuple["Elsewhere", ...] = ()
 
     def in_use(self, held: AddressRange) -> int:
         """Return how many addresses of a range are in use."""
@@ -53,9 +74,18 @@ def demand_of(services: Iterable[Service], ours: str, families: Collection[int])
         ours: the load-balancer class that MetalLB there serves; empty for Services without one.
         families: 4, 6 or both: of which families the tenant's pool has addresses, or could have.
     """
-    known = [one for one in services if is_ours(one, ours)]
-    used = frozenset(address for one in known for address in addresses(one))
-    return Demand(used, tuple(one for one in known if waits_for_address(one, families)))
+    services = list(services)
+    used = frozenset(ip for one in services if is_ours(one, ours) for ip in addresses(one))
+    without = [one for one in services if _is_without(one)]
+    judged = [(one, _elsewhere(one, ours, families)) for one in without]
+    waiting = tuple(service for service, found in judged if found is None)
+    return Demand(used, waiting, tuple(found for _, found in judged if found is not None))
+
+
+def families(members: Iterable[IPAllocation]) -> set[int]:
+    """Return of which families a tenant has addresses, or could have."""
+    held = (ranges.held(one) for one in members if one.spec.type == names.TYPE_LOADBALANCER)
+    return {4} | {one.family for one in held if one is not None}
 
 
 def is_ours(service: Service, ours: str) -> bool:
@@ -73,8 +103,8 @@ def addresses(service: Service) -> Sequence[AddressRange]:
     return [one for one in found if one is not None]
 
 
-def waits_for_address(service: Service, families: Collection[int]) -> bool:
-    """Return whether a Service of ours waits for an address that our pool could give it.
+def _is_without(service: Service) -> bool:
+    """Return whether a Service should have an address and shows none.
 
     An ingress with nothing but a hostname is no address: MetalLB never writes one.
     """
@@ -82,11 +112,33 @@ def waits_for_address(service: Service, families: Collection[int]) -> bool:
         service.spec.type == LOAD_BALANCER
         and not service.metadata.terminating
         and not any(one.ip for one in service.status.loadBalancer.ingress)
-        and annotation(service, _POOL) in {"", names.METALLB_POOL}
-        and not annotation(service, _ADDRESSES)
-        and not service.spec.loadBalancerIP
-        and _fits(service, families)
     )
+
+
+def _elsewhere(service: Service, ours: str, families: Collection[int]) -> Elsewhere | None:
+    """Return why our pool could not give a Service an address; None if it could.
+
+    What Kubernetes refuses, as a node port that is taken, is no Service that could wait.
+    """
+    pool = annotation(service, _POOL)
+    fixed = annotation(service, _ADDRESSES) or service.spec.loadBalancerIP
+    if not is_ours(service, ours):
+        theirs = service.spec.loadBalancerClass or "none"
+        return Elsewhere(service, OTHER_CLASS, f"load-balancer class {_short(theirs)}")
+    if pool not in {"", names.METALLB_POOL}:
+        return Elsewhere(service, "OtherPool", f"IPAddressPool {_short(pool)}")
+    if fixed:
+        return Elsewhere(service, "FixedAddress", f"the address {_short(fixed)}")
+    if not _fits(service, families):
+        asked = " and ".join(service.spec.ipFamilies) or "IPv4"
+        if service.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
+            asked = "both families"
+        return Elsewhere(service, "OtherFamily", asked)
+    return None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def annotation(service: Service, either: tuple[str, str]) -> str:

@@ -31,10 +31,13 @@ from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster.elastic import growth, shrink
 from reconcilers.tenantcluster.elastic.demand import (
     Demand,
+    Elsewhere,
     WaitingTimes,
     addresses_wanted,
     demand_of,
+    families,
 )
+from reconcilers.tenantcluster.elastic.findings import counted, nothing_to_do
 from reconcilers.tenantcluster.elastic.unserved_growth import UnservedGrowth
 from reconcilers.tenantcluster.membership import members
 from reconcilers.tenantcluster.requester import Requester
@@ -83,6 +86,15 @@ class _Observed:
     def waited_at_least(self, seconds: float, services: Sequence[Service]) -> list[Service]:
         """Return those of `services` that have waited so long."""
         return [one for one in services if self.waited[one.metadata.uid] >= seconds]
+
+    def elsewhere(self, seconds: float) -> tuple[list[Elsewhere], list[float]]:
+        """Return who has waited so long for what we do not have, and when others will have."""
+        found = [(one, seconds - self._waited(one)) for one in self.demand.elsewhere]
+        told = [one for one, left in found if left <= 0]
+        return told, [left for _, left in found if left > 0]
+
+    def _waited(self, one: Elsewhere) -> float:
+        return self.waited[one.service.metadata.uid]
 
 
 class Scaler:
@@ -147,8 +159,10 @@ class Scaler:
         due = seen.waited_at_least(after, waiting)
         due_in = [after - seen.waited[one.metadata.uid] for one in waiting if one not in due]
         finding = await self._grow(seen, due)
+        elsewhere, later = seen.elsewhere(self._settings.growth_after)
+        due_in += later
         if finding is None:
-            finding = _nothing_to_do(len(seen.demand.waiting) - len(waiting))
+            finding = nothing_to_do(len(seen.demand.waiting) - len(waiting), elsewhere)
         due_in += await self._shrink(seen)
         return Scaled(finding, min(due_in, default=None))
 
@@ -165,10 +179,10 @@ class Scaler:
         if uid != tenant.metadata.uid:
             times = WaitingTimes()
         self._waiting[key] = (tenant.metadata.uid, times)
-        held = [ranges.held(a) for a in self._members(tenant)]
-        families = {4} | {one.family for one in held if one is not None}
-        demand = demand_of(services, self._settings.load_balancer_class, families)
-        waited = times.update(demand.waiting, now)
+        have = families(self._members(tenant))
+        demand = demand_of(services, self._settings.load_balancer_class, have)
+        elsewhere = (one.service for one in demand.elsewhere)
+        waited = times.update([*demand.waiting, *elsewhere], now)
         return _Observed(tenant, provider, demand, waited, in_place, in_pool, now)
 
     def _current(self, tenant: TenantCluster) -> TenantCluster:
@@ -227,12 +241,12 @@ class Scaler:
             return demand_met(
                 False,
                 "PoolExhausted",
-                f"{_count(wanted)} without an address;"
+                f"{counted(wanted)} without an address;"
                 f" no pool has {increment} addresses in a row for it to grow",
             )
         if plan.over_quota:
             return self._over_quota(seen.tenant, wanted, have.held + made * increment, network)
-        return demand_met(False, "Growing", f"{_count(wanted)} without an address; growing")
+        return demand_met(False, "Growing", f"{counted(wanted)} without an address; growing")
 
     @staticmethod
     def _over_quota(
@@ -247,7 +261,7 @@ class Scaler:
             quota=quota,
         )
         message = (
-            f"{_count(wanted)} without an address; growing by {network.sizing.growthIncrement}:"
+            f"{counted(wanted)} without an address; growing by {network.sizing.growthIncrement}:"
             f" quota would be exceeded, {held} of {quota} are held"
         )
         return demand_met(False, "QuotaExceeded", message)
@@ -335,23 +349,3 @@ class Scaler:
         pool = self._caches.pools.get(allocation.pool_key)
         default = pool.spec.default_count(allocation.spec.type) if pool is not None else 1
         return growth.size_of(allocation, default)
-
-
-def _count(services: int) -> str:
-    return "1 Service" if services == 1 else f"{services} Services"
-
-
-def _nothing_to_do(unserved: int) -> Finding:
-    """Return the condition of a tenant for which nothing has to be done.
-
-    Services that have just begun to wait are not counted: most wait for a second, and each would
-    cost two writes on the management cluster.
-    """
-    if unserved:
-        return demand_met(
-            False,
-            "GrownInVain",
-            f"{_count(unserved)} without an address; growing did not help,"
-            " see the events of the Service in the tenant",
-        )
-    return demand_met(True, "Ready", "no Service has been without an address for long")

@@ -9,6 +9,7 @@ from reconcilers.api.resources import (
     IPAddressPool,
     LoadBalancerStatus,
     Service,
+    ServiceSpec,
     ServiceStatus,
 )
 from reconcilers.api.writers import TracedMeta
@@ -62,6 +63,27 @@ def test_pools_that_metallb_cannot_use_are_found_and_named() -> None:
     [(kind, _, text)] = findings(Inside(pools), OURS, SPACES)
     assert kind == "TenantConfigurationNotRead"
     assert text.endswith("IPAddressPools default-pool and theirs overlap")
+
+
+def test_what_others_set_in_our_pool_is_found() -> None:
+    edited = AddressPoolSpec((RIGHT,), autoAssign=False, serviceAllocation={"priority": 1})
+    pools = {"default-pool": IPAddressPool(TracedMeta(), edited)}
+    [(kind, grave, text)] = findings(Inside(pools), OURS, SPACES)
+    assert (kind, grave) == ("TenantDrift", "warning")
+    assert "autoAssign, serviceAllocation" in text
+
+
+def test_services_that_wait_for_what_is_not_ours_are_found_and_named() -> None:
+    pinned = ServiceSpec(type="LoadBalancer", loadBalancerIP="10.99.0.1")
+    other = ServiceSpec(type="LoadBalancer", loadBalancerClass="x.io/y")
+    waiting = [
+        Service(ObjectMeta(name, "default"), spec)
+        for name, spec in {"pinned": pinned, "other": other}.items()
+    ]
+    inside = Inside({"default-pool": _pool(RIGHT)}, services=waiting)
+    [(kind, grave, text)] = findings(inside, OURS, SPACES)
+    assert (kind, grave) == ("TenantServiceWaits", "warning")
+    assert "default/pinned has no address: it asks for the address 10.99.0.1" in text
 
 
 def test_metallbs_own_complaint_is_passed_on() -> None:

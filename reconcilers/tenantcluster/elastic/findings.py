@@ -1,0 +1,43 @@
+"""What is said of the demand of an elastic tenant, in its condition."""
+
+from collections.abc import Sequence
+
+from reconcilers.conditions import Finding
+from reconcilers.tenantcluster.elastic.demand import Elsewhere
+from reconcilers.tenantcluster.status import demand_met
+
+MOST_NAMED = 3
+"""Services that are named in one condition."""
+
+
+def counted(services: int) -> str:
+    """Return how many Services, in words."""
+    return "1 Service" if services == 1 else f"{services} Services"
+
+
+def nothing_to_do(unserved: int, elsewhere: Sequence[Elsewhere]) -> Finding:
+    """Return the condition of a tenant for which nothing has to be done.
+
+    Services that have just begun to wait are not counted: most wait for a second, and each would
+    cost two writes on the management cluster. Those that ask for what is not ours are named: it is
+    for their owners to mend, so the condition is True.
+    """
+    if unserved:
+        return demand_met(
+            False,
+            "GrownInVain",
+            f"{counted(unserved)} without an address; growing did not help,"
+            " see the events of the Service in the tenant",
+        )
+    met = "no Service has been without an address for long"
+    if not elsewhere:
+        return demand_met(True, "Ready", met)
+    ordered = sorted(elsewhere, key=lambda one: one.service.metadata.key)
+    named = [f"{one.service.metadata.key} asks for {one.asks}" for one in ordered[:MOST_NAMED]]
+    more = len(ordered) - len(named)
+    return demand_met(
+        True,
+        ordered[0].reason,
+        f"{met} that could have one of ours; {'; '.join(named)}"
+        + (f"; {more} more are like that" if more else ""),
+    )
