@@ -23,8 +23,9 @@ def restored() -> Iterator[None]:
     """Give the process its loggers back."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
+    before = structlog.get_config()
     yield
-    structlog.reset_defaults()
+    structlog.configure(**before)
     root.handlers[:] = handlers
     root.setLevel(level)
 
