@@ -32,8 +32,16 @@ SWITCHES = {
         "out means out of what MetalLB has read",
         rules.uptake_not_waited_for,
         GIVEN,
-        replace(COUNTING, calm=False),
-        seed=30,
+        replace(
+            COUNTING,
+            calm=False,
+            outages=False,
+            secrets=False,
+            clusters=False,
+            use=0.25,
+            trouble=0.06,
+        ),
+        seed=425,
     ),
     "begun": Switch(
         "a projection is recorded before it begins", rules.begun_not_recorded, GIVEN, _STORM, 2
