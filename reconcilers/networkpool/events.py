@@ -11,9 +11,9 @@ Capacity. One event when a tier of utilization is entered, one when it is left. 
 transitions of the conditions, so a restart neither repeats nor loses one: each status write is
 compared with the status that it replaces. At most one event of each kind for each tier and pool in
 ten minutes: one that comes too soon is recorded when that time is over, if it is still true then.
-A pool at rest records nothing, however full it is. Which events were recorded before this process
-began is not known; none of a kind can have been recorded after the transition before the present
-one, so the time of that transition counts as the last time.
+API servers forget events after an hour, so that of the tier a pool is in is repeated each half
+hour. Which events were recorded before this process began is not known; none of a kind can have
+been recorded after the transition before the present one, so that counts as the last time.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -237,6 +237,7 @@ def _shared_note(opening: str, events: Sequence[_AllocationEvent]) -> str:
 
 
 THRESHOLDS = dict(TIERS)
+REPEATED_AFTER = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,13 +290,17 @@ def crossings(before: Sequence[Condition], after: Sequence[Condition]) -> list[C
         and (found := find(after, tier)) is not None
         and _matches(Crossing(tier, entered=False), found)
     ]
-    reached = [tier for tier in THRESHOLDS if is_true(after, tier)]
-    entered = [Crossing(tier, entered=True) for tier in reached[-1:] if not is_true(before, tier)]
-    return left + entered
+    return left + [one for one in _lasting(after) if not is_true(before, one.tier)]
+
+
+def _lasting(conditions: Sequence[Condition]) -> list[Crossing]:
+    """Return the entry of the highest tier that a pool is in; empty if it is in none."""
+    reached = [tier for tier in THRESHOLDS if is_true(conditions, tier)]
+    return [Crossing(tier, entered=True) for tier in reached[-1:]]
 
 
 class CapacityEvents:
-    """Records crossed tiers, each at most once per interval.
+    """Records crossed tiers, each at most once per interval, and repeats the one that lasts.
 
     Args:
         recorder: takes the events.
@@ -307,6 +312,7 @@ class CapacityEvents:
         self._recorder = recorder
         self._clock = clock
         self._interval = timedelta(seconds=interval)
+        self._repeated_after = max(self._interval, REPEATED_AFTER)
         self._known_since = clock.now()
         self._recorded: dict[tuple[str, Crossing], datetime] = {}
         self._postponed: dict[Key, dict[Crossing, datetime]] = {}
@@ -333,6 +339,9 @@ class CapacityEvents:
             if due <= now:
                 del postponed[crossing]
                 self._record(pool, crossing, now)
+        for lasting in _lasting(pool.status.conditions):
+            last = self._recorded.get((pool.metadata.uid, lasting), self._known_since)
+            postponed.setdefault(lasting, max(last + self._repeated_after, now))
         if not postponed:
             return None
         self._postponed[key] = postponed
@@ -342,7 +351,7 @@ class CapacityEvents:
         """Forget a pool that is gone, and what was recorded too long ago to matter."""
         self._postponed.pop(key, None)
         self._seen_from_start.pop(key, None)
-        horizon = self._clock.now() - self._interval
+        horizon = self._clock.now() - self._repeated_after
         self._recorded = {one: at for one, at in self._recorded.items() if at > horizon}
 
     def _record(self, pool: NetworkPool, crossing: Crossing, now: datetime) -> None:

@@ -12,6 +12,7 @@ from allocator import Capacity
 from controller.clock import SystemClock
 from controller.conditions import is_true
 from controller.events import Recorder
+from controller.outcome import Again
 from reconcilers.conditions import with_findings
 from reconcilers.networkpool.events import CapacityEvents, PoolEvents
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
@@ -105,12 +106,25 @@ async def test_tiers_left_in_one_moment_are_events_of_their_own() -> None:
     assert seen == ["LeaveCapacityWarning", "LeaveCapacityCritical", "LeaveCapacityExhausted"]
 
 
-async def test_a_pool_that_stays_above_a_tier_says_so_once() -> None:
+async def test_a_pool_that_stays_above_a_tier_says_so_again_before_events_are_forgotten() -> None:
     gauge = Gauge()
     assert await gauge.fill(75) == [WARNING]
-    for _ in range(30):
+    reported = []
+    for minute in range(1, 91):
         await gauge.lab.clock.advance(60)
-        assert await gauge.look() == []
+        reported += [minute for _ in await gauge.look()]
+    assert reported == [30, 60, 90]
+
+
+async def test_another_process_repeats_what_lasts_too() -> None:
+    gauge = Gauge()
+    await gauge.fill(75)
+    gauge.restart()
+    await gauge.lab.clock.advance(1799)
+    assert await gauge.look() == []
+    assert gauge.outcome == Again(1.0)
+    await gauge.lab.clock.advance(1)
+    assert await gauge.look() == [WARNING]
 
 
 async def test_a_pool_that_flaps_reports_each_tier_once_in_ten_minutes() -> None:
