@@ -33,10 +33,14 @@ class PoolExhausted(RequestRefused):
 
     Args:
         requested: how many addresses in a row were asked for.
+        longest: how many the pool would have in a row if it were empty.
     """
 
-    def __init__(self, requested: int) -> None:
-        super().__init__("pool exhausted: no contiguous block available")
+    def __init__(self, requested: int, longest: int) -> None:
+        never = f": it never has {requested} addresses in a row, {longest} at the most"
+        super().__init__(
+            "pool exhausted: no contiguous block available" + never * (requested > longest)
+        )
         self.requested = requested
 
 

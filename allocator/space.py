@@ -160,7 +160,8 @@ class Space:
             raise InvalidRequest("requested count must be positive")
         first = self._free.take(count)
         if first is None:
-            raise PoolExhausted(count)
+            longest = max((block.size for block in self.layout.blocks), default=0)
+            raise PoolExhausted(count, longest)
         return self._added((first, first + count - 1))
 
     def pin(self, wanted: AddressRange) -> AddressRange:

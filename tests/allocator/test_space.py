@@ -84,6 +84,15 @@ def test_an_exhausted_pool_says_so_and_is_left_as_it_was() -> None:
     assert free(space) == [(0, 3), (5, 9)]
 
 
+def test_a_request_that_never_fits_says_so_and_what_would_fit() -> None:
+    with pytest.raises(PoolExhausted) as caught:
+        Space(pool((0, 9)), [span(4, 4)]).allocate(11)
+    assert str(caught.value) == (
+        "pool exhausted: no contiguous block available:"
+        " it never has 11 addresses in a row, 10 at the most"
+    )
+
+
 def test_a_pinned_range_splits_the_block_that_it_lies_in() -> None:
     space = Space(pool((0, 31)))
     assert space.pin(span(8, 15)) == span(8, 15)

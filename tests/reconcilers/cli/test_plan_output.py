@@ -41,7 +41,8 @@ def test_the_table_reads_from_pools_to_what_it_comes_to() -> None:
 
 def test_the_table_says_why_a_request_failed() -> None:
     outcome = plan_text(text(pool(cidr="10.0.0.0/30"), allocation("a", 8), allocation("b")))
-    assert "Failed  PoolExhausted: pool exhausted: no contiguous block available\n" in outcome.out
+    assert "Failed  PoolExhausted: pool exhausted: no contiguous block available" in outcome.out
+    assert "it never has 8 addresses in a row, 4 at the most\n" in outcome.out
     assert "2 allocations: 2 failed\n" in outcome.out
 
 

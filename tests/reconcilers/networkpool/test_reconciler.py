@@ -113,8 +113,16 @@ async def test_settled_promises_go_after_a_quiet_minute() -> None:
     assert lab.see("networkpools", "lab")["assignments"] == []
 
 
-async def test_an_allocation_that_does_not_fit_is_failed_with_the_reason() -> None:
+async def test_a_count_that_can_never_fit_says_what_would() -> None:
     lab = _lab(make.allocation("a", size=257))
+    await lab.pool()
+    message = lab.condition("ipallocations", "a", "Ready")["message"]
+    assert message.endswith("it never has 257 addresses in a row, 256 at the most")
+
+
+async def test_an_allocation_that_does_not_fit_is_failed_with_the_reason() -> None:
+    lab = _lab(make.allocation("holder", held=("10.40.0.9", "10.40.0.9")))
+    lab.server.add("ipallocations", make.allocation("a", size=256))
     await lab.pool()
     assert lab.see("ipallocations", "a")["phase"] == "Failed"
     ready = lab.condition("ipallocations", "a", "Ready")
