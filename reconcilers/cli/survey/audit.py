@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic.dataclasses import dataclass
 
+from controller.conditions import is_true
 from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers import labels, ranges
@@ -168,7 +169,7 @@ def _status(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterator[
     wrong = [
         f"{field} is {said}, not {true}" for field, (said, true) in pairs.items() if said != true
     ]
-    if wrong:
+    if wrong and not is_true(status.conditions, "Stalled"):  # too large, say: nobody mends that
         sentence = f"its status drifted: {'; '.join(wrong)}; a running controller mends that"
         yield Finding("StatusDrift", "warning", Subject.from_object(NETWORK_POOL, pool), sentence)
 

@@ -170,6 +170,16 @@ def test_an_allocation_made_before_its_cluster_is_no_orphan(tmp_path: Path) -> N
     assert ask(tmp_path, "check", objects=objects).code == 0
 
 
+def test_what_a_pool_that_is_too_large_counts_is_not_promised_to_be_mended(
+    tmp_path: Path,
+) -> None:
+    stalled = {"type": "Stalled", "status": "True", "reason": "ValidationFailed"}
+    since = {"lastTransitionTime": "2026-01-01T00:00:00Z", "message": "pool too large"}
+    status = {"observedGeneration": 1, "totalIPs": 0, "conditions": [stalled | since]}
+    outcome = ask(tmp_path, "check", "-o", "json", objects=(pool(status=status),))
+    assert findings(outcome) == {}
+
+
 def test_drift_is_a_warning_and_counts_only_if_it_is_asked_to(tmp_path: Path) -> None:
     drifted = pool(status={"observedGeneration": 1, "totalIPs": 256, "availableIPs": 5})
     loose = held("a", "10.40.0.0", "10.40.0.7", labels={}, finalizers=[])
