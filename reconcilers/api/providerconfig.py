@@ -104,7 +104,8 @@ class LoadBalancerSizing:
     allocationMode: Annotated[str, words(STATIC, ELASTIC)] = STATIC
     """static: a fixed number; elastic: grows and shrinks with demand."""
     initialPoolSize: PositiveInt32 = DEFAULT_INITIAL_SIZE
-    """Elastic mode: addresses to start with."""
+    """Elastic mode: addresses to start with; none where the cluster's addons.ingress.enabled is
+    false, until a Service there asks for one."""
     growthIncrement: PositiveInt32 = 2
     """Elastic mode: addresses added at a time."""
 

@@ -210,6 +210,7 @@ WORDS: Mapping[str, Words] = {
                     "Ready": "True",
                     "Reconciling": "False: allocations wait for their ranges",
                     **_UNMET,
+                    "PoolNotFound": "False: no pool that the ProviderConfig names exists",
                     "ProviderConfigNotFound": "False: there is no ProviderConfig for it",
                     "NetworkNotReady": "False: the ProviderConfig names no pools",
                     "ProviderAccessDenied": "False: the ProviderConfig is another team's",

@@ -239,6 +239,12 @@ class PoolChoice:
             _log.info("pool has insufficient capacity, trying next", pool=str(pool.metadata.key))
         return None
 
+    def absent(self, provider: ProviderConfig) -> tuple[str, ...]:
+        """Return the names of pools of `provider` that do not exist."""
+        namespace = provider.metadata.namespace
+        found = provider.spec.networking.pools_in_order()
+        return tuple(name for name in found if self._pools.get(Key(namespace, name)) is None)
+
     @contextmanager
     def reserved(self, pool: NetworkPool, count: int) -> Iterator[None]:
         """Keep `count` addresses of `pool` from other choices while the context lasts."""

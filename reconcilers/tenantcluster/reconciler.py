@@ -225,7 +225,7 @@ class TenantClusterReconciler:
         tenant = self._clusters.get(tenant.metadata.key) or tenant
         marked = await self._resizer.release_marked(tenant)
         if projected.status or tenant.is_ready:
-            phase, overall = READY, status.ready()
+            phase, overall = READY, status.still_ready(projected, behind=is_behind(projected))
         else:
             absent = projected.reason == "KubeconfigMissing"
             phase = PROVISIONING if absent else INSTALLING

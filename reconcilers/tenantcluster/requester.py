@@ -220,7 +220,11 @@ class Requester:
         with ExitStack() as reserved:
             found = self._planner.together(tenant, provider, group, reserved)
             if isinstance(found, Wanted):
-                return [AllocationState(one.kind, None, exhausted=one is found) for one in group]
+                absent = self._choice.absent(provider)
+                alone = len(absent) == len(provider.spec.networking.pools_in_order())
+                return [
+                    AllocationState(one.kind, None, one is found, absent, alone) for one in group
+                ]
             return [
                 AllocationState(wanted.kind, await self._create(tenant, new))
                 for wanted, new in zip(group, found, strict=True)

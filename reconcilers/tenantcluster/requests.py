@@ -71,11 +71,15 @@ class AllocationState:
         kind: nodes or loadbalancer.
         allocation: the allocation, once it exists.
         exhausted: whether no pool has room for it.
+        absent: pools that were to be asked and do not exist.
+        only_absent: whether there were no others.
     """
 
     kind: str
     allocation: IPAllocation | None
     exhausted: bool = False
+    absent: tuple[str, ...] = ()
+    only_absent: bool = False
 
     @property
     def served(self) -> bool:

@@ -68,6 +68,14 @@ def degraded(message: str) -> Finding:
     return Finding(READY, True, "ReconcileDegraded", message)
 
 
+def still_ready(projected: Finding, *, behind: bool) -> Finding:
+    """Return the Ready condition of a cluster that was Ready, and is now as `projected` says.
+
+    One whose pool another replica has just written is no worse for that.
+    """
+    return ready() if projected.status or behind else degraded(projected.message)
+
+
 def not_ready(reason: str, message: str) -> Finding:
     """Return the Ready condition of a cluster that is not."""
     return Finding(READY, False, reason, message)
@@ -157,11 +165,7 @@ def addresses(states: Sequence[AllocationState]) -> Finding:
     """Return the NetworkReady condition that follows from the states of the allocations."""
     for state in states:
         if state.exhausted:
-            nodes = state.kind == names.TYPE_NODES
-            what = ": no room for the node IPs of one more cluster" if nodes else ""
-            return network_ready(
-                False, "PoolExhausted", f"all configured pools are exhausted{what}"
-            )
+            return _exhausted(state)
     for state in states:
         if not state.served:
             return _waiting(state)
@@ -169,6 +173,17 @@ def addresses(states: Sequence[AllocationState]) -> Finding:
     if balancer is None or balancer.allocation is None:
         return network_ready(True, "Ready", "no load-balancer IPs are needed yet")
     return network_ready(True, "Ready", f"LB IPs allocated: {balancer.allocation.status.cidr}")
+
+
+def _exhausted(state: AllocationState) -> Finding:
+    absent = ", ".join(state.absent)
+    if state.only_absent:
+        message = f"no configured pool exists: there is no NetworkPool {absent}"
+        return network_ready(False, "PoolNotFound", message)
+    nodes = state.kind == names.TYPE_NODES
+    what = ": no room for the node IPs of one more cluster" if nodes else ""
+    also = f"; there is no NetworkPool {absent}" if absent else ""
+    return network_ready(False, "PoolExhausted", f"all configured pools are exhausted{what}{also}")
 
 
 def _waiting(state: AllocationState) -> Finding:

@@ -47,3 +47,20 @@ async def test_another_tools_managed_by_stays_whoever_repairs_labels(repairer: s
         await lab.cluster()
     found = lab.server.see("ipallocations", "team-a-lb")["metadata"]["labels"]
     assert found == EXPECTED | ROLE | {names.LABEL_MANAGED_BY: "Helm"}
+
+
+async def test_another_tools_managed_by_stays_on_a_pinned_allocation_from_the_start() -> None:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool())
+    lab.server.add("providerconfigs", make.provider("lab"))
+    theirs = {names.LABEL_MANAGED_BY: "Helm"}
+    pin = ("10.40.0.32", "10.40.0.39")
+    pinned = make.allocation("ingress", pin=pin, labels=theirs, finalizers=[])
+    lab.server.add("ipallocations", pinned)
+    await lab.rounds()
+    lab.server.add("tenantclusters", make.tenant())
+    lab.tenant_server("a")
+    await lab.rounds()
+    await lab.orphans.sweep()
+    found = lab.server.see("ipallocations", "ingress")["metadata"]["labels"]
+    assert found == EXPECTED | ROLE | theirs

@@ -304,3 +304,20 @@ async def test_a_pool_whose_label_another_tool_took_is_still_ours_to_withdraw() 
     lab.server.delete("ipallocations", "team-a-lb")
     await lab.cluster()
     assert tenant.all("ipaddresspools") == []
+
+
+async def test_a_cluster_whose_tenant_does_not_answer_stays_ready_and_says_that_it_does_not() -> (
+    None
+):
+    lab, tenant = _lab()
+    await lab.cluster()
+    tenant.fail(NoAnswer("timed out"), times=99)
+    await lab.cluster()
+    found = lab.condition("tenantclusters", "a", "Ready", "team")
+    assert (found["status"], found["reason"]) == ("True", "ReconcileDegraded")
+    assert found["message"] == "NoAnswer: timed out"
+    tenant.recover()
+    await lab.clock.advance(5)
+    await lab.cluster()
+    found = lab.condition("tenantclusters", "a", "Ready", "team")
+    assert (found["reason"], found["message"]) == ("Ready", "Cluster is ready")

@@ -177,3 +177,31 @@ async def test_a_deleted_cluster_whose_namespace_is_gone_gives_everything_back(g
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.rounds()
     assert lab.server.has("tenantclusters", "a", namespace="team") is not gone
+
+
+def _network(lab: Lab) -> tuple[str, str]:
+    found = lab.condition("tenantclusters", "a", "NetworkReady", "team")
+    return found["reason"], found["message"]
+
+
+async def test_a_pool_that_does_not_exist_is_named_and_not_called_exhausted() -> None:
+    lab = Lab()
+    lab.server.add("providerconfigs", make.provider("lba"))
+    lab.server.add("tenantclusters", make.tenant())
+    await lab.cluster()
+    assert _network(lab) == (
+        "PoolNotFound",
+        "no configured pool exists: there is no NetworkPool lba",
+    )
+
+
+async def test_one_that_does_not_exist_is_named_beside_those_that_are_full() -> None:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool(cidr="10.40.0.0/30"))
+    lab.server.add("providerconfigs", make.provider("lba", "lab"))
+    lab.server.add("tenantclusters", make.tenant())
+    await lab.cluster()
+    assert _network(lab) == (
+        "PoolExhausted",
+        "all configured pools are exhausted; there is no NetworkPool lba",
+    )

@@ -6,6 +6,7 @@ import pytest
 
 from reconcilers import labels
 from reconcilers.api import names
+from reconcilers.api.crd import crds
 from reconcilers.tenantcluster import membership, requests
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
@@ -44,6 +45,17 @@ def test_load_balancer_addresses_by_precedence_clamped_to_the_quota(
     spec: Any, balancer: Any, quota: Any, expected: int
 ) -> None:
     assert _lb(make.tenant(spec=spec), load_balancer=balancer, quota=quota) == expected
+
+
+def test_that_an_elastic_tenant_without_ingress_starts_with_none_is_said_where_the_size_is() -> (
+    None
+):
+    explained = next(one for one in crds() if one["spec"]["names"]["kind"] == "ProviderConfig")
+    schema = explained["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    sizing = schema["properties"]["network"]["properties"]["loadBalancer"]["properties"]
+    assert "none where the cluster's addons.ingress.enabled is" in " ".join(
+        sizing["initialPoolSize"]["description"].split()
+    )
 
 
 def test_node_addresses_are_the_pools_default_clamped_to_the_quota() -> None:
