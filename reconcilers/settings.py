@@ -131,9 +131,9 @@ class OrphanSettings:
     resync: float = 60.0
     """Between two sweeps."""
     most: int = 10
-    """More orphans of a pool in a minute stop collection, if they are above the share too."""
+    """More owners gone from a pool in a minute stop collection, if above the share too."""
     percent: int = 10
-    """The share of a pool's allocations, in percent, that may be collected in a minute."""
+    """The share of a pool's owners, in percent, whose orphans may be collected in a minute."""
     batch: int = 256
     """Allocations on which one sweep notes the owner, or repairs labels."""
 

@@ -142,7 +142,7 @@ WORDS: Mapping[str, Words] = {
             ),
             Condition(
                 "OrphanCollectionSuspended",
-                "so many allocations lost their TenantCluster at once that none is collected",
+                "so many TenantClusters are gone at once that no allocation is collected",
                 {"TooManyOrphans": "True: a person decides", "WithinLimit": "False"},
             ),
         ),

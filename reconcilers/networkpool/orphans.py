@@ -5,9 +5,10 @@ deleted in whatever phase; then its finalizer releases the range as after any de
 owners and repairing labels is not urgent, so a sweep does a limited number of them, and only where
 no promise becomes void by the write.
 
-If so many allocations of a pool would go at once that the mistake must be elsewhere, none goes: a
-backup restored without its TenantClusters, or a CRD deleted and put back, makes every allocation
-look orphaned. The pool then carries a condition, and people decide.
+If so many owners of a pool's allocations are gone at once that the mistake must be elsewhere, none
+goes: a backup restored without its TenantClusters, or a CRD deleted and put back, makes every
+allocation look orphaned. The pool then carries a condition, and people decide. Owners are counted,
+not allocations: one cluster that was forced away may have many.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +38,7 @@ from reconcilers.networkpool.owners import (
     noted_uid,
     owner_state,
 )
-from reconcilers.networkpool.window import MinuteWindow
+from reconcilers.networkpool.window import Owner, RecentOwners
 from reconcilers.settings import OrphanSettings
 
 SUSPENDED = "OrphanCollectionSuspended"
@@ -84,7 +85,7 @@ class OrphanCollector:
         self._clock = clock
         self._settings = settings
         self._count_collected = collected
-        self._collected = MinuteWindow(clock)
+        self._collected = RecentOwners(clock)
         self._unsettled = Unsettled(allocations, clusters)
         self._sweeps = 0
 
@@ -129,12 +130,13 @@ class OrphanCollector:
         pool = self._pools.get(key)
         suspects = [a for a in found if owner_state(a, self._clusters) is OwnerState.MAYBE_GONE]
         if suspects:
-            size = len(self._allocations.by_index(POOL_INDEX, str(key)))
+            size = len(set(map(_owner, self._allocations.by_index(POOL_INDEX, str(key)))))
             allowed = limit(size, self._settings)
-            if len(suspects) + self._collected.recent(key) > allowed:
+            gone = set(map(_owner, suspects))
+            if len(gone | self._collected.recent(key)) > allowed:
                 _log.warning("too many orphans at once", pool=str(key), count=len(suspects))
                 if pool is not None:
-                    await self._suspend(pool, too_many(len(suspects), size, allowed))
+                    await self._suspend(pool, too_many(len(gone), size, allowed))
                 return
         if pool is not None:
             await self._resume(pool)
@@ -168,7 +170,7 @@ class OrphanCollector:
         except ControllerError as error:
             _log.warning("orphan not collected", allocation=name, error=str(error))
             return False
-        self._collected.add(allocation.pool_key)
+        self._collected.add(allocation.pool_key, _owner(allocation))
         self._count_collected(allocation.pool_key)
         return True
 
@@ -318,17 +320,21 @@ class OrphanCollector:
         return True
 
 
+def _owner(allocation: IPAllocation) -> Owner:
+    return allocation.spec.tenantClusterRef.key, noted_uid(allocation)
+
+
 def limit(size: int, settings: OrphanSettings) -> int:
-    """Return how many of a pool's `size` allocations may be collected in a minute."""
+    """Return how many of a pool's `size` owners may lose their allocations in a minute."""
     return max(settings.most, size * settings.percent // 100)
 
 
 def too_many(count: int, size: int, allowed: int) -> Finding:
     """Return the condition of a pool whose orphans are not collected."""
     message = (
-        f"{count} of {size} IPAllocations seem to have lost their TenantCluster, more than"
-        f" {allowed} in a minute are not collected: bring the clusters back, or delete those"
-        " allocations if they are really gone"
+        f"{count} of {size} TenantClusters that hold addresses seem to be gone; more than"
+        f" {allowed} in a minute are not collected: bring the clusters back, or delete their"
+        " IPAllocations if they are really gone"
     )
     return Finding(SUSPENDED, True, "TooManyOrphans", message)
 

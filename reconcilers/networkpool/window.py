@@ -1,4 +1,4 @@
-"""Counts per pool over the last minute: events that were recorded, orphans that were collected."""
+"""What happened to each pool in the last minute: events recorded, owners whose orphans went."""
 
 from collections import deque
 
@@ -37,3 +37,33 @@ class MinuteWindow:
                 times.popleft()
             if not times:
                 del self._times[pool]
+
+
+Owner = tuple[Key, str]
+"""A TenantCluster that was there once: its name, and its uid."""
+
+
+class RecentOwners:
+    """Remembers whose orphans of each pool were collected during the last 60 seconds.
+
+    Args:
+        clock: the time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._times: dict[Key, dict[Owner, float]] = {}
+
+    def add(self, pool: Key, owner: Owner) -> None:
+        """Remember that an orphan of `owner` is collected now."""
+        self._times.setdefault(pool, {})[owner] = self._clock.monotonic()
+
+    def recent(self, pool: Key) -> set[Owner]:
+        """Return the owners of the last minute; forget those before, of all pools."""
+        until = self._clock.monotonic() - WINDOW_SECONDS
+        kept = {
+            one: {owner: at for owner, at in times.items() if at > until}
+            for one, times in self._times.items()
+        }
+        self._times = {one: times for one, times in kept.items() if times}
+        return set(self._times.get(pool, ()))

@@ -28,6 +28,11 @@ def _orphan(name: str = "lb", number: int = 0, **more: Any) -> Any:
     return make.allocation(name, **({"annotations": STAMPED, "labels": LABELS} | more))
 
 
+def _of_its_own(name: str) -> Any:
+    """Return an allocation of a cluster that has no other, and has its name."""
+    return _orphan(name, phase="Failed", tenant=f"team/{name}")
+
+
 def _lab(*allocations: Any, owner: Any = None) -> Lab:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
@@ -237,27 +242,36 @@ async def test_a_sweep_repairs_a_batch_and_the_next_ones_the_rest() -> None:
     ("orphans", "others", "collected"),
     [(10, 0, 10), (11, 0, 0), (11, 100, 11), (12, 100, 0), (20, 180, 20), (21, 180, 0)],
 )
-async def test_more_than_ten_and_a_tenth_of_a_pool_at_once_are_not_collected(
+async def test_those_of_more_than_ten_and_a_tenth_of_the_owners_at_once_are_not_collected(
     orphans: int, others: int, collected: int
 ) -> None:
-    lost = [_orphan(f"lost{n:03}", phase="Failed") for n in range(orphans)]
-    kept = [_orphan(f"kept{n:03}", phase="Failed", tenant="team/b") for n in range(others)]
-    lab = _lab(*lost, *kept, owner=make.tenant("b", uid=OWNER))
+    lost = [_of_its_own(f"lost{n:03}") for n in range(orphans)]
+    kept = [_of_its_own(f"kept{n:03}") for n in range(others)]
+    lab = _lab(*lost, *kept)
+    for n in range(others):
+        lab.server.add("tenantclusters", make.tenant(f"kept{n:03}", uid=OWNER))
     await lab.orphans.sweep()
     assert len(_going(lab)) == collected
     stands = lab.condition("networkpools", "lab", "OrphanCollectionSuspended")
     assert bool(stands) == (collected == 0)
 
 
+async def test_one_cluster_with_many_allocations_counts_once() -> None:
+    lab = _lab(*(_orphan(f"a{n:03}", number=n) for n in range(16)))
+    await lab.orphans.sweep()
+    assert len(_going(lab)) == 16
+    assert lab.condition("networkpools", "lab", "OrphanCollectionSuspended") == {}
+
+
 async def test_a_collection_that_stands_still_says_so_once_and_goes_on_by_itself() -> None:
-    lab = _lab(*(_orphan(f"a{n:03}", phase="Failed") for n in range(11)))
+    lab = _lab(*(_of_its_own(f"a{n:03}") for n in range(11)))
     for _ in range(3):
         await lab.orphans.sweep()
         await lab.clock.advance(60)
     stands = lab.condition("networkpools", "lab", "OrphanCollectionSuspended")
     assert (stands["status"], stands["reason"]) == ("True", "TooManyOrphans")
     assert stands["message"].startswith(
-        "11 of 11 IPAllocations seem to have lost their TenantCluster, more than 10 in a minute"
+        "11 of 11 TenantClusters that hold addresses seem to be gone; more than 10 in a minute"
     )
     assert [r.verb for r in lab.server.requests] == ["patch"]
     assert lab.recorded.reasons == ["OrphanCollectionSuspended"]
@@ -269,11 +283,11 @@ async def test_a_collection_that_stands_still_says_so_once_and_goes_on_by_itself
 
 
 async def test_orphans_that_come_one_after_another_count_together() -> None:
-    lab = _lab(*(_orphan(f"a{n:03}", phase="Failed") for n in range(10)))
+    lab = _lab(*(_of_its_own(f"a{n:03}") for n in range(10)))
     await lab.orphans.sweep()
     assert len(_going(lab)) == 10
     await lab.clock.advance(30)
-    lab.server.add("ipallocations", _orphan("late", phase="Failed"))
+    lab.server.add("ipallocations", _of_its_own("late"))
     await lab.orphans.sweep()
     assert len(_going(lab)) == 10
     await lab.clock.advance(31)
@@ -292,14 +306,14 @@ async def test_the_events_of_many_at_once_are_few() -> None:
 
 
 async def test_a_failing_pool_does_not_affect_others() -> None:
-    lost = [_orphan(f"a{n:03}", phase="Failed") for n in range(11)]
+    lost = [_of_its_own(f"a{n:03}") for n in range(11)]
     lab = _lab(*lost, _orphan("alone", of="other", phase="Failed"))
     await lab.orphans.sweep()
     assert _going(lab) == ["alone"], "its pool does not even exist"
 
 
 async def test_the_conditions_of_a_pool_survive_each_others_writers() -> None:
-    lab = _lab(*(_orphan(f"a{n:03}", phase="Failed") for n in range(11)))
+    lab = _lab(*(_of_its_own(f"a{n:03}") for n in range(11)))
     await lab.pool()
     await lab.orphans.sweep()
     await lab.pool()
