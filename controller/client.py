@@ -352,9 +352,9 @@ class Client:
         return None
 
     def _deleted(self, resource: Resource[Any], version: Version) -> None:
-        self._tell(self._on_deleted, resource, version)
+        self._notify(self._on_deleted, resource, version)
 
-    def _tell(
+    def _notify(
         self, listener: Callable[[Resource[Any], Any], None] | None, resource: Any, what: Any
     ) -> None:
         """Call a listener; if it raises, the request has succeeded all the same."""
@@ -374,7 +374,7 @@ class Client:
             # This write removed the last finalizer, so the object was deleted.
             self._deleted(resource, Version.from_object(obj))
         else:
-            self._tell(self._on_object, resource, obj)
+            self._notify(self._on_object, resource, obj)
         return obj
 
 

@@ -327,10 +327,10 @@ class Clusters:
     def _create(self, key: Key) -> _Cluster:
         informers: dict[ClusterKind[Any], Informer[Any]] = {}
 
-        def cluster_changed() -> None:
+        def on_cluster_changed() -> None:
             log.info("the connection leads to another cluster than before", cluster=str(key))
             for informer in informers.values():
-                informer.cluster_changed()
+                informer.on_cluster_changed()
 
         def apply_own_write(resource: Resource[Any], obj: Object) -> None:
             for kind, informer in informers.items():
@@ -343,7 +343,7 @@ class Clusters:
                     informer.mark_deleted(version)
 
         transport = RenewableTransport(
-            partial(self._open_cluster, key), self._clock, cluster_changed=cluster_changed
+            partial(self._open_cluster, key), self._clock, on_cluster_changed=on_cluster_changed
         )
         for kind in self._kinds:
             informers[kind] = Informer(

@@ -49,7 +49,7 @@ def kubeconfig_reader() -> ModuleType:
     imports kubernetes_asyncio for itself gets all of it.
     """
     if _PACKAGE in sys.modules:
-        return import_module(f"{_PACKAGE}.config")  # somebody else has paid for it
+        return import_module(f"{_PACKAGE}.config")  # other code has loaded all of it
     try:
         _add_unexecuted(_PACKAGE)
         client: Any = _add_unexecuted(f"{_PACKAGE}.client")

@@ -178,12 +178,12 @@ class Informer(Generic[T]):
         if not scope.query or version.key in self.cache:
             self.cache.mark_deleted(version)
 
-    def cluster_changed(self) -> None:
+    def on_cluster_changed(self) -> None:
         """List the newest state at the next request: the transport leads to another cluster now.
 
         The cache stays as it is until then; the running watch fails soon, as its server is gone.
         """
-        self._reflector.cluster_changed()
+        self._reflector.on_cluster_changed()
 
     def add_handler(self, handler: Handler[T]) -> Registration:
         """Call `handler` with every object in the cache, then with every change from now on.

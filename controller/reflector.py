@@ -204,7 +204,7 @@ class Reflector(Generic[T]):
         """Begin with a list again, after an exception that this loop does not handle."""
         self.state = Expired() if self._cache.synced else Empty()
 
-    def cluster_changed(self) -> None:
+    def on_cluster_changed(self) -> None:
         """List the newest state at the next step: the transport leads to another cluster."""
         self._cluster_changed = True
 

@@ -61,7 +61,7 @@ class RenewableTransport(Transport):
     Args:
         open_connection: opens a connection; raises a ControllerError if that is not possible.
         clock: measures the age of connections.
-        cluster_changed: called when the connection leads to another cluster than before.
+        on_cluster_changed: called when the connection leads to another cluster than before.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class RenewableTransport(Transport):
         open_connection: OpenConnection,
         clock: Clock,
         *,
-        cluster_changed: Callable[[], None] = lambda: None,
+        on_cluster_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._open_connection = open_connection
         self._clock = clock
-        self._cluster_changed = cluster_changed
+        self._cluster_changed = on_cluster_changed
         self._opening = anyio.Lock()
         self._current: _Current | None = None
         self._identity: str | None = None

@@ -1,6 +1,6 @@
 """Runs the parts of a process that must not end, and tells when one ends all the same.
 
-A task can end without a trace: code that awaits a task which somebody else has cancelled gets a
+A task can end without a trace: code that awaits a task which other code has cancelled gets a
 CancelledError. A task group takes that for its own cancellation, and ends without an error. So
 whoever calls code that is not his own (a reconciler, a service, a webhook, a transport) does so
 with `guarded` or `as_exception`, and what must not end is run by a Supervisor:
@@ -9,7 +9,7 @@ with `guarded` or `as_exception`, and what must not end is run by a Supervisor:
 |----------------------------------------------|---------------------------|----------------------|
 | returns                                      | the manager ends with UnexpectedEnd              |
 | raises an Exception                          | logged, started again     | the manager ends     |
-| is cancelled by nobody of ours               | logged, started again     | the manager ends     |
+| is cancelled, and not by the framework       | logged, started again     | the manager ends     |
 | raises a BaseException of another kind       | logged, started again     | the manager ends     |
 | raises SystemExit or KeyboardInterrupt       | the process ends, as asked                       |
 
@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 
 
 class UnexpectedError(RuntimeError):
-    """Called code raised what is no Exception: a CancelledError that nobody asked for, say."""
+    """Called code raised what is no Exception: a CancelledError of its own, for example."""
 
 
 _BUGS = (
@@ -86,7 +86,7 @@ async def guarded(run: Callable[[], Awaitable[R]]) -> R:
 def as_exception(error: BaseException) -> Exception:
     """Return the Exception that stands for `error`, which called code has just raised.
 
-    That is an UnexpectedError for a CancelledError that nobody asked for, and for any other
+    That is an UnexpectedError for a CancelledError not caused by the framework, and for any other
     BaseException. A cancellation that was asked for is raised again, and so are SystemExit and
     KeyboardInterrupt, which ask for the end of the process.
 
@@ -102,7 +102,7 @@ def as_exception(error: BaseException) -> Exception:
         case asyncio.CancelledError():
             if cancellation_requested():
                 raise error
-            made = UnexpectedError("cancelled by somebody else, or awaited what was cancelled")
+            made = UnexpectedError("cancelled by other code, or awaited what was cancelled")
         case _:
             made = UnexpectedError(f"raised {error!r}, which is no Exception")
     made.__cause__ = error

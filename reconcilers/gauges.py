@@ -142,7 +142,7 @@ class Gauges(Collector):
             releasing,
             "releasing_allocations",
             "oldest_release_seconds",
-            "wait for their tenant to let go of a range",
+            "wait for their tenant to stop using a range",
         )
 
     def _of_providers(self) -> Iterator[Metric]:

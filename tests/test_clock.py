@@ -69,7 +69,7 @@ async def test_a_deadline_cancels_what_runs_too_long() -> None:
     assert clock.waiting == 0
 
 
-async def test_a_deadline_that_was_kept_cancels_nobody() -> None:
+async def test_a_deadline_that_was_kept_cancels_no_task() -> None:
     clock = VirtualClock()
     with clock.move_on_after(10) as scope:
         await checkpoint()

@@ -49,10 +49,10 @@ def builtin_resources(store: Store, services: IPv4Network) -> Iterator[Resource]
         group, _, version = group_version.rpartition("/")
         for entry in entries:
             if "/" not in entry["name"]:
-                yield _resource(group, version, entry, entries, store, services)
+                yield _builtin_resource(group, version, entry, entries, store, services)
 
 
-def _resource(  # the parts of one discovery entry
+def _builtin_resource(  # the parts of one discovery entry
     group: str,
     version: str,
     entry: dict[str, Any],

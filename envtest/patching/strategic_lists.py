@@ -47,11 +47,11 @@ def bad_type(expected: str, value: Any) -> PatchError:
 
 def unknown_directive(directive: Any, patch: Map) -> PatchError:
     """Return the refusal of a value of `$patch`."""
-    shown = directive if isinstance(directive, str) else _wrong_verb(directive)
+    shown = directive if isinstance(directive, str) else _go_format_error(directive)
     return internal(f"unknown patch type: {shown} in map: {gotext.json_text(patch)}")
 
 
-def _wrong_verb(value: Any) -> str:
+def _go_format_error(value: Any) -> str:
     """Return what Go prints for a value that is no string where a string is to be printed."""
     if value is None:
         return "%!s(<nil>)"

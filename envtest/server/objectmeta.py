@@ -42,11 +42,11 @@ _MANY: tuple[tuple[str, Callable[[Any, str, list[FieldError]], None]], ...] = (
 
 def timestamp() -> str:
     """Return the present moment as metadata carries it."""
-    return _shown(int(time.time()))
+    return _rfc3339(int(time.time()))
 
 
 @lru_cache(maxsize=16)
-def _shown(second: int) -> str:
+def _rfc3339(second: int) -> str:
     """Return a second as text; made once, as hundreds of writes may fall into it."""
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

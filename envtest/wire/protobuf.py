@@ -121,11 +121,11 @@ def _take(body: dict[str, Any], field: Field, value: int | bytes, depth: int) ->
     if field.shape == "map":
         entry = dict(_fields(_bytes(value)))
         held = entry.get(2, 0 if field.kind in {"int", "bool"} else b"")
-        body.setdefault(field.name, {})[_bytes(entry.get(1, b"")).decode()] = _value(
+        body.setdefault(field.name, {})[_bytes(entry.get(1, b"")).decode()] = _read_value(
             held, field, depth
         )
         return
-    decoded = _value(value, field, depth)
+    decoded = _read_value(value, field, depth)
     if field.shape == "list":
         body.setdefault(field.name, []).append(decoded)
     elif field.shape == "inline":
@@ -136,7 +136,7 @@ def _take(body: dict[str, Any], field: Field, value: int | bytes, depth: int) ->
         body[field.name] = decoded
 
 
-def _value(value: int | bytes, field: Field, depth: int) -> Any:
+def _read_value(value: int | bytes, field: Field, depth: int) -> Any:
     """Decode one value."""
     match field.kind:
         case "message":

@@ -287,7 +287,7 @@ WORDS: Mapping[str, Words] = {
             Event(
                 "Warning",
                 "TeardownGracePassed",
-                "a deleted cluster's tenant did not answer, or did not let go, for"
+                "a deleted cluster's tenant did not answer, or kept using it, for"
                 " --teardown-grace, and its addresses go back without its word",
             ),
         ),

@@ -107,7 +107,7 @@ class Facts:
     foreign: StatusWrite | None
 
     @classmethod
-    def of(cls, allocation: IPAllocation, ours: str) -> "Facts":
+    def from_allocation(cls, allocation: IPAllocation, ours: str) -> "Facts":
         """Return the facts of an allocation; `ours` is our field manager."""
         held = ranges.held(allocation)
         return cls(
@@ -129,8 +129,16 @@ def concerns_pool(change: Change[IPAllocation], ours: str) -> bool:
         change: of one allocation.
         ours: our field manager.
     """
-    old = None if change.old is None else (change.old.pool_key, Facts.of(change.old, ours))
-    new = None if change.new is None else (change.new.pool_key, Facts.of(change.new, ours))
+    old = (
+        None
+        if change.old is None
+        else (change.old.pool_key, Facts.from_allocation(change.old, ours))
+    )
+    new = (
+        None
+        if change.new is None
+        else (change.new.pool_key, Facts.from_allocation(change.new, ours))
+    )
     if old is not None and new is not None and old != new:
         return True
     facts = new or old
@@ -167,7 +175,7 @@ class Contents:
 
     def put(self, allocation: IPAllocation) -> None:
         """Note an allocation of the pool as it is now."""
-        name, new = allocation.metadata.name, Facts.of(allocation, self._ours)
+        name, new = allocation.metadata.name, Facts.from_allocation(allocation, self._ours)
         if self._facts.get(name) == new:
             return
         self.remove(name)
@@ -287,7 +295,7 @@ class KeptContents:
         self._pools: dict[Key, _Kept] = {}
         allocations.subscribe(self._note)
 
-    def of(self, pool: Key) -> Contents:
+    def contents(self, pool: Key) -> Contents:
         """Return the contents of a pool as the cache shows them now.
 
         They change whenever this is called again, so they are to be used before the next await.

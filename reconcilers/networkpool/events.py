@@ -90,7 +90,7 @@ class AllocationEvents:
             "Warning",
             "AllocationFailed",
             "Failed to allocate IPs for",
-            [*_unwritable(granted), *_failures(refusals, refused)],
+            [*_unwritable(granted), *_failure_events(refusals, refused)],
         )
         answers = [
             w.answer for w in granted if w.result is WriteResult.WRITTEN and w.answer is not None
@@ -205,7 +205,7 @@ def _unwritable(granted: Iterable[Written]) -> Iterator[_AllocationEvent]:
             yield _failure(one.allocation, str(one.error))
 
 
-def _failures(
+def _failure_events(
     refusals: Iterable[Refusal], refused: Iterable[Written]
 ) -> Iterator[_AllocationEvent]:
     for refusal, one in zip(refusals, refused, strict=True):

@@ -1,9 +1,9 @@
 """The owner of an allocation, as the caches show it and as a live read does.
 
 The owner's uid is noted on the allocation when it is made, or once the owner is first seen. The
-caches only show which owners may be gone; a live read decides. Without a noted uid nobody can tell
-an owner that is gone from one that is still to come, for which a range was pinned in advance: such
-an allocation is kept, with a condition.
+caches only show which owners may be gone; a live read decides. Without a noted uid, the owner may
+as well be still to come, with a range that was pinned for it in advance: such an allocation is
+kept, with a condition.
 """
 
 from dataclasses import dataclass, field

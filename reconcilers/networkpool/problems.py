@@ -290,7 +290,7 @@ class ForeignManager:
     at: datetime
 
     @classmethod
-    def of(cls, write: StatusWrite, what: str) -> "ForeignManager":
+    def from_write(cls, write: StatusWrite, what: str) -> "ForeignManager":
         """Return the controller that wrote `what`."""
         message = (
             f"{write.manager} writes {what}: nothing is handed out while another controller"
@@ -349,7 +349,7 @@ class ForeignManagers:
             ("the status of this NetworkPool", last_foreign_write(pool.metadata, self._ours)),
             ("the status of its IPAllocations", of_allocations),
         ):
-            found.append(ForeignManager.of(write, what) if write is not None else None)
+            found.append(ForeignManager.from_write(write, what) if write is not None else None)
         latest = max((one for one in found if one), key=lambda one: one.at, default=None)
         if latest is None or latest.stopped_in(now, self._silence) <= 0:
             return None

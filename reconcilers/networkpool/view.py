@@ -30,7 +30,7 @@ class View:
     find: Callable[[str], IPAllocation | None]
 
     @classmethod
-    def of(
+    def from_allocations(
         cls,
         position: int,
         of_pool: Sequence[IPAllocation],
@@ -60,7 +60,7 @@ class View:
 
 def of_page(page: Page[IPAllocation], pool: Key) -> View:
     """Return the view that a live LIST of the pool's namespace gives."""
-    return View.of(
+    return View.from_allocations(
         page.revision,
         [item for item in page.items if item.pool_key == pool],
         {item.metadata.name: item for item in page.items}.get,
@@ -163,7 +163,7 @@ class Reader:
     def cached(self, pool: Key) -> View:
         """Return the view that the cache gives, however old it is."""
         if self._kept is not None:
-            contents = self._kept.of(pool)
+            contents = self._kept.contents(pool)
         else:
             contents = Contents(self._cache.by_index(POOL_INDEX, str(pool)))
         return View(

@@ -15,7 +15,7 @@ from reconcilers.api.providerconfig import (
     ProviderNetwork,
 )
 from reconcilers.conditions import READY, Finding
-from reconcilers.webhooks.providerconfig import judged
+from reconcilers.webhooks.providerconfig import review_spec
 
 REQUIRED_KEYS: Mapping[str, tuple[str, ...]] = {
     "harvester": ("kubeconfig",),
@@ -94,7 +94,7 @@ def validity(config: ProviderConfig) -> Finding | None:
 
     The rules are those of the webhook and of the schema, for what was stored without either.
     """
-    verdict = judged(config)
+    verdict = review_spec(config)
     if verdict.allowed:
         return None
     return Finding(READY, False, VALIDATION_FAILED, f"validation errors: {verdict.sentence()}")

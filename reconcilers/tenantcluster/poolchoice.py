@@ -69,7 +69,7 @@ class PoolForecast:
         self._free_unseen(position)
         return self._space.fits(count)
 
-    def has_room_for(self, allocation: IPAllocation) -> bool:
+    def is_placed(self, allocation: IPAllocation) -> bool:
         """Return whether an allocation of this pool has, or is about to get, a range."""
         return allocation.metadata.uid in self._placed
 
@@ -261,7 +261,7 @@ class PoolChoice:
         """Return whether the pool of an allocation is about to serve it."""
         pool = self._pools.get(allocation.pool_key)
         forecast = self._forecast(pool) if pool and not pool.metadata.terminating else None
-        return forecast is not None and forecast.has_room_for(allocation)
+        return forecast is not None and forecast.is_placed(allocation)
 
     def serves(self, pool: Key) -> bool:
         """Return whether a pool is there and not being deleted."""

@@ -213,7 +213,7 @@ class ClusterJudge:
 
     async def created(self, new: TenantCluster) -> Verdict:
         """Judge a new cluster."""
-        return tenantcluster.judged(new, await self._provision(new), self._pools)
+        return tenantcluster.review_spec(new, await self._provision(new), self._pools)
 
     async def updated(self, new: TenantCluster, old: TenantCluster | None) -> Verdict:
         """Judge an edit.
@@ -223,7 +223,7 @@ class ClusterJudge:
         back as ever, so nothing is listed for it.
         """
         after = await self._provision(new)
-        verdict = tenantcluster.judged(new, after, self._pools)
+        verdict = tenantcluster.review_spec(new, after, self._pools)
         if old is None or new.spec.providerConfigRef == old.spec.providerConfigRef:
             return verdict
         both = (await self._provision(old), after)
@@ -278,11 +278,11 @@ class ProviderJudge:
 
     async def created(self, new: ProviderConfig) -> Verdict:
         """Judge a new one."""
-        return providerconfig.judged(new)
+        return providerconfig.review_spec(new)
 
     async def updated(self, new: ProviderConfig, old: ProviderConfig | None) -> Verdict:  # noqa: ARG002 - it must be sound, whatever it was
         """Judge an edit."""
-        return providerconfig.judged(new)
+        return providerconfig.review_spec(new)
 
     async def deleted(self, old: ProviderConfig) -> Verdict:
         """Judge a deletion."""

@@ -31,7 +31,7 @@ IDENTIFIERS: Mapping[str, tuple[str, ...]] = {
 """What each cloud's settings have to name."""
 
 
-def judged(new: ProviderConfig) -> Verdict:
+def review_spec(new: ProviderConfig) -> Verdict:
     """Judge a spec that is new or was edited."""
     spec = new.spec
     causes = [*_credentials(spec), *_settings(spec), *_scope(spec), *_network(spec)]

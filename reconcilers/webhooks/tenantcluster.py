@@ -37,7 +37,7 @@ class Provision:
     config: ProviderConfig | None
 
 
-def judged(new: TenantCluster, provision: Provision, pools: Iterable[NetworkPool]) -> Verdict:
+def review_spec(new: TenantCluster, provision: Provision, pools: Iterable[NetworkPool]) -> Verdict:
     """Judge a spec that is new or was edited.
 
     Args:

@@ -118,7 +118,7 @@ def listed(of: Assignment) -> dict[str, str]:
 
 def view(*allocations: IPAllocation, position: int = 10**9, of: str = "lab") -> View:
     """Return a view that shows exactly these."""
-    return View.of(
+    return View.from_allocations(
         position,
         tuple(a for a in allocations if a.spec.poolRef.name == of),
         {a.metadata.name: a for a in allocations}.get,

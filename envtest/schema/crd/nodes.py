@@ -65,7 +65,7 @@ def node_errors(schema: _Schema, path: str, *, rules: bool) -> list[FieldError]:
 
 
 def _check(schema: _Schema, walk: Walk) -> tuple[list[FieldError], list[FieldError]]:
-    out = _standard(schema, walk)
+    out = _keyword_errors(schema, walk)
     of_rules: list[FieldError] = []
     if schema.get("uniqueItems"):
         detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
@@ -117,7 +117,7 @@ def _branches(schema: _Schema, walk: Walk) -> Iterator[tuple[_Schema, Walk]]:
             yield branch, walk.below(f".{name}[{index}]", rules=False)
 
 
-def _standard(schema: _Schema, walk: Walk) -> list[FieldError]:
+def _keyword_errors(schema: _Schema, walk: Walk) -> list[FieldError]:
     path, kind = walk.path, schema.get("type") or ""
     out: list[FieldError] = []
     if kind and kind not in _TYPES:

@@ -180,7 +180,7 @@ def lacks_metallb(world: World, cluster: Key) -> list[str]:
     kinds = world.tenants[cluster].kinds
     if len(kinds) or not kinds.synced:
         served_kinds = ", ".join(one.metadata.name for one in kinds)
-        raise NotYet(f"the tenant {cluster} serves {served_kinds or 'nobody yet'}")
+        raise NotYet(f"the tenant {cluster} serves {served_kinds or 'none of them yet'}")
     return [f"in the tenant {cluster.name}: no kind of MetalLB's is served"]
 
 

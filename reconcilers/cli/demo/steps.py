@@ -149,7 +149,7 @@ class LeaderLoss:
         All `requests` are IPAllocations of one pool.
 
         Raises:
-            NotYet: nobody leads, or nobody is served.
+            NotYet: no replica leads, or no request is served.
         """
         self._pool, self._requests = requests[0]["spec"]["poolRef"]["name"], requests
         half = len(self._requests) // 2
@@ -165,7 +165,7 @@ class LeaderLoss:
         """See the other replica lead, and everybody served."""
         holder = _lease_holder(world)
         if holder in ("", self._lost):
-            raise NotYet(f"the lease is still that of {holder or 'nobody'}")
+            raise NotYet(f"the lease is still that of {holder or 'no replica'}")
         done, whole = len(self._done(world)), len(self._requests)
         if done < whole:
             raise NotYet(f"{done} of {whole} IPAllocations of {self._pool} are served")
@@ -191,7 +191,7 @@ class LeaderLoss:
         leader = [one for one in world.replicas if one.name == holder]
         others = [one for one in world.replicas if one.name != holder]
         if not leader or not others:
-            raise NotYet(f"the lease is that of {holder or 'nobody'}")
+            raise NotYet(f"the lease is that of {holder or 'no replica'}")
         return leader[0], others[0]
 
 

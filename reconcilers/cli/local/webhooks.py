@@ -60,7 +60,7 @@ async def put_in_force(server: ApiServer, port: int, clock: Clock) -> None:
         ControllerError: it refused the configuration, or did not answer.
     """
     await apply(server.transport, configuration(lambda name: {"url": _url(name, port)}))
-    why = "nobody was asked"
+    why = "no webhook was asked"
     with clock.move_on_after(PATIENCE):
         while why:
             why = await _why_not(server)

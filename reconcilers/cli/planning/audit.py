@@ -56,10 +56,12 @@ class Audit:
         for key, layout in self._layouts.items():
             self._held(key, layout)
         for provider in self._read.providers:
-            self._causes(provider, providerconfig.judged(provider.object))
+            self._causes(provider, providerconfig.review_spec(provider.object))
             self._provider(provider, known)
         for tenant in self._read.tenants:
-            self._causes(tenant, tenantcluster.judged(tenant.object, Provision(None, None), ()))
+            self._causes(
+                tenant, tenantcluster.review_spec(tenant.object, Provision(None, None), ())
+            )
 
     def references(self, providers: Sequence[tuple[TenantCluster, ProviderConfig | None]]) -> None:
         """Look at which ProviderConfig each TenantCluster gets."""

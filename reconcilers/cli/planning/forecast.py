@@ -127,7 +127,7 @@ class Forecast:
 
     def _view(self, pool: Key) -> View:
         allocations = self.ledger.allocations
-        return View.of(
+        return View.from_allocations(
             allocations.read_up_to,
             allocations.cache.by_index(POOL_INDEX, str(pool)),
             lambda name: allocations.cache.get(Key(pool.namespace, name)),
@@ -264,7 +264,7 @@ class Forecast:
     def _write_other_statuses(self) -> None:
         """Write the status of TenantClusters and ProviderConfigs."""
         for tenant in self.ledger.tenants:
-            change = patch(tenant, self._verdict(tenant), self.now)
+            change = patch(tenant, self._expected_status(tenant), self.now)
             if change and not tenant.metadata.terminating:
                 self.ledger.tenants.write_status(tenant, change)
         for provider in self.ledger.providers:
@@ -272,7 +272,7 @@ class Forecast:
             if change and not provider.metadata.terminating:
                 self.ledger.providers.write_status(provider, change)
 
-    def _verdict(self, tenant: TenantCluster) -> Verdict:
+    def _expected_status(self, tenant: TenantCluster) -> Verdict:
         provider = self.provider_of(tenant)
         problem = misconfigured(provider)
         if problem is not None or provider is None:

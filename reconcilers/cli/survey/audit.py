@@ -199,7 +199,7 @@ def _one(one: IPAllocation, objects: Objects, now: datetime) -> Iterator[Finding
     if held is not None and names.FINALIZER_ALLOCATION not in one.metadata.finalizers:
         sentence = (
             f"holds {held.text} without our finalizer: if it is deleted, its range is handed out"
-            " again before the tenant let go; a running controller adds the finalizer"
+            " again while the tenant may still use it; a running controller adds the finalizer"
         )
         yield Finding("NoFinalizer", "warning", subject, sentence)
     wrong = {

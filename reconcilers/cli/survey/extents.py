@@ -156,7 +156,7 @@ def holders(
         if held is not None:
             yield _holder(one), held
     found = {one.metadata.name: one for one in allocations}
-    view = View.of(0, tuple(allocations), found.get)
+    view = View.from_allocations(0, tuple(allocations), found.get)
     for promise in settle(pool, view).open:
         promised = ranges.promised(promise)
         allocation = view.current(promise.name, promise.uid)

@@ -105,7 +105,7 @@ async def _carry_out(client: Any, entry: Finding, finding: Finding) -> Outcome:
     try:
         if entry.action == "delete":
             await client.delete(IP_ALLOCATION, at)
-            return Outcome(subject, "deleted; its range is free once its tenant let go")
+            return Outcome(subject, "deleted; its range is free once its tenant no longer uses it")
         labels = dict(finding.labels or {})
         await client.patch(IP_ALLOCATION, at, {"metadata": {"labels": labels}})
         return Outcome(subject, f"labelled {', '.join(sorted(labels))}")

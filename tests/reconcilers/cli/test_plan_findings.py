@@ -206,7 +206,7 @@ def test_pools_that_share_addresses_are_a_warning() -> None:
     assert "NetworkPool butler-system/a (10.40.0.0/22)" in warning
 
 
-def test_a_pool_that_is_being_deleted_serves_nobody() -> None:
+def test_a_pool_that_is_being_deleted_serves_no_request() -> None:
     leaving = pool(
         deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["butler.butlerlabs.dev/networkpool"]
     )

@@ -108,7 +108,7 @@ class _World:
     def use(self, pool: str) -> None:
         """Use the contents, as a pass does."""
         key = make.key(pool)
-        kept = self.kept.of(key)
+        kept = self.kept.contents(key)
         kept.space(LAYOUT)
         anew = Contents(self.cache.by_index(POOL_INDEX, str(key)), OURS)
         assert differences(kept, anew) == []
@@ -181,13 +181,13 @@ def test_a_check_is_made_once_per_interval(contents_differences: Differences) ->
     kept = KeptContents(cache, OURS, clock, 600.0, lambda *found: reported.append(found))
     kept._check_interval = 600.0
     cache.replace([make.allocation("a")], 2000)
-    kept.of(make.key("lab")).remove("a")
-    assert kept.of(make.key("lab")).names == []
+    kept.contents(make.key("lab")).remove("a")
+    assert kept.contents(make.key("lab")).names == []
     clock._elapsed += 600 * 10**9
-    assert kept.of(make.key("lab")).names == ["a"]
+    assert kept.contents(make.key("lab")).names == ["a"]
     assert len(reported) == 1
     clock._elapsed += 599 * 10**9
-    kept.of(make.key("lab"))
+    kept.contents(make.key("lab"))
     assert len(reported) == 1
     assert contents_differences == reported
     contents_differences.clear()
@@ -197,20 +197,20 @@ def test_after_an_error_all_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> Non
     cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
     kept = KeptContents(cache, OURS, VirtualClock(), 600.0, lambda *_: None)
     cache.replace([make.allocation("a")], 2000)
-    kept.of(make.key("lab"))
+    kept.contents(make.key("lab"))
     cache.replace([make.allocation("a"), make.allocation("b")], 3000)
     put = Contents.put
     with monkeypatch.context() as mp:
         mp.setattr(Contents, "put", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            kept.of(make.key("lab"))
+            kept.contents(make.key("lab"))
     assert Contents.put is put
-    assert kept.of(make.key("lab")).names == ["a", "b"]
+    assert kept.contents(make.key("lab")).names == ["a", "b"]
 
 
 def test_the_contents_of_a_pool_that_is_gone_are_kept_no_longer() -> None:
     cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
     kept = KeptContents(cache, OURS, VirtualClock(), 600.0, lambda *_: None)
-    kept.of(make.key("lab"))
+    kept.contents(make.key("lab"))
     kept.forget(make.key("lab"))
     assert kept._pools == {}

@@ -83,7 +83,7 @@ async def test_the_cache_nominates_and_a_live_read_decides() -> None:
     assert _going(lab) == []
 
 
-async def test_a_new_owner_that_the_cache_has_not_seen_yet_saves_nobody() -> None:
+async def test_orphans_are_collected_though_the_cache_lacks_their_new_owner() -> None:
     lab = _lab(_orphan(), owner=make.tenant())
     lab.server.vanish("tenantclusters", "a", namespace="team")
     lab.hold("tenantclusters")

@@ -50,7 +50,7 @@ async def test_nothing_is_written_until_the_next_attempt_is_due() -> None:
     assert lab.server.requests == []
 
 
-async def test_a_failed_request_does_not_set_everybody_writing() -> None:
+async def test_a_failed_request_does_not_make_controllers_write_over_and_over() -> None:
     platform = Platform()
     platform.server.unknown = THEIRS
     platform.server.add("networkpools", make.pool(status={"allocationsRevision": ""}))

@@ -71,7 +71,7 @@ def test_the_revision_is_never_lowered() -> None:
     assert protocol.settle(pool, make.view(old)).revision == 7
 
 
-def test_a_garbled_promise_is_dropped_and_stops_nobody() -> None:
+def test_a_garbled_promise_is_dropped_and_stops_no_other() -> None:
     waiting = make.allocation("a")
     pool = _pool(make.promise(waiting, "nonsense", "10.40.0.7", version="x"))
     decision = _decide(pool, waiting)

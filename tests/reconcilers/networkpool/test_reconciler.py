@@ -157,7 +157,7 @@ async def test_nothing_is_failed_unless_the_pool_could_be_written() -> None:
     assert lab.see("ipallocations", "a").get("phase") is None
 
 
-async def test_a_replica_with_an_old_view_of_the_pool_fails_nobody() -> None:
+async def test_a_replica_with_an_old_view_of_the_pool_marks_no_allocation_as_failed() -> None:
     lab = _lab(make.allocation("b", age=9, held=("10.40.0.0", "10.40.0.255")))
     slow = lab.another()
     lab.server.add("ipallocations", make.allocation("a", size=8))
@@ -253,7 +253,7 @@ async def test_promises_of_others_are_checked_in_time_despite_own_work() -> None
     assert await lab.pool() == Again(2.0)
 
 
-async def test_a_write_refused_for_good_is_reported_and_stops_nobody() -> None:
+async def test_a_write_refused_for_good_is_reported_and_stops_no_other_write() -> None:
     lab = _lab(make.allocation("bad", age=5), make.allocation("good"))
     lab.server.fail(
         Invalid(422, "Invalid", "status is odd"),

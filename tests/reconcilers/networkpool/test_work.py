@@ -93,13 +93,13 @@ async def test_only_what_changed_is_read_and_however_often_it_did_it_is_read_onc
     await replica.pools.reconcile(make.key("lab"))
     monkeypatch.setattr(KeptContents, "_checked", lambda _self, _pool, kept: kept)
     read: list[str] = []
-    of, by_index = Facts.of, Cache.by_index
+    from_allocation, by_index = Facts.from_allocation, Cache.by_index
 
     def noting(allocation: Any, ours: str) -> Facts:
         read.append(allocation.metadata.name)
-        return of(allocation, ours)
+        return from_allocation(allocation, ours)
 
-    monkeypatch.setattr(Facts, "of", noting)
+    monkeypatch.setattr(Facts, "from_allocation", noting)
     copied: list[str] = []
 
     def copying(cache: Cache[Any], index: str, value: str) -> tuple[Any, ...]:

@@ -116,7 +116,7 @@ async def test_one_that_lost_its_finalizer_by_hand_is_made_anew() -> None:
     assert _range(lab, NODES) != ("", "")
 
 
-async def test_waiting_for_a_cluster_to_go_asks_nobody() -> None:
+async def test_waiting_for_a_cluster_to_go_sends_no_requests() -> None:
     lab, _ = await _lab(finalizers=[OTHERS])
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.rounds()

@@ -48,7 +48,7 @@ class World:
         """Let the pool serve who waits, as its own pass does."""
         pool = next(iter(self.pools))
         found = self.allocations.by_index(POOL_INDEX, str(pool.metadata.key))
-        view = View.of(
+        view = View.from_allocations(
             self.allocations.position, found, lambda n: self.allocations.get(make.key(n))
         )
         for grant in decide(pool, view, layout(pool.spec, LIMIT), 8).choice.grants:

@@ -112,7 +112,7 @@ async def test_held_while_services_cannot_be_read() -> None:
     assert isinstance(await _ask(lab), InUse)
 
 
-async def test_nobody_in_the_tenant_is_asked_for_node_addresses() -> None:
+async def test_no_request_goes_to_the_tenant_for_node_addresses() -> None:
     lab, tenant = _lab()
     assert "until TenantCluster team/a is gone" in _why(await _ask(lab, kind="nodes"))
     assert tenant.requests == []

@@ -21,7 +21,7 @@ def cloud(provider: str, settings: dict[str, Any] | None, **network: Any) -> Pro
 
 
 def fields(new: ProviderConfig) -> list[str]:
-    return [cause.field for cause in providerconfig.judged(new).causes]
+    return [cause.field for cause in providerconfig.review_spec(new).causes]
 
 
 @pytest.mark.parametrize("provider", ["azure", "aws", "gcp"])
@@ -65,7 +65,7 @@ def test_a_team_scope_needs_its_team() -> None:
 
 
 def test_ipam_needs_a_pool() -> None:
-    verdict = providerconfig.judged(make.provider())
+    verdict = providerconfig.review_spec(make.provider())
     assert verdict.sentence() == (
         'spec.network.poolRefs: at least one poolRef is required when network mode is "ipam"'
     )
@@ -73,7 +73,7 @@ def test_ipam_needs_a_pool() -> None:
 
 def test_ipam_is_not_for_clouds() -> None:
     new = cloud("aws", {"region": "r"}, mode="ipam", poolRefs=[{"name": "lab"}])
-    verdict = providerconfig.judged(new)
+    verdict = providerconfig.review_spec(new)
     assert verdict.sentence() == (
         "spec.network.mode: IPAM mode is not supported for cloud providers"
     )
@@ -91,14 +91,14 @@ def test_a_size_above_the_quota_is_a_warning_as_tenants_get_the_quota(
     sizing: dict[str, Any], field: str | None
 ) -> None:
     new = make.provider("lab", load_balancer=sizing, quota={"maxLoadBalancerIPs": 4})
-    verdict = providerconfig.judged(new)
+    verdict = providerconfig.review_spec(new)
     assert verdict.allowed
     reported = f"spec.network.loadBalancer.{field}: 5 is above the quota; tenants get 4"
     assert (reported in verdict.warnings) is (field is not None)
 
 
 def test_a_default_above_the_quota_is_a_warning() -> None:
-    verdict = providerconfig.judged(make.provider("lab", quota={"maxLoadBalancerIPs": 4}))
+    verdict = providerconfig.review_spec(make.provider("lab", quota={"maxLoadBalancerIPs": 4}))
     assert verdict.allowed
     assert verdict.warnings == (
         (
@@ -111,7 +111,7 @@ def test_a_default_above_the_quota_is_a_warning() -> None:
 def test_a_quota_without_room_to_grow_is_a_warning() -> None:
     sizing = {"allocationMode": "elastic", "initialPoolSize": 3, "growthIncrement": 2}
     new = make.provider("lab", load_balancer=sizing, quota={"maxLoadBalancerIPs": 4})
-    [warning] = providerconfig.judged(new).warnings
+    [warning] = providerconfig.review_spec(new).warnings
     assert "tenants never grow: 3 + 2 is above the quota of 4" in warning
 
 

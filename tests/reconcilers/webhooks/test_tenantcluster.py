@@ -21,7 +21,7 @@ def provision(config: ProviderConfig) -> Provision:
 
 def judged(networking: dict[str, Any], config: ProviderConfig = CLOUD, *pools: Any) -> Verdict:
     cluster = make.tenant(spec={"networking": networking})
-    return tenantcluster.judged(cluster, provision(config), pools)
+    return tenantcluster.review_spec(cluster, provision(config), pools)
 
 
 def by_hand(start: str, end: str) -> dict[str, Any]:
@@ -75,10 +75,10 @@ def test_a_size_without_ipam_is_a_warning() -> None:
 
 def test_a_provider_that_does_not_exist_is_a_warning() -> None:
     nowhere = Provision(Key("butler-system", "nowhere"), None)
-    verdict = tenantcluster.judged(make.tenant(), nowhere, ())
+    verdict = tenantcluster.review_spec(make.tenant(), nowhere, ())
     assert verdict.allowed
     assert "ProviderConfig butler-system/nowhere does not exist" in verdict.warnings[0]
-    assert tenantcluster.judged(make.tenant(), Provision(None, None), ()) == Verdict()
+    assert tenantcluster.review_spec(make.tenant(), Provision(None, None), ()) == Verdict()
 
 
 @pytest.mark.parametrize(
