@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconcilers.api import names
+from reconcilers.api.tenantreasons import BALANCER, DEMAND, NO_WAY_IN
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +61,6 @@ _UNMET = {
     "OutOfRange": "False: a pinned range lies outside what the pool hands out",
     "InvalidRequest": "False: the request can never be served",
 }
-_NO_WAY_IN = {
-    "KubeconfigMissing": "False: there is no kubeconfig Secret yet; the message says where one"
-    " was looked for",
-    "KubeconfigRefused": "False: the kubeconfig asks for what is not allowed, or cannot be read",
-    "TenantUnreachable": "False: the tenant's API server does not answer; tried again ever less"
-    " often",
-    "TenantRefused": "False: the tenant's API server refuses the request",
-    "Unauthorized": "False: the tenant's API server does not know the credentials; the Secret is"
-    " read again",
-    "TenantIsManagementCluster": "False: the kubeconfig leads to the management cluster itself,"
-    " where nothing is written or deleted",
-    "TenantShared": "False: another TenantCluster leads to the same cluster and goes first; the"
-    " message names it",
-    "PoolMadeByOthers": "False: MetalLB's default-pool there was not made by us, so it is left as"
-    " it is",
-    "MetalLBNotInstalled": "False: the tenant does not serve metallb.io",
-    "MetalLBInstalling": "False: MetalLB's bundle is on its way",
-    "MetalLBBundleInvalid": "False: the ConfigMap that --metallb-bundle names holds no bundle",
-    "MetalLBInstallFailed": "False: the tenant refuses an object of the bundle",
-    "Behind": "False, for a moment: a newer state was written than this replica has read",
-}
-
 WORDS: Mapping[str, Words] = {
     "NetworkPool": Words(
         conditions=(
@@ -219,28 +198,12 @@ WORDS: Mapping[str, Words] = {
             Condition(
                 "LoadBalancerReady",
                 "MetalLB in the tenant holds the ranges",
-                {
-                    "Ready": "True: the message has the ranges",
-                    **_NO_WAY_IN,
-                    "Contested": "False: another writer in the tenant keeps changing what is"
-                    " written there; the message names it",
-                },
+                BALANCER,
             ),
             Condition(
                 "LoadBalancerDemandMet",
                 "no Service of an elastic tenant has been without an address for long",
-                {
-                    "Ready": "True",
-                    "OtherClass": "True: a Service waits, and asks for another load balancer; it"
-                    " makes nothing grow, and this holds for the next three reasons too",
-                    "OtherPool": "True: a Service waits, and asks for another IPAddressPool",
-                    "FixedAddress": "True: a Service waits, and asks for a certain address",
-                    "OtherFamily": "True: a Service waits, and asks for a family there is none of",
-                    "Growing": "False: addresses were asked for",
-                    "QuotaExceeded": "False: growing would go above maxLoadBalancerIPs",
-                    "PoolExhausted": "False: no pool has growthIncrement addresses in a row",
-                    "GrownInVain": "False: growing did not help; the tenant's own events say why",
-                },
+                DEMAND,
             ),
             Condition(
                 "TenantIdentified",
@@ -255,8 +218,8 @@ WORDS: Mapping[str, Words] = {
                 "the bundle that --metallb-bundle names is applied; absent without one",
                 {
                     "Installed": "True: the message has its digest",
-                    **{k: v for k, v in _NO_WAY_IN.items() if k.startswith("MetalLBI")},
-                    "MetalLBBundleInvalid": _NO_WAY_IN["MetalLBBundleInvalid"],
+                    **{k: v for k, v in NO_WAY_IN.items() if k.startswith("MetalLBI")},
+                    "MetalLBBundleInvalid": NO_WAY_IN["MetalLBBundleInvalid"],
                 },
             ),
             Condition(
