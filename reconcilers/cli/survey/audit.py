@@ -14,11 +14,11 @@ from pydantic.dataclasses import dataclass
 from controller.conditions import is_true
 from controller.meta import Key, Object
 from controller.resource import Resource
-from reconcilers import labels, ranges
+from reconcilers import adoption, labels, ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli.survey.extents import Extent, Picture, State, picture, usage
 from reconcilers.cli.survey.objects import Objects
 from reconcilers.tenantcluster.membership import is_foreign
@@ -81,12 +81,12 @@ def audit(objects: Objects, now: datetime) -> list[Finding]:
     found = [
         *_unreadable(objects),
         *_pools(objects),
+        *_taking_over(objects),
         *(finding for one in objects.allocations.values() for finding in _one(one, objects, now)),
     ]
-    order = {"error": 0, "warning": 1}
     return sorted(
         found,
-        key=lambda f: (order[f.severity], f.kind, f.subject.namespace, f.subject.name, f.sentence),
+        key=lambda f: (f.severity, f.kind, f.subject.namespace, f.subject.name, f.sentence),
     )
 
 
@@ -109,6 +109,17 @@ def _pools(objects: Objects) -> Iterator[Finding]:
         yield from _status(pool, allocations)
         pictures.append(one)
     yield from _pools_among_each_other(pictures)
+
+
+def _taking_over(objects: Objects) -> Iterator[Finding]:
+    """Yield what changes for objects that another controller keeps, once these take over."""
+    owned = (objects.pools, objects.allocations.values(), objects.clusters)
+    for one, said in adoption.unnoted_orphans(*owned) if objects.owners_known else ():
+        subject = Subject.from_object(IP_ALLOCATION, one)
+        yield Finding("UnnotedOrphan", "warning", subject, said, choices=("none", "delete"))
+    for cluster, said in adoption.newly_served(*owned, objects.providers):
+        subject = Subject.from_object(TENANT_CLUSTER, cluster)
+        yield Finding("NewlyServed", "warning", subject, said)
 
 
 def _overlaps(one: Picture, objects: Objects) -> Iterator[Finding]:
@@ -220,10 +231,7 @@ def _one(one: IPAllocation, objects: Objects, now: datetime) -> Iterator[Finding
 
 
 def _owner(one: IPAllocation, subject: Subject, objects: Objects) -> Iterator[Finding]:
-    """Yield a finding if the cluster that an allocation served is gone.
-
-    One that was never stamped with an owner's uid may have been made before its cluster.
-    """
+    """Yield a finding if the cluster is gone whose uid an allocation notes."""
     key = one.spec.tenantClusterRef.key
     stamped = one.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
     if ("TenantCluster", key) in objects.unreadable or stamped is None or not objects.owners_known:

@@ -252,9 +252,8 @@ def _why_not(error: Exception, where: Scope) -> str:
         return f"{error}; name a namespace that you may read with -n"
     if isinstance(error, NotFound):
         return f"{error}; are the CRDs installed? `butler-ipam crds | kubectl apply -f -`"
-    if isinstance(error, ApiError):
-        return f"the API server refused to be read: {error}"
-    return str(error)
+    before = "the API server refused to be read: " if isinstance(error, ApiError) else ""
+    return f"{before}{error}"
 
 
 def sorted_by_key(found: Mapping[Key, T]) -> list[T]:

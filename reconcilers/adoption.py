@@ -1,0 +1,94 @@
+"""What taking over from another controller changes, and the objects do not show by themselves.
+
+It is said only of pools that another controller keeps: their statuses are written, and they have
+no `allocationsRevision`, which ours begin with. Afterwards conditions of the objects say it.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from controller.meta import Key
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.providerconfig import IPAM, ProviderConfig
+from reconcilers.api.tenantcluster import TenantCluster
+
+DEFAULT = Key(names.DEFAULT_NAMESPACE, "default")
+"""The ProviderConfig of clusters that name none, unless ButlerConfig names another."""
+
+
+def unnoted_orphans(
+    pools: Mapping[Key, NetworkPool],
+    allocations: Collection[IPAllocation],
+    clusters: Mapping[Key, TenantCluster],
+) -> Iterator[tuple[IPAllocation, str]]:
+    """Yield what holds a range for a cluster that is not there, and notes no uid; with a sentence.
+
+    No controller collects it: it cannot be told from one that was made before its cluster.
+    """
+    for one in allocations:
+        pool = pools.get(one.pool_key)
+        owner = one.spec.tenantClusterRef.key
+        if (
+            pool is not None
+            and _is_kept_by_another(pool)
+            and owner not in clusters
+            and names.ANNOTATION_TENANT_UID not in one.metadata.annotations
+            and (held := ranges.held(one)) is not None
+        ):
+            yield (
+                one,
+                (
+                    f"holds {held.text} for TenantCluster {owner}, which is not there, and notes"
+                    " no uid of it: whoever takes over keeps it for a cluster of that name; delete"
+                    " it (action delete) if there will be none"
+                ),
+            )
+
+
+def newly_served(
+    pools: Mapping[Key, NetworkPool],
+    allocations: Collection[IPAllocation],
+    clusters: Mapping[Key, TenantCluster],
+    providers: Mapping[Key, ProviderConfig],
+) -> Iterator[tuple[TenantCluster, str]]:
+    """Yield clusters that are not Ready and will be given addresses, with a sentence.
+
+    Butler asks for load balancers' addresses only, and not for a cluster whose turn has not come.
+    """
+    present = {(one.spec.tenantClusterRef.key, one.spec.type) for one in allocations}
+    for key, cluster in clusters.items():
+        named = cluster.spec.providerConfigRef
+        provider = providers.get(
+            Key(named.namespace or names.DEFAULT_NAMESPACE, named.name) if named else DEFAULT
+        )
+        missing = [
+            words
+            for kind, words in (("nodes", "nodes"), ("loadbalancer", "load balancers"))
+            if (key, kind) not in present
+        ]
+        if provider is None or cluster.is_ready or cluster.metadata.terminating or not missing:
+            continue
+        if any(_is_kept_by_another(pool) for pool in _pools(provider, pools)):
+            yield (
+                cluster,
+                (
+                    f"is not Ready and has no addresses for {' and '.join(missing)}: it gets some"
+                    " when these controllers take over; `butler-ipam plan -f` on saved objects"
+                    " shows which"
+                ),
+            )
+
+
+def _pools(provider: ProviderConfig, pools: Mapping[Key, NetworkPool]) -> list[NetworkPool]:
+    """Return the pools that a provider draws from, none in cloud mode."""
+    network = provider.spec.network
+    if network is None or network.mode != IPAM:
+        return []
+    keys = [Key(provider.metadata.namespace, one.name) for one in network.poolRefs]
+    return [pools[key] for key in keys if key in pools]
+
+
+def _is_kept_by_another(pool: NetworkPool) -> bool:
+    return bool(pool.status.totalIPs) and not pool.status.allocationsRevision

@@ -1,0 +1,71 @@
+"""`check` on what another controller keeps: what taking over changes for it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.reconcilers.cli.commandline import pool, provider
+from tests.reconcilers.cli.saved import UID, ask, cluster, held
+
+KEPT = {"totalIPs": 256, "observedGeneration": 1}
+"""The status of a pool as Butler's controller writes it."""
+OURS = {**KEPT, "allocationsRevision": "7"}
+
+
+def findings(folder: Path, *objects: dict[str, Any]) -> dict[tuple[str, str], str]:
+    """Return the sentences about taking over, by kind and name of the object."""
+    done = ask(folder, "check", "-o", "json", objects=objects)
+    return {
+        (one["kind"], one["subject"]["name"]): one["sentence"]
+        for one in json.loads(done.out)["findings"]
+        if one["kind"] in {"UnnotedOrphan", "NewlyServed"}
+    }
+
+
+def unready(name: str = "one") -> dict[str, Any]:
+    body = cluster(name)
+    body["spec"]["providerConfigRef"] = {"name": "prov"}
+    return body | {"status": {"phase": "Provisioning"}}
+
+
+def test_a_range_of_a_cluster_that_is_gone_is_named_where_no_uid_tells(tmp_path: Path) -> None:
+    found = findings(
+        tmp_path, pool(status=KEPT), cluster("other"), held("a", "10.40.0.0", "10.40.0.3")
+    )
+    assert list(found) == [("UnnotedOrphan", "a")]
+    assert found["UnnotedOrphan", "a"].startswith(
+        "holds 10.40.0.0/30 for TenantCluster others/one"
+    )
+
+
+def test_a_range_with_a_uid_or_a_cluster_is_no_unnoted_orphan(tmp_path: Path) -> None:
+    noted = held("a", "10.40.0.0", "10.40.0.3", annotations={UID: "u1"})
+    owned = held("b", "10.40.0.4", "10.40.0.7")
+    assert findings(tmp_path, pool(status=KEPT), cluster(), noted, owned) == {}
+
+
+def test_a_cluster_that_is_not_ready_is_named_with_what_it_will_be_given(tmp_path: Path) -> None:
+    objects = (pool(status=KEPT), provider("prov", "lab"), unready())
+    found = findings(tmp_path, *objects)
+    assert list(found) == [("NewlyServed", "one")]
+    assert "no addresses for nodes and load balancers" in found["NewlyServed", "one"]
+    with_range = findings(tmp_path, *objects, held("a", "10.40.0.0", "10.40.0.3"))
+    assert "no addresses for nodes:" in with_range["NewlyServed", "one"]
+
+
+def test_a_ready_cluster_and_one_in_cloud_mode_are_given_nothing(tmp_path: Path) -> None:
+    ready = unready() | {"status": {"phase": "Ready"}}
+    assert findings(tmp_path, pool(status=KEPT), provider("prov", "lab"), ready) == {}
+    cloud = provider("prov", "lab", mode="cloud")
+    assert findings(tmp_path, pool(status=KEPT), cloud, unready()) == {}
+
+
+def test_nothing_of_this_is_said_of_pools_that_are_ours_or_nobodys(tmp_path: Path) -> None:
+    for one in (pool(status=OURS), pool()):
+        objects = (
+            one,
+            provider("prov", "lab"),
+            unready("two"),
+            held("a", "10.40.0.0", "10.40.0.3"),
+        )
+        assert findings(tmp_path, *objects) == {}
