@@ -82,12 +82,12 @@ def arguments(documents: list[dict[str, Any]], port: int) -> list[str]:
 
 @asynccontextmanager
 async def controller(
-    cluster: Cluster, documents: list[dict[str, Any]], port: int
+    cluster: Cluster, documents: list[dict[str, Any]], port: int, *flags: str
 ) -> AsyncIterator[Running]:
-    """Run the controller under the account and the roles that were installed."""
+    """Run the controller under the account and the roles that were installed, with more flags."""
     await cluster.plane.add_user(ACCOUNT, GROUPS)
     config = cluster.plane.write_kubeconfig(cluster.folder / "account", ACCOUNT)
-    command = [*arguments(documents, port), f"--kubeconfig={config}"]
+    command = [*arguments(documents, port), f"--kubeconfig={config}", *flags]
     async with started(*command, "--webhook-cert-name=127.0.0.1") as running:
         for kind in crd.KINDS:
             await running.until(f'"Starting workers", "controller": "{kind.kind.lower()}"')

@@ -1,0 +1,103 @@
+"""The operator's guide from its first line to its last, typed as it is written, on a real server.
+
+Tests with clusters of their own type "Migrate from Butler's controller" and "Back up and restore".
+"""
+
+from pathlib import Path
+
+import anyio
+import pytest
+import yaml
+
+from tests.docs.text import commands
+from tests.manifests.clusters import HOME, MANIFESTS, Cluster, written
+from tests.manifests.desk import Operator, needs
+from tests.manifests.guide import GUIDE, NOT_TYPED, lines, sections
+from tests.manifests.test_running import allocated, ranges
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+JOURNEY = (
+    *("Install", "First pool to first tenant", "Sizing", "Flags that matter", "Tenants"),
+    *("Troubleshooting", "Runbooks", "Upgrade and roll back", "Uninstall"),
+)
+"""The sections that one cluster lives through."""
+ELSEWHERE = {"Migrate from Butler's controller", "Back up and restore"}
+
+
+async def test_every_line_of_the_guide_is_typed_by_some_test_or_says_why_not() -> None:
+    assert set(sections()) == {*JOURNEY, *ELSEWHERE}
+    there = {one.text for heading in sections() for one in commands(GUIDE, heading)}
+    assert set(NOT_TYPED) <= there, "a line that is not there any more has no reason to be listed"
+
+
+async def test_the_guide_leads_from_an_empty_cluster_to_an_empty_cluster(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    needs(cluster)
+    operator = Operator(cluster, tmp_path)
+    bundle = yaml.safe_load((MANIFESTS / "samples/95-metallb-bundle.yaml").read_text())
+    (tmp_path / "metallb-native.yaml").write_text(next(iter(bundle["data"].values())))
+    install, *rest = JOURNEY
+    first = lines(install)
+    helm = next(line for line in first if line.startswith("helm upgrade --install"))
+    await cluster.kubectl("create", "namespace", "monitoring")
+
+    async with anyio.create_task_group() as group:
+        up, done = anyio.Event(), anyio.Event()
+
+        async def pods() -> None:
+            async with operator.controller():
+                up.set()
+                await done.wait()
+
+        async def start_pods() -> None:
+            group.start_soon(pods)
+            await up.wait()
+
+        operator.before["kubectl -n butler-system get lease"] = start_pods
+        await operator.types(install)
+        assert await cluster.kubectl("get", "clusterrolebinding", "prometheus-butler-ipam")
+        held: dict[str, tuple[int, int]] = {}
+        for heading in rest:
+            if heading == "Sizing":
+                held = await allocated(cluster)
+            if heading == "Troubleshooting":
+                await grown_range(cluster)
+            if heading == "Upgrade and roll back":
+                await operator.releases(helm)
+                assert (await ranges(cluster)).items() >= held.items()
+            if heading == "Uninstall":
+                await operator.webhooks_work()
+                await everything_deleted(cluster)
+                done.set()
+            await operator.types(heading)
+    listed = await cluster.kubectl("get", "crd", "-o", "name")
+    assert names_of_ours(listed) == []
+    assert await cluster.helm("list", "-n", HOME, "-q") == ""
+
+
+async def grown_range(cluster: Cluster) -> None:
+    """Have a range that an elastic tenant grew by: there is no tenant here that would."""
+    body = {
+        "apiVersion": "butler.butlerlabs.dev/v1alpha1",
+        "kind": "IPAllocation",
+        "metadata": {"name": "team-payments-shop-lb-2", "namespace": HOME},
+        "spec": {
+            "poolRef": {"name": "underlay-pool"},
+            "tenantClusterRef": {"name": "shop", "namespace": "team-payments"},
+            "type": "loadbalancer",
+            "count": 2,
+        },
+    }
+    await cluster.kubectl("create", "-f", "-", stdin=written(body))
+
+
+async def everything_deleted(cluster: Cluster) -> None:
+    """Delete all objects, as the first two steps of "Uninstall" have it."""
+    delete = ("delete", "-A", "--all", "--timeout=60s")
+    for kinds in ("tenantclusters", "ipallocations", "networkpools,providerconfigs"):
+        await cluster.kubectl(*delete, kinds)
+
+
+def names_of_ours(listed: str) -> list[str]:
+    return [name for name in listed.split() if name.endswith(".butler.butlerlabs.dev")]
