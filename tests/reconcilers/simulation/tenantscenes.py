@@ -199,6 +199,21 @@ async def in_use_again(yard: Yard) -> str | None:
     return yard.verdict() or tenantlaws.unmet(yard.server, {"a": yard.tenants["a"]})
 
 
+async def read_before_a_pause(yard: Yard) -> str | None:
+    """A range is taken back while MetalLB, which counts, stands still and has the old pool."""
+    balancer = yard.balancers["a"]
+    balancer.counts = True
+    yard.hold_range("team-a-lb-1", SECOND)
+    for _ in range(2):  # The pool is created empty, and filled then.
+        await yard.project(yard.one)
+    service(yard.tenants["a"], "x")
+    balancer.paused = True
+    await yard.give_back("team-a-lb-1")
+    service(yard.tenants["a"], "y")
+    balancer.resume()
+    return yard.verdict()
+
+
 async def late_withdrawal(yard: Yard) -> str | None:
     """The deletion of the tenant's pool is on its way when there is a range for it again."""
     await yard.project(yard.one)

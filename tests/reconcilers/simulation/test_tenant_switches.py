@@ -16,7 +16,7 @@ import pytest
 from tests.reconcilers.simulation import tenantrules as rules
 from tests.reconcilers.simulation import tenantscenes as scenes
 from tests.reconcilers.simulation.switch import Switch, noticed
-from tests.reconcilers.simulation.tenancy import COUNTING, FORCE, Faults, Tenancy
+from tests.reconcilers.simulation.tenancy import FORCE, Faults, Tenancy
 from tests.reconcilers.simulation.tenantscenes import Scene, played
 
 _STORM = Faults(calm=False)
@@ -28,21 +28,6 @@ SWITCHES = {
     "look": Switch("out means not in the pool", rules.pool_not_looked_at, GIVEN, _STORM, 2),
     "services": Switch("nor on a Service", rules.services_not_looked_at, GIVEN, _STORM, 11),
     "silence": Switch("who does not answer holds on", rules.silence_is_consent, GIVEN, _STORM, 3),
-    "uptake": Switch(
-        "out means out of what MetalLB has read",
-        rules.uptake_not_waited_for,
-        GIVEN,
-        replace(
-            COUNTING,
-            calm=False,
-            outages=False,
-            secrets=False,
-            clusters=False,
-            use=0.25,
-            trouble=0.06,
-        ),
-        seed=425,
-    ),
     "begun": Switch(
         "a projection is recorded before it begins", rules.begun_not_recorded, GIVEN, _STORM, 2
     ),
@@ -92,6 +77,12 @@ SCENES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], Scene, str]] 
         "only NotFound says that there is no tenant",
         rules.failure_is_absence,
         scenes.secret_without_answer,
+        GIVEN,
+    ),
+    "uptake": (
+        "out means out of what MetalLB has read",
+        rules.uptake_not_waited_for,
+        scenes.read_before_a_pause,
         GIVEN,
     ),
     "withdraw": (
