@@ -4,7 +4,6 @@ It is not if it is the management cluster. If several TenantClusters lead to the
 them goes first, and the others wait:
 
 the one that MetalLB's pool there was made for, or whose addresses it has
-else one that has projected before one that has not
 else the oldest, then by namespace and name
 """
 
@@ -110,8 +109,6 @@ def _identity(cluster: TenantCluster | None) -> str:
     return cluster.metadata.annotations.get(names.ANNOTATION_TENANT_IDENTITY, "")
 
 
-def _order(cluster: TenantCluster) -> tuple[bool, str, Key]:
-    meta = cluster.metadata
-    created = meta.creationTimestamp
-    begun = names.ANNOTATION_PROJECTION_BEGUN in meta.annotations
-    return (not begun, created.isoformat() if created else "~", meta.key)
+def _order(cluster: TenantCluster) -> tuple[str, Key]:
+    created = cluster.metadata.creationTimestamp
+    return (created.isoformat() if created else "~", cluster.metadata.key)

@@ -125,7 +125,7 @@ class Projector:
         wanted = self.wanted(tenant)
         return wanted.basis < wanted.needed
 
-    async def _record_begun(self, tenant: TenantCluster) -> None:
+    async def _record_begun(self, tenant: TenantCluster) -> TenantCluster:
         """Record durably that something will be projected, and where, before it is.
 
         A cluster that is deleted without this record never had an address in its tenant; and other
@@ -141,9 +141,25 @@ class Projector:
         identity = self._tenants.identity(tenant)
         if identity and known.get(names.ANNOTATION_TENANT_IDENTITY) != identity:
             marks[names.ANNOTATION_TENANT_IDENTITY] = identity
-        if marks:
-            patch = {"metadata": {"annotations": marks}}
-            await self._client.patch(TENANT_CLUSTER, Version.from_object(tenant), patch)
+        if not marks:
+            return tenant
+        patch = {"metadata": {"annotations": marks}}
+        return await self._client.patch(TENANT_CLUSTER, Version.from_object(tenant), patch)
+
+    async def assume_begun(self, tenant: TenantCluster) -> TenantCluster:
+        """Record of a cluster that is Ready that its tenant may have ranges; return it as written.
+
+        Another controller may have projected them before us, so it is recorded whether or not the
+        tenant can be entered.
+
+        Raises:
+            Conflict: the cluster changed since it was read.
+            ControllerError: the management cluster did not answer.
+        """
+        begun = names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations
+        if begun or not tenant.is_ready or not self.wanted(tenant).entries:
+            return tenant
+        return await self._record_begun(tenant)
 
     def identified(self, tenant: TenantCluster) -> bool | None:
         """Return whether it is known which cluster a tenant is; None if it was not asked yet."""

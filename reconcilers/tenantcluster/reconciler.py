@@ -214,6 +214,7 @@ class TenantClusterReconciler:
         """
         resized = await self._resizer.resize(tenant, provider)
         tenant = self._clusters.get(tenant.metadata.key) or tenant
+        tenant = await self._projector.assume_begun(tenant)
         if resized.unavailable is None:
             projected, *installed = await self._project(tenant)
         else:

@@ -159,8 +159,8 @@ def failure_is_absence(mp: Patch) -> None:
 def begun_not_recorded(mp: Patch) -> None:
     """That something is projected is not recorded before it is."""
 
-    async def begin(self: Projector, tenant: TenantCluster) -> None:
-        """Record nothing."""
+    async def begin(self: Projector, tenant: TenantCluster) -> TenantCluster:
+        return tenant
 
     mp.setattr(Projector, "_record_begun", begin)
 

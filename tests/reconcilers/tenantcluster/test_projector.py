@@ -81,12 +81,16 @@ async def test_pool_and_advertisement_are_made_on_the_caches_basis() -> None:
     assert advertisement["spec"] == {"ipAddressPools": ["default-pool"]}
 
 
-async def test_that_a_projection_begins_is_recorded_before_the_tenant_is_written() -> None:
-    lab, tenant = _lab()
+@pytest.mark.parametrize("phase", ["Ready", "Installing"])
+async def test_that_a_projection_begins_is_recorded_before_the_tenant_is_written(
+    phase: str,
+) -> None:
+    nodes = make.allocation("team-a-nodes", kind="nodes", held=("10.40.0.8", "10.40.0.12"))
+    lab, tenant = _lab(make.allocation("team-a-lb", held=HELD), nodes, phase=phase)
     lab.server.fail(ServerFailure(500, "", "no"), verb="patch", plural="tenantclusters")
     with pytest.raises(ServerFailure):
         await lab.cluster()
-    assert {request.verb for request in tenant.requests} == {"get"}
+    assert not {request.verb for request in tenant.requests} - {"get"}
     await lab.cluster()
     meta = lab.server.see("tenantclusters", "a", namespace="team")["metadata"]
     assert meta["annotations"][names.ANNOTATION_PROJECTION_BEGUN] == "2026-01-01T00:00:00Z"
@@ -212,7 +216,7 @@ async def test_a_tenant_that_does_not_answer_is_left_in_peace_longer_each_time()
             tries.append(second)
         await lab.clock.advance(1)
     assert tries == [0, 5, 15, 35, 75]
-    assert lab.server.count(verb="patch", plural="tenantclusters") == 1, "told once"
+    assert lab.server.count(verb="patch", plural="tenantclusters") == 2, "begun, and told once"
 
 
 async def test_rotated_credentials_are_met_by_reading_the_secret_again() -> None:

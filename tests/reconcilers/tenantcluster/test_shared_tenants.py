@@ -31,8 +31,8 @@ def _lab(load_balancer: Json | None = None) -> tuple[Lab, Server]:
     return lab, tenant
 
 
-def _add(lab: Lab, name: str, held: tuple[str, str], **meta: Any) -> None:
-    lab.server.add("tenantclusters", make.tenant(name, status={"phase": "Ready"}, **meta))
+def _add(lab: Lab, name: str, held: tuple[str, str], phase: str = "Ready", **meta: Any) -> None:
+    lab.server.add("tenantclusters", make.tenant(name, status={"phase": phase}, **meta))
     one = make.allocation(f"team-{name}-lb", tenant=f"team/{name}", held=held)
     lab.server.add("ipallocations", one)
 
@@ -222,7 +222,9 @@ async def test_a_marker_that_somebody_else_made_is_left_alone_and_named() -> Non
 async def test_nothing_is_written_or_deleted_in_the_management_cluster(theirs: list[str]) -> None:
     lab, _ = _lab()
     lab.tenant_servers["a"] = lab.server
-    _add(lab, "a", FIRST)
+    _add(lab, "a", FIRST, "Provisioning")
+    nodes = make.allocation("team-a-nodes", kind="nodes", held=("10.40.0.16", "10.40.0.20"))
+    lab.server.add("ipallocations", nodes)
     if theirs:
         _theirs(lab.server, *theirs)
     before = lab.server.all("ipaddresspools")

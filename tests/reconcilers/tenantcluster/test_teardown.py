@@ -255,3 +255,18 @@ async def test_an_allocation_that_the_cache_has_not_read_yet_keeps_the_finalizer
     await lab.rounds()
     assert not lab.server.has("tenantclusters", "a", namespace="team")
     assert lab.server.all("ipallocations") == []
+
+
+async def test_a_cluster_that_was_ready_before_us_may_have_been_projected_by_others() -> None:
+    lab = _begun(status={"phase": "Ready"})
+    lab.server.add("ipallocations", make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7")))
+    tenant = lab.tenant_server("a")
+    tenant.fail(NoAnswer("timed out"), times=10_000)
+    await lab.cluster()
+    lab.server.delete("tenantclusters", "a", namespace="team")
+    await lab.rounds_of("a", 5)
+    assert "team-a-lb" in _left(lab)
+    await lab.clock.advance(600)
+    await lab.rounds_of("a", 3)
+    assert "team-a-lb" not in _left(lab)
+    assert "TeardownGracePassed" in lab.recorded.reasons
