@@ -16,6 +16,12 @@ from reconcilers.tenantcluster.elastic.demand import (
     families,
 )
 from reconcilers.tenantcluster.metallb import POOL_NAME, MetalLB, projection
+from reconcilers.tenantcluster.ownership import (
+    SHARED,
+    may_be_taken_over,
+    owner_of,
+    shared_message,
+)
 from reconcilers.tenantcluster.uptake import complaint, counted, refusal
 
 Severity = Literal["error", "warning"]
@@ -63,13 +69,18 @@ def findings(
     wanted = list(projection(members, 0).entries)
     pool = inside.pools.get(POOL_NAME)
     holds = list(pool.spec.addresses) if pool is not None else []
-    if holds != wanted:
+    owner = owner_of(pool) if pool is not None else None
+    if owner is not None and any(owner != one.spec.tenantClusterRef.key for one in members):
+        yield SHARED, "error", shared_message(owner)
+    elif holds != wanted:
+        ours = pool is None or owner is not None or may_be_taken_over(pool, members)
+        what = "a running controller mends that" if ours else "somebody else made it, so it stays"
         yield (
             "TenantDrift",
             "warning",
             (
                 f"its MetalLB holds {', '.join(holds) or 'nothing'}, and should hold"
-                f" {', '.join(wanted) or 'nothing'}; a running controller mends that"
+                f" {', '.join(wanted) or 'nothing'}; {what}"
             ),
         )
     if pool is not None and pool.spec.edited:

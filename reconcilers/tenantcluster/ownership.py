@@ -103,20 +103,22 @@ class PoolClaims:
             if found and key not in found:
                 raise ProjectionBlocked(SHARED, shared_message(min(found)))
             return
-        spans = _spans(pool)
-        mine = [
-            span
-            for one in self._allocations.by_index(TENANT_INDEX, str(key))
-            if (span := _held(one)) is not None
-        ]
-        all_known = bool(spans) and len(spans) == len(pool.spec.addresses)
-        if not (all_known and all(any(one.contains(span) for one in mine) for span in spans)):
+        if not may_be_taken_over(pool, self._allocations.by_index(TENANT_INDEX, str(key))):
             raise ProjectionBlocked(
                 MADE_BY_OTHERS,
                 f"IPAddressPool {POOL_NAME} in the tenant was made by somebody else, and holds"
                 " addresses that are not this cluster's, so it is left as it is: move them to an"
                 " IPAddressPool of another name and delete it",
             )
+
+
+def may_be_taken_over(pool: IPAddressPool, members: Iterable[IPAllocation]) -> bool:
+    """Return whether a pool that names no owner is ours, or has no addresses but `members`'."""
+    spans = _spans(pool)
+    held = [span for one in members if (span := _held(one)) is not None]
+    all_known = bool(spans) and len(spans) == len(pool.spec.addresses)
+    covered = all(any(one.contains(span) for one in held) for span in spans)
+    return is_ours(pool) or (all_known and covered)
 
 
 def holders(pool: IPAddressPool, allocations: Iterable[IPAllocation]) -> set[Key]:

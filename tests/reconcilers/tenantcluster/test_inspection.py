@@ -1,7 +1,10 @@
 """What `check --tenants` finds wrong in a tenant, from what was read there."""
 
+import pytest
+
 from allocator import AddressRange
 from controller.meta import ObjectMeta
+from reconcilers.api import names
 from reconcilers.api.resources import (
     AddressPoolSpec,
     AddressPoolStatus,
@@ -51,6 +54,32 @@ def test_nor_is_one_that_leaves_out_addresses_that_some_devices_cannot_use() -> 
 
 def test_a_pool_with_other_addresses_is_found() -> None:
     assert _kinds(Inside({"default-pool": _pool("10.40.0.0/32")})) == [("TenantDrift", "warning")]
+
+
+def test_a_pool_of_another_cluster_is_found_and_not_called_drift() -> None:
+    noted = ObjectMeta(annotations={names.ANNOTATION_PROJECTION_OWNER: "team/b"})
+    theirs = IPAddressPool(noted, AddressPoolSpec(("10.40.0.8-10.40.0.15",)))
+    ((kind, grave, sentence),) = findings(Inside({"default-pool": theirs}), OURS, SPACES)
+    assert (kind, grave) == ("TenantShared", "error")
+    assert "TenantCluster team/b leads to the same cluster" in sentence
+
+
+@pytest.mark.parametrize(
+    ("entry", "basis", "becomes"),
+    [
+        ("10.99.0.0/24", {}, "somebody else made it, so it stays"),
+        ("10.99.0.0/24", {names.ANNOTATION_PROJECTION_BASIS: "7"}, "mends that"),
+        ("10.40.0.0/30", {}, "mends that"),
+    ],
+    ids=["made by others", "ours, edited", "of others, and holds nothing else"],
+)
+def test_drift_that_nobody_mends_is_not_promised_to_be_mended(
+    entry: str, basis: dict[str, str], becomes: str
+) -> None:
+    pool = IPAddressPool(ObjectMeta(annotations=basis), AddressPoolSpec((entry,)))
+    ((kind, _, sentence),) = findings(Inside({"default-pool": pool}), OURS, SPACES)
+    assert kind == "TenantDrift"
+    assert sentence.endswith(becomes)
 
 
 def test_a_metallb_that_goes_by_a_larger_pool_is_found() -> None:
