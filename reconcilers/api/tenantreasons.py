@@ -26,6 +26,8 @@ NO_WAY_IN = {
 BALANCER = {
     "Ready": "True: the message has the ranges",
     **NO_WAY_IN,
+    "MetalLBNotRunning": "False: MetalLB (0.15 or newer) has not read the pool: it does not run,"
+    " or cannot use its configuration",
     "Contested": "False: another writer in the tenant keeps changing what is"
     " written there; the message names it",
 }
@@ -39,6 +41,9 @@ DEMAND = {
     "FixedAddress": "True: a Service waits, and asks for a certain address",
     "OtherFamily": "True: a Service waits, and asks for a family there is none of",
     "Growing": "False: addresses were asked for",
+    "NotProjected": "False: MetalLB does not have what it should, so nothing is asked for; see"
+    " LoadBalancerReady",
+    "AddressesUnused": "False: addresses of the tenant are free and MetalLB does not assign them",
     "QuotaExceeded": "False: growing would go above maxLoadBalancerIPs",
     "PoolExhausted": "False: no pool has growthIncrement addresses in a row",
     "GrownInVain": "False: growing did not help; the tenant's own events say why",

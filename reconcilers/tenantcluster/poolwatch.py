@@ -24,6 +24,7 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.metallb import is_ours
+from reconcilers.tenantcluster.uptake import counted
 
 _IDLE_REQUEUES = 2
 """An unused watch is closed after two of the longest requeues, so that a pass finds it open."""
@@ -85,10 +86,16 @@ def concerned(cluster: Key, obj: Object) -> Iterable[Key]:
 
 
 def may_be_edited(change: Change[IPAddressPool] | Change[L2Advertisement]) -> bool:
-    """Return whether a change is one of what we write, and not of MetalLB's counts alone."""
+    """Return whether a change is one of what we write, or shows that MetalLB has read it.
+
+    How many addresses of the pool are in use changes with every Service.
+    """
     return _written(change.old) != _written(change.new)
 
 
 def _written(obj: IPAddressPool | L2Advertisement | None) -> object:
     """Return what we write of an object; None if it is not there."""
-    return None if obj is None else (obj.metadata.uid, is_ours(obj), obj.spec)
+    if obj is None:
+        return None
+    read = counted(obj.status) if isinstance(obj, IPAddressPool) else None
+    return (obj.metadata.uid, is_ours(obj), obj.spec, read)

@@ -34,6 +34,7 @@ from reconcilers.tenantcluster.metallb import (
 )
 from reconcilers.tenantcluster.ownership import PoolClaims, owner_note
 from reconcilers.tenantcluster.poolwatch import PoolWatches
+from reconcilers.tenantcluster.reading import NOT_RUNNING, Reading
 from reconcilers.tenantcluster.status import load_balancer_ready
 from reconcilers.tenantcluster.uptake import remove_marker
 
@@ -90,6 +91,7 @@ class Projector:
         self._client = client
         self._corrections = corrections
         self._watches = watches
+        self._reading = Reading(watches, clock, settings)
         self._clock = clock
         self._allocations = allocations
         self._claims = claims
@@ -110,11 +112,13 @@ class Projector:
     def forget(self, key: Key) -> None:
         """Forget a tenant that is gone, or that is left alone from now on."""
         self._corrections.forget(key)
+        self._reading.forget(key)
         self._watches.close(key)
 
     def due_in(self, tenant: TenantCluster) -> float | None:
-        """Return in how many seconds what others changed is due to be looked at; None if never."""
-        return self._corrections.due_in(tenant)
+        """Return in how many seconds to look at what others change, or MetalLB reads; or None."""
+        due = (self._corrections.due_in(tenant), self._reading.due_in(tenant.metadata.key))
+        return min((one for one in due if one is not None), default=None)
 
     def lags(self, tenant: TenantCluster) -> bool:
         """Return whether the cache has yet to read of a mark that is to be projected.
@@ -272,6 +276,7 @@ class Projector:
             await self._write_once(tenant, wanted, begin)
 
     async def _write_once(self, tenant: TenantCluster, wanted: Projection, begin: bool) -> None:
+        unread = ""
         async with self._tenants.client(tenant) as client:
             if begin:
                 with _as_management_error():
@@ -284,9 +289,12 @@ class Projector:
             if wanted.entries:
                 self._watches.open(tenant.metadata.key)
                 await self._advertiser(client, tenant).advertise(wanted)
+                unread = await self._reading.problem(client, tenant, wanted)
         contest = self._corrections.contest(tenant)
         if contest:
             raise ProjectionBlocked(CONTESTED, contest)
+        if unread:
+            raise ProjectionBlocked(NOT_RUNNING, unread)
 
     async def _permit(self, tenant: TenantCluster, live: IPAddressPool) -> None:
         with _as_management_error():

@@ -249,9 +249,9 @@ class TenantClusterReconciler:
         """Return when the next pass is due."""
         if is_behind(projected) or self._projector.lags(tenant):
             return Again(SOON)
-        contest_due = self._projector.due_in(tenant)
-        if contest_due is not None:
-            return Again(max(contest_due, SOON))
+        look_due = self._projector.due_in(tenant)
+        if look_due is not None:
+            return Again(max(look_due, SOON))
         if projected.reason == BEING_INSTALLED:
             return Again(self._installer.due_in(tenant) or SOON)
         for finding in (projected, addresses):

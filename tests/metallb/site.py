@@ -98,12 +98,24 @@ class Tenant:
         """Return a client of the tenant's API server."""
         return Client(self.transport)
 
-    async def serve(self, *services: str) -> None:
-        """Create Services of type LoadBalancer, all at once."""
-        spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}
+    async def serve(
+        self,
+        *services: str,
+        spec: Mapping[str, Any] | None = None,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create Services of type LoadBalancer, all at once.
+
+        Args:
+            services: their names.
+            spec: what else theirs has.
+            annotations: theirs.
+        """
+        common = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}
         async with anyio.create_task_group() as group:
             for name in services:
-                body = {"metadata": {"name": name}, "spec": spec}
+                meta = {"name": name, "annotations": dict(annotations or {})}
+                body = {"metadata": meta, "spec": common | dict(spec or {})}
                 group.start_soon(self.client.create, SERVICE, "default", body)
 
     async def stop_serving(self, *services: str) -> None:

@@ -6,7 +6,7 @@ Sources: MetalLB's documentation of its annotations and of sharing; Kubernetes' 
 spec.loadBalancerClass and spec.ipFamilyPolicy.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -51,15 +51,24 @@ class Demand:
         used: the addresses that Services of our class have, each once.
         waiting: the Services without one that our pool could serve.
         elsewhere: the Services without one that it could not, however large it were.
+        shown: the addresses that Services of any class have.
     """
 
     used: frozenset[AddressRange]
     waiting: tuple[Service, ...]
     elsewhere: tuple["Elsewhere", ...] = ()
+    shown: frozenset[AddressRange] = frozenset()
 
     def in_use(self, held: AddressRange) -> int:
         """Return how many addresses of a range are in use."""
         return sum(held.contains(one) for one in self.used)
+
+    def unassigned(self, held: Iterable[AddressRange]) -> dict[int, int]:
+        """Return how many addresses of some ranges no Service has, by family."""
+        free = {4: 0, 6: 0}
+        for span in held:
+            free[span.family] += span.size - sum(span.contains(one) for one in self.shown)
+        return free
 
     def exhausts(self, pool: Iterable[AddressRange]) -> bool:
         """Return whether every address of `pool` is in use; one without addresses always is."""
@@ -79,7 +88,9 @@ def demand_of(services: Iterable[Service], ours: str, families: Collection[int])
     without = [one for one in services if _is_without(one)]
     judged = [(one, _elsewhere(one, ours, families)) for one in without]
     waiting = tuple(service for service, found in judged if found is None)
-    return Demand(used, waiting, tuple(found for _, found in judged if found is not None))
+    elsewhere = tuple(found for _, found in judged if found is not None)
+    shown = frozenset(ip for one in services for ip in addresses(one))
+    return Demand(used, waiting, elsewhere, shown)
 
 
 def families(members: Iterable[IPAllocation]) -> set[int]:
@@ -148,17 +159,31 @@ def annotation(service: Service, either: tuple[str, str]) -> str:
 
 
 def _fits(service: Service, families: Collection[int]) -> bool:
-    """Return whether addresses of `families` suffice for the families that a Service has.
-
-    A Service without any is an old one, from before dual stack: IPv4.
-    """
-    wanted = service.spec.ipFamilies or ("IPv4",)
+    """Return whether addresses of `families` suffice for the families that a Service has."""
+    wanted = _asked(service)
     have = {_FAMILY[family] for family in families}
     if service.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
         return have >= set(wanted) and have >= set(_FAMILY.values())
     if service.spec.ipFamilyPolicy == PREFER_DUAL_STACK:
         return bool(have & set(wanted))
     return have >= set(wanted)
+
+
+def could_be_served(service: Service, free: Mapping[int, int]) -> bool:
+    """Return whether so many free addresses, by family, suffice for a Service.
+
+    One that prefers two families is content with one.
+    """
+    wanted = [bool(free[family]) for family, name in _FAMILY.items() if name in _asked(service)]
+    if service.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
+        return all(free.values())
+    either = service.spec.ipFamilyPolicy == PREFER_DUAL_STACK
+    return any(wanted) if either else all(wanted)
+
+
+def _asked(service: Service) -> tuple[str, ...]:
+    """Return a Service's families; one without any is from before dual stack: IPv4."""
+    return service.spec.ipFamilies or ("IPv4",)
 
 
 def addresses_wanted(waiting: Iterable[Service]) -> int:

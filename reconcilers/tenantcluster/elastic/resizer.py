@@ -28,6 +28,7 @@ from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
 from reconcilers.tenantcluster.membership import members, repairs
 from reconcilers.tenantcluster.projector import is_behind
+from reconcilers.tenantcluster.reading import NOT_RUNNING
 from reconcilers.tenantcluster.services import TenantServices
 from reconcilers.tenantcluster.status import DEMAND_MET
 
@@ -163,6 +164,8 @@ class Resizer:
         offered = self._offered.pop(key, frozenset())
         if not projected.status:
             self._in_place.pop(key, None)
+            if projected.reason == NOT_RUNNING:
+                self._in_pool.pop(key, None)
             if not is_behind(projected):
                 self._refused.add(key)
             return

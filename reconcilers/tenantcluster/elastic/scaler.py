@@ -28,7 +28,7 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Caches
 from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantcluster.elastic import growth, shrink
+from reconcilers.tenantcluster.elastic import growth, restraint, shrink
 from reconcilers.tenantcluster.elastic.demand import (
     Demand,
     Elsewhere,
@@ -158,7 +158,7 @@ class Scaler:
         after = self._threshold(seen)
         due = seen.waited_at_least(after, waiting)
         due_in = [after - seen.waited[one.metadata.uid] for one in waiting if one not in due]
-        finding = await self._grow(seen, due)
+        finding = await self._grow_if_it_helps(seen, due)
         elsewhere, later = seen.elsewhere(self._settings.growth_after)
         due_in += later
         if finding is None:
@@ -214,6 +214,26 @@ class Scaler:
             if not one.releasing and (held := ranges.held(one)) is not None
         ]
         return exhausted if seen.demand.exhausts(pool) else after
+
+    async def _grow_if_it_helps(self, seen: _Observed, due: Sequence[Service]) -> Finding | None:
+        """Grow for those whom more addresses would help; return a condition if anybody waits."""
+        why = restraint.unconfirmed(seen.tenant)
+        if due and why:
+            await self._withdraw_marks(seen)
+            return restraint.not_projected(len(due), why)
+        standing = [one for one in self._members(seen.tenant) if not one.releasing]
+        held = {one.metadata.uid: span for one in standing if (span := ranges.held(one))}
+        free = seen.demand.unassigned(held.values())
+        beyond = restraint.beyond_free(seen.tenant, due, free)
+        if due and not beyond:
+            settled = self._settings.growth_after
+            fresh = any(
+                seen.in_pool.get(uid, 0.0) < settled
+                and any(seen.demand.unassigned([span]).values())
+                for uid, span in held.items()
+            )
+            return restraint.unused(len(due), sum(free.values()), fresh)
+        return await self._grow(seen, beyond)
 
     async def _grow(self, seen: _Observed, due: Sequence[Service]) -> Finding | None:
         """Add allocations for Services that have waited; return a condition if any has."""
@@ -280,16 +300,19 @@ class Scaler:
         Returns:
             For each allocation that is out of use, seconds until it may be marked.
         """
-        due_in = []
+        due_in: list[float] = []
+        if restraint.unconfirmed(seen.tenant):
+            return due_in
         for one in self._members(seen.tenant):
             if one.releasing or not growth.is_growth(one, seen.tenant):
                 continue
+            settling = min(self._settings.growth_after, self._settings.shrink_after)
             disuse = shrink.disuse(
                 one,
                 seen.demand,
                 seen.now,
                 self._settings.shrink_after,
-                min(self._settings.growth_after, self._settings.shrink_after),
+                settling,
                 seen.in_pool.get(one.metadata.uid),
             )
             if disuse.over:

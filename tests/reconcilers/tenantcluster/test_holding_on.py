@@ -118,7 +118,8 @@ async def test_a_basis_that_a_tenant_made_up_keeps_nothing_from_it(basis: str) -
 
 @pytest.mark.parametrize("said", ["9" * 5_000 + ":1", "1:" + "f" * 99_999, ":::"])
 async def test_a_memory_that_cannot_be_read_remembers_nothing(said: str) -> None:
-    lab, _ = await _ready()
+    lab, tenant = await _ready()
+    tenant.served = TENANT_KINDS
     marks: dict[str, Any] = {"annotations": {names.ANNOTATION_GROWN_IN_VAIN: said}}
     lab.server.edit("tenantclusters", "a", {"metadata": marks}, namespace="team")
     elastic: Json = {"spec": {"network": {"loadBalancer": {"allocationMode": "elastic"}}}}

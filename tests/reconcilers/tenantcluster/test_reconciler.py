@@ -85,7 +85,7 @@ async def test_at_rest_the_management_cluster_hears_nothing_and_the_tenant_is_on
         assert await lab.cluster() == Again(60.0)
     assert lab.server.requests == []
     assert {request.verb for request in tenant.requests} == {"get"}
-    assert len(tenant.requests) <= 10
+    assert len(tenant.requests) <= 15, "two without a watch, and one more"
 
 
 @pytest.mark.parametrize(

@@ -154,9 +154,11 @@ async def test_a_rotated_kubeconfig_costs_no_growth() -> None:
 
 async def test_the_platforms_own_load_balancer_is_demand_as_any_other() -> None:
     platform, tenant = elastic_platform()
+    balancer = Balancer(tenant)
     labels = {names.LABEL_PLATFORM_LB: "true"}
     async with platform.running():
-        await become_ready(platform, tenant)
+        await become_ready(platform, tenant, "one", "two")
+        balancer.paused = True
         meta = {"name": "traefik", "namespace": "traefik", "labels": labels}
         tenant.add("services", {"metadata": meta, "spec": {"type": "LoadBalancer"}})
         await platform.clock.advance(35)

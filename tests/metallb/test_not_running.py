@@ -1,0 +1,90 @@
+"""A MetalLB that does not run, or that others forbid to assign, makes no tenant grow."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.conditions import find
+from controller.meta import Key
+from reconcilers.api.resources import TENANT_CLUSTER
+from tests.metallb.site import TEAM, Site, site
+from tests.polling import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
+
+QUICK = ("--growth-after=1s", "--tenant-requeue-young=1s", "--tenant-requeue-not-ready=1s")
+Told = tuple[str | None, str, str]
+
+
+async def _told(here: Site) -> Told:
+    """Return the phase, and the reasons why the load balancer is not ready, and why none grows."""
+    status = (await here.client.get(TENANT_CLUSTER, Key(TEAM, "a"))).status
+    reasons = [
+        found.reason if (found := find(status.conditions, kind)) is not None else ""
+        for kind in ("LoadBalancerReady", "LoadBalancerDemandMet")
+    ]
+    return status.phase, reasons[0], reasons[1]
+
+
+async def _offer(here: Site) -> None:
+    sizes = {"initialPoolSize": 2, "growthIncrement": 2}
+    await here.offer("10.40.0.0/24", allocationMode="elastic", **sizes)
+    await here.found_cluster("a")
+
+
+async def test_a_slow_first_start_makes_no_tenant_grow_and_ready_waits_for_it(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as here, here.controllers(*QUICK):
+        tenant = here.tenants["a"]
+        with tenant.frozen():
+            await _offer(here)
+            await tenant.serve("web")
+            waits = ("Installing", "MetalLBNotRunning", "NotProjected")
+            await until(lambda: _told(here), lambda told: told == waits)
+            assert len(await here.ranges_of("a")) == 1
+        await tenant.served("web")
+        await here.ready("a")
+        assert len(await here.ranges_of("a")) == 1
+
+
+async def test_a_metallb_that_stands_still_makes_no_tenant_grow_over_and_over(
+    tmp_path: Path,
+) -> None:
+    services = [f"web-{number}" for number in range(7)]
+    async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
+        await _offer(here)
+        await here.ready("a")
+        tenant = here.tenants["a"]
+        with tenant.frozen():
+            await tenant.serve(*services)
+            await until(lambda: _told(here), lambda told: told[2] == "AddressesUnused")
+            assert len(await here.ranges_of("a")) == 1, "two addresses lie unused"
+        await tenant.served(*services)
+        assert sum(one.size for one in await here.ranges_of("a")) == 8
+        assert await recording.findings() == []
+
+
+@pytest.mark.parametrize(
+    ("asks", "reason"),
+    [
+        ({"spec": {"loadBalancerIP": "10.99.0.1"}}, "FixedAddress"),
+        ({"annotations": {"metallb.io/loadBalancerIPs": "10.99.0.1"}}, "FixedAddress"),
+        ({"annotations": {"metallb.io/address-pool": "theirs"}}, "OtherPool"),
+        ({"spec": {"loadBalancerClass": "example.com/other"}}, "OtherClass"),
+    ],
+    ids=["address", "annotation", "pool", "class"],
+)
+async def test_what_growing_would_not_help_is_named(
+    tmp_path: Path, asks: dict[str, Any], reason: str
+) -> None:
+    async with site(tmp_path) as here, here.controllers(*QUICK):
+        await _offer(here)
+        await here.ready("a")
+        tenant = here.tenants["a"]
+        await tenant.serve("one", "two")
+        await tenant.served("one", "two")
+        await tenant.serve("odd", **asks)
+        await until(lambda: _told(here), lambda told: told == ("Ready", "Ready", reason))
+        assert len(await here.ranges_of("a")) == 1
