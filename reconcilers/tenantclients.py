@@ -11,6 +11,7 @@ is done in a cluster that is not the TenantCluster's own.
 
 import base64
 import binascii
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -126,12 +127,33 @@ def _entry(secret: Secret, entry: str) -> bytes:
 
 UNAUTHORIZED = "Unauthorized"
 """The reason when a tenant does not take our credentials: they may have been rotated."""
+WEBHOOK_FAILED = "TenantWebhookFailed"
+"""The reason when a tenant's API server answers that a webhook of its own does not."""
+WEBHOOK_RETRY = 5.0
+"""Seconds after which what a failing webhook refused is tried again."""
+_WEBHOOK = re.compile(
+    r'failed calling webhook "(?P<admission>[^"]{1,253})"'
+    r"|conversion webhook for (?P<conversion>[^,]{1,253}), Kind="
+)
 FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 300.0
 MOST_RETRIES = 2
 """How many tenants that did not answer last time are tried at once."""
 UNKNOWN_SECONDS = 300.0
 """After how many seconds an identity that could not be read is read again."""
+
+
+def failed_webhook(error: ControllerError) -> str:
+    """Return which webhook of a tenant failed by the words of its API server; empty if none did.
+
+    The rest of its message is left out: it has ports that change with each try.
+    """
+    found = _WEBHOOK.search(str(error)) if isinstance(error, ServerFailure) else None
+    if found is None:
+        return ""
+    if found["admission"]:
+        return f"admission webhook {found['admission']}"
+    return f"conversion webhook for {found['conversion']}"
 
 
 @dataclass(slots=True)
@@ -342,6 +364,11 @@ class TenantClients:
 
     def _failure(self, connection: _Connection, error: ControllerError) -> TenantUnavailable:
         """Note a tenant's failure, and return the exception that callers handle."""
+        webhook = failed_webhook(error)
+        if webhook:
+            # It answers, so it is not left in peace: the webhook is back as soon as its pod is.
+            self._unanswered.pop(connection.key, None)
+            return TenantUnavailable(WEBHOOK_FAILED, f"{webhook} in the tenant does not answer")
         reason = "TenantRefused"
         if isinstance(error, NoAnswer | MalformedAnswer | ServerFailure | TooManyRequests):
             reason = "TenantUnreachable"

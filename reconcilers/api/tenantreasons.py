@@ -6,6 +6,8 @@ NO_WAY_IN = {
     "KubeconfigRefused": "False: the kubeconfig asks for what is not allowed, or cannot be read",
     "TenantUnreachable": "False: the tenant's API server does not answer; tried again ever less"
     " often",
+    "TenantWebhookFailed": "False: an admission or conversion webhook in the tenant does not"
+    " answer, MetalLB's own for example; tried again every few seconds",
     "TenantRefused": "False: the tenant's API server refuses the request",
     "Unauthorized": "False: the tenant's API server does not know the credentials; the Secret is"
     " read again",

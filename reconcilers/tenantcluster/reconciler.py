@@ -38,7 +38,7 @@ from reconcilers.api.tenantcluster import (
 from reconcilers.conditions import Finding
 from reconcilers.metallb_install.installer import BEING_INSTALLED, Installer
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantclients import TenantClients
+from reconcilers.tenantclients import WEBHOOK_FAILED, WEBHOOK_RETRY, TenantClients
 from reconcilers.tenantcluster import status
 from reconcilers.tenantcluster.elastic.resizer import Resizer
 from reconcilers.tenantcluster.projector import Projector, is_behind, lacks_metallb
@@ -254,6 +254,8 @@ class TenantClusterReconciler:
             return Again(max(look_due, SOON))
         if projected.reason == BEING_INSTALLED:
             return Again(self._installer.due_in(tenant) or SOON)
+        if projected.reason == WEBHOOK_FAILED:
+            return Blocked(projected.reason, WEBHOOK_RETRY)
         for finding in (projected, addresses):
             if not finding.status:
                 return Blocked(finding.reason, self._settings.requeue_not_ready)

@@ -1,0 +1,81 @@
+"""A webhook of the tenant that does not answer has a reason of its own, and is not waited for."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.conditions import find
+from controller.meta import Key, ObjectMeta
+from controller.resource import Resource
+from envtest.ports import free_port
+from reconcilers.api.resources import TENANT_CLUSTER
+from reconcilers.cli.local.objects import delete
+from tests.metallb.site import TEAM, Site, site
+from tests.polling import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_programs")]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A ValidatingWebhookConfiguration; only that it is there matters."""
+
+    metadata: ObjectMeta
+
+
+WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+    Configuration,
+    namespaced=False,
+)
+NAME = "ipaddresspoolvalidationwebhook.metallb.io"
+
+
+def _body() -> dict[str, Any]:
+    """Return a webhook for MetalLB's pools behind a port at which nobody listens."""
+    port = free_port("127.0.0.1")
+    rule = {
+        "apiGroups": ["metallb.io"],
+        "apiVersions": ["v1beta1"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["ipaddresspools"],
+    }
+    webhook = {
+        "name": NAME,
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Fail",
+        "clientConfig": {"url": f"https://127.0.0.1:{port}/validate"},
+        "rules": [rule],
+    }
+    return {"metadata": {"name": "metallb"}, "webhooks": [webhook]}
+
+
+async def _told(here: Site) -> tuple[str, str]:
+    status = (await here.client.get(TENANT_CLUSTER, Key(TEAM, "a"))).status
+    found = find(status.conditions, "LoadBalancerReady")
+    return ("", "") if found is None else (found.reason, found.message)
+
+
+async def test_a_failing_webhook_is_named_and_the_tenant_is_ready_soon_after_it_is_back(
+    tmp_path: Path,
+) -> None:
+    """Nothing else has the controller look: the intervals are those of production."""
+    async with site(tmp_path) as here, here.controllers():
+        tenant = here.tenants["a"]
+        await tenant.client.create(WEBHOOKS, "", _body())
+        await here.offer("10.40.0.0/24", defaultPoolSize=4)
+        await here.found_cluster("a")
+        reason, message = await until(lambda: _told(here), lambda told: bool(told[0]))
+        assert reason == "TenantWebhookFailed"
+        assert NAME in message
+        written = (await here.client.get(TENANT_CLUSTER, Key(TEAM, "a"))).metadata
+        page = await here.client.list(TENANT_CLUSTER)
+        assert page.items[0].metadata.resourceVersion == written.resourceVersion
+        await delete(tenant.client, WEBHOOKS, Key("", "metallb"))
+        await here.ready("a")

@@ -1,0 +1,62 @@
+"""A tenant whose webhook fails does answer: it is no silence, and is tried again soon."""
+
+import pytest
+
+from controller.errors import ServerFailure
+from tests.reconcilers import make
+from tests.reconcilers.platform import Platform
+from tests.reconcilers.server import Server
+
+POOLS = "ipaddresspoolvalidationwebhook.metallb.io"
+SAID = {
+    f'Internal error occurred: failed calling webhook "{POOLS}": failed to call webhook: Post'
+    ' "https://metallb-webhook-service.metallb-system.svc:443/v?timeout=10s": dial tcp'
+    " 10.96.0.7:443: connect: connection refused": f"admission webhook {POOLS}",
+    "conversion webhook for metallb.io/v1beta1, Kind=IPAddressPool failed: Post"
+    ' "https://x": EOF': "conversion webhook for metallb.io/v1beta1",
+}
+
+
+def _platform() -> tuple[Platform, Server]:
+    platform = Platform()
+    platform.server.add("networkpools", make.pool())
+    platform.server.add("providerconfigs", make.provider("lab"))
+    platform.server.add("tenantclusters", make.tenant())
+    return platform, platform.tenant("a")
+
+
+def _reported(platform: Platform) -> tuple[str, str]:
+    conditions = platform.server.see("tenantclusters", "a", namespace="team")["status"][
+        "conditions"
+    ]
+    found = next(one for one in conditions if one["type"] == "LoadBalancerReady")
+    return found["reason"], found["message"]
+
+
+@pytest.mark.parametrize(("said", "named"), SAID.items(), ids=["admission", "conversion"])
+async def test_it_is_named_and_the_tenant_is_ready_within_seconds_after_it_is_back(
+    said: str, named: str
+) -> None:
+    platform, tenant = _platform()
+    failure = ServerFailure(500, "InternalError", said)
+    tenant.fail(failure, plural="ipaddresspools", verb="post", times=10**6)
+    async with platform.running():
+        await platform.clock.advance(600)
+        reason, message = _reported(platform)
+        assert reason == "TenantWebhookFailed"
+        assert named in message
+        written = platform.server.revision
+        await platform.clock.advance(60)
+        assert platform.server.revision == written, "it is said once"
+        tenant.recover()
+        await platform.clock.advance(6)
+        assert platform.phase("tenantclusters", "a", "team") == "Ready"
+
+
+async def test_another_failure_of_the_server_is_met_with_longer_and_longer_pauses() -> None:
+    platform, tenant = _platform()
+    tenant.fail(ServerFailure(500, "InternalError", "etcd is full"), times=10**6)
+    async with platform.running():
+        await platform.clock.advance(600)
+        assert _reported(platform)[0] == "TenantUnreachable"
+        assert len(tenant.requests) < 60
