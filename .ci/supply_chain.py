@@ -14,6 +14,8 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements-run.txt"
 SBOM = ROOT / "sbom.cdx.json"
@@ -59,10 +61,16 @@ def texts(package: Distribution) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def sbom() -> dict[str, Any]:
-    """Return the bill of materials."""
+def released_version() -> str:
+    """Return the version that the files of the checkout name, the chart's."""
+    chart = (ROOT / "manifests/chart/Chart.yaml").read_text(encoding="utf-8")
+    return str(yaml.safe_load(chart)["version"])
+
+
+def sbom(version: str = "") -> dict[str, Any]:
+    """Return the bill of materials of a version; of the one that the files name by default."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    name, version = project["name"], project["version"]
+    name, version = project["name"], version or released_version()
     own = f"pkg:pypi/{name}@{version}"
     parts = []
     for package, at in locked():
