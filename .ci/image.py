@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+VERSION = "9.9.9"
+"""The build argument."""
 MOVED = ("/opt/butler-ipam", "/src", "/wheels", "/usr/share/doc/butler-ipam")
 
 
@@ -51,7 +53,8 @@ class Image:
         if word == "ENV":
             for one in shlex.split(self.moved(rest)):
                 name, _, value = one.partition("=")
-                self.variables[name] = value.replace("$PATH", self.variables["PATH"])
+                value = value.replace("$PATH", self.variables["PATH"])
+                self.variables[name] = value.replace("$VERSION", VERSION)
         elif word == "WORKDIR":
             self.work = Path(self.moved(rest))
             self.work.mkdir(parents=True, exist_ok=True)
@@ -85,7 +88,20 @@ class Image:
 
     def start(self, *arguments: str) -> str:
         """Start the image's program as its user; return what it printed."""
-        done = subprocess.run(
+        done = self.started(*arguments)
+        if done.returncode:
+            sys.exit(f"{self.entry} {arguments} ended with {done.returncode}: {done.stderr}")
+        return done.stdout
+
+    def refuses(self, *arguments: str, sentence: str) -> None:
+        """Start the image's program with what it cannot do; it has to say why in one sentence."""
+        done = self.started(*arguments)
+        if done.returncode != 1 or sentence not in done.stderr or "Traceback" in done.stderr:
+            sys.exit(f"{self.entry} {arguments} ended with {done.returncode}: {done.stderr}")
+
+    def started(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Start the image's program as its user; return how it ended."""
+        return subprocess.run(
             [*self.entry, *arguments],
             cwd="/",
             env=self.variables,
@@ -94,9 +110,6 @@ class Image:
             text=True,
             check=False,
         )
-        if done.returncode:
-            sys.exit(f"{self.entry} {arguments} ended with {done.returncode}: {done.stderr}")
-        return done.stdout
 
 
 def pip_cache() -> str:
@@ -135,7 +148,11 @@ def main() -> None:
         seal(folder)
         before = stamps(tree)
         version = image.start("--version")
+        if version != f"butler-ipam {VERSION}\n":
+            sys.exit(f"the build argument is {VERSION}, and the program says {version}")
         image.start("run", "--help")
+        for command in ("up", "demo", "apiserver"):
+            image.refuses(command, sentence="install butler-ipam[envtest]")
         crds = image.start("crds")
         shutil.copy(ROOT / "manifests/samples/70-minimal.yaml", folder / "pool.yaml")
         image.start("plan", "-f", str(folder / "pool.yaml"))

@@ -14,7 +14,8 @@ GUIDE = "OPERATIONS.md"
 _NODES = "no node runs pods here"
 _NAME = "the name of a command in a sentence, without what it needs"
 NOT_TYPED: Mapping[str, str] = {
-    "docker build -f Containerfile -t registry.example/butler-ipam:0.1.0 .": "needs an engine",
+    "docker build -f Containerfile --build-arg VERSION=0.1.0"
+    " -t registry.example/butler-ipam:0.1.0 .": "needs an engine",
     "docker push registry.example/butler-ipam:0.1.0": "needs a registry",
     "make image-check": "a target with a test of its own",
     "python -m tests.bench": "takes minutes, and a quiet machine",
