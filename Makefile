@@ -77,6 +77,9 @@ manifests: $(VENV)/.run crds  ## Write the one-file install and the chart's copi
 bench: $(VENV)/.dev  ## Print the numbers that the documentation claims
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
+release: $(VENV)/.dev  ## Build all that a release consists of into dist/ (needs Helm)
+	$(BIN)/python .ci/release.py
+
 wheel: $(VENV)/.dev  ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build -t wheel
 
@@ -102,4 +105,4 @@ $(VENV)/.dev: requirements-dev.txt pyproject.toml .ci/venv
 clean:  ## Remove what the other targets made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help demo test quick real test-real demo-real check lint format crds api-docs docs manifests bench wheel notices image-check lock clean
+.PHONY: help demo test quick real test-real demo-real check lint format crds api-docs docs manifests bench release wheel notices image-check lock clean

@@ -22,6 +22,7 @@ TOP = {
     "ARCHITECTURE.md": "architecture.md",
     "API.md": "api.md",
     "CONTRIBUTING.md": "contributing.md",
+    "RELEASING.md": "releasing.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
     "controller/README.md": "controller.md",

@@ -1,0 +1,155 @@
+"""Builds what a release consists of into dist/: `make release`.
+
+wheel and sdist       by hatchling, the same bytes whoever builds them
+chart package         by Helm, with the version that the tag says
+install.yaml          the one-file install, with the image of that version
+ipam.yaml, *.tar.gz   the krew manifest, and the archive that it names
+*.cdx.json            the bill of materials, CycloneDX
+SHA256SUMS            of all of these
+
+The chart, the one-file install and the documents name the version that comes next. A tag of
+another version is refused; without a tag what is built is a snapshot, and is called so.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
+
+import supply_chain  # noqa: E402  # beside this file
+
+from version import version as checkout_version  # noqa: E402  # at the root, which is no package
+
+REPOSITORY = "https://github.com/butler-ipam/butler-ipam"
+IMAGE = "image: butler-ipam:"
+
+
+def semver(version: str) -> str:
+    """Return a version of Python's as one of Helm's: 1.2.3.dev4+gabc is 1.2.3-dev4.gabc."""
+    found = re.fullmatch(r"(\d+\.\d+\.\d+)(?:(rc\d+)|\.(dev\d+))?(?:\+(.+))?", version)
+    if found is None:
+        sys.exit(f"{version} is no version that a release may have")
+    before = ".".join(part for part in found.groups()[1:] if part)
+    return f"{found[1]}-{before}" if before else found[1]
+
+
+def check(version: str) -> None:
+    """Refuse a tag that the files of the checkout do not name."""
+    named = supply_chain.released_version()
+    if re.fullmatch(r"\d+\.\d+\.\d+", version) and version != named:
+        sys.exit(
+            f"the tag says {version}, and manifests/chart/Chart.yaml says {named}: set the version"
+            " there, run `make manifests notices`, and tag that commit"
+        )
+
+
+def python_packages(dist: Path) -> None:
+    """Build the wheel and the sdist."""
+    command = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist")
+    run(*command, "-d", str(dist))
+
+
+def chart(dist: Path, version: str) -> None:
+    """Package the chart."""
+    helm = shutil.which("helm")
+    if helm is None:
+        sys.exit("helm is needed to package the chart: install it, or `make real` builds one")
+    versions = ("--version", semver(version), "--app-version", version.replace("+", "-"))
+    run(helm, "package", str(ROOT / "manifests/chart"), *versions, "-d", str(dist))
+
+
+def one_file(dist: Path, version: str) -> None:
+    """Write the one-file install with the image of this version."""
+    text = (ROOT / "manifests/install.yaml").read_text(encoding="utf-8")
+    tag = version.replace("+", "-")
+    text, count = re.subn(rf"{IMAGE}\S+", f"{IMAGE}{tag}", text)
+    if count != 1:
+        sys.exit(f"manifests/install.yaml names the image {count} times")
+    (dist / "install.yaml").write_text(text, encoding="utf-8")
+
+
+def krew(dist: Path, version: str) -> None:
+    """Write the archive of the kubectl plugin, and the manifest by which krew finds it."""
+    archive = dist / f"kubectl-ipam-{semver(version)}.tar.gz"
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, path in (("kubectl-ipam", ".ci/krew/kubectl-ipam"), ("LICENSE", "LICENSE")):
+            data = (ROOT / path).read_bytes().replace(b"@VERSION@", version.encode())
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(data), 0o755 if name == "kubectl-ipam" else 0o644
+            tar.addfile(info, io.BytesIO(data))
+    archive.write_bytes(gzip.compress(buffer.getvalue(), mtime=0))
+    text = (ROOT / ".ci/krew/ipam.yaml").read_text(encoding="utf-8")
+    text = text.replace("@VERSION@", semver(version)).replace("@SHA256@", digest(archive))
+    (dist / "ipam.yaml").write_text(text, encoding="utf-8")
+
+
+def bill_of_materials(dist: Path, version: str) -> None:
+    """Write what the product is made of."""
+    text = json.dumps(supply_chain.sbom(version), indent=2) + "\n"
+    (dist / f"butler-ipam-{version}.cdx.json").write_text(text, encoding="utf-8")
+
+
+def checksums(dist: Path) -> None:
+    """Write SHA256SUMS, as `sha256sum -c` reads it."""
+    files = sorted(path for path in dist.iterdir() if path.name != "SHA256SUMS")
+    lines = [f"{digest(path)}  {path.name}\n" for path in files]
+    (dist / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
+
+
+def digest(path: Path) -> str:
+    """Return a file's SHA-256."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def run(*command: str) -> None:
+    """Run a program whose files have the time of the commit."""
+    when = subprocess.run(
+        ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    times = {"SOURCE_DATE_EPOCH": when.stdout.strip() or "0"}
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **times}, stdout=subprocess.DEVNULL, check=False
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} ended with {done.returncode}")
+
+
+def build(dist: Path) -> str:
+    """Build everything into a folder that is emptied before; return the version."""
+    version = checkout_version()
+    check(version)
+    shutil.rmtree(dist, ignore_errors=True)
+    dist.mkdir(parents=True)
+    python_packages(dist)
+    chart(dist, version)
+    one_file(dist, version)
+    krew(dist, version)
+    bill_of_materials(dist, version)
+    checksums(dist)
+    return version
+
+
+def main() -> None:
+    """Build everything into dist/."""
+    dist = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "dist"
+    version = build(dist)
+    what = "snapshot" if "dev" in version else "release"
+    print(f"{what} {version}: {', '.join(sorted(path.name for path in dist.iterdir()))}")
+
+
+if __name__ == "__main__":
+    main()

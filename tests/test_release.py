@@ -1,0 +1,168 @@
+"""What a release consists of, and that its files say one version."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+from tests.servers import program
+
+ROOT = Path(__file__).parent.parent
+CHART: dict[str, Any] = yaml.safe_load((ROOT / "manifests/chart/Chart.yaml").read_text())
+VERSION = str(CHART["version"])
+
+
+@pytest.fixture(scope="module")
+def release() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("release", ROOT / ".ci/release.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All files of the version that the checkout names."""
+    folder = tmp_path_factory.mktemp("release") / "dist"
+    helm = Path(program("helm")).parent
+    environment = {
+        **os.environ,
+        "BUTLER_IPAM_VERSION": VERSION,
+        "PATH": f"{helm}:{os.environ['PATH']}",
+    }
+    command = (sys.executable, ".ci/release.py", str(folder))
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"release {VERSION}: ")
+    return folder
+
+
+def test_a_release_has_all_that_people_install_from(dist: Path) -> None:
+    assert {path.name for path in dist.iterdir()} == {
+        f"butler_ipam-{VERSION}-py3-none-any.whl",
+        f"butler_ipam-{VERSION}.tar.gz",
+        f"butler-ipam-{VERSION}.tgz",
+        f"butler-ipam-{VERSION}.cdx.json",
+        f"kubectl-ipam-{VERSION}.tar.gz",
+        "install.yaml",
+        "ipam.yaml",
+        "SHA256SUMS",
+    }
+
+
+def test_the_checksums_are_those_of_the_files(dist: Path) -> None:
+    lines = [line.split("  ") for line in (dist / "SHA256SUMS").read_text().splitlines()]
+    found = {name: sha256((dist / name).read_bytes()).hexdigest() for _, name in lines}
+    assert found == {name: digest for digest, name in lines}
+    assert len(found) == len(list(dist.iterdir())) - 1
+
+
+def test_every_file_says_the_version(dist: Path) -> None:
+    wheel = zipfile.ZipFile(dist / f"butler_ipam-{VERSION}-py3-none-any.whl")
+    metadata = wheel.read(f"butler_ipam-{VERSION}.dist-info/METADATA").decode()
+    assert f"\nVersion: {VERSION}\n" in metadata
+    with tarfile.open(dist / f"butler-ipam-{VERSION}.tgz") as chart:
+        inside = chart.extractfile("butler-ipam/Chart.yaml")
+        assert inside is not None
+        meta = yaml.safe_load(inside.read())
+        assert "butler-ipam/README.md" in chart.getnames()
+    assert (meta["version"], meta["appVersion"]) == (VERSION, VERSION)
+    assert f"image: butler-ipam:{VERSION}\n" in (dist / "install.yaml").read_text()
+    sbom = json.loads((dist / f"butler-ipam-{VERSION}.cdx.json").read_text())
+    assert sbom["metadata"]["component"]["version"] == VERSION
+
+
+def test_a_wheel_of_the_source_distribution_has_its_version(dist: Path, tmp_path: Path) -> None:
+    with tarfile.open(dist / f"butler_ipam-{VERSION}.tar.gz") as source:
+        source.extractall(tmp_path, filter="data")
+    folder = tmp_path / f"butler_ipam-{VERSION}"
+    build = (sys.executable, "-m", "hatchling", "version")
+    done = subprocess.run(build, cwd=folder, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == VERSION
+
+
+def test_krew_finds_the_plugin_in_the_archive_that_the_manifest_names(
+    dist: Path, tmp_path: Path
+) -> None:
+    manifest = yaml.safe_load((dist / "ipam.yaml").read_text())
+    assert manifest["spec"]["version"] == f"v{VERSION}"
+    [platform] = manifest["spec"]["platforms"]
+    archive = dist / platform["uri"].rpartition("/")[2]
+    assert platform["sha256"] == sha256(archive.read_bytes()).hexdigest()
+    with tarfile.open(archive) as tar:
+        assert {one["from"] for one in platform["files"]} == set(tar.getnames())
+        tar.extractall(tmp_path, filter="data")
+    plugin = tmp_path / platform["bin"]
+    (tmp_path / "bin").mkdir()
+    path = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
+    for name, printed in (
+        ("butler-ipam", "pools -A\n"),
+        ("uvx", f"butler-ipam=={VERSION} pools -A\n"),
+    ):
+        program = tmp_path / "bin" / name
+        program.write_text('#!/bin/sh\necho "$@"\n')
+        program.chmod(0o755)
+        command = (str(plugin), "pools", "-A")
+        done = subprocess.run(command, env=path, check=True, capture_output=True, text=True)
+        assert done.stdout == printed
+        program.unlink()
+    done = subprocess.run([str(plugin)], env=path, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "kubectl ipam needs Python" in done.stderr
+
+
+def test_the_bills_of_materials_are_valid_cyclonedx(dist: Path) -> None:
+    validator = JsonStrictValidator(SchemaVersion.V1_6)
+    for path in (ROOT / "sbom.cdx.json", dist / f"butler-ipam-{VERSION}.cdx.json"):
+        assert validator.validate_str(path.read_text()) is None
+
+
+def test_a_tag_that_the_files_do_not_name_is_refused(
+    release: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BUTLER_IPAM_VERSION", "9.9.9")
+    with pytest.raises(SystemExit, match=rf"the tag says 9\.9\.9, and .* says {VERSION}"):
+        release.build(tmp_path / "dist")
+    assert not (tmp_path / "dist").exists()
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("1.2.3", "1.2.3"),
+        ("1.2.3rc1", "1.2.3-rc1"),
+        ("1.2.4.dev4+gabc", "1.2.4-dev4.gabc"),
+    ],
+)
+def test_versions_of_snapshots_are_what_helm_takes(
+    release: ModuleType, version: str, expected: str
+) -> None:
+    assert release.semver(version) == expected
+
+
+def test_the_files_of_the_checkout_name_one_version() -> None:
+    assert str(CHART["appVersion"]) == VERSION
+    install = (ROOT / "manifests/install.yaml").read_text()
+    assert re.findall(r"image: butler-ipam:(\S+)", install) == [VERSION]
+    sbom = json.loads((ROOT / "sbom.cdx.json").read_text())
+    assert sbom["metadata"]["component"]["version"] == VERSION
+    guide = (ROOT / "OPERATIONS.md").read_text()
+    named = re.findall(r"butler-ipam:([0-9][0-9.]*[0-9])|image\.tag=([0-9.]+[0-9])", guide)
+    assert {one or other for one, other in named} == {VERSION}
