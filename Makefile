@@ -78,7 +78,7 @@ bench: $(VENV)/.dev  ## Print the numbers that the documentation claims
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 release: $(VENV)/.dev  ## Build all that a release consists of into dist/ (needs Helm)
-	$(BIN)/python .ci/release.py
+	PATH="$(CURDIR)/.real/newest:$$PATH" $(BIN)/python .ci/release.py
 
 wheel: $(VENV)/.dev  ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build -t wheel

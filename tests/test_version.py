@@ -4,6 +4,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -39,6 +40,8 @@ WHO = ("NAME", "EMAIL")
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A checkout with one commit, which has no tag."""
+    if shutil.which("git") is None:
+        pytest.skip("no git on this machine; it says what is tagged")
     folder = tmp_path / "checkout"
     folder.mkdir()
     git(folder, "init", "-q")
@@ -85,7 +88,7 @@ def test_an_archive_of_a_tag_says_its_version(checkout: Path, tmp_path: Path) ->
     git(checkout, "archive", f"--output={archive}", "HEAD")
     folder = tmp_path / "unpacked"
     shutil.unpack_archive(archive, folder)
-    command = ("python3", "-c", "import version; print(version.version())")
+    command = (sys.executable, "-c", "import version; print(version.version())")
     done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
     assert done.stdout == "2.0.0\n"
 
