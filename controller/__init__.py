@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from controller.informer import Informer
     from controller.leases import LeaderLost
     from controller.manager import Manager
-    from controller.meta import Key, MetadataOnly, Object, ObjectMeta, Version
+    from controller.meta import Key, MetadataOnly, Object, ObjectMeta, Untyped, Version
     from controller.options import ManagerOptions, SelfSigned
     from controller.outcome import SETTLED, Again, Blocked, Outcome
     from controller.owners import owned
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from controller.tenantconfig import parse_kubeconfig, tenant_transport
     from controller.transport import HttpTransport, Transport
     from controller.triggers import ClusterWatch, Watch, generation_changed, to_owner, to_self
-    from controller.untyped import Untyped
 
 __all__ = [
     "SETTLED",
@@ -133,7 +132,7 @@ _MODULES = {
     "informer": "Informer",
     "leases": "LeaderLost",
     "manager": "Manager",
-    "meta": "Key MetadataOnly Object ObjectMeta Version",
+    "meta": "Key MetadataOnly Object ObjectMeta Untyped Version",
     "options": "ManagerOptions SelfSigned",
     "outcome": "SETTLED Again Blocked Outcome",
     "owners": "owned",
@@ -143,7 +142,6 @@ _MODULES = {
     "tenantconfig": "parse_kubeconfig tenant_transport",
     "transport": "HttpTransport Transport",
     "triggers": "ClusterWatch Watch generation_changed to_owner to_self",
-    "untyped": "Untyped",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -14,9 +14,8 @@ from typing import Any, Generic, Self, TypeVar
 import msgspec
 
 from controller.errors import ApiError, MalformedAnswer, api_error, decode_status
-from controller.meta import Key, MetadataOnly, Object, Version
+from controller.meta import Key, MetadataOnly, Object, Untyped, Version
 from controller.resource import Resource
-from controller.untyped import Untyped
 
 T = TypeVar("T", bound=Object)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from typing_extensions import override
 
@@ -166,3 +166,19 @@ class Version:
             ValueError: the server's resourceVersion is no number.
         """
         return int(self.resourceVersion) if self.resourceVersion else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Untyped:
+    """An object of any kind; the `type` of a Resource whose fields are not known in advance.
+
+    It costs more memory than a class that names the fields which are read, because everything is
+    kept. What is in `body` is shared with all readers of a cache: never change it.
+
+    Args:
+        metadata: the metadata, as of every object.
+        body: the whole object as decoded JSON: `obj.body["spec"]["replicas"]`.
+    """
+
+    metadata: ObjectMeta
+    body: Mapping[str, Any]

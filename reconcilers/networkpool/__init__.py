@@ -7,12 +7,12 @@ that the promise names. So two ranges never overlap, however many replicas belie
     reconciler.py       one pass over one pool
     contents.py         what its allocations hold and wait for, kept from change to change
     view.py             its allocations, and up to which version they were read
-    fence.py            a pool without memory hands out nothing until earlier promises are void
     protocol.py         the rules as pure functions: what is settled, who waits, who gets what
     problems.py         overlaps, ranges outside, fragmented free space, and other controllers that
                         write our statuses, as conditions
     status.py           what is written to the pool's status
-    pending_promises.py which promises are due, and the writes of allocations
+    pending_promises.py which promises are due, and the writes of allocations; a pool without
+                        memory hands out nothing until earlier promises are void
     events.py           events about what was handed out, and about how full the pool is
     orphans.py          allocations whose TenantCluster is gone are deleted
     owners.py           the owner of an allocation, as caches and live reads show it

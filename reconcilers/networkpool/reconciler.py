@@ -3,7 +3,7 @@
 gone?            forget it
 being deleted?   hand out nothing; go when no allocation holds or is promised a range
 no finalizer?    add it, so that a deletion waits for the pool's allocations
-no memory?       fence.py
+no memory?       raise_fence (pending_promises.py)
 otherwise        read, decide, write the pool, write the allocations
 """
 
@@ -29,7 +29,6 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.networkpool import status
 from reconcilers.networkpool.events import PoolEvents
-from reconcilers.networkpool.fence import raise_fence
 from reconcilers.networkpool.pending_promises import (
     RETRY,
     AllocationWriter,
@@ -39,6 +38,7 @@ from reconcilers.networkpool.pending_promises import (
     Written,
     identity,
     new_refusals,
+    raise_fence,
 )
 from reconcilers.networkpool.problems import ForeignManager, ForeignManagers, PoolSpecs
 from reconcilers.networkpool.protocol import (

@@ -1,5 +1,7 @@
 """From a request of the API server to the rules and back.
 
+Each kind has a path, which manifests/webhook names: these are Butler's.
+
 What is never judged, whatever the rules say:
 
 - a write that leaves the spec as it is: status, labels, finalizers. A spec that was broken before
@@ -13,10 +15,28 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from controller.client import Client
+from controller.clock import Clock
 from controller.meta import Object
 from controller.resource import Resource
-from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied, Handler
-from reconcilers.webhooks.judges import Judge
+from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied, Handler, Webhook
+from reconcilers.api import names
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
+from reconcilers.caches import Caches
+from reconcilers.settings import Settings
+from reconcilers.tenantcluster.provider import Providers
+from reconcilers.webhooks.judges import (
+    AllocationJudge,
+    ClusterJudge,
+    Judge,
+    PoolJudge,
+    ProviderJudge,
+)
 from reconcilers.webhooks.verdict import NOTHING, Verdict, invalid
 
 T = TypeVar("T", bound=Object)
@@ -89,3 +109,35 @@ def _answer(request: AdmissionRequest[bytes], verdict: Verdict) -> Answer:
     kind = request.kind
     named = f'{kind.kind}.{kind.group} "{request.name}" is invalid: {sentence}'
     return Denied.invalid(named, *verdict.causes, warnings=verdict.warnings)
+
+
+def path(resource: Resource[Any]) -> str:
+    """Return where a kind is judged: `/validate-butler-butlerlabs-dev-v1alpha1-networkpool`."""
+    group = names.GROUP.replace(".", "-")
+    return f"/validate-{group}-{names.VERSION}-{resource.kind.lower()}"
+
+
+def webhooks(
+    client: Client, caches: Caches, clock: Clock, settings: Settings
+) -> list[Webhook[bytes]]:
+    """Return the webhooks of all four kinds.
+
+    Args:
+        client: for live reads.
+        caches: what is known; current in every replica.
+        clock: the readers'.
+        settings: limits, and what references without a namespace mean.
+    """
+    pools, allocations = caches.pools, caches.allocations
+    home, limit = settings.namespace, settings.pool.max_addresses
+    providers = Providers(client, caches.providers, clock, home)
+    return [
+        _webhook(NETWORK_POOL, PoolJudge(client, pools, allocations, clock, limit)),
+        _webhook(IP_ALLOCATION, AllocationJudge(client, pools, allocations, clock, limit)),
+        _webhook(TENANT_CLUSTER, ClusterJudge(client, providers, pools, allocations, home)),
+        _webhook(PROVIDER_CONFIG, ProviderJudge(client, caches.clusters, home)),
+    ]
+
+
+def _webhook(resource: Resource[Any], judge: Judge[Any]) -> Webhook[bytes]:
+    return Webhook(path(resource), handler(resource, judge), bytes)

@@ -14,7 +14,7 @@ from reconcilers.api.resources import (
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
-from reconcilers.webhooks.serving import path
+from reconcilers.webhooks.admission import path
 
 NAME = "butler-ipam"
 SERVICE = "butler-ipam-webhook"

@@ -11,7 +11,7 @@ from reconcilers.tenantclients import OpenTransport, TenantClients
 from reconcilers.tenantcluster.identity import TenantIdentities
 from reconcilers.tenantcluster.release import TenantReleaseCheck
 from reconcilers.tenantcluster.teardown import VanishedClusters
-from reconcilers.webhooks.serving import webhooks
+from reconcilers.webhooks.admission import webhooks
 from reconcilers.wiring import controllers
 from reconcilers.wiring.shared import Shared
 

@@ -41,8 +41,8 @@ from reconcilers.settings import (
     Settings,
     TenantSettings,
 )
+from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.configuration import JUDGED, NAME, SERVICE, configuration
-from reconcilers.webhooks.serving import path
 from reconcilers.wiring import assemble
 from tests.contract.roles import (
     HOME,

@@ -20,8 +20,8 @@ from envtest.plane import ControlPlane as Plane
 from reconcilers.api import crd, names
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.settings import AllocationSettings, Settings, TenantSettings
+from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.configuration import JUDGED, NAME, SERVICE, configuration
-from reconcilers.webhooks.serving import path
 from reconcilers.wiring import assemble
 
 HOME = names.DEFAULT_NAMESPACE

@@ -21,8 +21,8 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli.local.objects import apply
 from reconcilers.cli.local.servers import ApiServer
 from reconcilers.cli.problems import Problem
+from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.configuration import JUDGED, NAME, SERVICE, configuration
-from reconcilers.webhooks.serving import path
 
 HOST = "127.0.0.1"
 SECRET = "butler-ipam-webhook-certificates"  # noqa: S105 - a name

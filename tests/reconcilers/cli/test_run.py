@@ -24,7 +24,7 @@ from reconcilers.cli.local.servers import ApiServer, api_server
 from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.cli.run import run
 from reconcilers.settings import Settings
-from reconcilers.webhooks.serving import path
+from reconcilers.webhooks.admission import path
 from tests.reconcilers.cli.commands import call, started
 
 PORTS_OFF = ("--metrics-bind-address=0", "--health-probe-bind-address=0")

@@ -20,7 +20,6 @@ from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolStatus
 from reconcilers.networkpool import (
     contents,
-    fence,
     pending_promises,
     protocol,
     reconciler,
@@ -294,7 +293,7 @@ def memory_of_others_believed(mp: Patch) -> None:
 
 def fence_voids_nothing(mp: Patch) -> None:
     """The fence leaves allocations at the version that earlier promises name."""
-    mp.setattr(fence, "void_status", lambda *_: {})
+    mp.setattr(pending_promises, "void_status", lambda *_: {})
 
 
 def terminating_serves(mp: Patch) -> None:

@@ -6,8 +6,8 @@ import yaml
 from manifests import folder
 from reconcilers.api import crd, names
 from reconcilers.cli.managerflags import manager_options
+from reconcilers.webhooks.admission import path
 from reconcilers.webhooks.configuration import JUDGED, NAME, SERVICE, configuration
-from reconcilers.webhooks.serving import path
 
 
 def test_the_manifest_is_what_the_code_says() -> None:
