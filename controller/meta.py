@@ -126,6 +126,9 @@ class MetadataOnly:
 
     For controllers that need no more than names, labels, owners or finalizers: as the type of a
     Resource it makes informers ask the API server for PartialObjectMetadata.
+
+    Args:
+        metadata: the metadata, as of every object.
     """
 
     metadata: ObjectMeta
