@@ -93,6 +93,7 @@ class AccessReviewer:
         return user
 
     async def _authorize(self, user: _User, verb: str, path: str) -> bool:
+        """Return whether a user may do a request, by a review or a recent answer to one."""
         known = self._allowed.get((user, verb, path))
         if known is not None:
             return known

@@ -370,6 +370,7 @@ class Cache(Generic[T]):
         final_state_unknown: bool = False,
         initial: bool = False,
     ) -> list[Change[T]]:
+        """Return how the objects at these keys differ from what was there before."""
         changes = []
         for key, old in before.items():
             new = self._objects.get(key)

@@ -325,6 +325,7 @@ class Clusters:
         return max(0.0, self._next_start - now - BURST / rate)
 
     def _create(self, key: Key) -> _Cluster:
+        """Make the connection, the client and the informers of a cluster; nothing runs yet."""
         informers: dict[ClusterKind[Any], Informer[Any]] = {}
 
         def on_cluster_changed() -> None:

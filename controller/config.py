@@ -174,6 +174,7 @@ def _files(kubeconfigs: Sequence[Path]) -> list[Path]:
 
 
 async def _load_kubeconfigs(paths: list[Path], context: str | None) -> Configuration:
+    """Read kubeconfig files, merged as kubectl does; raise ConfigurationError for a fault."""
     documents = [_read_kubeconfig(path) for path in paths]
     where = os.pathsep.join(map(str, paths))
     config = kubeconfig_reader()

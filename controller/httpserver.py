@@ -132,6 +132,8 @@ async def listening(
 
 
 def _handler(page: Page, guard: Guard | None) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Return the aiohttp handler of a page; the guard, if there is one, may answer first."""
+
     async def handle(request: web.Request) -> web.Response:
         response = None
         if guard is not None:

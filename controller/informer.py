@@ -314,6 +314,7 @@ class Informers:
         indexes: Mapping[str, IndexFunction[T]],
         alike: Mapping[Scope, Informer[Any]],
     ) -> Informer[T]:
+        """Make and keep the informer of a kind in a scope; it runs with the manager."""
         metrics = self._metrics(resource.full_name)
         informer = Informer(
             resource,

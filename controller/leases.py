@@ -299,6 +299,7 @@ class Elector:
         }
 
     async def _release(self) -> None:
+        """Give the lease back if it is still held, so that another replica need not wait."""
         while True:
             lease = await self._client.get(LEASES, self._settings.key)
             if lease.spec.holderIdentity != self._settings.identity:

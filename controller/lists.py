@@ -88,6 +88,7 @@ class _TokenExpired(Exception):
 async def _list_pages(
     transport: "Transport", resource: Resource[T], namespace: str, query: Mapping[str, str]
 ) -> Page[T]:
+    """Read a list page by page, and return it as one."""
     path = resource.collection(namespace)
     accept = resource.accept_list
     data = await transport.request("GET", path, query=query, accept=accept, timeout=PAGE_SECONDS)

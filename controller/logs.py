@@ -70,6 +70,7 @@ def _shared_processors() -> Iterable[Processor]:
 
 
 def _render_processors(output: Format, *, colors: bool) -> list[Processor]:
+    """Return what turns a log entry into a line of text, for people or as JSON."""
     if output == "console":
         console = structlog.dev.ConsoleRenderer(
             colors=colors,

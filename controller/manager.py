@@ -268,6 +268,7 @@ class Manager:
             raise UnexpectedEnd("the manager has ended although it was not stopped")
 
     async def _run(self) -> None:
+        """Run informers, services and pages, and the controllers while this replica leads."""
         tasks: list[Task] = [informer.run for informer in self._informers]
         if self.options.detect_mutations:
             detector = MutationDetector(list(self._informers), self.clock)
@@ -284,6 +285,7 @@ class Manager:
                 await self._lead()
 
     async def _lead(self) -> None:
+        """Run controllers and the leader's services until `stop`, then wait for work to end."""
         jobs = self._jobs.values()
         async with (
             running([*self._services.tasks(leader_only=True), *self._serving.leader_tasks()]),

@@ -204,6 +204,7 @@ class Metrics:
         return encode(self._exposed), content_type
 
     def _add_reconcile_families(self) -> None:
+        """Register the metrics of reconciliations, named as controller-runtime names them."""
         self.reconcile_total = Counter(
             "controller_runtime_reconcile_total",
             "Reconciliations by result.",
@@ -237,6 +238,7 @@ class Metrics:
         )
 
     def _add_informer_families(self) -> None:
+        """Register the metrics of lists, watches and the delivery of their changes."""
         self.watch_restarts = Counter(
             "controller_watch_restarts_total",
             "Watches that ended, by reason; another one or a list followed.",

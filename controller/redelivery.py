@@ -87,6 +87,7 @@ class Undelivered(Generic[T]):
         return None
 
     def _deliver(self, handler: Handler[T], objects: dict[Key, T | None]) -> None:
+        """Call a handler again with objects on which it raised; keep those that fail again."""
         last: Exception | None = None
         for key, old in objects.items():
             new = self._cache.get(key)

@@ -254,6 +254,7 @@ class Reflector(Generic[T]):
         self._listed()
 
     async def _watch(self) -> State:
+        """Read one watch until it ends; return the next state."""
         begun = self._clock.monotonic()
         self._accepted = False
         try:

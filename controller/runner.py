@@ -198,6 +198,7 @@ class Controller:
                 assert_never(unreachable)
 
     def _requeue_error(self, key: Key, error: Exception) -> str:
+        """Put a key back after an error: at once, after a delay or not at all, by its kind."""
         priority = self.queue.priority(key)
         match error:
             case Conflict():

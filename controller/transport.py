@@ -244,6 +244,7 @@ class HttpTransport(Transport):
     async def _send(
         self, session: aiohttp.ClientSession, method: str, url: URL, arguments: Mapping[str, Any]
     ) -> aiohttp.ClientResponse:
+        """Send a request; return the response once its headers are there."""
         endpoint = self._endpoint
         headers = dict(arguments["headers"])
         if authorization := await endpoint.credentials.authorization():

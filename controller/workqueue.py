@@ -305,6 +305,7 @@ class WorkQueue(Generic[K]):
                 waiters.popleft().event.set()
 
     async def _wait(self) -> None:
+        """Wait until a key is ready or the queue shuts down, or the next delay has passed."""
         due = self._delays.earliest
         waiter = _Waiter(math.inf if due is None else due)
         self._waiters.append(waiter)

@@ -125,6 +125,7 @@ class Gauges(Collector):
             yield gauge
 
     def _of_allocations(self) -> Iterator[Metric]:
+        """Yield how many allocations wait or are given back, by pool, and for how many seconds."""
         waiting = {pool.metadata.key: Queue() for pool in self._pools}
         releasing = {pool.metadata.key: Queue() for pool in self._pools}
         now = self._clock.now()
@@ -146,6 +147,7 @@ class Gauges(Collector):
         )
 
     def _of_providers(self) -> Iterator[Metric]:
+        """Yield what each ProviderConfig's status says of credentials and capacity."""
         ready = GaugeMetricFamily(
             "butler_provider_config_ready", "Whether its credentials are valid.", labels=PROVIDER
         )
@@ -166,6 +168,7 @@ class Gauges(Collector):
         yield from (ready, available, tenants)
 
     def _of_clusters(self) -> Iterator[Metric]:
+        """Yield the TenantClusters by phase, and what the conditions of each one say."""
         clusters = sorted(self._clusters, key=lambda one: one.metadata.key)
         phases = Counter(one.status.phase or PENDING for one in clusters)
         counts = GaugeMetricFamily(
@@ -212,6 +215,7 @@ def _marked_at(allocation: IPAllocation) -> datetime | None:
 def _queues(
     queues: dict[Key, Queue], count_name: str, oldest_name: str, what: str
 ) -> Iterator[Metric]:
+    """Yield two gauges of each pool's queue: how many are in it, and the oldest one's age."""
     count = GaugeMetricFamily(
         f"butler_network_pool_{count_name}", f"Allocations that {what}.", labels=POOL
     )

@@ -340,6 +340,7 @@ class TenantClients:
             self._retries -= 1
 
     async def _connect(self, tenant: TenantCluster) -> _Connection:
+        """Return the connection to a tenant; open it if there is none for this uid."""
         key = tenant.metadata.key
         self._raise_if_paused(key)
         known = self._connections.get(key)

@@ -287,6 +287,7 @@ def bounded_warnings(warnings: Iterable[str]) -> list[str]:
 
 
 def _status(answer: Denied, about: Review | None) -> dict[str, Any]:
+    """Return the status that an AdmissionReview's response carries for a refusal."""
     details: dict[str, Any] = {}
     if about is not None:
         kind: GroupVersionKind = about.fields["kind"]

@@ -158,6 +158,7 @@ class SharedCertificate:
             await self._changed.wait()
 
     async def _write(self, secret: Secret | None, wanted: KeyMaterial) -> None:
+        """Write the Secret with a new certificate, unless another replica was first."""
         key = Key(self._settings.namespace, self._settings.secret)
         body: Mapping[str, Any] = {
             "metadata": {"name": key.name},

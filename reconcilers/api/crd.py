@@ -161,6 +161,7 @@ def crds() -> list[Schema]:
 
 
 def _definition(kind: Kind) -> Schema:
+    """Return the CustomResourceDefinition of a kind."""
     version: Schema = {
         "name": names.VERSION,
         "served": True,

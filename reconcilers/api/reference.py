@@ -52,6 +52,7 @@ def _short(kind: crd.Kind) -> str:
 
 
 def _kind(kind: crd.Kind, definition: Schema) -> Iterator[str]:
+    """Yield the lines of API.md about one kind."""
     spec = definition["spec"]
     [version] = spec["versions"]
     schema = version["schema"]["openAPIV3Schema"]
@@ -112,6 +113,7 @@ def _type(schema: Schema) -> str:
 
 
 def _description(schema: Schema, *, needed: bool) -> str:
+    """Return what a field's cell says: its description, words, limits and default."""
     parts = ["**required**."] if needed else []
     if described := schema.get("description"):
         parts.append(str(described))

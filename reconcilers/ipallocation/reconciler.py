@@ -88,6 +88,7 @@ class IPAllocationReconciler:
             return Again(self._settings.pending_after)
 
     async def _pass(self, allocation: IPAllocation) -> Outcome:
+        """Do what an allocation needs next: release, finalizer, a later look, or Pending."""
         ours = has_finalizer(allocation, names.FINALIZER_ALLOCATION)
         if allocation.metadata.terminating:
             return await self._release(allocation) if ours else SETTLED

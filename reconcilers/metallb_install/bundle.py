@@ -125,6 +125,7 @@ def _refuse_aliases_and_depth(entry: str, text: str) -> None:
 
 
 def _manifest(where: str, document: object) -> Manifest:
+    """Return one document of the bundle; raise InvalidBundle if it cannot be applied."""
     if not isinstance(document, dict):
         raise InvalidBundle(f"{where}: this is no object; an object has apiVersion and kind")
     meta = document.get("metadata")

@@ -162,6 +162,7 @@ class Installer:
         return found
 
     async def _install(self, tenant: TenantCluster, *, missing: bool) -> Finding | None:
+        """Apply the bundle to a tenant and record its digest; return the condition to show."""
         try:
             bundle = await self._bundle()
             async with self._tenants.client(tenant) as client:
@@ -254,6 +255,7 @@ class _BundleObjects:
         return True
 
     async def apply(self, manifest: Manifest) -> None:
+        """Apply one manifest; raise _Refused if the tenant refuses it for good."""
         resource = await self._resource(manifest)
         try:
             await self._client.apply(

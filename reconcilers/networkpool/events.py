@@ -142,6 +142,7 @@ class AllocationEvents:
         _log.error("pool hands out nothing", reason=ready.message)
 
     def _count(self, pool: Key, granted: Sequence[Written], refused: Sequence[Written]) -> None:
+        """Count what was served, failed and refused in the metrics of a pool."""
         self._metrics.pool(pool)
         now = self._clock.now()
         for one in granted:

@@ -133,6 +133,7 @@ class NetworkPoolReconciler:
             return await self._block_dropped(dropped.pool)
 
     async def _reconcile(self, pool: NetworkPool) -> Outcome:
+        """Serve a pool that is not being deleted, unless its spec or status forbids it."""
         pool = await self._with_finalizer(pool)
         try:
             geometry = self._specs.layout(pool)

@@ -117,6 +117,7 @@ class ProviderConfigReconciler:
                 yield pool
 
     async def _credentials(self, config: ProviderConfig) -> Finding:
+        """Return the condition of the credentials; read their Secret once per requeue."""
         reference = config.spec.credentialsRef
         if reference is None:
             nothing = () if config.spec.provider == LOCAL else None

@@ -63,6 +63,7 @@ def handler(resource: Resource[T], judge: Judge[T]) -> Handler[bytes]:
             return None
 
     async def verdict(request: AdmissionRequest[bytes]) -> Verdict:
+        """Judge one request; what cannot be read is refused."""
         if request.operation == "DELETE":
             old = stored(request.oldObjectBytes)
             return NOTHING if old is None or old.metadata.terminating else await judge.deleted(old)

@@ -84,6 +84,7 @@ def moved(
 
 
 def _sizes(new: TenantCluster, provision: Provision) -> Iterator[str]:
+    """Yield warnings about a provider that is absent and a pool size that has no effect."""
     if provision.config is None:
         if provision.key is not None:
             what = (
