@@ -225,12 +225,8 @@ def whois(ctx: click.Context, /, addresses: tuple[str, ...], output: Form, **val
     found = [answer for address in addresses for answer in answers(objects, address)]
     named = [("ipallocation", one.allocation.metadata.name) for one in found if one.allocation]
     shown = table(_ANSWERS, found, wide=output == "wide")
-    show(
-        output,
-        lambda: report("AddressList", items=_answers_by_address(found)),
-        named,
-        lambda: shown,
-    )
+    listed = report("AddressList", items=_answers_by_address(found))
+    show(output, lambda: listed, named, lambda: shown)
     unknown = [one for one in addresses if not any(a.address == one for a in found)]
     for address in unknown:
         say("error", f"no NetworkPool that was read contains {address}")

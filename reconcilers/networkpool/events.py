@@ -12,8 +12,7 @@ transitions of the conditions, so a restart neither repeats nor loses one: each 
 compared with the status that it replaces. At most one event of each kind for each tier and pool in
 ten minutes: one that comes too soon is recorded when that time is over, if it is still true then.
 API servers forget events after an hour, so that of the tier a pool is in is repeated each half
-hour. Which events were recorded before this process began is not known; none of a kind can have
-been recorded after the transition before the present one, so that counts as the last time.
+hour. Events of earlier processes are not known; the transition before the present one is the last.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -118,8 +118,7 @@ def _taking_over(objects: Objects) -> Iterator[Finding]:
         subject = Subject.from_object(IP_ALLOCATION, one)
         yield Finding("UnnotedOrphan", "warning", subject, said, choices=("none", "delete"))
     for cluster, said in adoption.newly_served(*owned, objects.providers):
-        subject = Subject.from_object(TENANT_CLUSTER, cluster)
-        yield Finding("NewlyServed", "warning", subject, said)
+        yield Finding("NewlyServed", "warning", Subject.from_object(TENANT_CLUSTER, cluster), said)
 
 
 def _overlaps(one: Picture, objects: Objects) -> Iterator[Finding]:

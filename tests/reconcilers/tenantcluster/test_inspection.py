@@ -57,7 +57,7 @@ def test_a_pool_with_other_addresses_is_found() -> None:
 
 
 def test_a_pool_of_another_cluster_is_found_and_not_called_drift() -> None:
-    noted = ObjectMeta(annotations={names.ANNOTATION_PROJECTION_OWNER: "team/b"})
+    noted = TracedMeta(annotations={names.ANNOTATION_PROJECTION_OWNER: "team/b"})
     theirs = IPAddressPool(noted, AddressPoolSpec(("10.40.0.8-10.40.0.15",)))
     ((kind, grave, sentence),) = findings(Inside({"default-pool": theirs}), OURS, SPACES)
     assert (kind, grave) == ("TenantShared", "error")
@@ -76,7 +76,7 @@ def test_a_pool_of_another_cluster_is_found_and_not_called_drift() -> None:
 def test_drift_that_nobody_mends_is_not_promised_to_be_mended(
     entry: str, basis: dict[str, str], becomes: str
 ) -> None:
-    pool = IPAddressPool(ObjectMeta(annotations=basis), AddressPoolSpec((entry,)))
+    pool = IPAddressPool(TracedMeta(annotations=basis), AddressPoolSpec((entry,)))
     ((kind, _, sentence),) = findings(Inside({"default-pool": pool}), OURS, SPACES)
     assert kind == "TenantDrift"
     assert sentence.endswith(becomes)
