@@ -259,7 +259,7 @@ async def play(stage: Stage, proxy: Proxy) -> None:
     await stage.until(lambda s: {"team-shop-lb", "team-shop-nodes"} <= s.allocated())
     ready = {"status": {"phase": "Ready"}}
     await stage.send("PATCH", f"{_path('TenantCluster', 'shop', 'team')}/status", ready)
-    away = {"status": {"tenantNamespace": "team"}}
+    away = {"status": {"tenantNamespace": "team", "phase": "Ready"}}
     await stage.send("PATCH", f"{_path('TenantCluster', 'away', 'team')}/status", away)
     await stage.until(lambda s: "left" not in s.objects("IPAllocation"))
 
