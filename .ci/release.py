@@ -14,7 +14,6 @@ another version is refused; without a tag what is built is a snapshot, and is ca
 import gzip
 import hashlib
 import io
-import json
 import os
 import re
 import shutil
@@ -96,7 +95,7 @@ def krew(dist: Path, version: str) -> None:
 
 def bill_of_materials(dist: Path, version: str) -> None:
     """Write what the product is made of."""
-    text = json.dumps(supply_chain.sbom(version), indent=2) + "\n"
+    text = supply_chain.sbom(version)
     (dist / f"butler-ipam-{version}.cdx.json").write_text(text, encoding="utf-8")
 
 

@@ -12,9 +12,13 @@ import sys
 import tomllib
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any
 
 import yaml
+from cyclonedx.model.bom import Bom, BomMetaData
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.license import DisjunctiveLicense
+from cyclonedx.output.json import JsonV1Dot6
+from packageurl import PackageURL
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements-run.txt"
@@ -67,42 +71,28 @@ def released_version() -> str:
     return str(yaml.safe_load(chart)["version"])
 
 
-def sbom(version: str = "") -> dict[str, Any]:
+def sbom(version: str = "") -> str:
     """Return the bill of materials of a version; of the one that the files name by default."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    name, version = project["name"], version or released_version()
-    own = f"pkg:pypi/{name}@{version}"
-    parts = []
-    for package, at in locked():
-        purl = f"pkg:pypi/{package}@{at}"
-        parts.append(
-            {
-                "type": "library",
-                "bom-ref": purl,
-                "name": package,
-                "version": at,
-                "purl": purl,
-                "licenses": [{"license": {"name": licence(installed(package))}}],
-            }
-        )
-    return {
-        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "version": 1,
-        "metadata": {
-            "component": {
-                "type": "application",
-                "bom-ref": own,
-                "name": name,
-                "version": version,
-                "purl": own,
-                "licenses": [{"license": {"id": project["license"]}}],
-            }
-        },
-        "components": parts,
-        "dependencies": [{"ref": own, "dependsOn": [part["bom-ref"] for part in parts]}],
-    }
+    terms = DisjunctiveLicense(id=project["license"])
+    own = component(project["name"], version or released_version(), terms)
+    own.type = ComponentType.APPLICATION
+    parts = [
+        component(name, at, DisjunctiveLicense(name=licence(installed(name))))
+        for name, at in locked()
+    ]
+    bom = Bom(components=parts, metadata=BomMetaData(component=own))
+    bom.register_dependency(own, parts)
+    written = json.loads(JsonV1Dot6(bom).output_as_string())
+    # A number and a time of its own would make two builds of one commit differ.
+    del written["serialNumber"], written["metadata"]["timestamp"]
+    return json.dumps(written, indent=2) + "\n"
+
+
+def component(name: str, version: str, terms: DisjunctiveLicense) -> Component:
+    """Return a package of the bill, with what it says its licence is."""
+    purl = PackageURL("pypi", name=name, version=version)
+    return Component(name=name, version=version, purl=purl, bom_ref=str(purl), licenses=[terms])
 
 
 def notices() -> str:
@@ -136,5 +126,5 @@ def installed(name: str) -> Distribution:
 
 
 if __name__ == "__main__":
-    SBOM.write_text(json.dumps(sbom(), indent=2) + "\n", encoding="utf-8")
+    SBOM.write_text(sbom(), encoding="utf-8")
     NOTICES.write_text(notices(), encoding="utf-8")

@@ -32,6 +32,12 @@ def test_the_bill_of_materials_has_every_locked_package(supply_chain: ModuleType
     assert all(part["licenses"][0]["license"]["name"] for part in reported["components"])
 
 
+def test_the_bill_of_materials_is_the_one_that_is_made_of_the_lock(
+    supply_chain: ModuleType,
+) -> None:
+    assert (ROOT / "sbom.cdx.json").read_text() == supply_chain.sbom(), "run `make notices`"
+
+
 def test_the_notices_have_every_locked_package_and_its_licence(supply_chain: ModuleType) -> None:
     text = (ROOT / "THIRD_PARTY_NOTICES.md").read_text()
     for name, version in supply_chain.locked():
