@@ -35,6 +35,8 @@ def test_help_lists_every_command_without_loading_any() -> None:
 def test_ctrl_c_while_modules_are_loaded_shows_no_traceback(module: str, expected: int) -> None:
     script = (
         "import os, signal, sys\n"
+        # A test run in the background has it ignored, and its children too.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Interrupting:\n"
         "    def find_spec(self, name, *_):\n"
         f"        if name == {module!r}:\n"
