@@ -109,6 +109,13 @@ class Projector:
         wanted = projection(members(self._allocations, tenant), self._allocations.position)
         return replace(wanted, needed=latest_mark(found), owner=owner_note(tenant))
 
+    def held(self, tenant: TenantCluster) -> list[str]:
+        """Return the load-balancer allocations of a tenant that are not gone yet, by name."""
+        found = members(self._allocations, tenant)
+        return sorted(
+            one.metadata.name for one in found if one.spec.type == names.TYPE_LOADBALANCER
+        )
+
     def forget(self, key: Key) -> None:
         """Forget a tenant that is gone, or that is left alone from now on."""
         self._corrections.forget(key)

@@ -3,7 +3,7 @@
 gone?               take back what it left behind; close its client
 being deleted?      teardown.py
 no finalizer?       add it
-cloud mode?         Ready; the tenant is never touched
+cloud mode?         Ready; the tenant is touched only while it has ranges of ours, from before
 otherwise           request addresses, grow and shrink, project, write phase and conditions
 """
 
@@ -36,7 +36,7 @@ from reconcilers.api.tenantcluster import (
     TenantCluster,
 )
 from reconcilers.conditions import Finding
-from reconcilers.metallb_install.installer import BEING_INSTALLED, Installer
+from reconcilers.metallb_install.installer import BEING_INSTALLED, METALLB_INSTALLED, Installer
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import WEBHOOK_FAILED, WEBHOOK_RETRY, TenantClients
 from reconcilers.tenantcluster import status
@@ -181,10 +181,40 @@ class TenantClusterReconciler:
         return Blocked(problem.reason, self._settings.requeue_not_ready)
 
     async def _reconcile_cloud(self, tenant: TenantCluster) -> Outcome:
+        """Ask for nothing; what was written into the tenant in IPAM mode stays until it is freed.
+
+        A tenant that was never written to is never touched.
+        """
         self._resizer.forget(tenant.metadata.key)
+        await self._requester.withdraw(tenant)
+        kept = self._projector.held(tenant)
+        message = "cloud networking mode"
+        if kept:
+            message += f"; load-balancer IPs from before are kept: {', '.join(kept)}"
+        network = status.network_ready(True, "Ready", message)
+        obsolete = (status.DEMAND_MET, METALLB_INSTALLED)
+        if not kept:
+            return await self._leave_alone(tenant, network, obsolete)
+        projected = await self._projector.project(tenant)
+        tenant = self._clusters.get(tenant.metadata.key) or tenant
+        marked = await self._resizer.release_marked(tenant)
+        findings = (network, projected, status.ready())
+        verdict = status.Verdict(READY, findings, obsolete=obsolete)
+        tenant = await self._write_status(tenant, verdict)
+        return self._next(tenant, network, projected, None, marked)
+
+    async def _leave_alone(
+        self, tenant: TenantCluster, network: Finding, obsolete: tuple[str, ...]
+    ) -> Outcome:
+        """Say that the cluster needs nothing of ours; remove what told of given-back ranges."""
+        if any(one.type == status.LOAD_BALANCER_READY for one in tenant.status.conditions):
+            await self._projector.project(tenant)
+            await self._projector.remove_marker(tenant)
         self._projector.forget(tenant.metadata.key)
-        network = status.network_ready(True, "Ready", "cloud networking mode")
-        await self._write_status(tenant, status.Verdict(READY, (network, status.ready())))
+        refs: dict[str, str | None] = {status.REF_FIELDS[names.TYPE_LOADBALANCER]: None}
+        obsolete = (*obsolete, status.LOAD_BALANCER_READY)
+        verdict = status.Verdict(READY, (network, status.ready()), refs, obsolete)
+        await self._write_status(tenant, verdict)
         return SETTLED
 
     async def _request(self, tenant: TenantCluster, provider: ProviderConfig) -> Outcome:

@@ -26,6 +26,7 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.metrics import IpamMetrics
+from reconcilers.tenantcluster.membership import members
 from reconcilers.tenantcluster.poolchoice import PoolChoice
 from reconcilers.tenantcluster.requests import (
     AllocationState,
@@ -168,6 +169,21 @@ class Requester:
         await remove_moved(self._client, tenant, self._allocations, provider.metadata.namespace)
         found = {state.kind: state for state in created}
         return [found.get(one.kind) or AllocationState(one.kind, one.existing) for one in wanted]
+
+    async def withdraw(self, tenant: TenantCluster) -> None:
+        """Delete the tenant's requests that hold no range: it is served in another way now.
+
+        Pinned ones stay, as a person made them.
+
+        Raises:
+            Conflict: one changed since it was read; begin again.
+            ControllerError: a delete failed.
+        """
+        for one in members(self._allocations, tenant):
+            idle = ranges.held(one) is None and one.spec.pinnedRange is None
+            if idle and not one.metadata.terminating:
+                _log.info("request withdrawn, mode is not ipam", allocation=one.metadata.name)
+                await self._client.delete(IP_ALLOCATION, Version.from_object(one))
 
     async def grow(self, tenant: TenantCluster, provider: ProviderConfig, number: int) -> int:
         """Create up to `number` growth allocations; return how many pools had room for.

@@ -1,0 +1,120 @@
+"""A ProviderConfig changes from ipam to cloud under a tenant, and back."""
+
+from reconcilers.api import names
+from tests.reconcilers import make
+from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
+from tests.reconcilers.platform import Platform
+from tests.reconcilers.server import Json, Server
+from tests.reconcilers.tenantcluster.elastic.site import (
+    TENANT,
+    balancer_ranges,
+    become_ready,
+    elastic_platform,
+)
+
+CONDITIONS = {"NetworkReady", "LoadBalancerReady", "LoadBalancerDemandMet", "Ready"}
+
+
+def _switch(platform: Platform, mode: str) -> None:
+    platform.server.edit("providerconfigs", "default", {"spec": {"network": {"mode": mode}}})
+
+
+def _conditions(platform: Platform) -> dict[str, Json]:
+    status = platform.server.see(*TENANT, namespace="team")["status"]
+    found: list[Json] = status["conditions"]
+    return {one["type"]: one for one in found if one["type"] in CONDITIONS}
+
+
+def _elastic() -> tuple[Platform, Server]:
+    """Return an elastic platform, not running yet, and its tenant."""
+    platform, tenant = elastic_platform()
+    Balancer(tenant)
+    return platform, tenant
+
+
+async def test_ranges_are_kept_and_kept_right_and_conditions_say_so() -> None:
+    platform, tenant = _elastic()
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "three")
+        held, entries = balancer_ranges(platform), pool_entries(tenant)
+        _switch(platform, "cloud")
+        await platform.clock.advance(5)
+        found = _conditions(platform)
+        assert set(found) == {"NetworkReady", "LoadBalancerReady", "Ready"}
+        assert "team-a-lb, team-a-lb-1" in found["NetworkReady"]["message"]
+        assert found["LoadBalancerReady"]["status"] == "True"
+        tenant.edit(
+            "ipaddresspools",
+            "default-pool",
+            {"spec": {"autoAssign": False}},
+            namespace="metallb-system",
+        )
+        service(tenant, "four")
+        await platform.clock.advance(1_000)
+        assert balancer_ranges(platform) == held, "it neither grows nor shrinks"
+        assert pool_entries(tenant) == entries
+        pool = tenant.see("ipaddresspools", "default-pool", namespace="metallb-system")
+        assert "autoAssign" not in pool["spec"]
+
+        _switch(platform, "ipam")
+        await platform.clock.advance(40)
+        assert set(_conditions(platform)) == CONDITIONS
+        assert balancer_ranges(platform).items() >= held.items()
+        assert address_of(tenant, "four") is not None, "it grows again"
+
+
+async def test_what_is_deleted_in_cloud_mode_is_given_back_in_order() -> None:
+    platform, tenant = _elastic()
+    async with platform.running():
+        await become_ready(platform, tenant, "one")
+        _switch(platform, "cloud")
+        await platform.clock.advance(5)
+        platform.server.delete("ipallocations", "team-a-lb")
+        await platform.clock.advance(30)
+        assert balancer_ranges(platform) == {}
+        assert tenant.all("ipaddresspools") == []
+        assert tenant.all("l2advertisements") == []
+        assert set(_conditions(platform)) == {"NetworkReady", "Ready"}
+        assert _conditions(platform)["NetworkReady"]["message"] == "cloud networking mode"
+        status = platform.server.see(*TENANT, namespace="team")["status"]
+        assert status.get("lbAllocationRef") is None
+        tenant.requests.clear()
+        await platform.clock.advance(1_000)
+        written = [one for one in tenant.requests if one.verb not in {"list", "watch"}]
+        assert written == [], "the tenant is not touched any more"
+
+        _switch(platform, "ipam")
+        await platform.clock.advance(10)
+        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+        assert len(pool_entries(tenant)) == 1
+
+
+async def test_a_range_that_shrink_has_marked_is_given_back_in_cloud_mode() -> None:
+    platform, tenant = _elastic()
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "three")
+        _switch(platform, "cloud")
+        await platform.clock.advance(5)
+        grown = balancer_ranges(platform)["team-a-lb-1"]
+        name = next(n for n in ("one", "two", "three") if address_of(tenant, n) == grown)
+        tenant.vanish("services", name, namespace="default")
+        mark: Json = {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}
+        platform.server.edit("ipallocations", "team-a-lb-1", {"metadata": mark})
+        await platform.clock.advance(30)
+        assert list(balancer_ranges(platform)) == ["team-a-lb"]
+        assert len(pool_entries(tenant)) == 1
+
+
+async def test_requests_that_hold_nothing_are_withdrawn() -> None:
+    platform, tenant = elastic_platform(make.pool(cidr="10.40.0.0/30"))
+    async with platform.running():
+        stamp = {names.ANNOTATION_TENANT_UID: "uid-team-a"}
+        stuck = make.allocation("team-a-lb", size=99, annotations=stamp)
+        platform.server.add("ipallocations", stuck)
+        await platform.clock.advance(5)
+        assert platform.phase("ipallocations", "team-a-lb") == "Failed"
+        _switch(platform, "cloud")
+        await platform.clock.advance(10)
+        assert platform.server.all("ipallocations") == []
+        assert platform.phase("tenantclusters", "a", "team") == "Ready"
+        assert tenant.all("ipaddresspools") == []
