@@ -6,10 +6,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import anyio
 import yaml
 
 from reconcilers.cli.main import main
@@ -62,6 +64,11 @@ def run(*arguments: str | Path, stdin: bytes = b"", program: str = "butler-ipam"
             code = end.code
     assert isinstance(code, int)
     return Outcome(code, out.getvalue(), err.getvalue())
+
+
+async def run_beside(*arguments: str | Path) -> Outcome:
+    """Run a command in a thread, beside this event loop and the server that it may run."""
+    return await anyio.to_thread.run_sync(partial(run, *arguments))
 
 
 def plan(*objects: Mapping[str, Any], options: Sequence[str] = ()) -> Outcome:

@@ -24,7 +24,7 @@ from reconcilers.api.resources import (
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.servers import ApiServer, api_server
 from reconcilers.cli.standin.pools import crds as metallb_crds
-from tests.reconcilers.cli.commands import call
+from tests.reconcilers.cli.commandline import run_beside
 
 HOME = names.DEFAULT_NAMESPACE
 METALLB = "metallb-system"
@@ -65,9 +65,9 @@ async def allocate(server: ApiServer, name: str, **metadata: Any) -> None:
 
 async def reviewed(kubeconfig: str, place: Path) -> dict[str, dict[str, Any]]:
     """Make a report and return its findings by kind and name; the file is at `place`."""
-    made = await call("check", kubeconfig, "-o", "json")
-    await anyio.Path(place).write_bytes(made.stdout)
-    report = json.loads(made.stdout)
+    made = await run_beside("check", kubeconfig, "-o", "json")
+    await anyio.Path(place).write_text(made.out)
+    report = json.loads(made.out)
     return {f"{f['kind']} {f['subject']['name']}": f for f in report["findings"]}
 
 
@@ -84,12 +84,12 @@ async def test_a_reviewed_report_is_carried_out(tmp_path: Path) -> None:
         await allocate(server, "left", annotations={names.ANNOTATION_TENANT_UID: "old"})
         report = tmp_path / "report.json"
         assert set(await reviewed(kubeconfig, report)) == {"Orphan left", "LabelDrift left"}
-        done = await call("check", kubeconfig, "--repair", str(report))
-        printed = done.stderr.decode()
+        done = await run_beside("check", kubeconfig, "--repair", str(report))
+        printed = done.err
         assert "IPAllocation butler-system/left: deleted" in printed
         assert not await exists(server, "left")
-        again = await call("check", kubeconfig)
-        assert (again.returncode, again.stdout.decode()) == (0, "nothing is wrong\n")
+        again = await run_beside("check", kubeconfig)
+        assert (again.code, again.out) == (0, "nothing is wrong\n")
 
 
 async def test_what_reviewers_set_to_none_is_left_alone(tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ async def test_what_reviewers_set_to_none_is_left_alone(tmp_path: Path) -> None:
         report = tmp_path / "report.json"
         await reviewed(kubeconfig, report)
         report.write_text(report.read_text().replace('"action": "delete"', '"action": "none"'))
-        done = await call("check", kubeconfig, "--repair", str(report))
-        assert done.returncode == 0
+        done = await run_beside("check", kubeconfig, "--repair", str(report))
+        assert done.code == 0
         found = await Client(server.transport).get(IP_ALLOCATION, Key(HOME, "left"))
         assert found.metadata.labels[names.LABEL_TENANT] == "gone"
 
@@ -113,9 +113,9 @@ async def test_an_object_that_changed_since_the_review_is_left_alone(tmp_path: P
         found = await client.get(IP_ALLOCATION, Key(HOME, "left"))
         note = {"metadata": {"annotations": {"note": "do not touch"}}}
         await client.patch(IP_ALLOCATION, Version.from_object(found), note)
-        done = await call("check", kubeconfig, "--repair", str(report))
-        assert done.returncode == 1
-        assert "changed since the report was made" in done.stderr.decode()
+        done = await run_beside("check", kubeconfig, "--repair", str(report))
+        assert done.code == 1
+        assert "changed since the report was made" in done.err
         assert await exists(server, "left")
 
 
@@ -125,34 +125,30 @@ async def test_a_report_cannot_ask_for_what_a_finding_does_not_offer(tmp_path: P
         report = tmp_path / "report.json"
         assert set(await reviewed(kubeconfig, report)) == {"LabelDrift fine"}
         report.write_text(report.read_text().replace('"action": "label"', '"action": "delete"'))
-        done = await call("check", kubeconfig, "--repair", str(report))
-        assert done.returncode == 1
-        assert "delete is no way to mend LabelDrift" in done.stderr.decode()
+        done = await run_beside("check", kubeconfig, "--repair", str(report))
+        assert done.code == 1
+        assert "delete is no way to mend LabelDrift" in done.err
         assert await exists(server, "fine")
 
 
 async def test_questions_are_answered_by_a_cluster(tmp_path: Path) -> None:
     async with site(tmp_path) as (server, kubeconfig):
         await allocate(server, "waits")
-        pools = await call("pools", kubeconfig, "-o", "json")
-        [one] = json.loads(pools.stdout)["items"]
+        pools = await run_beside("pools", kubeconfig, "-o", "json")
+        [one] = json.loads(pools.out)["items"]
         assert (one["total"], one["allocated"], one["waiting"]) == (256, 0, 1)
-        asked = await call("whois", kubeconfig, "10.40.0.1")
-        assert "butler-system/lab  free" in asked.stdout.decode()
-        assert (
-            await call("tenants", kubeconfig)
-        ).stdout.decode() == "no TenantClusters were found\n"
+        asked = await run_beside("whois", kubeconfig, "10.40.0.1")
+        assert "butler-system/lab  free" in asked.out
+        assert (await run_beside("tenants", kubeconfig)).out == "no TenantClusters were found\n"
 
 
 async def test_a_cluster_without_the_kinds_says_how_to_get_them(tmp_path: Path) -> None:
     async with api_server("bare", []) as bare:
         path = tmp_path / "kubeconfig"
         path.write_text(bare.kubeconfig)
-        done = await call("pools", f"--kubeconfig={path}")
-    assert done.returncode == 1
-    assert (
-        "are the CRDs installed? `butler-ipam crds | kubectl apply -f -`" in done.stderr.decode()
-    )
+        done = await run_beside("pools", f"--kubeconfig={path}")
+    assert done.code == 1
+    assert "are the CRDs installed? `butler-ipam crds | kubectl apply -f -`" in done.err
 
 
 @asynccontextmanager
@@ -189,9 +185,9 @@ async def tenant_of(folder: Path) -> AsyncIterator[tuple[Client, str]]:
 
 async def drift(kubeconfig: str) -> tuple[int, list[str]]:
     """Return the exit code of a strict check, and what it has against tenants."""
-    done = await call("check", kubeconfig, "--tenants", "--strict", "-o", "json")
-    found = json.loads(done.stdout)["findings"]
-    return done.returncode, [one["sentence"] for one in found if one["kind"] == "TenantDrift"]
+    done = await run_beside("check", kubeconfig, "--tenants", "--strict", "-o", "json")
+    found = json.loads(done.out)["findings"]
+    return done.code, [one["sentence"] for one in found if one["kind"] == "TenantDrift"]
 
 
 async def test_a_tenant_that_does_not_answer_is_reported_and_so_is_what_differs_in_it(
