@@ -8,7 +8,7 @@ import anyio
 import click
 
 from controller import logs
-from reconcilers.cli.flags import option
+from reconcilers.cli.flags import option, server_options
 from reconcilers.cli.local.servers import (
     Interrupted,
     check_kubeconfig,
@@ -29,17 +29,7 @@ from reconcilers.cli.problems import Problem
     metavar="HOST:PORT",
     help="Where to listen, with HTTPS; port 0 takes a free one.",
 )
-@option(
-    "--data",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder that keeps the objects; without, they are in memory only.",
-)
-@option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path, dir_okay=False),
-    envvar="BUTLER_IPAM_WRITE_KUBECONFIG",
-    help="Where to write an administrator's kubeconfig.",
-)
+@server_options("an administrator's kubeconfig")
 @option(
     "--token-auth-file",
     type=click.Path(path_type=Path, dir_okay=False),

@@ -172,6 +172,22 @@ def cluster_options(function: F) -> F:
     )
 
 
+def server_options(written: str) -> Callable[[F], F]:
+    """Return the options --data and --kubeconfig; `written` says what the latter's file is."""
+    data = option(
+        "--data",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Folder that keeps the objects; without, they are in memory only.",
+    )
+    kubeconfig = option(
+        "--kubeconfig",
+        type=click.Path(path_type=Path, dir_okay=False),
+        envvar="BUTLER_IPAM_WRITE_KUBECONFIG",
+        help=f"Where to write {written}.",
+    )
+    return lambda function: with_options(function, data, kubeconfig)
+
+
 def setting_options(function: F) -> F:
     """Give a command one option for every setting; `settings` makes Settings of their values."""
     return with_options(function, *map(_option, settings_of(Settings())))

@@ -16,7 +16,7 @@ from controller.meta import Key
 from controller.transport import HttpTransport
 from manifests import folder
 from reconcilers.api import names
-from reconcilers.cli.flags import option
+from reconcilers.cli.flags import option, server_options
 from reconcilers.cli.local.objects import Manifest, UnknownKind, apply, make_namespaces
 from reconcilers.cli.local.platform import Platform, Tenant, announcement, platform
 from reconcilers.cli.local.servers import (
@@ -38,17 +38,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @click.command()
-@option(
-    "--data",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder that keeps the objects; without, they are in memory only.",
-)
-@option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path, dir_okay=False),
-    envvar="BUTLER_IPAM_WRITE_KUBECONFIG",
-    help="Where to write the platform's kubeconfig; the tenant's goes beside it.",
-)
+@server_options("the platform's kubeconfig; the tenant's goes beside it")
 @option("--samples/--no-samples", "with_samples", default=True, help="Load the samples.")
 @option(
     "--log-level",

@@ -1,12 +1,11 @@
 """Any manifest, applied over HTTP as kubectl would: the server says which kinds there are."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from controller.client import Client
 from controller.errors import Conflict, NotFound
-from controller.meta import Key, Object, ObjectMeta, Version
+from controller.meta import Key, Object, Untyped, Version
 from controller.resource import Resource
 from controller.transport import Transport
 
@@ -16,21 +15,14 @@ TRIES = 20
 Manifest = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Anything:
-    """An object of whatever kind."""
-
-    metadata: ObjectMeta
-
-
-NAMESPACE = Resource("", "v1", "Namespace", "namespaces", Anything, namespaced=False)
+NAMESPACE = Resource("", "v1", "Namespace", "namespaces", Untyped, namespaced=False)
 
 
 class UnknownKind(Exception):
     """The server does not serve the kind of a manifest."""
 
 
-async def discovered(transport: Transport, api_version: str, kind: str) -> Resource[Anything]:
+async def discovered(transport: Transport, api_version: str, kind: str) -> Resource[Untyped]:
     """Return how the server serves a kind.
 
     Raises:
@@ -41,10 +33,10 @@ async def discovered(transport: Transport, api_version: str, kind: str) -> Resou
     if found is None:
         raise UnknownKind(f"the API server does not serve {api_version} {kind}")
     group, _, version = api_version.rpartition("/")
-    return Resource(group, version, kind, found[0], Anything, namespaced=found[1])
+    return Resource(group, version, kind, found[0], Untyped, namespaced=found[1])
 
 
-async def apply(transport: Transport, manifest: Manifest, namespace: str = "default") -> Anything:
+async def apply(transport: Transport, manifest: Manifest, namespace: str = "default") -> Untyped:
     """Apply a manifest server-side; `namespace` is where it goes if it does not say.
 
     Raises:
