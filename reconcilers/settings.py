@@ -86,7 +86,8 @@ class TenantSettings:
     shrink_after: float = 600.0
     """How long a growth allocation is out of use, and how old it is, before it is given back."""
     service_watches: int = 200
-    """The most tenants whose Services are watched at once; the others are listed in each pass."""
+    """The most tenants whose Services are watched at once, and as many whose pools are; the others
+    are read in each pass."""
     load_balancer_class: str = ""
     """The spec.loadBalancerClass of Services that MetalLB in tenants serves; empty for none."""
     platform_service: str = "traefik/traefik"
