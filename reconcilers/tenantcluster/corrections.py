@@ -85,7 +85,9 @@ class Upkeep:
 
     @property
     def _pause(self) -> float:
-        return min(2.0 ** (self._number - MANY), LONGEST_PAUSE) if self._number >= MANY else 0.0
+        # The exponent has an end: a writer that insists for days would make the power overflow.
+        doublings = min(self._number - MANY, 10)
+        return min(2.0**doublings, LONGEST_PAUSE) if doublings >= 0 else 0.0
 
     @property
     def _quiet_at(self) -> float:
