@@ -6,7 +6,8 @@ one folder. So all of it is copied to FOLDER/docs first, README.md as index.md; 
 FOLDER/site. Links between the documents are kept. A link to a file that is no page (a manifest, a
 module) becomes plain text.
 
-With --listings the listings of examples/ in docs/ are written anew, from the files.
+With --listings the listings of examples/ in docs/ are written anew, from the files. Two programs
+that do the same stand beside each other part by part: a line `# -- TITLE` begins a part in both.
 """
 
 import re
@@ -14,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 ROOT = Path(__file__).resolve().parent.parent
 TOP = {
@@ -28,6 +30,9 @@ TOP = {
     "controller/README.md": "controller.md",
 }
 LISTING = re.compile(r"<!-- (examples/\S+) -->\n\n```(\w+)\n.*?^```", re.DOTALL | re.MULTILINE)
+PAIRS = re.compile(r"<!-- pairs: (\S+) (\S+) -->\n.*?<!-- end of pairs -->", re.DOTALL)
+PART = re.compile(r"^ *# -- (.+)\n", re.MULTILINE)
+FIRST_PART = "What it needs"
 LINK = re.compile(r"\[([^\]]+)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 
 
@@ -45,6 +50,37 @@ def with_listings(text: str) -> str:
         return f"<!-- {found[1]} -->\n\n```{found[2]}\n{code}```"
 
     return LISTING.sub(listing, text)
+
+
+def parts(code: str) -> dict[str, str]:
+    """Return the parts of a program by their titles, in order, each as far left as it goes."""
+    first, *others = PART.split(code)
+    found = {FIRST_PART: first, **dict(zip(others[::2], others[1::2], strict=True))}
+    return {title: dedent(part).strip("\n") for title, part in found.items()}
+
+
+def with_pairs(text: str) -> str:
+    """Return a page with the parts of two programs beside each other where it names them.
+
+    Raises:
+        ValueError: the second has a part that the first does not have, or in another order.
+    """
+
+    def pairs(found: re.Match[str]) -> str:
+        left, right = (parts((ROOT / name).read_text(encoding="utf-8")) for name in found.groups())
+        if [title for title in left if title in right] != list(right):
+            raise ValueError(f"{found[2]}: its parts are not those of {found[1]}, in that order")
+        rows = [_pair(title, code, right.get(title, "")) for title, code in left.items()]
+        return "\n".join(
+            [f"<!-- pairs: {found[1]} {found[2]} -->", "", *rows, "<!-- end of pairs -->"]
+        )
+
+    return PAIRS.sub(pairs, text)
+
+
+def _pair(title: str, left: str, right: str) -> str:
+    cells = [f"```python\n{code}\n```" if code else "Nothing to write." for code in (left, right)]
+    return "\n\n".join([f"**{title}**", '<div class="pair" markdown>', *cells, "</div>\n"])
 
 
 def with_links(text: str, source: Path, known: dict[Path, str]) -> str:
@@ -66,7 +102,7 @@ def write_listings() -> None:
     """Write the listings in docs/ anew."""
     for path in (ROOT / "docs").glob("*.md"):
         text = path.read_text(encoding="utf-8")
-        path.write_text(with_listings(text), encoding="utf-8")
+        path.write_text(with_pairs(with_listings(text)), encoding="utf-8")
 
 
 def copy(folder: Path) -> None:

@@ -40,6 +40,7 @@ from controller import (
 LABEL = "example.com/cluster"
 
 
+# -- The kinds
 @dataclass(frozen=True, slots=True)
 class Secret:
     metadata: ObjectMeta
@@ -68,6 +69,7 @@ CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", ConfigMap)
 NODES = Resource("", "v1", "Node", "nodes", Node, namespaced=False)
 
 
+# -- What is watched
 class Inventory:
     """The reconciler of Secrets that name clusters."""
 
@@ -89,6 +91,7 @@ class Inventory:
             ],
         )
 
+    # -- A pass
     async def reconcile(self, key: Key) -> Outcome:
         secret = self._secrets.cache.get(key)
         if secret is None or LABEL not in secret.metadata.labels:
@@ -109,6 +112,7 @@ class Inventory:
         await self._write(secret, {"nodes": str(len(nodes)), "ready": str(ready)})
         return SETTLED
 
+    # -- Reach the other cluster
     async def _open(self, key: Key) -> Connection:
         """Connect to the cluster of a Secret, which is not trusted."""
         secret = await self._client.get(SECRETS, key)
@@ -118,6 +122,7 @@ class Inventory:
         transport = tenant_transport(credentials, max_bytes=64 * 1024 * 1024, timeout=30)
         return Connection(transport, identity=credentials.server + credentials.authority)
 
+    # -- Write the ConfigMap
     async def _write(self, secret: Secret, data: dict[str, str] | None) -> None:
         """Write the ConfigMap of a Secret, if `data` is known and differs."""
         name, space = f"{secret.metadata.name}-nodes", secret.metadata.namespace
@@ -132,10 +137,12 @@ class Inventory:
             await self._client.patch(CONFIG_MAPS, Version.from_object(found), {"data": whole})
 
 
+# -- Which nodes are ready
 def is_ready(node: Node) -> bool:
     return any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
 
 
+# -- Run it
 async def main() -> None:
     async with aclosing(await connect()) as transport:
         manager = Manager(transport)

@@ -11,6 +11,7 @@ from controller import (
     Key,
     Manager,
     ManagerOptions,
+    MetadataOnly,
     ObjectMeta,
     Outcome,
     Resource,
@@ -28,6 +29,7 @@ from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied, Patch
 OWNER = "example.com/owner"
 
 
+# -- The kinds
 @dataclass(frozen=True, slots=True)
 class TeamSpec:
     owner: str = ""
@@ -40,15 +42,11 @@ class Team:
     spec: TeamSpec = TeamSpec()
 
 
-@dataclass(frozen=True, slots=True)
-class Namespace:
-    metadata: ObjectMeta
-
-
 TEAMS = Resource("example.com", "v1", "Team", "teams", Team, namespaced=False)
-NAMESPACES = Resource("", "v1", "Namespace", "namespaces", Namespace, namespaced=False)
+NAMESPACES = Resource("", "v1", "Namespace", "namespaces", MetadataOnly, namespaced=False)
 
 
+# -- Set defaults
 async def set_defaults(request: AdmissionRequest[Team]) -> Answer:
     """Name the namespace after the team."""
     before = msgspec.json.decode(request.objectBytes)
@@ -56,6 +54,7 @@ async def set_defaults(request: AdmissionRequest[Team]) -> Answer:
     return Patched.between(before, {**before, "spec": spec})
 
 
+# -- Refuse
 async def judge(request: AdmissionRequest[Team]) -> Answer:
     """Refuse a team without an owner, and one that moves to another namespace."""
     new, old = request.object, request.oldObject
@@ -68,6 +67,7 @@ async def judge(request: AdmissionRequest[Team]) -> Answer:
     return Allowed()
 
 
+# -- What is watched
 class Teams:
     """The reconciler of Teams."""
 
@@ -84,6 +84,7 @@ class Teams:
         manager.add_webhook(Webhook("/default-team", set_defaults, Team, mutating=True))
         manager.add_webhook(Webhook("/judge-team", judge, Team))
 
+    # -- A pass
     async def reconcile(self, key: Key) -> Outcome:
         team = self._teams.cache.get(key)
         if team is None or team.metadata.terminating:
@@ -99,6 +100,7 @@ class Teams:
         return SETTLED
 
 
+# -- Run it
 OPTIONS = ManagerOptions(
     webhook_bind=":9443",
     webhook_self_signed=SelfSigned(

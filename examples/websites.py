@@ -35,6 +35,7 @@ from controller import (
 FINALIZER = "example.com/host"
 
 
+# -- The kinds
 @dataclass(frozen=True, slots=True)
 class WebsiteSpec:
     host: str
@@ -83,6 +84,7 @@ DEPLOYMENTS = Resource("apps", "v1", "Deployment", "deployments", Deployment)
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", ConfigMap)
 
 
+# -- What is watched
 class Websites:
     """The reconciler of Websites."""
 
@@ -101,6 +103,7 @@ class Websites:
             ],
         )
 
+    # -- A pass
     async def reconcile(self, key: Key) -> Outcome:
         site = self._sites.cache.get(key)
         if site is None:
@@ -119,6 +122,7 @@ class Websites:
         await self._report(site, ready, reason, f"{ready} of {wanted} replicas are ready")
         return SETTLED
 
+    # -- Claim the host
     async def _claim_host(self, site: Website) -> str | None:
         """Write the host into the routes; return who has it already, None if nobody."""
         host, name = site.spec.host, site.metadata.name
@@ -133,12 +137,14 @@ class Websites:
             await self._client.patch(CONFIG_MAPS, Version.from_object(routes), patch)
         return holder if holder != name else None
 
+    # -- Give the host back
     async def _release_host(self, site: Website) -> None:
         routes = self._maps.cache.get(Key(site.metadata.namespace, "routes"))
         if routes is not None and routes.data.get(site.spec.host) == site.metadata.name:
             patch = {"data": {site.spec.host: None}}
             await self._client.patch(CONFIG_MAPS, Version.from_object(routes), patch)
 
+    # -- Own the Deployment
     async def _ensure_deployment(self, site: Website) -> Deployment:
         found = self._deployments.cache.get(site.metadata.key)
         if found is None:
@@ -149,6 +155,7 @@ class Websites:
             return await self._client.patch(DEPLOYMENTS, Version.from_object(found), patch)
         return found
 
+    # -- Report
     async def _report(self, site: Website, ready: int, reason: str, message: str) -> None:
         status = "True" if reason == "Serving" else "False"
         generation = site.metadata.generation
@@ -158,6 +165,7 @@ class Websites:
             sent = {"readyReplicas": ready, "conditions": conditions}
             await self._client.patch_status(WEBSITES, site, sent)
 
+    # -- Changes of other objects
     def _waiting_for_hosts(self, routes: ConfigMap) -> list[Key]:
         """Return the Websites that the routes do not serve, because a host may be free now."""
         if routes.metadata.name != "routes":
@@ -170,6 +178,7 @@ class Websites:
         ]
 
 
+# -- The Deployment
 def deployment_of(site: Website) -> dict[str, object]:
     labels = {"website": site.metadata.name}
     container = {"name": "web", "image": site.spec.image}
@@ -183,6 +192,7 @@ def deployment_of(site: Website) -> dict[str, object]:
     }
 
 
+# -- Run it
 async def main() -> None:
     async with aclosing(await connect()) as transport:
         manager = Manager(transport)

@@ -1,6 +1,5 @@
 """What a release consists of, and that its files say one version."""
 
-import importlib.util
 import json
 import os
 import re
@@ -18,6 +17,7 @@ import yaml
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
+from tests.scripts import load_script
 from tests.servers import program
 
 ROOT = Path(__file__).parent.parent
@@ -27,12 +27,7 @@ VERSION = str(CHART["version"])
 
 @pytest.fixture(scope="module")
 def release() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("release", ROOT / ".ci/release.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(".ci/release.py")
 
 
 @pytest.fixture(scope="module")

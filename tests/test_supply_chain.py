@@ -1,6 +1,5 @@
 """What the product is made of is said, and the wheel is the same whoever builds it."""
 
-import importlib.util
 import json
 import os
 import shutil
@@ -11,17 +10,14 @@ from types import ModuleType
 
 import pytest
 
+from tests.scripts import load_script
+
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
 def supply_chain() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("supply_chain", ROOT / ".ci/supply_chain.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(".ci/supply_chain.py")
 
 
 def test_the_bill_of_materials_has_every_locked_package(supply_chain: ModuleType) -> None:

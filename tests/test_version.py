@@ -1,6 +1,5 @@
 """Which version a checkout, an archive or a source distribution says it is."""
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -10,17 +9,14 @@ from types import ModuleType
 
 import pytest
 
+from tests.scripts import load_script
+
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("version", ROOT / "version.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("version.py")
 
 
 def git(folder: Path, *arguments: str) -> str:

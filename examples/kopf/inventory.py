@@ -14,18 +14,17 @@ from kubernetes_asyncio.client.exceptions import ApiException
 LABEL = "example.com/cluster"
 
 
+# -- What is watched
 @kopf.on.startup()
 async def login(**_):
     await config.load_config()
 
 
+# -- A pass
 @kopf.daemon("", "v1", "secrets", labels={LABEL: kopf.PRESENT}, cancellation_timeout=5)
 async def count_nodes(body, spec, name, namespace, stopped, **_):
     while not stopped:
-        # Everything that the kubeconfig asks for is done: programs are run, files are read.
-        loaded = yaml.safe_load(base64.b64decode(body["data"]["kubeconfig"]))
-        remote = client.Configuration()
-        await config.load_kube_config_from_dict(loaded, client_configuration=remote)
+        remote = await remote_configuration(body)
         try:
             async with client.ApiClient(remote) as api:
                 core, nodes = client.CoreV1Api(api), {}
@@ -45,14 +44,16 @@ async def count_nodes(body, spec, name, namespace, stopped, **_):
             await stopped.wait(5)
 
 
-async def write(owner, name, namespace, nodes):
-    ready = sum(
-        any(one.type == "Ready" and one.status == "True" for one in node.status.conditions or ())
-        for node in nodes.values()
-    )
-    await write_data(owner, name, namespace, {"nodes": str(len(nodes)), "ready": str(ready)})
+# -- Reach the other cluster
+async def remote_configuration(body):
+    # Everything that the kubeconfig asks for is done: programs are run, files are read.
+    loaded = yaml.safe_load(base64.b64decode(body["data"]["kubeconfig"]))
+    remote = client.Configuration()
+    await config.load_kube_config_from_dict(loaded, client_configuration=remote)
+    return remote
 
 
+# -- Write the ConfigMap
 async def write_data(owner, name, namespace, data):
     child = {"metadata": {"name": f"{name}-nodes"}, "data": data}
     kopf.append_owner_reference(child, owner=owner)
@@ -66,3 +67,12 @@ async def write_data(owner, name, namespace, data):
             found = await core.read_namespaced_config_map(f"{name}-nodes", namespace)
             found.data = data
             await core.replace_namespaced_config_map(f"{name}-nodes", namespace, found)
+
+
+# -- Which nodes are ready
+async def write(owner, name, namespace, nodes):
+    ready = sum(
+        any(one.type == "Ready" and one.status == "True" for one in node.status.conditions or ())
+        for node in nodes.values()
+    )
+    await write_data(owner, name, namespace, {"nodes": str(len(nodes)), "ready": str(ready)})

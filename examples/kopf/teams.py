@@ -9,6 +9,27 @@ from kubernetes_asyncio.client.exceptions import ApiException
 OWNER = "example.com/owner"
 
 
+# -- Set defaults
+@kopf.on.mutate("example.com", "v1", "teams", operation="CREATE")
+async def set_defaults(spec, name, patch, **_):
+    if "namespace" not in spec:
+        patch.spec["namespace"] = f"team-{name}"
+
+
+# -- Refuse
+@kopf.on.validate("example.com", "v1", "teams", operations=["CREATE", "UPDATE"])
+async def judge(spec, meta, old, **_):
+    if meta.get("deletionTimestamp"):
+        return
+    if "@" not in spec.get("owner", ""):
+        raise kopf.AdmissionError("spec.owner: name the mail address of a person", code=422)
+    if old and spec["namespace"] != old["spec"]["namespace"]:
+        raise kopf.AdmissionError(
+            "spec.namespace cannot change: delete the team and make another", code=422
+        )
+
+
+# -- What is watched
 @kopf.on.startup()
 async def configure(settings, **_):
     await config.load_config()
@@ -23,24 +44,7 @@ async def configure(settings, **_):
     )
 
 
-@kopf.on.mutate("example.com", "v1", "teams", operation="CREATE")
-async def set_defaults(spec, name, patch, **_):
-    if "namespace" not in spec:
-        patch.spec["namespace"] = f"team-{name}"
-
-
-@kopf.on.validate("example.com", "v1", "teams", operations=["CREATE", "UPDATE"])
-async def judge(spec, meta, old, **_):
-    if meta.get("deletionTimestamp"):
-        return
-    if "@" not in spec.get("owner", ""):
-        raise kopf.AdmissionError("spec.owner: name the mail address of a person", code=422)
-    if old and spec["namespace"] != old["spec"]["namespace"]:
-        raise kopf.AdmissionError(
-            "spec.namespace cannot change: delete the team and make another", code=422
-        )
-
-
+# -- A pass
 @kopf.on.create("example.com", "v1", "teams")
 @kopf.on.update("example.com", "v1", "teams")
 @kopf.on.resume("example.com", "v1", "teams")

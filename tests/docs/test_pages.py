@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from tests.docs.text import PAGES, ROOT, fenced, read
+from tests.scripts import load_script
 
 LANGUAGES = {"python", "yaml", "text"}
+SITE = load_script(".ci/site.py")
 EXAMPLES = ROOT / "examples"
 LISTINGS = {
     path.read_text(encoding="utf-8"): path
@@ -22,7 +24,9 @@ LISTINGS = {
 
 def snippets(page: str) -> list[str]:
     """Return the blocks of a page that are no listing of a file that another test runs."""
-    return [block for block in fenced(page, "python") if block not in LISTINGS]
+    text = SITE.PAIRS.sub("", read(page))
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return [block for block in blocks if block not in LISTINGS]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -49,19 +53,23 @@ def test_every_block_of_a_page_is_of_a_language_that_a_test_reads(page: str) -> 
         assert block in LISTINGS, "a YAML block is a listing of a file in examples/"
 
 
-def test_every_example_is_listed_beside_the_same_for_kopf() -> None:
-    blocks = fenced("docs/from-kopf.md", "python")
-    found = [LISTINGS[block].relative_to(EXAMPLES) for block in blocks if block in LISTINGS]
-    ours = sorted(path for path in found if path.parent == Path())
-    theirs = sorted(path.relative_to("kopf") for path in found if path.parent == Path("kopf"))
-    every = {path.relative_to(EXAMPLES) for path in EXAMPLES.glob("*.py")} - {Path("__init__.py")}
-    assert ours == theirs == sorted(every)
+def test_every_example_stands_beside_the_same_for_kopf_part_by_part() -> None:
+    pairs = SITE.PAIRS.findall(read("docs/from-kopf.md"))
+    every = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name != "__init__.py")
+    assert sorted(pairs) == [(f"examples/{one}", f"examples/kopf/{one}") for one in every]
+    for ours, theirs in pairs:
+        left, right = (SITE.parts((ROOT / name).read_text("utf-8")) for name in (ours, theirs))
+        assert len(right) > 3
+        assert set(right) <= set(left)
+
+
+def test_parts_in_another_order_are_refused() -> None:
+    page = "<!-- pairs: examples/teams.py examples/kopf/websites.py -->\n<!-- end of pairs -->"
+    with pytest.raises(ValueError, match=r"its parts are not those of examples/teams\.py"):
+        SITE.with_pairs(page)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_listing_is_what_the_file_is(page: str) -> None:
-    listed = re.findall(
-        r"^<!-- (examples/\S+) -->\n\n```\w+\n(.*?)^```", read(page), re.DOTALL | re.MULTILINE
-    )
-    old = [name for name, code in listed if code != (ROOT / name).read_text(encoding="utf-8")]
-    assert old == [], "run `make docs`"
+    text = read(page)
+    assert SITE.with_pairs(SITE.with_listings(text)) == text, "run `make docs`"

@@ -1,6 +1,5 @@
 """The chart's files that are made of others, and what it says of itself."""
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +9,7 @@ import pytest
 import yaml
 
 from manifests import rendering
+from tests.scripts import load_script
 
 ROOT = Path(__file__).parents[2]
 CHART = Path(rendering.__file__).parent / "chart"
@@ -18,12 +18,7 @@ META: dict[str, Any] = yaml.safe_load((CHART / "Chart.yaml").read_text())
 
 @pytest.fixture(scope="module")
 def writer() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("chart", ROOT / ".ci/chart.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(".ci/chart.py")
 
 
 def test_the_readme_has_the_values_that_there_are(writer: ModuleType) -> None:
