@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from controller import Change
+from controller import Change, Key
 from controller.lists import STREAM_SECONDS
 from envtest.faults import (
     ClosedAtOnce,
@@ -25,6 +25,7 @@ from envtest.faults import (
 from envtest.faults.fault import Fault
 from tests.envtest.samples import gauge
 from tests.faults.world import GAUGES, WATCH, Gauge, Observed, World, observed, world
+from tests.polling import checked, until
 
 FIRST_WATCH = Match(verb="watch", resource="gauges", times=1)
 SILENCE = 90.0
@@ -155,6 +156,37 @@ async def test_a_list_that_expires_between_its_parts_is_asked_for_in_one_piece()
         assert sorted(second) == ["continue", "limit"]
         assert whole == {}
         assert len(seen.changes) == 1201
+
+
+async def test_what_changes_between_the_parts_of_a_list_is_known_once_and_as_it_is_now() -> None:
+    async with world() as here:
+        made = dict[str, Gauge]()
+
+        async def make(name: str) -> None:
+            made[name] = await here.create(name)
+
+        async with anyio.create_task_group() as group:
+            for number in range(1001):
+                group.start_soon(make, f"g{number:04}")
+        gate = anyio.Event()
+        next_part = Match(verb="list", where=lambda call: "continue" in call.query, times=1)
+        with (
+            here.proxy.inject(expired_event(), FIRST_WATCH),
+            here.proxy.inject(LateRequest(Pause(until=gate)), next_part) as held,
+        ):
+            async with observed(here) as seen:
+                await held.struck.wait()
+                # One of the first part, two of a part that is not read yet, and a new one.
+                await here.delete(made.pop("g0000"))
+                await here.delete(made.pop("g0999"))
+                await here.delete(made.pop("g0700"))
+                await make("g0700")
+                await make("g0000a")
+                gate.set()
+                await here.proxy.calls.wait(2, lambda call: call.verb == "watch")
+                await until(checked(lambda: seen.names), lambda names: names == sorted(made))
+                again = seen.informer.cache.get(Key("default", "g0700"))
+                assert again == made["g0700"]
 
 
 async def test_parts_after_the_first_carry_no_resource_version() -> None:

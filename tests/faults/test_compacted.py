@@ -15,7 +15,7 @@ from controller import Change, Client, Manager
 from controller.meta import Version
 from controller.watch import EXPIRED
 from envtest import ControlPlane
-from envtest.faults import LateRequest, Pause, Proxy
+from envtest.faults import LateRequest, Match, Pause, Proxy
 from reconcilers.api.resources import IP_ALLOCATION
 from tests.envtest.samples import crd
 from tests.faults.estate import LARGE, PACE, SwiftClock, bare_estate
@@ -35,6 +35,7 @@ pytestmark = pytest.mark.slow
 
 CACHED = pytest.mark.parametrize("cached", [True, False], ids=["watch cache", "etcd"])
 ASKED, BETWEEN = 30, 6
+SEVERAL_PARTS = 501
 MANY = 400
 """So many events that etcd keeps them no longer for a server that does not take them."""
 
@@ -108,6 +109,34 @@ async def test_a_watch_that_etcd_has_left_behind_ends_and_nothing_is_missed(cach
             else:
                 # etcd, read without a cache, may miss what it forgot in the middle of an event.
                 assert {"expired", "failed"} & seen.restarts().keys()
+
+
+async def test_a_list_whose_rest_etcd_has_forgotten_is_asked_for_in_one_piece() -> None:
+    # With its watch cache the server keeps snapshots of its own, and answers from those.
+    async with _world(cached=False) as (here, parts, _):
+        async with anyio.create_task_group() as group:
+            for number in range(SEVERAL_PARTS):
+                group.start_soon(here.create, f"g{number:04}")
+        gate = anyio.Event()
+        late = LateRequest(Pause(until=gate))
+        next_part = Match(verb="list", where=lambda call: "continue" in call.query, times=1)
+        found = dict[str, Gauge]()
+
+        async def ask() -> None:
+            listed = await here.client.list(GAUGES)
+            found.update((one.metadata.name, one) for one in listed.items)
+
+        with here.proxy.inject(late, next_part) as held:
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask)
+                await held.struck.wait()
+                await here.create("new")
+                await parts.compact()
+                gate.set()
+        assert len(found) == SEVERAL_PARTS + 1
+        assert "new" in found
+        first, second, whole = (sorted(call.query) for call in here.asked("list"))
+        assert (first, second, whole) == (["limit"], ["continue", "limit"], [])
 
 
 async def test_everybody_is_served_though_etcd_forgets_what_their_watches_have_yet_to_tell() -> (

@@ -15,10 +15,17 @@ import pytest
 
 
 class Behaviour(NamedTuple):
-    """What is promised, and what shows it: `module: test test ...`, relative to `tests`."""
+    """What is promised, and what shows it.
+
+    Args:
+        promise: in the words of what a user would see.
+        shown_by: `module: test test ...`, relative to `tests`.
+        alone: why no test of it meets a server; empty where one does.
+    """
 
     promise: str
     shown_by: str
+    alone: str = ""
 
 
 BEHAVIOURS: Mapping[int, Behaviour] = {
@@ -28,7 +35,12 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
     ),
     2: Behaviour(
         "410, as an event or as an answer, costs one list that tells once what has gone",
-        "faults.test_behaviours: 410_is_answered_by_one_list_that_shows_what_was_deleted",
+        "faults.test_behaviours: 410_is_answered_by_one_list_that_shows_what_was_deleted"
+        " faults.test_compacted:"
+        " a_watch_cannot_begin_where_etcd_has_forgotten_and_a_list_tells_the_rest"
+        " a_watch_that_etcd_has_left_behind_ends_and_nothing_is_missed"
+        " faults.test_restored:"
+        " controllers_at_work_go_on_in_the_history_that_was_restored",
     ),
     3: Behaviour(
         "a server that closes each watch at once is asked less and less, and listed",
@@ -48,7 +60,10 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
         "a list that expires between its parts is complete all the same, by one list in one piece",
         "faults.test_behaviours:"
         " a_list_that_expires_between_its_parts_is_asked_for_in_one_piece"
-        " parts_after_the_first_carry_no_resource_version",
+        " parts_after_the_first_carry_no_resource_version"
+        " what_changes_between_the_parts_of_a_list_is_known_once_and_as_it_is_now"
+        " faults.test_compacted:"
+        " a_list_whose_rest_etcd_has_forgotten_is_asked_for_in_one_piece",
     ),
     7: Behaviour(
         "an object recreated in a gap is told as such, and indexes hold the new one alone",
@@ -74,6 +89,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
         " a_key_added_a_thousand_times_while_it_is_worked_on_is_worked_on_once_more"
         " controller.test_workqueue_machine:"
         " TestQueue",
+        alone="a queue has no server",
     ),
     11: Behaviour(
         "failures wait 5, 10, 20 ... ms; success forgets them; a terminal error ends it",
@@ -81,12 +97,14 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
         " failures_back_off_exponentially"
         " every_outcome_resets_the_failures"
         " a_terminal_error_is_not_retried_and_its_failures_are_kept",
+        alone="pauses are a matter of time, which is virtual there",
     ),
     12: Behaviour(
         "live changes are quick beside a backlog, and the backlog is worked off in bounded time",
         "controller.test_fairness:"
         " initial_objects_are_reconciled_under_load_and_hardly_delay_live_changes"
         " initial_objects_do_not_starve_even_when_live_keys_exceed_the_capacity",
+        alone="the order of a queue, in virtual time",
     ),
     13: Behaviour(
         "a controller reads its own writes while its cache lags; a lag without end has a name",
@@ -105,6 +123,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
         "a leader that hangs stops before another begins; a frozen one does no harm",
         "controller.test_leases:"
         " a_leader_whose_requests_hang_stops_before_another_can_begin"
+        " a_wall_clock_that_jumps_costs_no_leadership"
         " controller.test_signals:"
         " work_that_ignores_a_lost_lease_ends_with_the_process"
         " contract.test_frozen_replica:"
@@ -128,6 +147,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
         " controller.webhooks.test_server:"
         " files_replaced_by_a_symlink_as_kubelet_does_it_are_read"
         " a_new_certificate_is_used_for_new_connections_and_open_ones_stay",
+        alone="the servers of these tests replace their credentials, which no API server does",
     ),
     18: Behaviour(
         "a missing right or kind is named by readyz, stops nobody else, and heals by itself",
@@ -149,6 +169,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
         " controllers_that_come_and_go_leave_nothing_on_what_they_shared"
         " objects_that_come_and_go_leave_no_index_keys_and_nothing_else"
         " informers_and_clients_that_come_and_go_leave_no_connection"
+        " a_thousand_reconnects_leave_no_connection_no_task_and_no_event_unseen"
         " many_watches_and_many_requests_do_not_starve_each_other",
     ),
 }
@@ -167,3 +188,11 @@ def test_each_behaviour_has_its_tests(number: int) -> None:
             continue
         test = tests.get(word) or tests.get(f"test_{word}")
         assert inspect.isfunction(test) or inspect.isclass(test), f"{number}: {word}"
+
+
+@pytest.mark.parametrize("number", BEHAVIOURS)
+def test_each_behaviour_is_tried_on_real_servers_or_says_why_not(number: int) -> None:
+    behaviour = BEHAVIOURS[number]
+    modules = [word for word in behaviour.shown_by.split() if word.endswith(":")]
+    tried = [one for one in modules if one.startswith(("faults.", "contract."))]
+    assert bool(tried) != bool(behaviour.alone)

@@ -8,7 +8,7 @@ import aiohttp
 import anyio
 import pytest
 
-from controller import SETTLED, Client, Key, NoAnswer, Outcome, Watch, to_self
+from controller import SETTLED, Client, Key, NoAnswer, Outcome, Version, Watch, to_self
 from controller.cache import Cache
 from controller.codec import Added, Deleted, Modified
 from controller.informer import Informer
@@ -16,14 +16,17 @@ from controller.metrics import Metrics
 from controller.queueorder import KeyBackoff
 from controller.runner import Controller
 from controller.workqueue import WorkQueue
+from envtest.faults import End, StopAfter
 from tests.clock import VirtualClock
 from tests.controller.scripted import Scripted
 from tests.controller.widgets import WIDGETS, Widget, widget
 from tests.envtest.samples import gauge
-from tests.faults.world import GAUGES, Gauge, transport_to, world
+from tests.faults.world import GAUGES, WATCH, Gauge, transport_to, world
+from tests.polling import checked, until
 
 CYCLES = 500
 CHURN = 100_000
+INFORMERS, CUTS = 20, 50
 WATCHES = 150
 REQUESTS = 20
 
@@ -138,6 +141,46 @@ async def test_informers_and_clients_that_come_and_go_leave_no_connection() -> N
             await anyio.lowlevel.checkpoint()
         assert sessions() == before[0]
         assert here.clock.waiting == 0
+
+
+@pytest.mark.slow
+async def test_a_thousand_reconnects_leave_no_connection_no_task_and_no_event_unseen() -> None:
+    async with world() as here:
+        busy = await here.create("busy")
+        informers = [Informer(GAUGES, here.transport, here.clock) for _ in range(INFORMERS)]
+
+        async def change(count: int) -> None:
+            """Change the gauge; the watch of each informer tells it, and is cut with that."""
+            nonlocal busy
+            patch = {"metadata": {"labels": {"changed": str(count)}}}
+            busy = await here.direct.patch(GAUGES, Version.from_object(busy), patch)
+            await until(checked(seen), lambda found: found == {str(count)})
+            opened = INFORMERS * (count + 1)
+            await here.proxy.calls.wait(opened, lambda call: call.verb == "watch")
+
+        def seen() -> set[str | None]:
+            found = [informer.cache.get(busy.metadata.key) for informer in informers]
+            return {one.metadata.labels.get("changed") for one in found if one is not None}
+
+        def resources() -> tuple[int, int, int]:
+            gc.collect()
+            return sessions(), len(asyncio.all_tasks()), files()
+
+        async with anyio.create_task_group() as group:
+            with here.proxy.inject(StopAfter(1, End.RESET), WATCH):
+                for informer in informers:
+                    group.start_soon(informer.run)
+                for informer in informers:
+                    await informer.wait_synced()
+                await here.proxy.calls.wait(INFORMERS, lambda call: call.verb == "watch")
+                for count in range(1, 6):
+                    await change(count)
+                before = resources()
+                for count in range(6, CUTS + 1):
+                    await change(count)
+                await until(checked(resources), lambda now: now <= before)
+            group.cancel_scope.cancel()
+        assert len(here.asked("watch")) >= 1000
 
 
 @pytest.mark.slow
