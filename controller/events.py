@@ -24,11 +24,10 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import anyio
 import structlog
-from prometheus_client import Counter
 
 from controller.client import Client
 from controller.clock import Clock
@@ -52,6 +51,9 @@ from controller.eventkind import (
 )
 from controller.meta import Object, Version
 from controller.resource import Resource
+
+if TYPE_CHECKING:  # who only names the types of events does not need to load metrics
+    from prometheus_client import Counter
 
 K = TypeVar("K")
 T = TypeVar("T", bound=Object)
@@ -146,7 +148,7 @@ class Recorder:
         clock: Clock,
         component: str,
         *,
-        dropped: Counter | None = None,
+        dropped: "Counter | None" = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._client = client

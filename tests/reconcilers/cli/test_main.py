@@ -29,6 +29,18 @@ def test_help_lists_every_command_without_loading_any() -> None:
         assert summary in printed
 
 
+def test_commands_that_look_at_a_cluster_load_nothing_that_only_controllers_need() -> None:
+    script = (
+        "import sys, reconcilers.cli.tables\n"
+        "print([m for m in ('prometheus_client', 'controller.leases', 'controller.manager',"
+        " 'controller.webhooks', 'envtest', 'reconcilers.wiring') if m in sys.modules])\n"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed == "[]\n"
+
+
 @pytest.mark.parametrize(
     ("module", "expected"), [("click", -signal.SIGINT), ("reconcilers.cli.plan", 130)]
 )
