@@ -45,6 +45,10 @@ class Upkeep:
     _what: str = ""
     _waiting: bool = False
 
+    def begin(self) -> None:
+        """Begin to look at what is there: a correction waits only if there is still an edit."""
+        self._waiting = False
+
     def forget(self) -> None:
         """Forget what we kept there: from now on it is nothing."""
         self.entries, self.advertised = None, False

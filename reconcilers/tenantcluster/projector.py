@@ -283,13 +283,14 @@ class Projector:
             await self._write_once(tenant, wanted, begin)
 
     async def _write_once(self, tenant: TenantCluster, wanted: Projection, begin: bool) -> None:
-        unread = ""
+        unread, upkeep = "", self._corrections.upkeep(tenant)
+        upkeep.begin()
         async with self._tenants.client(tenant) as client:
             if begin:
                 with _as_management_error():
                     await self._record_begun(tenant)
             namespace, now = self._settings.metallb_namespace, self._clock.monotonic()
-            metallb = MetalLB(client, namespace, self._corrections.upkeep(tenant), now)
+            metallb = MetalLB(client, namespace, upkeep, now)
             await metallb.project(
                 wanted, lambda: self._confirmed(tenant), lambda live: self._permit(tenant, live)
             )

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from controller.errors import NoAnswer
+from controller.outcome import Again, Blocked
 from reconcilers.api.resources import TENANT_CLUSTER
 from tests.reconcilers import make
 from tests.reconcilers.lab import AT_ONCE, Lab
@@ -168,6 +170,35 @@ async def test_a_contest_is_over_when_the_other_writer_is_quiet() -> None:
         await lab.clock.advance(1)
     assert _spec(tenant, POOL) == RIGHT
     assert _reported(lab) == ("True", "Ready")
+
+
+@pytest.mark.parametrize("what", [POOL, ADVERTISEMENT], ids=["pool", "advertisement"])
+async def test_a_contest_is_over_when_the_other_writer_takes_its_last_edit_back(
+    what: tuple[str, str],
+) -> None:
+    lab, tenant = await _projected()
+    field, theirs = ("autoAssign", False) if what == POOL else ("interfaces", ["eth0"])
+    for _ in range(20):
+        _edit(tenant, what, **{field: theirs})
+        await lab.cluster()
+    assert _spec(tenant, what)[field] == theirs
+    _edit(tenant, what, **{field: None})
+    for _ in range(700):
+        await lab.cluster()
+        await lab.clock.advance(1)
+    assert _reported(lab) == ("True", "Ready")
+    assert await lab.cluster() == Again(lab.settings.tenant.requeue_young)
+
+
+async def test_an_unreachable_tenant_is_not_looked_at_every_second_because_of_a_contest() -> None:
+    lab, tenant = await _projected()
+    for _ in range(20):
+        _edit(tenant)
+        await lab.cluster()
+    tenant.fail(NoAnswer("no route to host"), times=10**6)
+    await lab.clock.advance(1_000)
+    await lab.cluster()
+    assert await lab.cluster() == Blocked("TenantUnreachable", 30.0)
 
 
 @pytest.mark.parametrize("sizing", [None, {"allocationMode": "elastic"}], ids=str)
