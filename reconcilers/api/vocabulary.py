@@ -337,6 +337,10 @@ MARKS: Mapping[str, tuple[str, str]] = {
         "TenantCluster",
         "annotation: which cluster the tenant is, by the uid of its namespace kube-system",
     ),
+    names.ANNOTATION_TENANT_MOVED: (
+        "TenantCluster",
+        "annotation: since when its kubeconfig leads to another cluster than for older ranges",
+    ),
     names.ANNOTATION_PROJECTION_BEGUN: (
         "TenantCluster",
         "annotation: when the first range was about to be written into the tenant",

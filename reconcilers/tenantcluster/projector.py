@@ -150,8 +150,11 @@ class Projector:
         if names.ANNOTATION_PROJECTION_BEGUN not in known:
             marks[names.ANNOTATION_PROJECTION_BEGUN] = rfc3339(self._clock.now())
         identity = self._tenants.identity(tenant)
-        if identity and known.get(names.ANNOTATION_TENANT_IDENTITY) != identity:
+        noted = known.get(names.ANNOTATION_TENANT_IDENTITY)
+        if identity and noted != identity:
             marks[names.ANNOTATION_TENANT_IDENTITY] = identity
+            if noted:
+                marks[names.ANNOTATION_TENANT_MOVED] = rfc3339(self._clock.now())
         if not marks:
             return tenant
         patch = {"metadata": {"annotations": marks}}

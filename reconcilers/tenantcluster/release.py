@@ -1,6 +1,7 @@
 """Whether a tenant has released a range: checked before the range counts as free again."""
 
 from collections.abc import Callable
+from datetime import datetime
 
 import structlog
 from typing_extensions import override
@@ -38,6 +39,9 @@ from reconcilers.tenantcluster.teardown import VanishedClusters
 from reconcilers.tenantcluster.uptake import MOST_ENTRIES, Uptake
 
 NEVER_PROJECTED = "nothing was ever projected into the tenant"
+ELSEWHERE = (
+    "the kubeconfig led to another cluster when the range was handed out, which may still have it"
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -227,8 +231,7 @@ class TenantReleaseCheck(ReleaseCheck):
             return Released("it holds no range")
         try:
             try:
-                async with self._tenants.client(tenant) as client:
-                    return await self._inspect(client, allocation, given, mark)
+                return await self._ask(tenant, allocation, given, mark)
             except TenantUnavailable as error:
                 if error.reason != SHARED:
                     raise
@@ -249,11 +252,28 @@ class TenantReleaseCheck(ReleaseCheck):
         """
         if not _begun(tenant):
             return Released(NEVER_PROJECTED)
-        noted = tenant.metadata.annotations.get(names.ANNOTATION_TENANT_IDENTITY)
-        if noted not in {None, self._tenants.identity(tenant)}:
-            return InUse("the kubeconfig does not lead to the cluster any more that has the range")
-        async with self._tenants.client(tenant, guarded=False) as client:
+        return await self._ask(tenant, allocation, given, mark, guarded=False)
+
+    async def _ask(
+        self,
+        tenant: TenantCluster,
+        allocation: IPAllocation,
+        given: AddressRange,
+        mark: int,
+        *,
+        guarded: bool = True,
+    ) -> Released | InUse:
+        """Read the cluster that the kubeconfig leads to, if it is the one that has the range."""
+        async with self._tenants.client(tenant, guarded=guarded) as client:
+            if self._leads_elsewhere(tenant) or _was_elsewhere(tenant, allocation):
+                return InUse(ELSEWHERE)
             return await self._inspect(client, allocation, given, mark)
+
+    def _leads_elsewhere(self, tenant: TenantCluster) -> bool:
+        """Return whether the client leads to another cluster than what was written there says."""
+        noted = tenant.metadata.annotations.get(names.ANNOTATION_TENANT_IDENTITY)
+        identity = self._tenants.identity(tenant)
+        return bool(noted and identity) and noted != identity
 
     async def _inspect(
         self, client: Client, allocation: IPAllocation, given: AddressRange, mark: int
@@ -321,6 +341,18 @@ def _succeeds(one: IPAllocation, deleted: IPAllocation) -> bool:
 def _begun(tenant: TenantCluster) -> bool:
     """Return whether something was projected into the tenant, or may have been."""
     return names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations
+
+
+def _was_elsewhere(tenant: TenantCluster, allocation: IPAllocation) -> bool:
+    """Return whether the kubeconfig led to another cluster after the allocation was made."""
+    moved = tenant.metadata.annotations.get(names.ANNOTATION_TENANT_MOVED)
+    if moved is None:
+        return False
+    made = allocation.metadata.creationTimestamp
+    try:
+        return made is None or made <= datetime.fromisoformat(moved)
+    except (TypeError, ValueError):
+        return True  # a person wrote something else: then all of them may be there
 
 
 def _release_anyway() -> Released:
