@@ -328,7 +328,7 @@ class Cache(Generic[T]):
     def _deliver_listed(
         self, key: Key, obj: T | None, revision: int, same: Callable[[T, T], bool]
     ) -> None:
-        """Show an object of a list, or keep it for later while our own write is newer."""
+        """Put a listed object into the cache, or keep it aside while our own write is newer."""
         if self._own_revision(key) > revision:
             self._delivered[key] = obj
             return

@@ -284,6 +284,7 @@ def _object_event(
     kind: type[Added[Any]] | type[Modified[Any]] | type[Deleted[Any]],
     raw: msgspec.Raw,
 ) -> WatchEvent[T]:
+    """Decode the object of a watch event; return an Unreadable event if it does not decode."""
     try:
         event = kind(_decode(resource.type, raw))
         return event if event.revision else UnknownEvent("an object without resourceVersion")

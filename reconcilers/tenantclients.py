@@ -87,7 +87,7 @@ async def read_kubeconfig(management: Client, tenant: TenantCluster) -> bytes:
 
 
 def strict_opener(settings: TenantSettings) -> OpenTransport:
-    """Return what opens a connection and refuses unsafe parts of a kubeconfig."""
+    """Return a function that makes a transport of a kubeconfig, or refuses it as unsafe."""
 
     def open_transport(kubeconfig: bytes) -> Transport:
         credentials = parse_kubeconfig(
@@ -228,7 +228,7 @@ class TenantClients:
 
         Args:
             tenant: the cluster.
-            guarded: whether the guard is asked; without it, the client is to be read by only.
+            guarded: whether the guard has to admit the cluster; if not, only read by the client.
 
         Raises:
             TenantUnavailable: there is no kubeconfig, none that may be used, or no answer; it does

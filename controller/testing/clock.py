@@ -106,7 +106,7 @@ class VirtualClock(Clock):
     @property
     def next_due(self) -> float | None:
         """Seconds until the next sleep or deadline ends; None if none is open."""
-        self._drop_abandoned()
+        self._drop_cancelled()
         return (self._timers[0].due - self._elapsed) / 1e9 if self._timers else None
 
     async def advance(self, seconds: float) -> None:
@@ -142,6 +142,7 @@ class VirtualClock(Clock):
         return (self._elapsed - begun) / 1e9
 
     async def _step(self, due: int) -> None:
+        """Move the time to `due`, in nanoseconds, run the timers due by then, and settle."""
         self._elapsed = max(self._elapsed, due)
         while self._timers and self._timers[0].due <= self._elapsed:
             timer = heapq.heappop(self._timers)
@@ -150,6 +151,7 @@ class VirtualClock(Clock):
         await settle()
 
     def _at(self, seconds: float, action: Callable[[], None]) -> _Timer:
+        """Schedule `action` in `seconds` from now; never if they are infinite."""
         self._asked += 1
         if math.isinf(seconds):
             return _Timer(0, self._asked, action)
@@ -159,10 +161,11 @@ class VirtualClock(Clock):
         return timer
 
     def _next(self) -> int | None:
-        self._drop_abandoned()
+        """Return when the next timer is due, in nanoseconds; None if there is no timer."""
+        self._drop_cancelled()
         return self._timers[0].due if self._timers else None
 
-    def _drop_abandoned(self) -> None:
+    def _drop_cancelled(self) -> None:
         while self._timers and self._timers[0].action is None:
             heapq.heappop(self._timers)
 

@@ -77,6 +77,7 @@ def _parent(document: Any, pointer: str) -> tuple[Any, str]:
 
 
 def _set(document: Any, pointer: str, value: Any, *, insert: bool) -> Any:
+    """Set the value at a JSON pointer in place; in lists insert before it if `insert`."""
     if not pointer:
         return value
     parent, last = _parent(document, pointer)

@@ -222,8 +222,8 @@ class Contents:
         return facts is not None and facts.uid == uid and facts.held is not None
 
     @property
-    def foreign(self) -> StatusWrite | None:
-        """The last write of one of the statuses by another controller; None if there was none."""
+    def last_foreign_write(self) -> StatusWrite | None:
+        """The last write of an allocation's status by another controller; or None."""
         return self._foreign[-1][0] if self._foreign else None
 
     def space(self, layout: Layout) -> Space:

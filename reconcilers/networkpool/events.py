@@ -42,9 +42,9 @@ from reconcilers.networkpool.window import MinuteWindow
 _log = structlog.get_logger(__name__)
 
 ALLOCATE = "Allocate"
-FEW = 8
+MOST_SINGLE = 8
 """Up to so many allocations of one pass get an event each."""
-FEW_PER_MINUTE = 32
+MOST_SINGLE_PER_MINUTE = 32
 """Up to so many allocations of one pool get an event each within a minute."""
 ITEM_BYTES = 300
 """The most that one allocation takes of a shared note: its name, and a range or a short reason."""
@@ -129,9 +129,9 @@ class AllocationEvents:
         """Record that what was kept of a pool's allocations was not what they are: a bug."""
         self._metrics.pool(pool)
         self._metrics.contents_differed(pool)
-        _log.error("kept contents of a pool were wrong", pool=str(pool), parts=list(parts[:FEW]))
+        _log.error("cached contents differ", pool=str(pool), parts=list(parts[:MOST_SINGLE]))
 
-    def memory_dropped(self, pool: NetworkPool) -> None:
+    def definition_outdated(self, pool: NetworkPool) -> None:
         """Record that nothing is handed out, because the definition in force drops fields."""
         ready = find(pool.status.conditions, READY)
         assert ready is not None, "it was just written"
@@ -164,10 +164,10 @@ class AllocationEvents:
         opening: str,
         events: Sequence[_AllocationEvent],
     ) -> None:
-        """Record an event for each of a few, or one for all of many."""
+        """Record one event for each allocation if there are few, or one for all together."""
         if not events:
             return
-        if not self._may_be_single(pool.metadata.key, len(events)):
+        if not self._may_record_each(pool.metadata.key, len(events)):
             note = _shared_note(opening, events)
             self._recorder.record(NETWORK_POOL, pool, kind, reason, note, action=ALLOCATE)
             return
@@ -182,9 +182,9 @@ class AllocationEvents:
                 related=(IP_ALLOCATION, one.allocation),
             )
 
-    def _may_be_single(self, pool: Key, count: int) -> bool:
-        """Return whether `count` events of their own may be recorded now; if so, count them."""
-        if count > FEW or self._single.recent(pool) + count > FEW_PER_MINUTE:
+    def _may_record_each(self, pool: Key, count: int) -> bool:
+        """Return whether each of `count` allocations may get its own event; if so, count those."""
+        if count > MOST_SINGLE or self._single.recent(pool) + count > MOST_SINGLE_PER_MINUTE:
             return False
         self._single.add(pool, count)
         return True

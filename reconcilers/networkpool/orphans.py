@@ -45,7 +45,7 @@ SUSPENDED = "OrphanCollectionSuspended"
 COLLECT = "CollectOrphans"
 ALL_EVERY = 60
 """Each so many sweeps look at every allocation, whether anything changed or not."""
-FEW = 16
+MOST_SINGLE = 16
 """Up to so many allocations that a sweep deletes from one pool get an event each."""
 
 _log = structlog.get_logger(__name__)
@@ -176,7 +176,7 @@ class OrphanCollector:
 
     def _record(self, pool: NetworkPool, collected: Sequence[IPAllocation]) -> None:
         """Record an event for each of a few deletions, and one for all others."""
-        for allocation in collected[:FEW]:
+        for allocation in collected[:MOST_SINGLE]:
             owner = allocation.spec.tenantClusterRef.key
             self._recorder.record(
                 NETWORK_POOL,
@@ -188,7 +188,7 @@ class OrphanCollector:
                 action=COLLECT,
                 related=(IP_ALLOCATION, allocation),
             )
-        if more := len(collected[FEW:]):
+        if more := len(collected[MOST_SINGLE:]):
             self._recorder.record(
                 NETWORK_POOL,
                 pool,

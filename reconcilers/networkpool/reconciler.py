@@ -139,7 +139,7 @@ class NetworkPoolReconciler:
             geometry = self._specs.layout(pool)
         except InvalidPool as invalid:
             return await self._block_invalid(pool, invalid.messages)
-        last = self._reader.cached(pool.metadata.key).contents.foreign
+        last = self._reader.cached(pool.metadata.key).contents.last_foreign_write
         other = self._foreign.of_pool(pool, last, self._clock.now())
         if other is not None:
             return await self._block_foreign(pool, other)
@@ -277,10 +277,10 @@ class NetworkPoolReconciler:
         A fence writes every waiting allocation, and each of these writes brings the next pass: so
         the next attempt is not before some time has passed, whatever happens meanwhile.
         """
-        wanted = status.memory_dropped(pool, self._clock.now())
+        wanted = status.definition_outdated(pool, self._clock.now())
         if status.differs(pool.status, wanted):
             pool = await self._client.patch_status(NETWORK_POOL, pool, wanted)
-            self._events.allocations.memory_dropped(pool)
+            self._events.allocations.definition_outdated(pool)
         self._not_before[pool.metadata.key] = self._clock.monotonic() + self._settings.resync
         return Blocked(OUTDATED, self._settings.resync)
 

@@ -134,8 +134,8 @@ def unreadable(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
     return _conditions_only(pool, [Finding(READY, False, "UnreadableAllocation", message)], now)
 
 
-def memory_dropped(pool: NetworkPool, now: datetime) -> dict[str, Any]:
-    """Return the status of a pool while the definition in force drops what it has to remember."""
+def definition_outdated(pool: NetworkPool, now: datetime) -> dict[str, Any]:
+    """Return the status of a pool while the CRD in the cluster prunes allocationsRevision."""
     message = (
         "nothing is handed out: the CustomResourceDefinition in force drops"
         " status.allocationsRevision; apply that of this version (butler-ipam crds)"
@@ -159,6 +159,7 @@ def deleting(pool: NetworkPool, blockers: int, now: datetime) -> dict[str, Any]:
 def _conditions_only(
     pool: NetworkPool, findings: Sequence[Finding], now: datetime
 ) -> dict[str, Any]:
+    """Return a status patch with conditions and observedGeneration; the rest stays as it is."""
     generation = pool.metadata.generation
     conditions = with_findings(pool.status.conditions, findings, generation, now)
     return {"observedGeneration": generation, "conditions": rendered(conditions)}

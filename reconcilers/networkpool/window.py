@@ -26,12 +26,12 @@ class MinuteWindow:
             times.extend([self._clock.monotonic()] * count)
 
     def recent(self, pool: Key) -> int:
-        """Return how many there were in the last minute."""
+        """Return how many were added for a pool during the last 60 seconds."""
         self._drop(self._clock.monotonic() - WINDOW_SECONDS)
         return len(self._times.get(pool, ()))
 
     def _drop(self, until: float) -> None:
-        """Forget what happened at `until` or before, of all pools, gone ones included."""
+        """Forget what was added at monotonic second `until` or before, for every pool."""
         for pool, times in list(self._times.items()):
             while times and times[0] <= until:
                 times.popleft()

@@ -83,7 +83,7 @@ def projection(members: Sequence[IPAllocation], position: int) -> Projection:
         if a.status.phase == ALLOCATED and not a.releasing
     ]
     entries = [
-        f"{found.start_text}-{found.end_text}" for _, _, found in sorted(held, key=_order) if found
+        f"{found.start_text}-{found.end_text}" for _, _, found in sorted(held, key=_age) if found
     ]
     return Projection(tuple(entries), position, latest_mark(balancers))
 
@@ -98,7 +98,7 @@ def latest_mark(allocations: Iterable[IPAllocation]) -> int:
     return max(marks, default=0)
 
 
-def _order(entry: tuple[Any, str, Any]) -> tuple[str, str]:
+def _age(entry: tuple[Any, str, Any]) -> tuple[str, str]:
     created, name, _ = entry
     return (created.isoformat() if created else "", name)
 
@@ -286,7 +286,7 @@ class MetalLB:
         )
 
     async def _patch(self, live: IPAddressPool, wanted: Projection) -> None:
-        """Write what `wanted` says, and nothing of others: applying removes no field of theirs."""
+        """Merge-patch our fields, and remove those of spec that others set: apply would not."""
         spec = {"addresses": list(wanted.entries)} | dict.fromkeys(live.spec.edited)
         patch = {"metadata": {"annotations": basis_annotation(wanted)}, "spec": spec}
         await self._client.patch(IP_ADDRESS_POOL, Version.from_object(live), patch)

@@ -73,6 +73,7 @@ class PoolWatches:
         self.watches.close(key)
 
     async def _connect(self, key: Key) -> Connection:
+        """Connect to the tenant, as the cluster that its TenantCluster's uid names."""
         tenant = self._clusters.get(key)
         if tenant is None:
             raise ControllerError(f"TenantCluster {key} is gone")

@@ -107,12 +107,12 @@ class NewAllocation:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the allocation."""
         return str(self.body["metadata"]["name"])
 
     @property
     def namespace(self) -> str:
-        """Its namespace."""
+        """The pool's namespace, in which the allocation is created."""
         return self.pool.metadata.namespace
 
     def requested_at(self, time: str) -> "NewAllocation":

@@ -26,7 +26,7 @@ from reconcilers.networkpool.view import View
 from reconcilers.poolspec import CIDR, TENANT, Path
 from reconcilers.webhooks.verdict import Verdict, about, bounded, forbidden, invalid
 
-NEIGHBOURS = 5
+MOST_NAMED = 5
 """So many pools that share addresses with one are named."""
 
 
@@ -44,7 +44,7 @@ def created(new: NetworkPool, others: Iterable[NetworkPool], max_addresses: int)
     if not faults:
         geometry = ranges.layout(new.spec, max_addresses)
         warnings += [about(doubt) for doubt in poolspec.doubts(new.spec, geometry)]
-        warnings += _shared(new, geometry, others)
+        warnings += _overlap_warnings(new, geometry, others)
     return Verdict.from_causes(causes, warnings)
 
 
@@ -130,12 +130,14 @@ def _deprecated(pool: NetworkPool) -> Iterator[str]:
         )
 
 
-def _shared(pool: NetworkPool, geometry: Layout, others: Iterable[NetworkPool]) -> Iterator[str]:
-    """Warn of pools that share addresses: allowed, for sites and NAT, and easily a slip."""
+def _overlap_warnings(
+    pool: NetworkPool, geometry: Layout, others: Iterable[NetworkPool]
+) -> Iterator[str]:
+    """Warn of pools that share addresses: allowed for separate sites and NAT, else a mistake."""
     sharing = sorted(_sharing(pool, geometry.cidr, others))
-    yield from islice(sharing, NEIGHBOURS)
-    if len(sharing) > NEIGHBOURS:
-        yield f"spec.cidr: shares addresses with {len(sharing) - NEIGHBOURS} more NetworkPools"
+    yield from islice(sharing, MOST_NAMED)
+    if len(sharing) > MOST_NAMED:
+        yield f"spec.cidr: shares addresses with {len(sharing) - MOST_NAMED} more NetworkPools"
 
 
 def _sharing(

@@ -33,7 +33,7 @@ from reconcilers.cli.local.platform import kubeconfig_secret
 from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.cli.standin import pools as standin
 from reconcilers.cli.standin.controller import MetalLBStandIn
-from reconcilers.networkpool.events import FEW_PER_MINUTE
+from reconcilers.networkpool.events import MOST_SINGLE_PER_MINUTE
 from reconcilers.settings import (
     AllocationSettings,
     OrphanSettings,
@@ -63,7 +63,7 @@ from tests.contract.roles import (
 ACCOUNT = f"system:serviceaccount:{HOME}:butler-ipam"
 LIMIT = 60.0
 CONFIGURATIONS = "validatingwebhookconfigurations"
-FAILURES = FEW_PER_MINUTE + 3
+FAILURES = MOST_SINGLE_PER_MINUTE + 3
 OURS = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
 SETTINGS = Settings(
     pool=PoolSettings(resync=1.0, requeue_after_work=0.2, quiet_period=1.0),

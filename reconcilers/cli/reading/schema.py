@@ -94,6 +94,7 @@ def is_time(text: str) -> bool:
 
 @cache
 def _schema(kind: str) -> Schema:
+    """Return the schema of a whole object: the CRD's, with that of metadata put in."""
     whole = crd.structural_schema(OURS[kind].model)
     whole["properties"]["metadata"] = _METADATA
     return whole | {"required": ["metadata", *whole["required"]]}

@@ -77,7 +77,7 @@ def is_ours(service: Service) -> bool:
 
 
 def assignments(services: Iterable[Service], pools: Sequence[Pool]) -> list[Assignment]:
-    """Return what every Service that is ours should have, oldest first."""
+    """Return the addresses or the problem of each Service that asks for MetalLB, oldest first."""
     ours = sorted((one for one in services if is_ours(one)), key=_age)
     taken: set[AddressRange] = set()
     kept: dict[str, Assignment] = {}
@@ -87,7 +87,7 @@ def assignments(services: Iterable[Service], pools: Sequence[Pool]) -> list[Assi
         if pool is not None and not taken.intersection(shown):
             kept[service.metadata.uid] = Assignment(service, addresses(service), pool.name)
             taken.update(shown)
-    return [kept.get(one.metadata.uid) or _given(one, pools, taken) for one in ours]
+    return [kept.get(one.metadata.uid) or _assign(one, pools, taken) for one in ours]
 
 
 def _age(service: Service) -> tuple[str, str]:
@@ -125,7 +125,8 @@ def _wanted(service: Service) -> list[AddressRange] | None:
     return _parsed(part.strip() for part in text.split(",")) or None if text else []
 
 
-def _given(service: Service, pools: Sequence[Pool], taken: set[AddressRange]) -> Assignment:
+def _assign(service: Service, pools: Sequence[Pool], taken: set[AddressRange]) -> Assignment:
+    """Choose free addresses for a Service and add them to `taken`, or say why there are none."""
     try:
         pool, found = _chosen(service, pools, taken)
     except CannotServe as why:
@@ -138,6 +139,7 @@ def _given(service: Service, pools: Sequence[Pool], taken: set[AddressRange]) ->
 def _chosen(
     service: Service, pools: Sequence[Pool], taken: set[AddressRange]
 ) -> tuple[Pool, list[AddressRange]]:
+    """Return a pool and free addresses of it; raise CannotServe if there are none."""
     wanted, name = _wanted(service), _asks(service, WANTED_POOL)
     if wanted is None:
         raise CannotServe("the requested addresses are none")
@@ -201,7 +203,7 @@ class MetalLBStandIn:
         ]
         writes = [partial(self._write, one) for one in wanted]
         writes += [partial(self._count, one, wanted) for one in self._pools]
-        failures = [error for write in writes if (error := await _failure(write)) is not None]
+        failures = [error for write in writes if (error := await _try(write)) is not None]
         if failures:
             raise ExceptionGroup("some writes failed", failures)
         return SETTLED
@@ -263,7 +265,8 @@ def _everything(_: Object) -> Iterable[Key]:
     return (EVERYTHING,)
 
 
-async def _failure(write: Callable[[], Awaitable[None]]) -> ControllerError | None:
+async def _try(write: Callable[[], Awaitable[None]]) -> ControllerError | None:
+    """Await a write; return the error if it fails, so that the others are written."""
     try:
         await write()
     except ControllerError as error:

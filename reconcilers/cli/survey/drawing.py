@@ -102,7 +102,7 @@ def drawn(picture: Picture, columns: int = COLUMNS) -> str:
 
 def _grid(picture: Picture, columns: int) -> str:
     """Return a line for each row of so many cells, with the address it begins at."""
-    first, size = _bounds(picture)
+    first, size = _first_and_size(picture)
     per_cell = _power_of_two(size, columns * ROWS)
     cells = _cells(picture.inside, first, size, per_cell)
     begins = range(0, len(cells), columns)
@@ -116,8 +116,8 @@ def _grid(picture: Picture, columns: int) -> str:
     return "".join(lines) + f"each cell: {what}\n"
 
 
-def _bounds(picture: Picture) -> tuple[int, int]:
-    """Return the first address of a pool, and how many there are."""
+def _first_and_size(picture: Picture) -> tuple[int, int]:
+    """Return the number of a pool's first address, and how many addresses it has."""
     first = picture.inside[0].range.first
     return first, picture.inside[-1].range.last - first + 1
 
@@ -162,7 +162,7 @@ def _legend(picture: Picture) -> str:
 
 def svg(picture: Picture) -> str:
     """Return the picture of a pool whose spec makes sense as one SVG document."""
-    first, size = _bounds(picture)
+    first, size = _first_and_size(picture)
     per_row = _power_of_two(size, ROWS)
     rows = -(-size // per_row)
     height, width = SVG_HEAD + rows * SVG_ROW + SVG_LEGEND, SVG_LABEL + SVG_WIDTH

@@ -132,6 +132,11 @@ class MarkedReleaser:
         return left
 
     async def _release_one(self, allocation: IPAllocation) -> bool:
+        """Delete a marked allocation that the tenant no longer uses; unmark it if a Service does.
+
+        Returns:
+            Whether it needs no further pass; False while MetalLB's pool still has the range.
+        """
         if ranges.held(allocation) is None:
             await self._delete(allocation, "it holds no range")
             return True
