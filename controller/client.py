@@ -363,7 +363,7 @@ class Client:
         try:
             listener(resource, what)
         except Exception:
-            log.exception("what reads responses raised", resource=resource.full_name)
+            log.exception("response listener raised", resource=resource.full_name)
 
     def _decode(self, resource: Resource[T], data: bytes, subresource: str = "") -> T:
         obj = decode_object(resource, data)

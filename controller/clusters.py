@@ -376,7 +376,7 @@ class Clusters:
                 self.close(cluster.key)
                 if failing:
                     self._excluded_until[cluster.key] = now + self._settings.longest_pause
-                log.info("closed a cluster for another", cluster=str(cluster.key), idle=idle)
+                log.info("closed a cluster to free a slot", cluster=str(cluster.key), idle=idle)
                 return True
         return False
 

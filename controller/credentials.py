@@ -159,7 +159,7 @@ def _run_hook(hook: Callable[[Configuration], object], configuration: Configurat
     try:
         hook(configuration)
     except (OSError, loader_error) as error:
-        log.debug("Token not read again", error=str(error))
+        log.debug("Cannot read the token again", error=str(error))
 
 
 def _tls(configuration: Configuration) -> ssl.SSLContext | None:

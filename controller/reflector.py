@@ -249,7 +249,7 @@ class Reflector(Generic[T]):
         # The newest state is at least as new as all responses before the request for it.
         replaced = not revision and page.revision < self._highest_revision
         if replaced:
-            log.warning("history replaced", resource=self._kind, revision=page.revision)
+            log.warning("listed revision went back", resource=self._kind, revision=page.revision)
         self._cache.replace(page.items, page.revision, page.unreadable, replaced=replaced)
         self._listed()
 

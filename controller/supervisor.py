@@ -97,7 +97,9 @@ def as_exception(error: BaseException) -> Exception:
         case Exception():
             return error
         case SystemExit() | KeyboardInterrupt():
-            log.error("Asked to exit, the process ends", exc_info=error)
+            log.error(
+                "SystemExit or KeyboardInterrupt was raised, the process ends", exc_info=error
+            )
             raise error
         case asyncio.CancelledError():
             if cancellation_requested():
@@ -179,7 +181,7 @@ class Supervisor:
             await guarded(run)
         except Exception:
             self._ended = f"{name} has failed"
-            log.exception("A part failed, the manager ends", part=name)
+            log.exception("A task failed, stopping the manager", part=name)
             raise
         self._check_end(name)
 
@@ -192,7 +194,7 @@ class Supervisor:
             except Exception:
                 if self._clock.monotonic() - begun > STEADY_SECONDS:
                     delay = FIRST_RESTART_SECONDS
-                log.exception("A service failed and is started again", service=name, after=delay)
+                log.exception("A service failed, restarting it", service=name, after=delay)
                 if self._restarts is not None:
                     self._restarts.labels(name).inc()
             else:
@@ -205,7 +207,7 @@ class Supervisor:
         if self._stopping():
             return
         self._ended = f"{name} has ended"
-        log.error("A part returned while it was needed, the manager ends", part=name)
+        log.error("A task returned unexpectedly, stopping the manager", part=name)
         raise UnexpectedEnd(
             f"{name} returned although the manager was not stopped: what has nothing left to do"
             " waits until it is cancelled"

@@ -32,7 +32,9 @@ async def cluster_identity(client: Client) -> str:
     try:
         found = await client.get(NAMESPACE, _NAMESPACE)
     except (Forbidden, NotFound) as error:
-        _log.warning("cannot read the identity of a cluster: its kube-system", error=str(error))
+        _log.warning(
+            "cannot read the cluster's identity, the uid of kube-system", error=str(error)
+        )
         return ""
     return found.metadata.uid if _UID.fullmatch(found.metadata.uid) else ""
 
@@ -58,8 +60,8 @@ class TenantGuard(Protocol):
         ...
 
 
-class Anybody(TenantGuard):
-    """Admits everybody, for those who only read."""
+class AdmitAll(TenantGuard):
+    """Admits every cluster; for clients that only read."""
 
     @override
     async def prepare(self) -> None:

@@ -54,8 +54,8 @@ PROVIDER = ["provider_config", "namespace"]
 TENANT = ["tenant_cluster", "namespace"]
 PHASES = (PENDING, PROVISIONING, INSTALLING, READY, UPDATING, DELETING, FAILED)
 TENANT_GAUGES = (
-    ("synced", "Whether MetalLB in it holds what it was given.", LOAD_BALANCER_READY),
-    ("demand_met", "Whether none of its Services has been without an address.", DEMAND_MET),
+    ("synced", "Whether its MetalLB pool has its allocations' ranges.", LOAD_BALANCER_READY),
+    ("demand_met", "Whether no Service of it has waited long for an address.", DEMAND_MET),
 )
 """Shown of those that have the condition: a tenant in cloud mode is not projected into."""
 

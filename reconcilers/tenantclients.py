@@ -37,7 +37,7 @@ from controller.transport import Transport
 from reconcilers.api import names
 from reconcilers.api.resources import SECRET, Secret
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.clusteridentity import Anybody, TenantGuard, cluster_identity
+from reconcilers.clusteridentity import AdmitAll, TenantGuard, cluster_identity
 from reconcilers.settings import TenantSettings
 
 ADMIN_KEY = "admin.conf"
@@ -204,7 +204,7 @@ class TenantClients:
         guard: TenantGuard | None = None,
     ) -> None:
         self._management = management
-        self._guard = guard or Anybody()
+        self._guard = guard or AdmitAll()
         self._clock = clock
         self._open = open_transport or strict_opener(settings)
         self._connections: dict[Key, _Connection] = {}

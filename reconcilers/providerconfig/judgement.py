@@ -130,7 +130,7 @@ def pools(config: ProviderConfig, found: Iterable[NetworkPool]) -> tuple[Finding
     available = sum(pool.status.availableIPs for pool in there)
     tenants = sum(estimated_tenants(pool, network) for pool in there)
     if available == 0 and any(pool.status.observedGeneration == 0 for pool in there):
-        message = "waiting for the pools' controller to look at them"
+        message = "waiting for the NetworkPool controller"
         return Finding(POOL_AVAILABLE, False, "Reconciling", message), Capacity()
     if available == 0:
         message = "all configured pools are exhausted"

@@ -143,7 +143,7 @@ class Corrections:
                 tenant,
                 "Warning",
                 "ManualEditOverwritten",
-                f"In the tenant, {what} was changed; it is as it was",
+                f"In the tenant, {what} was changed; the change was undone",
                 action="Project",
             )
         made.clear()

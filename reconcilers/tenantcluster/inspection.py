@@ -74,7 +74,9 @@ def findings(
         yield SHARED, "error", shared_message(owner)
     elif holds != wanted:
         ours = pool is None or owner is not None or may_be_taken_over(pool, members)
-        what = "a running controller mends that" if ours else "somebody else made it, so it stays"
+        what = (
+            "a running controller corrects it" if ours else "another tool created it, so it stays"
+        )
         yield (
             "TenantDrift",
             "warning",
@@ -87,7 +89,7 @@ def findings(
         yield (
             "TenantDrift",
             "warning",
-            f"others have set {', '.join(pool.spec.edited)} in its pool; a controller mends that",
+            f"others have set {', '.join(pool.spec.edited)} in its pool; a controller corrects it",
         )
     for one in demand_of(inside.services, "", families(members)).elsewhere:
         if one.reason != OTHER_CLASS:
@@ -99,7 +101,7 @@ def findings(
             "TenantConfigurationNotRead",
             "error",
             "its MetalLB hands out addresses by an older configuration than the stored one"
-            + (f": {why}" if why else "; it may stand still"),
+            + (f": {why}" if why else "; its controller may not be running"),
         )
     if free := list(_used_but_free(inside.services, members, spaces)):
         more = f" and {len(free) - MOST_NAMED} more" if len(free) > MOST_NAMED else ""

@@ -327,9 +327,7 @@ class MetalLB:
         claims less.
         """
         if confirmed.entries != wanted.entries:
-            raise ProjectionBlocked(
-                BEHIND, "the cache does not show the tenant's ranges as they are"
-            )
+            raise ProjectionBlocked(BEHIND, "the cache is stale: a live read shows other ranges")
         await self._patch(empty, wanted)
 
     async def _delete_ours(self, pool: IPAddressPool, wanted: Projection) -> None:

@@ -106,9 +106,9 @@ class PoolClaims:
         if not may_be_taken_over(pool, self._allocations.by_index(TENANT_INDEX, str(key))):
             raise ProjectionBlocked(
                 MADE_BY_OTHERS,
-                f"IPAddressPool {POOL_NAME} in the tenant was made by somebody else, and holds"
-                " addresses that are not this cluster's, so it is left as it is: move them to an"
-                " IPAddressPool of another name and delete it",
+                f"IPAddressPool {POOL_NAME} in the tenant was not created by this controller,"
+                " and holds addresses that are not this cluster's, so it is left as it is: move"
+                " them to an IPAddressPool of another name and delete it",
             )
 
 

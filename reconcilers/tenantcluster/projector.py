@@ -246,7 +246,7 @@ class Projector:
                     return
                 await self._claims.require(tenant, live)
                 _log.warning(
-                    "the tenant's MetalLB pool is of a history that is lost; writing it anew",
+                    "the tenant's MetalLB pool is newer than the restored cluster; rewriting it",
                     tenant=str(key),
                     basis=basis_of(live),
                     revision=page.revision,
@@ -257,7 +257,7 @@ class Projector:
                 if wanted.entries:
                     await self._advertiser(client, tenant).advertise(wanted)
         except (TenantUnavailable, ProjectionBlocked, Conflict) as error:
-            _log.info("cannot write the tenant's MetalLB pool anew", error=str(error))
+            _log.info("cannot rewrite the tenant's MetalLB pool", error=str(error))
 
     async def remove_marker(self, tenant: TenantCluster) -> None:
         """Remove what told of given-back ranges from a tenant that has given back all of them.
@@ -274,7 +274,7 @@ class Projector:
                 with suppress(NotFound):
                     await remove_marker(client, self._settings.metallb_namespace)
         except (TenantUnavailable, Conflict) as error:
-            _log.info("cannot delete the marker in the tenant", error=str(error))
+            _log.info("cannot delete the marker IPAddressPool in the tenant", error=str(error))
 
     async def _write(self, tenant: TenantCluster, wanted: Projection, *, begin: bool) -> None:
         """Write; with rotated credentials once more, with the Secret read again."""

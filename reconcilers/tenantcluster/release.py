@@ -109,9 +109,9 @@ class TenantReleaseCheck(ReleaseCheck):
         if names.ANNOTATION_RELEASE_ANYWAY in present.metadata.annotations:
             return _release_anyway()
         if not present.metadata.terminating and await self._is_succeeded(allocation):
-            return Released("another allocation of the cluster is the first to get the range")
+            return Released("another allocation of the cluster gets the range next")
         key = present.metadata.key
-        return InUse(f"its machines may have the addresses until TenantCluster {key} is gone")
+        return InUse(f"its machines may use the addresses until TenantCluster {key} is gone")
 
     async def _is_succeeded(self, deleted: IPAllocation) -> bool:
         """Return whether a live read shows an allocation that is the first to get the range.
@@ -193,10 +193,10 @@ class TenantReleaseCheck(ReleaseCheck):
             tenant,
             "Warning",
             "TeardownGracePassed",
-            f"Releasing {allocation.metadata.name} without the tenant's word: {answer.why}",
+            f"Releasing {allocation.metadata.name} without confirmation: {answer.why}",
             action="Release",
         )
-        return Released(f"the tenant did not let go for {waited:.0f} s: {answer.why}")
+        return Released(f"the tenant did not confirm it within {waited:.0f} s: {answer.why}")
 
     async def _secret_is_gone(self, tenant: TenantCluster) -> bool:
         """Return whether a live read finds no kubeconfig; each time it does, reads get rarer."""
@@ -314,7 +314,7 @@ class TenantReleaseCheck(ReleaseCheck):
             basis,
             {} if taken else owner_note(allocation),
         )
-        return InUse(waits) if waits else Released("the tenant's MetalLB and Services let go")
+        return InUse(waits) if waits else Released("the tenant no longer uses the range")
 
     async def _user(self, client: Client, ours: Callable[[AddressRange], bool]) -> Service | None:
         page = await client.list(SERVICE)

@@ -158,7 +158,7 @@ class Teardown:
         meta = vanished.metadata
         going = [one for one in left if not one.metadata.terminating]
         if going and await LiveOwners(self._client).is_gone(meta.key, meta.uid):
-            _log.info("cluster vanished in spite of its finalizer", uid=meta.uid)
+            _log.info("TenantCluster was removed before its finalizer", uid=meta.uid)
             await self._delete(going)
 
     async def _delete(self, found: Iterable[IPAllocation]) -> None:

@@ -206,7 +206,9 @@ class Uptake:
             return self._wait(pools, allocation)
         marker = pools.get(MARKER)
         if marker is not None and not is_ours(marker):
-            return f"IPAddressPool {MARKER} was made by somebody else: give it another name"
+            return (
+                f"IPAddressPool {MARKER} was not created by this controller: rename or delete it"
+            )
         step = next_step(pools, allocation[1], basis)
         if step is Step.DONE:
             return ""
@@ -259,7 +261,7 @@ class Uptake:
         if now - since >= wait:
             return ""
         self._out[allocation] = (since, now)
-        return f"giving MetalLB {wait:g} s to read its pools: before 0.15 it shows no sign"
+        return f"giving MetalLB {wait:g} s to read its pools: before 0.15 it does not report that"
 
 
 async def complaint(client: Client, namespace: str) -> str:

@@ -41,7 +41,7 @@ def created(
     try:
         geometry = ranges.layout(pool.spec, max_addresses)
     except InvalidPool as contradicting:
-        what = f"NetworkPool {new.pool_key} hands out nothing until its spec is mended"
+        what = f"NetworkPool {new.pool_key} hands out nothing until its spec is corrected"
         return Verdict.from_causes(warnings=[f"spec.poolRef.name: {what}: {contradicting}"])
     impossible = poolspec.never(new, requested(new, pool), pool, geometry)
     if impossible is not None:

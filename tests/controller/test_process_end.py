@@ -56,4 +56,4 @@ def test_a_process_ends_with_the_status_that_says_so_and_releases_its_lease(
     )
     assert "holder ''" in ended.stdout
     assert ended.returncode == code, ended.stdout
-    assert ("Asked to exit" if how == "exit" else "A part returned") in ended.stdout
+    assert ("SystemExit or" if how == "exit" else "A task returned") in ended.stdout

@@ -67,7 +67,7 @@ class Replica:
         except LeaderLost as lost:
             if not self._is_cut_off:
                 raise
-            _log.warning("a replica that was cut off has ended", replica=self.name, why=str(lost))
+            _log.warning("a disconnected replica has ended", replica=self.name, why=str(lost))
 
     async def webhook_port(self) -> int:
         """Return where its webhooks listen, as soon as they do."""

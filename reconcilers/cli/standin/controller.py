@@ -213,7 +213,7 @@ class MetalLBStandIn:
             self._sound = configuration(declared)
         except InvalidConfig as wrong:
             if self.stale != str(wrong):
-                _log.error("configuration refused, the last one stays", reason=str(wrong))
+                _log.error("configuration refused, keeping the last one", reason=str(wrong))
                 for pool in declared:
                     self._record(ADDRESS_POOL, pool, "Warning", "InvalidConfiguration", str(wrong))
             self.stale = str(wrong)

@@ -92,7 +92,7 @@ def audit(objects: Objects, now: datetime) -> list[Finding]:
 
 def _unreadable(objects: Objects) -> Iterator[Finding]:
     for (kind, key), reason in objects.unreadable.items():
-        sentence = f"cannot be read: {reason}; its pool hands out nothing until it is mended"
+        sentence = f"cannot be read: {reason}; its pool hands out nothing until it is repaired"
         yield Finding("Unreadable", "error", Subject(kind, key.namespace, key.name), sentence)
 
 
@@ -180,7 +180,7 @@ def _status(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterator[
         f"{field} is {said}, not {true}" for field, (said, true) in pairs.items() if said != true
     ]
     if wrong and not is_true(status.conditions, "Stalled"):  # too large, say: nobody mends that
-        sentence = f"its status drifted: {'; '.join(wrong)}; a running controller mends that"
+        sentence = f"its status drifted: {'; '.join(wrong)}; a running controller corrects it"
         yield Finding("StatusDrift", "warning", Subject.from_object(NETWORK_POOL, pool), sentence)
 
 

@@ -93,7 +93,7 @@ async def repair(
         if finding is None:
             yield Outcome(subject, f"{entry.kind} is not found any more; nothing was done")
         elif entry.action not in finding.choices:
-            what = f"{entry.action} is no way to mend {entry.kind}: {', '.join(finding.choices)}"
+            what = f"{entry.action} is no action for {entry.kind}: {', '.join(finding.choices)}"
             yield Outcome(subject, what, failed=True)
         else:
             yield await _carry_out(client, entry, finding)

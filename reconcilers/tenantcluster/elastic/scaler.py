@@ -216,7 +216,7 @@ class Scaler:
         return exhausted if seen.demand.exhausts(pool) else after
 
     async def _grow_if_it_helps(self, seen: _Observed, due: Sequence[Service]) -> Finding | None:
-        """Grow for those whom more addresses would help; return a condition if anybody waits."""
+        """Grow for Services that more addresses would help; return a condition if any waits."""
         why = restraint.unconfirmed(seen.tenant)
         if due and why:
             await self._withdraw_marks(seen)

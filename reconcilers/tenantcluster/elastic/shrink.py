@@ -157,7 +157,7 @@ class MarkedReleaser:
 
     async def _delete(self, allocation: IPAllocation, why: str) -> None:
         _log.info(
-            "elastic IPAM: shrink gives the range back",
+            "elastic IPAM: deleting the unused allocation",
             allocation=allocation.metadata.name,
             why=why,
         )

@@ -67,9 +67,9 @@ def test_a_pool_of_another_cluster_is_found_and_not_called_drift() -> None:
 @pytest.mark.parametrize(
     ("entry", "basis", "becomes"),
     [
-        ("10.99.0.0/24", {}, "somebody else made it, so it stays"),
-        ("10.99.0.0/24", {names.ANNOTATION_PROJECTION_BASIS: "7"}, "mends that"),
-        ("10.40.0.0/30", {}, "mends that"),
+        ("10.99.0.0/24", {}, "another tool created it, so it stays"),
+        ("10.99.0.0/24", {names.ANNOTATION_PROJECTION_BASIS: "7"}, "corrects it"),
+        ("10.40.0.0/30", {}, "corrects it"),
     ],
     ids=["made by others", "ours, edited", "of others, and holds nothing else"],
 )

@@ -185,7 +185,7 @@ class TestOfAClusterThatIsBeingDeleted:
         assert isinstance(await _ask(lab), Released)
         kind, reason, message = lab.recorded.events[-1]
         assert (kind, reason) == ("Warning", "TeardownGracePassed")
-        assert message.startswith("Releasing team-a-lb without the tenant's word: the tenant")
+        assert message.startswith("Releasing team-a-lb without confirmation: the tenant")
 
     async def test_the_grace_counts_from_the_first_failed_attempt_not_from_the_deletion(
         self,

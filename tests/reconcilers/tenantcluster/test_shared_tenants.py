@@ -211,7 +211,7 @@ async def test_a_marker_that_somebody_else_made_is_left_alone_and_named() -> Non
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.rounds_of("a", 3)
     found = lab.condition("ipallocations", "team-a-lb", "Ready")
-    assert "butler-ipam-marker was made by somebody else" in found["message"]
+    assert "butler-ipam-marker was not created by this controller" in found["message"]
     await lab.clock.advance(600)
     await lab.rounds_of("a", 3)
     assert not lab.server.has("tenantclusters", "a", namespace="team")

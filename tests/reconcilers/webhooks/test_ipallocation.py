@@ -64,7 +64,7 @@ def test_a_range_that_is_none_is_refused_even_where_the_pool_does_not_exist() ->
 @pytest.mark.parametrize(
     ("pool", "what"),
     [
-        (make.pool(cidr="10.0.0.0/40"), "hands out nothing until its spec is mended"),
+        (make.pool(cidr="10.0.0.0/40"), "hands out nothing until its spec is corrected"),
         (make.pool(deletionTimestamp="2026-01-01T00:00:00Z"), "is being deleted"),
         (
             make.pool(status={"observedGeneration": 1, "largestFreeBlock": 3}),
