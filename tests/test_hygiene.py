@@ -90,7 +90,7 @@ EXPECTED = {
 }
 
 
-def test_what_a_test_leaves_behind_fails_that_test(tmp_path: Path) -> None:
+def test_tasks_and_processes_that_a_test_leaves_fail_that_test(tmp_path: Path) -> None:
     (tmp_path / "test_suite.py").write_text(SUITE)
     (tmp_path / "pytest.ini").write_text(SETTINGS)
     report = tmp_path / "report.xml"

@@ -102,7 +102,7 @@ def test_a_folder_that_says_nothing_is_before_the_first_release(
     assert script.version(tmp_path) == "0.1.0.dev0"
 
 
-def test_the_environment_says_it_first_and_only_if_it_is_a_version(
+def test_the_version_in_the_environment_comes_first_if_it_is_valid(
     script: ModuleType, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BUTLER_IPAM_VERSION", "v7.0.0")

@@ -33,7 +33,7 @@ def test_a_module_imports_nothing_but_the_standard_library_and_its_neighbours(
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
-def test_a_module_has_no_clock_no_chance_and_no_input(module: Path) -> None:
+def test_modules_read_no_clock_no_random_numbers_and_no_input(module: Path) -> None:
     assert not imported(module) & DOING_THINGS
 
 

@@ -310,7 +310,7 @@ def test_ranges_that_others_make_later_are_accepted_as_they_are() -> None:
     assert space.state() == Space(layout).state()
 
 
-def test_two_spaces_differ_by_layout_by_who_holds_and_by_how_many_do() -> None:
+def test_the_state_of_a_space_is_its_layout_and_its_held_ranges_with_their_counts() -> None:
     space = Space(pool((0, 19)), [span(0, 9), span(10, 19)])
     assert space.state() != Space(pool((0, 29)), [span(0, 9), span(10, 19)]).state()
     assert space.state() != Space(pool((0, 19)), [span(0, 19)]).state()
@@ -318,7 +318,7 @@ def test_two_spaces_differ_by_layout_by_who_holds_and_by_how_many_do() -> None:
     assert space.state() == Space(pool((0, 19)), [span(10, 19), span(0, 9)]).state()
 
 
-def test_what_is_tried_is_given_back() -> None:
+def test_the_end_of_a_trial_restores_the_space() -> None:
     space = Space(pool((0, 19)), [span(0, 4)])
     with space.trial():
         space.hold(span(3, 6))

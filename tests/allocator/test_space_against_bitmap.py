@@ -150,7 +150,7 @@ def test_releasing_everything_restores_the_empty_pool(
 
 @given(pool=pools(), counts=st.lists(st.integers(1, 30), max_size=30))
 @settings(max_examples=60, deadline=None)
-def test_what_is_handed_out_never_overlaps_and_is_never_reserved(
+def test_allocated_ranges_never_overlap_and_are_never_reserved(
     pool: Pool, counts: list[int]
 ) -> None:
     space = Space(pool.layout)

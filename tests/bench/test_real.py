@@ -89,7 +89,7 @@ async def written_by_hand(driver: Driver) -> None:
     await by.give(4, "10.0.0.9", "10.0.0.16")
 
 
-async def test_the_driver_sees_who_overlapped_on_the_way_and_who_came_after_another(
+async def test_the_driver_counts_overlaps_that_lasted_and_those_that_did_not(
     session: ClientSession,
 ) -> None:
     driver = Driver(session)
@@ -209,7 +209,7 @@ def test_the_table_shows_numbers_for_each_allocation_and_ratios(
         assert expected.split() in lines, expected
 
 
-def test_it_is_said_where_there_are_no_real_servers(
+def test_missing_real_servers_are_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
@@ -229,7 +229,7 @@ def _start(name: str) -> Start:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [bench_real.OURS, bench_real.CLIENT_GO])
-async def test_a_small_run_serves_everybody_and_counts_what_the_controller_wrote(
+async def test_a_small_run_serves_every_allocation_and_counts_the_writes_of_the_controller(
     name: str,
 ) -> None:
     measured = await measure(_start(name), real_assets(), FEW, "nodes")

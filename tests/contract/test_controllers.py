@@ -56,7 +56,7 @@ async def is_gone(http: httpx.AsyncClient, path: str) -> None:
             pass
 
 
-async def test_a_deleted_namespace_takes_its_content_along() -> None:
+async def test_deleting_a_namespace_deletes_its_content() -> None:
     async with running("namespaces") as admin:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "short-lived"}}
         assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201
@@ -68,7 +68,7 @@ async def test_a_deleted_namespace_takes_its_content_along() -> None:
         assert (await admin.get(maps)).json()["items"] == []
 
 
-async def test_an_object_goes_after_its_owner() -> None:
+async def test_an_object_is_deleted_after_its_owner() -> None:
     async with running("garbage") as admin:
         maps = MAPS.format("default")
         owner = (await admin.post(maps, json={"metadata": {"name": "owner"}})).json()

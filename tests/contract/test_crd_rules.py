@@ -84,14 +84,14 @@ def said(response: httpx.Response, text: str) -> bool:
     return any(text in message for _, message in causes(response))
 
 
-async def test_what_is_wrong_within_one_object_is_refused_at_its_field(shelf: Shelf) -> None:
+async def test_an_invalid_object_is_refused_at_the_field_at_fault(shelf: Shelf) -> None:
     for what, (kind, spec, field, message) in REFUSED.items():
         answer = await shelf.create(kind, spec)
         assert field in fields(answer), (what, answer.text)
         assert said(answer, message), (what, answer.text)
 
 
-async def test_what_is_sound_is_accepted(shelf: Shelf) -> None:
+async def test_valid_objects_are_accepted(shelf: Shelf) -> None:
     for number, (what, (kind, spec)) in enumerate(ACCEPTED.items()):
         answer = await shelf.create(kind, spec, name=f"sound-{number}")
         assert answer.status_code == 201, (what, answer.text)
@@ -146,7 +146,7 @@ async def test_a_provider_cannot_be_changed_once_addresses_were_given(shelf: She
 
 
 @pytest.mark.parametrize("server", SERVERS)
-async def test_what_was_broken_before_the_rules_can_be_looked_after_and_goes(
+async def test_objects_older_than_the_rules_can_be_updated_and_deleted(
     server: Server,
 ) -> None:
     async with running(server) as plane, administrator(plane) as admin:

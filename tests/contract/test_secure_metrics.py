@@ -41,7 +41,7 @@ async def token(admin: httpx.AsyncClient, account: str) -> str:
     return str(made.json()["status"]["token"])
 
 
-async def test_metrics_are_shown_to_whom_rbac_lets_get_them(
+async def test_metrics_are_served_to_users_that_rbac_allows_to_get_them(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     allowed, other = await token(admin, "scraper"), await token(admin, "other")

@@ -101,7 +101,7 @@ async def asked(admin: httpx.AsyncClient, body: dict[str, Any]) -> httpx.Respons
                 return await admin.post(PATH, json=body)
 
 
-async def test_an_api_server_asks_trusts_and_obeys_our_webhooks(
+async def test_an_api_server_trusts_our_webhooks_and_enforces_their_answers(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     await plane.install_crds([crd()])

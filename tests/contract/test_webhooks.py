@@ -233,7 +233,7 @@ async def test_providers_and_clusters_are_judged_together(site: Site) -> None:
         assert "TenantCluster team/a still references it" in refused.json()["message"]
 
 
-async def test_without_an_answer_only_changes_of_specs_have_to_wait(site: Site) -> None:
+async def test_while_webhooks_do_not_answer_only_changes_of_specs_are_refused(site: Site) -> None:
     async with site.judged():
         spec = {"cidr": "10.0.0.0/24"}
         assert (await site.create("NetworkPool", "lab", spec)).is_success

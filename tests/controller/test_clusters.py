@@ -79,7 +79,7 @@ async def test_a_closed_cluster_leaves_nothing_open_and_reports_no_deletions() -
     assert [(cluster.name, change.old) for cluster, change in received] == [("one", None)]
 
 
-async def test_stopping_closes_all() -> None:
+async def test_stopping_closes_all_clusters() -> None:
     fleet = Fleet()
     keys = [fleet.cluster(name, "a") for name in ("one", "two", "down")]
     fleet.down[keys[2]] = DOWN

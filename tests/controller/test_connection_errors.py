@@ -24,13 +24,13 @@ async def sentence(url: str) -> str:
     return str(caught.value)
 
 
-async def test_a_refused_connection_is_said_without_objects_of_the_process() -> None:
+async def test_the_error_of_a_refused_connection_shows_no_python_objects() -> None:
     said = await sentence("https://127.0.0.1:1")
     assert said.startswith("GET https://127.0.0.1:1/x: cannot connect to 127.0.0.1:1: Connect")
     assert "object at" not in said
 
 
-async def test_a_certificate_of_an_unknown_authority_is_said_with_its_reason(
+async def test_the_error_of_an_unknown_authority_has_the_reason(
     tmp_path: Path,
 ) -> None:
     _, pair = authority_and_pair()

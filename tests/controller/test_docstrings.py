@@ -46,7 +46,7 @@ MEMBERS = dict(members())
 
 
 @pytest.mark.parametrize("name", MEMBERS)
-def test_it_says_what_it_is(name: str) -> None:
+def test_every_public_name_has_a_docstring(name: str) -> None:
     assert _text(name), f"{name} has no docstring"
 
 
@@ -58,7 +58,7 @@ def test_every_parameter_is_explained(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MEMBERS)
-def test_every_error_it_raises_itself_is_named(name: str) -> None:
+def test_every_error_raised_in_the_body_is_documented(name: str) -> None:
     text = _text(name) + _text(name.partition(".")[0])
     assert {one for one in _raised(MEMBERS[name]) if one not in text} == set()
 

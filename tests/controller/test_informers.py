@@ -76,7 +76,7 @@ async def running(world: World) -> AsyncIterator[None]:
         group.cancel_scope.cancel()
 
 
-def test_the_same_question_gives_the_same_informer_and_another_scope_another() -> None:
+def test_equal_arguments_give_the_same_informer_and_another_scope_a_new_one() -> None:
     manager = World().manager
     everywhere = manager.informer(WIDGETS)
     scopes: list[dict[str, str]] = [

@@ -72,7 +72,7 @@ async def test_a_key_that_always_wants_to_come_back_at_once_is_paced_and_delays_
     assert seen[OTHER] == [0]
 
 
-async def test_a_pass_that_takes_long_comes_back_at_once() -> None:
+async def test_a_key_whose_reconciliation_takes_long_is_not_paced() -> None:
     clock, begun = VirtualClock(), list[float]()
     queue = WorkQueue[Key](clock)
 
@@ -99,7 +99,7 @@ async def test_another_outcome_ends_the_pacing() -> None:
     assert seen[KEY] == [0, 0, 0.005, 0.015, 1.015, 1.015, 1.02]
 
 
-async def test_a_reconciler_that_is_not_async_is_told_so_once_and_retried_with_back_off() -> None:
+async def test_a_reconciler_that_is_not_async_is_logged_once_and_retried_with_back_off() -> None:
     def reconcile(_: Key) -> Outcome:
         return SETTLED
 
@@ -122,7 +122,7 @@ class Unprintable(Exception):
 
 
 @pytest.mark.parametrize("answer", [None, Again, "settled", 30, Unprintable()])
-async def test_an_answer_that_is_none_costs_its_key_a_retry_and_nothing_else(answer: Any) -> None:
+async def test_a_return_value_that_is_no_outcome_retries_its_key_and_no_other(answer: Any) -> None:
     async def reconcile(key: Key) -> Any:
         if key == OTHER:
             return SETTLED

@@ -76,7 +76,7 @@ class Loop:
         return [query["resourceVersion"] for query in self.server.watched]
 
 
-async def test_it_lists_then_watches_from_the_list() -> None:
+async def test_a_reflector_lists_and_watches_from_the_revision_of_the_list() -> None:
     watch = Watch()
     async with Loop([listing(5, widget("a", 3))], [watch]).running() as loop:
         assert loop.cache.get(A) == widget("a", 3)

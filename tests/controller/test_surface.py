@@ -85,7 +85,7 @@ def _parsed(source: str) -> ast.AST:
     return tree
 
 
-def test_keys_and_conditions_cost_no_http_client() -> None:
+def test_importing_keys_and_conditions_loads_no_http_client() -> None:
     script = (
         "import sys\n"
         "from controller import Condition, Key, ObjectMeta, Resource\n"

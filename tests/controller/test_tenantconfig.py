@@ -103,7 +103,7 @@ def test_a_single_context_needs_no_current_one() -> None:
         ({"tls-server-name": ["a"]}, {}, "tls-server-name is no text"),
     ],
 )
-def test_anything_else_is_refused_by_name(
+def test_other_fields_of_a_kubeconfig_are_refused_by_name(
     cluster: dict[str, Any], user: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(ConfigurationError) as caught:
@@ -156,7 +156,7 @@ def test_proxies_and_insecure_tls_are_accepted_if_allowed() -> None:
         parse_kubeconfig(kubeconfig({"proxy-url": "socks5://proxy:1080"}), allow_proxy=True)
 
 
-def test_secrets_do_not_show_in_its_text() -> None:
+def test_the_text_of_credentials_shows_no_secrets() -> None:
     shown = repr(parse_kubeconfig(kubeconfig(user={"token": "s3cret"})))
     assert "s3cret" not in shown
     assert "PRIVATE KEY" not in shown
@@ -197,7 +197,7 @@ async def tls_server(authority: bytes, pair: Pair, path: Path) -> AsyncIterator[
         await server.close()
 
 
-async def test_its_transport_authenticates_by_certificate_and_verifies_the_server(
+async def test_the_transport_authenticates_by_certificate_and_verifies_the_server(
     tmp_path: Path,
 ) -> None:
     authority, pair = authority_and_pair()

@@ -270,7 +270,7 @@ async def test_a_watch_that_breaks_in_the_middle_gives_no_answer() -> None:
             await anext(chunks)
 
 
-async def test_a_watch_that_ends_ends() -> None:
+async def test_a_watch_ends_when_the_server_ends_it() -> None:
     async with (
         answering(always(200, b"one\n", "application/json")) as transport,
         transport.stream("/x") as chunks,

@@ -63,7 +63,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_there_are_commands_to_look_at() -> None:
+def test_commands_are_found_in_the_documents() -> None:
     assert len(CALLS) > 30
     assert {call[0] for call, _ in CALLS} >= set(COMMANDS) - {
         "apiserver",

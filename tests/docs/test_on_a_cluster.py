@@ -76,7 +76,7 @@ async def test_every_line_that_looks_at_a_cluster_and_every_object_works_on_up(
     assert (desk / "before.txt").read_text() == (desk / "after.txt").read_text() != ""
 
 
-def test_the_lines_are_those_of_a_reader() -> None:
+def test_lines_with_placeholders_are_filled_in_and_deletions_left_out() -> None:
     texts = [command.text for command in typed()]
     assert "kubectl -n butler-system describe networkpool lab-pool" in texts
     assert any("--field-selector spec.poolRef.name=lab-pool" in text for text in texts)

@@ -71,7 +71,7 @@ def test_a_rule_allows_its_verbs_groups_and_resources_only() -> None:
     assert not allows(rule, Attributes("get", "lab", "gauges", "status"))
 
 
-def test_stars_names_subresources_and_paths() -> None:
+def test_rules_match_wildcards_names_subresources_and_paths() -> None:
     anything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
     status = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*/status"]}
     named = {"verbs": ["*"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}

@@ -42,7 +42,9 @@ def content(path: str) -> str:
     return Path(path).read_text(encoding="utf-8")
 
 
-async def test_both_run_on_free_ports_and_leave_nothing_behind(assets: Assets) -> None:
+async def test_etcd_and_kube_apiserver_run_on_free_ports_and_leave_nothing_behind(
+    assets: Assets,
+) -> None:
     async with ControlPlane.start() as plane, ControlPlane.start() as other:
         assert (plane.kind, plane.controllers) == ("binaries", frozenset())
         assert plane.url != other.url
@@ -73,7 +75,7 @@ async def test_the_administrator_is_known_by_a_certificate(assets: Assets) -> No
     assert seen["subject"] == {"organizationName": "system:masters", "commonName": "admin"}
 
 
-async def test_it_waits_until_the_server_is_ready(assets: Assets) -> None:
+async def test_start_waits_until_the_server_is_ready(assets: Assets) -> None:
     assets.add("kube-apiserver", refusals=3)
     async with ControlPlane.start():
         paths = [one["path"] for one in assets.notes("kube-apiserver") if "path" in one]

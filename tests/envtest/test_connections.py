@@ -108,7 +108,7 @@ async def test_watches_that_end_leave_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /api/v1/names", b"GET / HTTP/1.1\r\nHost: a\r\n"])
-async def test_a_head_that_does_not_come_is_not_waited_for(said: bytes) -> None:
+async def test_request_headers_that_do_not_arrive_time_out(said: bytes) -> None:
     async with serve(deadlines=Deadlines(head=0.05)) as server, connection(server) as stream:
         await stream.send(said)
         assert await read_to_end(stream) == b""

@@ -48,7 +48,7 @@ def private_text(path: str) -> str:
     return Path(path).read_text(encoding="utf-8")
 
 
-async def test_it_runs_on_a_free_port_and_leaves_nothing_behind(assets: Assets) -> None:
+async def test_metallb_runs_on_a_free_port_and_leaves_nothing_behind(assets: Assets) -> None:
     said = '{"msg":"MetalLB controller starting version 0.15.3 (no build information)"}'
     assets.add("metallb-controller", content=LOOKED, says=said)
     async with metallb_controller("a kubeconfig") as one, metallb_controller("other") as other:
@@ -68,7 +68,7 @@ async def test_the_name_that_go_install_gives_is_found_too(assets: Assets) -> No
         assert len(assets.starts("controller")) == 1
 
 
-async def test_it_is_ready_when_it_has_looked_at_the_pools(
+async def test_metallb_is_ready_when_it_has_read_the_pools(
     assets: Assets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "1s")
@@ -79,7 +79,9 @@ async def test_it_is_ready_when_it_has_looked_at_the_pools(
     assert left_behind(assets) == ([], [])
 
 
-async def test_a_port_that_is_taken_is_replaced_though_it_goes_on_without(assets: Assets) -> None:
+async def test_a_port_that_is_taken_is_replaced_although_metallb_runs_on_without_it(
+    assets: Assets,
+) -> None:
     assets.add("metallb-controller", content=LOOKED, taken=2)
     async with metallb_controller("a kubeconfig"):
         assert len(assets.starts("metallb-controller")) == 3
@@ -87,7 +89,7 @@ async def test_a_port_that_is_taken_is_replaced_though_it_goes_on_without(assets
     assert left_behind(assets) == ([], [])
 
 
-async def test_one_that_ends_at_once_is_reported_with_its_last_lines(assets: Assets) -> None:
+async def test_a_metallb_that_ends_at_once_is_reported_with_its_last_lines(assets: Assets) -> None:
     assets.add("metallb-controller", exit=1, says="no such flag\n" + "x" * 1000)
     with pytest.raises(PlaneError, match="metallb-controller ended with code 1; ") as refusal:
         async with metallb_controller("a kubeconfig"):
@@ -96,7 +98,7 @@ async def test_one_that_ends_at_once_is_reported_with_its_last_lines(assets: Ass
     assert left_behind(assets) == ([], [])
 
 
-async def test_one_that_ends_later_is_reported_to_its_watcher(assets: Assets) -> None:
+async def test_a_metallb_that_ends_later_is_reported_to_its_watcher(assets: Assets) -> None:
     assets.add("metallb-controller", content=LOOKED, says="out of luck")
     async with metallb_controller("a kubeconfig") as metallb:
         os.kill(assets.starts("metallb-controller")[0], signal.SIGKILL)
@@ -105,7 +107,7 @@ async def test_one_that_ends_later_is_reported_to_its_watcher(assets: Assets) ->
     assert left_behind(assets) == ([], [])
 
 
-async def test_a_missing_one_is_reported(assets: Assets) -> None:
+async def test_a_missing_metallb_is_reported(assets: Assets) -> None:
     with pytest.raises(PlaneError, match="put it into KUBEBUILDER_ASSETS as metallb-controller"):
         async with metallb_controller("a kubeconfig"):
             pass
@@ -113,7 +115,7 @@ async def test_a_missing_one_is_reported(assets: Assets) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills the children of the killed")
-def test_it_does_not_outlive_a_parent_that_is_killed(assets: Assets) -> None:
+def test_metallb_does_not_outlive_a_parent_that_is_killed(assets: Assets) -> None:
     assets.add("metallb-controller", content=LOOKED)
     with subprocess.Popen([sys.executable, "-c", _PARENT], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
@@ -137,7 +139,7 @@ def test_definitions_next_to_the_program_are_taken(assets: Assets) -> None:
 
 
 @pytest.mark.parametrize("ours", [False, True], ids=["definitions-found", "definitions-of-ours"])
-async def test_the_real_one_gives_a_service_an_address(ours: bool) -> None:
+async def test_the_real_metallb_gives_a_service_an_address(ours: bool) -> None:
     settings = real()
     named = replace(settings, metallb=None) if ours else settings
     async with ControlPlane.start() as plane, admin_client(plane) as http:

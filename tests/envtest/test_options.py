@@ -123,7 +123,7 @@ async def test_a_page_of_a_selection_ends_where_it_is_full(http: httpx.AsyncClie
     assert (names(rest), "continue" in rest.json()["metadata"]) == ([], False)
 
 
-async def test_what_may_be_old_comes_whole(http: httpx.AsyncClient) -> None:
+async def test_a_list_at_resource_version_0_ignores_the_limit(http: httpx.AsyncClient) -> None:
     await maps(http, "a", "b", "c")
 
     assert names(await http.get(MAPS, params={"resourceVersion": "0", "limit": "1"})) == [
@@ -144,7 +144,7 @@ async def test_a_page_of_a_revision_is_of_that_revision(http: httpx.AsyncClient)
     assert page.json()["metadata"]["resourceVersion"] == before
 
 
-async def test_a_token_names_its_place_below_what_is_listed(http: httpx.AsyncClient) -> None:
+async def test_a_continue_token_has_the_revision_and_the_next_key(http: httpx.AsyncClient) -> None:
     await maps(http, "a", "b")
 
     meta = (await http.get(MAPS, params={"limit": "1"})).json()["metadata"]

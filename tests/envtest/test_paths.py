@@ -46,7 +46,7 @@ def reported(answer: httpx.Response) -> tuple[int, str]:
         ("GET", f"{PATH}/%22", (404, f'gauges.{GROUP} "\\"" not found')),
     ],
 )
-async def test_where_nothing_is_nothing_is_found(
+async def test_an_unknown_path_is_not_found(
     http: httpx.AsyncClient, method: str, path: str, refusal: tuple[int, str]
 ) -> None:
     url = http.base_url.copy_with(raw_path=path.encode())

@@ -58,7 +58,9 @@ async def test_a_token_authenticates_its_account_until_the_account_is_deleted(
     assert late["error"] == '[invalid bearer token, serviceaccounts "bob" not found]'
 
 
-async def test_a_token_request_says_what_it_got(http: httpx.AsyncClient) -> None:
+async def test_a_token_request_is_answered_with_audiences_and_expiry(
+    http: httpx.AsyncClient,
+) -> None:
     null = {"spec": {"expirationSeconds": None}}
     body = (await http.post(f"{ACCOUNTS}/bob/token", json=null)).json()
 
@@ -94,7 +96,7 @@ async def test_a_token_request_without_sense_is_refused(
     assert part in answer.json()["message"]
 
 
-async def test_a_token_counts_before_its_audiences_only(http: httpx.AsyncClient) -> None:
+async def test_a_token_is_valid_for_its_audiences_only(http: httpx.AsyncClient) -> None:
     made = await token(http, audiences=["vault", "bank"])
     vault = await review(http, made, "vault", "other")
     other = await review(http, made, "other")
@@ -108,7 +110,9 @@ async def test_a_token_counts_before_its_audiences_only(http: httpx.AsyncClient)
     assert here.status_code == 401
 
 
-async def test_a_written_token_counts_before_this_server_only(http: httpx.AsyncClient) -> None:
+async def test_a_static_token_is_valid_for_this_servers_audience_only(
+    http: httpx.AsyncClient,
+) -> None:
     here = await review(http, "t", str(http.base_url), "other")
     elsewhere = await review(http, "t", "other")
 
@@ -116,7 +120,7 @@ async def test_a_written_token_counts_before_this_server_only(http: httpx.AsyncC
     assert elsewhere == UNKNOWN
 
 
-async def test_access_reviews_tell_by_what_binding(http: httpx.AsyncClient) -> None:
+async def test_access_reviews_name_the_binding_that_allows(http: httpx.AsyncClient) -> None:
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
     await http.post(f"{RBAC}/clusterroles", json={"metadata": {"name": "r"}, "rules": rules})
     binding = {

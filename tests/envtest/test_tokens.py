@@ -130,7 +130,7 @@ async def test_a_token_counts_for_as_long_as_was_asked(
     ]
 
 
-async def test_a_token_without_its_account_opens_nothing(server: EmbeddedServer) -> None:
+async def test_a_token_without_its_account_is_refused(server: EmbeddedServer) -> None:
     async with client(server) as http:
         bob = {"Authorization": f"Bearer {await token(http)}"}
         before = await http.get(NODES, headers=bob)

@@ -58,7 +58,7 @@ async def gap(here: World, fault: Fault) -> AsyncIterator[Observed]:
             await here.proxy.calls.wait(2, lambda call: call.verb == "watch")
 
 
-async def test_a_watch_that_died_without_a_word_is_replaced_without_a_list() -> None:
+async def test_a_watch_that_falls_silent_is_replaced_without_a_list() -> None:
     async with world() as here:
         await here.create("a")
         with here.proxy.inject(half_open(), FIRST_WATCH):
@@ -123,7 +123,7 @@ async def test_an_object_recreated_in_a_gap_is_an_update_with_another_uid(form: 
         assert seen.informer.cache.by_index("uid", second.metadata.uid) == (second,)
 
 
-async def test_a_server_that_closes_each_watch_at_once_is_not_stormed() -> None:
+async def test_a_server_that_closes_each_watch_at_once_gets_few_requests() -> None:
     async with world() as here, observed_under(here, ClosedAtOnce()):
         pauses = here.clock.pauses
         while sum(pauses) < 5:
@@ -200,7 +200,9 @@ async def test_parts_after_the_first_carry_no_resource_version() -> None:
 
 
 @pytest.mark.parametrize(("end", "reported"), [(End.RESET, "a -"), (End.CLOSED, "a - unknown")])
-async def test_events_lost_with_their_connection_are_not_lost(end: End, reported: str) -> None:
+async def test_events_of_a_broken_connection_are_delivered_by_the_next_watch(
+    end: End, reported: str
+) -> None:
     async with world() as here:
         first = await here.create("a")
         async with observed_under(here, DroppedEvents(0, 2, end), FIRST_WATCH) as seen:

@@ -61,7 +61,7 @@ def _told(change: Change[Gauge]) -> str:
 
 
 @CACHED
-async def test_a_watch_cannot_begin_where_etcd_has_forgotten_and_a_list_tells_the_rest(
+async def test_a_watch_from_a_compacted_revision_fails_and_a_list_follows(
     cached: bool,
 ) -> None:
     async with _world(cached=cached) as (here, parts, second):
@@ -88,7 +88,7 @@ async def test_a_watch_cannot_begin_where_etcd_has_forgotten_and_a_list_tells_th
 
 
 @CACHED
-async def test_a_watch_that_etcd_has_left_behind_ends_and_nothing_is_missed(cached: bool) -> None:
+async def test_a_watch_behind_a_compaction_ends_and_no_change_is_missed(cached: bool) -> None:
     async with _world(cached=cached) as (here, parts, second):
         gone, busy = await here.create("gone"), await here.create("busy")
         async with observed(here) as seen:
@@ -111,7 +111,7 @@ async def test_a_watch_that_etcd_has_left_behind_ends_and_nothing_is_missed(cach
                 assert {"expired", "failed"} & seen.restarts().keys()
 
 
-async def test_a_list_whose_rest_etcd_has_forgotten_is_asked_for_in_one_piece() -> None:
+async def test_a_list_whose_continue_token_is_compacted_is_requested_in_one_piece() -> None:
     # With its watch cache the server keeps snapshots of its own, and answers from those.
     async with _world(cached=False) as (here, parts, _):
         async with anyio.create_task_group() as group:
@@ -139,9 +139,7 @@ async def test_a_list_whose_rest_etcd_has_forgotten_is_asked_for_in_one_piece() 
         assert (first, second, whole) == (["limit"], ["continue", "limit"], [])
 
 
-async def test_everybody_is_served_though_etcd_forgets_what_their_watches_have_yet_to_tell() -> (
-    None
-):
+async def test_every_allocation_is_served_although_etcd_compacts_undelivered_events() -> None:
     async with (
         ControlPlane.start() as plane,
         taken_apart(plane) as parts,

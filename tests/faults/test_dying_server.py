@@ -23,7 +23,7 @@ ASKED = 100
 ACCOUNT = f"system:serviceaccount:{HOME}:butler-ipam"
 
 
-async def test_bursts_are_served_whole_though_the_api_server_dies_in_each() -> None:
+async def test_every_allocation_of_a_burst_is_served_although_the_api_server_is_killed() -> None:
     async with (
         ControlPlane.start() as plane,
         taken_apart(plane) as parts,

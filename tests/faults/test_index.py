@@ -31,7 +31,7 @@ class Behaviour(NamedTuple):
 BEHAVIOURS: Mapping[int, Behaviour] = {
     1: Behaviour(
         "a watch that dies without a word is replaced in time, from its position, without a list",
-        "faults.test_behaviours: a_watch_that_died_without_a_word_is_replaced_without_a_list",
+        "faults.test_behaviours: a_watch_that_falls_silent_is_replaced_without_a_list",
     ),
     2: Behaviour(
         "410, as an event or as an answer, costs one list that tells once what has gone",
@@ -44,7 +44,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
     ),
     3: Behaviour(
         "a server that closes each watch at once is asked less and less, and listed",
-        "faults.test_behaviours: a_server_that_closes_each_watch_at_once_is_not_stormed",
+        "faults.test_behaviours: a_server_that_closes_each_watch_at_once_gets_few_requests",
     ),
     4: Behaviour(
         "a streamed list without its end is given up for a list, and not tried again",
@@ -63,7 +63,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
         " parts_after_the_first_carry_no_resource_version"
         " what_changes_between_the_parts_of_a_list_is_known_once_and_as_it_is_now"
         " faults.test_compacted:"
-        " a_list_whose_rest_etcd_has_forgotten_is_asked_for_in_one_piece",
+        " a_list_whose_continue_token_is_compacted_is_requested_in_one_piece",
     ),
     7: Behaviour(
         "an object recreated in a gap is told as such, and indexes hold the new one alone",
@@ -77,7 +77,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
     9: Behaviour(
         "what one reconciler tries to change others see unchanged, and a mode finds who did it",
         "faults.test_sharing:"
-        " what_a_reconciler_tries_to_change_stays_as_it_is_for_everybody_else"
+        " a_reconciler_cannot_change_a_cached_object_for_other_readers"
         " the_detector_of_mutations_names_what_was_changed_in_place",
     ),
     10: Behaviour(
@@ -116,7 +116,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
     14: Behaviour(
         "what was deleted, finalizer or not, is not read again under lag, nor waited for",
         "faults.test_managers:"
-        " what_we_deleted_is_not_seen_again_while_the_cache_lags"
+        " a_deleted_object_does_not_reappear_while_the_cache_lags"
         " a_name_used_again_after_our_deletion_shows_the_new_object",
     ),
     15: Behaviour(
@@ -152,8 +152,8 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
     18: Behaviour(
         "a missing right or kind is named by readyz, stops nobody else, and heals by itself",
         "faults.test_managers:"
-        " a_missing_right_is_named_and_stops_nobody_else"
-        " a_missing_kind_is_named_and_stops_nobody_else",
+        " a_missing_right_is_named_and_stops_no_other_controller"
+        " a_missing_kind_is_named_and_stops_no_other_controller",
     ),
     19: Behaviour(
         "odd input ends no task, is dealt with by its kind, and reaches no handler",
@@ -175,7 +175,7 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
 }
 
 
-def test_there_are_twenty() -> None:
+def test_twenty_behaviours_are_listed() -> None:
     assert list(BEHAVIOURS) == list(range(1, 21))
 
 

@@ -21,7 +21,7 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ASKED, BETWEEN = 60, 6
 
 
-async def test_everybody_is_served_though_the_crds_are_written_all_the_time() -> None:
+async def test_every_allocation_is_served_although_the_crds_are_written_all_the_time() -> None:
     async with ControlPlane.start() as plane:
         if plane.kind == "embedded":
             pytest.skip("the embedded server takes no storage apart: set KUBEBUILDER_ASSETS")

@@ -47,7 +47,7 @@ FORGETFUL = replace(SETTINGS, pool=PoolSettings(resync=0.5, quiet_period=0.5))
 """Pools list promises that are kept no longer than this: whom they were made to has to be read."""
 
 
-async def test_nobody_is_served_twice_and_everybody_once_whichever_server_they_meet() -> None:
+async def test_every_allocation_is_served_once_whichever_api_server_replicas_use() -> None:
     async with (
         ControlPlane.start() as plane,
         taken_apart(plane) as parts,
@@ -68,9 +68,7 @@ async def test_nobody_is_served_twice_and_everybody_once_whichever_server_they_m
         assert here.witness.clashes == []
 
 
-async def test_who_takes_over_with_a_cache_that_is_behind_hands_out_nothing_that_is_taken() -> (
-    None
-):
+async def test_a_new_leader_with_a_lagging_cache_hands_out_no_range_that_is_taken() -> None:
     """The one before served smaller requests meanwhile; one that found no room comes next."""
     async with (
         ControlPlane.start() as plane,

@@ -118,7 +118,9 @@ def options() -> ManagerOptions:
     return ManagerOptions(health_bind="127.0.0.1:0")
 
 
-async def test_a_missing_right_is_named_and_stops_nobody_else(options: ManagerOptions) -> None:
+async def test_a_missing_right_is_named_and_stops_no_other_controller(
+    options: ManagerOptions,
+) -> None:
     async with world() as here:
         await here.proxy.add_user("joe")
         await allow(here, "joe", GROUP, "gauges")
@@ -141,7 +143,9 @@ async def test_a_missing_right_is_named_and_stops_nobody_else(options: ManagerOp
                 assert (await readiness(manager))[0] == 200
 
 
-async def test_a_missing_kind_is_named_and_stops_nobody_else(options: ManagerOptions) -> None:
+async def test_a_missing_kind_is_named_and_stops_no_other_controller(
+    options: ManagerOptions,
+) -> None:
     async with world() as here:
         await here.create("a")
         manager, looks = Manager(here.transport, clock=here.clock, options=options), Looks()
@@ -251,7 +255,7 @@ async def test_a_write_that_does_not_come_back_is_named_and_measured() -> None:
         assert registry.get_sample_value("controller_cache_lag_seconds", kind) == 0
 
 
-async def test_what_we_deleted_is_not_seen_again_while_the_cache_lags() -> None:
+async def test_a_deleted_object_does_not_reappear_while_the_cache_lags() -> None:
     async with world() as here:
         plain = await here.create("plain")
         body = gauge("held")

@@ -82,7 +82,7 @@ async def _expect_those_created_after_the_restore(here: Estate[Plane]) -> None:
     here.witness.expected |= {(IP_ALLOCATION.plural, key) for key in names}
 
 
-async def test_controllers_that_come_back_when_the_numbers_have_run_past_theirs_see_it_too(
+async def test_controllers_notice_a_restore_after_revisions_exceed_theirs(
     tmp_path: Path,
 ) -> None:
     async with (

@@ -82,7 +82,7 @@ async def test_a_late_handler_sees_each_object_once_as_initial_without_gap_or_di
                     assert chain[-1].new.spec.count == ROUNDS + 1
 
 
-async def test_what_a_reconciler_tries_to_change_stays_as_it_is_for_everybody_else() -> None:
+async def test_a_reconciler_cannot_change_a_cached_object_for_other_readers() -> None:
     async with world() as here:
         body = {"metadata": {"name": "a", "labels": {"team": "net"}}, "data": {"x": "1"}}
         await here.direct.create(SETTINGS, "default", body)

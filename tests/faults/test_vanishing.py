@@ -225,7 +225,7 @@ def _waits(here: Estate[Plane], name: str) -> str:
 
 
 @HOW
-async def test_a_cluster_that_vanishes_leaves_nothing_but_only_once_its_services_have_let_go(
+async def test_the_ranges_of_a_vanished_cluster_are_free_once_its_services_do_not_use_them(
     vanishing: Vanishing,
 ) -> None:
     async with _world() as here:
@@ -315,7 +315,9 @@ def _unasked(here: Estate[Plane]) -> str:
 
 
 @HOW
-async def test_a_provider_that_vanishes_is_missed_and_nothing_else(vanishing: Vanishing) -> None:
+async def test_a_provider_that_vanishes_is_reported_missing_and_nothing_else_happens(
+    vanishing: Vanishing,
+) -> None:
     async with _world() as here:
         await here.found()
         key = Key(HOME, "default")

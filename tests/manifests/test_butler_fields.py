@@ -133,7 +133,7 @@ async def butlers(cluster: Cluster) -> AsyncIterator[None]:
         await cluster.delete(*DEFINITIONS, "--timeout=60s")
 
 
-async def test_every_field_of_butlers_survives_our_crds_our_writes_and_the_way_back(
+async def test_every_field_of_butlers_survives_our_crds_our_writes_and_the_migration_back(
     cluster: Cluster,
 ) -> None:
     async with butlers(cluster):

@@ -144,7 +144,9 @@ async def test_what_helm_renders_can_be_applied_by_kubectl(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_release_lives_as_the_guide_has_it(release: Cluster, tmp_path: Path) -> None:
+async def test_a_release_is_installed_upgraded_and_removed_by_the_lines_of_the_guide(
+    release: Cluster, tmp_path: Path
+) -> None:
     await release.helm(*[older(tmp_path) if word == SHIPPED else word for word in INSTALL])
     assert await rule_says(release, OLDER)
     await release.helm(*INSTALL)

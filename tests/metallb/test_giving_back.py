@@ -78,7 +78,7 @@ def _has_no_room(cluster: TenantCluster) -> bool:
     return found is not None and found.reason == "PoolExhausted"
 
 
-async def test_an_allocation_in_use_is_not_anothers_before_its_services_have_let_go(
+async def test_a_range_in_use_is_handed_out_only_after_its_services_stop_using_it(
     tmp_path: Path, record_property: Note
 ) -> None:
     async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
@@ -103,7 +103,7 @@ async def test_an_allocation_in_use_is_not_anothers_before_its_services_have_let
         record_property("an allocation deleted", recording.summary())
 
 
-async def test_a_cluster_that_is_deleted_keeps_its_addresses_until_its_services_have_let_go(
+async def test_a_deleted_cluster_keeps_its_addresses_until_its_services_stop_using_them(
     tmp_path: Path, record_property: Note
 ) -> None:
     async with (

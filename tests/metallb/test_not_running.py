@@ -49,7 +49,7 @@ async def test_a_slow_first_start_makes_no_tenant_grow_and_ready_waits_for_it(
         assert len(await here.ranges_of("a")) == 1
 
 
-async def test_a_metallb_that_stands_still_makes_no_tenant_grow_over_and_over(
+async def test_a_stopped_metallb_makes_no_tenant_grow_again_and_again(
     tmp_path: Path,
 ) -> None:
     services = [f"web-{number}" for number in range(7)]

@@ -81,7 +81,7 @@ def _why(allocation: IPAllocation | None) -> str:
     return found.message if found is not None else ""
 
 
-async def test_a_range_is_not_free_while_metallb_goes_by_an_older_configuration(
+async def test_a_range_is_not_free_while_metallb_uses_an_older_configuration(
     tmp_path: Path,
 ) -> None:
     async with site(tmp_path) as here, here.controllers(*QUICK), here.recorded() as recording:
@@ -111,7 +111,7 @@ async def test_a_range_is_not_free_while_metallb_goes_by_an_older_configuration(
         assert await recording.findings() == []
 
 
-async def test_a_range_is_not_free_while_metallb_stands_still(tmp_path: Path) -> None:
+async def test_a_range_is_not_free_while_metallb_is_stopped(tmp_path: Path) -> None:
     kinds = {one["spec"]["names"]["plural"] for one in definitions(read_settings())}
     if "servicebgpstatuses" not in kinds:
         pytest.skip("this MetalLB is older than 0.15: it does not show what it has read")

@@ -14,7 +14,7 @@ CHANGES = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["in", "out
 
 @given(early=CHANGES, late=CHANGES, listed=st.sets(st.sampled_from("abc")))
 @settings(max_examples=60, deadline=None)
-def test_a_part_follows_its_cache(
+def test_a_partial_view_follows_its_cache(
     early: list[tuple[str, str]], late: list[tuple[str, str]], listed: set[str]
 ) -> None:
     cache, revision = Cache(IP_ALLOCATION), 1

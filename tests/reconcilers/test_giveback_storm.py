@@ -294,7 +294,7 @@ def _held_by(server: Server, tenant: str) -> list[AddressRange]:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-async def test_no_address_is_where_it_must_not_be_and_in_the_end_all_is_as_it_should_be(
+async def test_a_storm_of_releases_leaves_no_address_used_twice_or_lost(
     part: int,
 ) -> None:
     for seed in range(part * SEEDS, (part + 1) * SEEDS):

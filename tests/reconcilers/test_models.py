@@ -50,7 +50,7 @@ def _read(document: dict[str, Any]) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("document", _documents())
-def test_both_readers_make_the_same_of_a_sample(document: dict[str, Any]) -> None:
+def test_both_decoders_read_a_sample_alike(document: dict[str, Any]) -> None:
     decoded, validated = _read(document)
     assert decoded == validated
     assert decoded.metadata.name == document["metadata"]["name"]
@@ -60,7 +60,7 @@ def test_every_kind_has_a_sample() -> None:
     assert {param.values[0]["kind"] for param in _documents()} == set(OURS)
 
 
-def test_both_readers_make_the_same_of_what_a_pool_is_written() -> None:
+def test_both_decoders_read_a_written_pool_status_alike() -> None:
     pool, shown = make.pool(), make.view(make.allocation("a"), make.allocation("b", size=500))
     decision = protocol.decide(pool, shown, ranges.layout(pool.spec, 1 << 20), 256)
     written = status.served(pool, shown, decision, make.EPOCH)
@@ -70,7 +70,7 @@ def test_both_readers_make_the_same_of_what_a_pool_is_written() -> None:
     assert not status.differs(decoded.status, written), "what was just written is no news"
 
 
-def test_both_readers_make_the_same_of_what_an_allocation_is_written() -> None:
+def test_both_decoders_read_a_written_allocation_status_alike() -> None:
     allocation = make.allocation("a")
     given = AddressRange.parse("10.40.0.8", "10.40.0.15")
     body = {

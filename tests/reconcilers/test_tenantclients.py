@@ -78,7 +78,7 @@ async def test_a_client_that_failed_is_closed_when_nobody_waits_for_it_any_more(
 
 
 @pytest.mark.parametrize("error", [NoAnswer("reset"), ServerFailure(503, "", "starting")])
-async def test_a_tenant_out_of_order_is_left_in_peace_for_a_while(error: Exception) -> None:
+async def test_a_tenant_that_fails_is_not_tried_for_a_while(error: Exception) -> None:
     lab = Lab()
     lab.tenant_server("a")
     with pytest.raises(TenantUnavailable) as first:
@@ -93,7 +93,7 @@ async def test_a_tenant_out_of_order_is_left_in_peace_for_a_while(error: Excepti
         pass
 
 
-async def test_once_it_answers_the_pauses_begin_anew() -> None:
+async def test_once_a_tenant_answers_its_delays_are_reset() -> None:
     lab = Lab()
     lab.tenant_server("a")
     for pause in (5, 10, 20):
@@ -111,7 +111,9 @@ async def test_once_it_answers_the_pauses_begin_anew() -> None:
         pass
 
 
-async def test_a_refusal_of_the_content_keeps_the_client_and_the_peace() -> None:
+async def test_a_write_that_is_refused_for_its_content_keeps_the_client_and_delays_nothing() -> (
+    None
+):
     lab = Lab()
     tenant = lab.tenant_server("a")
     with pytest.raises(TenantUnavailable, match="Invalid: 422") as refused:
@@ -132,7 +134,7 @@ async def test_a_conflict_is_no_failure_of_the_tenant() -> None:
     assert tenant.closed == 0
 
 
-async def test_a_cluster_created_anew_is_entered_by_its_own_kubeconfig() -> None:
+async def test_a_recreated_cluster_is_connected_to_by_its_own_kubeconfig() -> None:
     lab = Lab()
     before = lab.tenant_server("a")
     async with lab.tenants.client(make.tenant()):
@@ -155,7 +157,7 @@ async def test_all_clients_are_closed_at_the_end() -> None:
     assert [server.closed for server in servers] == [1, 1]
 
 
-async def test_a_kubeconfig_that_reads_files_is_refused_by_the_strict_way_in() -> None:
+async def test_a_kubeconfig_that_reads_files_is_refused_as_unsafe() -> None:
     lab = Lab()
     meta = {"name": "a-admin-kubeconfig", "namespace": "team"}
     lab.server.add("secrets", {"metadata": meta, "data": {"admin.conf": "ZXZpbDogdHJ1ZQ=="}})

@@ -49,7 +49,7 @@ async def test_an_allocation_served_at_once_never_shows_pending() -> None:
     assert shown == {None, "Allocated"}
 
 
-async def test_at_rest_the_management_cluster_hears_nothing() -> None:
+async def test_at_rest_the_management_cluster_gets_no_requests() -> None:
     platform = _platform()
     tenant = platform.tenant("a")
     async with platform.running():
@@ -157,7 +157,7 @@ async def test_capacity_in_a_providers_status_follows_its_pools() -> None:
         assert status["capacity"] == {"availableIPs": 200, "estimatedTenants": 15}
 
 
-async def test_ranges_of_one_tenant_do_not_make_others_look() -> None:
+async def test_ranges_of_one_tenant_enqueue_no_other_tenant() -> None:
     platform = _platform()
     tenant = platform.tenant("a")
     async with platform.running():
@@ -182,7 +182,7 @@ async def test_one_unreachable_tenant_costs_the_others_nothing() -> None:
         assert platform.phase("tenantclusters", "a", "team") == "Installing"
 
 
-async def test_a_service_that_clings_to_an_address_causes_no_hot_loop() -> None:
+async def test_a_service_that_keeps_its_address_causes_no_hot_loop() -> None:
     platform = _platform()
     tenant = platform.tenant("a")
     async with platform.running():

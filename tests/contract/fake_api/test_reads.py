@@ -150,7 +150,7 @@ async def test_a_watch_delivers_what_happens_to_the_selected_objects(
     assert {one.metadata.name for one in watched.cache} == {"before", "last"}
 
 
-async def test_a_manager_runs_on_it_and_its_own_writes_are_in_its_caches(
+async def test_a_manager_runs_on_the_fake_api_and_caches_its_own_writes(
     transport: Transport,
 ) -> None:
     manager = Manager(transport)

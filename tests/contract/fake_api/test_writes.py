@@ -35,7 +35,7 @@ async def test_a_new_object_gets_its_metadata_and_no_status(client: Client) -> N
     assert await client.get(GAUGES, meta.key) == created
 
 
-async def test_a_name_is_taken_once_and_generated_ones_differ(client: Client) -> None:
+async def test_an_existing_name_is_refused_and_generated_names_differ(client: Client) -> None:
     await made(client)
     with pytest.raises(AlreadyExists):
         await made(client)

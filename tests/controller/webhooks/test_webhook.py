@@ -97,7 +97,7 @@ async def test_a_patch_goes_out_as_base64_of_a_json_patch() -> None:
     ]
 
 
-async def test_a_patch_of_nothing_is_no_patch() -> None:
+async def test_an_answer_with_an_empty_patch_has_no_patch_field() -> None:
     answered = await response(answering(Patched.between({}, {}), mutating=True), review())
     assert answered["allowed"] is True
     assert not {"patch", "patchType"} & answered.keys()

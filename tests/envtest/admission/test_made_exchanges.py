@@ -40,7 +40,7 @@ async def play(stage: Stage, steps: list[dict[str, Any]]) -> dict[str, list[str]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_hooks_and_clients_get_what_the_real_server_sends_them(
+async def test_webhooks_and_clients_get_what_the_real_server_sends_them(
     scenario: str, plane: Plane, stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = json.loads((DATA / f"{scenario}.json").read_text(encoding="utf-8"))

@@ -40,7 +40,7 @@ def configuration(step: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-async def test_hooks_are_asked_and_obeyed_as_by_the_real_server(
+async def test_webhooks_are_called_and_enforced_as_by_the_real_server(
     stage: Stage,
 ) -> None:
     wrong: dict[str, Any] = {}

@@ -88,7 +88,7 @@ class Intruder:
             assert answer.status_code == 200
 
 
-async def test_a_put_without_a_revision_outlasts_a_write_in_between(
+async def test_a_put_without_a_resource_version_succeeds_after_a_concurrent_write(
     client: httpx.AsyncClient, hook: Hook, settings: str
 ) -> None:
     hook.meanwhile = Intruder(client, settings)
@@ -100,7 +100,7 @@ async def test_a_put_without_a_revision_outlasts_a_write_in_between(
     assert seen[-1] == {"by": "nobody", "intruder": "was here"}
 
 
-async def test_a_put_with_a_revision_does_not(
+async def test_a_put_with_a_resource_version_conflicts_with_a_concurrent_write(
     client: httpx.AsyncClient, hook: Hook, settings: str
 ) -> None:
     present = (await client.get(settings)).json()
@@ -111,7 +111,7 @@ async def test_a_put_with_a_revision_does_not(
     assert (await client.get(settings)).json()["data"]["intruder"] == "was here"
 
 
-async def test_a_patch_lands_on_what_was_written_in_between(
+async def test_a_patch_is_applied_to_the_result_of_a_concurrent_write(
     client: httpx.AsyncClient, hook: Hook, settings: str
 ) -> None:
     hook.meanwhile = Intruder(client, settings)
@@ -122,7 +122,7 @@ async def test_a_patch_lands_on_what_was_written_in_between(
     assert answer.json()["data"] == {"by": "me", "intruder": "was here"}
 
 
-async def test_a_deletion_outlasts_a_write_in_between(
+async def test_a_deletion_succeeds_after_a_concurrent_write(
     client: httpx.AsyncClient, hook: Hook, settings: str
 ) -> None:
     hook.meanwhile = Intruder(client, settings)
@@ -135,7 +135,7 @@ async def test_a_deletion_outlasts_a_write_in_between(
     assert last["oldObject"]["data"]["intruder"] == "was here"
 
 
-async def test_who_removes_many_does_not_mind_that_one_is_gone_already(
+async def test_deleting_a_collection_ignores_objects_that_are_deleted_meanwhile(
     client: httpx.AsyncClient, hook: Hook, settings: str
 ) -> None:
     async def remove_it() -> None:

@@ -24,7 +24,7 @@ def _warned(answer: httpx.Response) -> str:
     return str(answer.headers.get("Warning", ""))
 
 
-async def test_a_value_that_a_new_schema_refuses_may_stay_but_not_come(
+async def test_a_value_that_a_new_schema_refuses_may_stay_but_not_be_added(
     http: httpx.AsyncClient, plane: Plane
 ) -> None:
     await plane.install_crds([crd()])

@@ -153,7 +153,7 @@ async def test_rules_that_hold_let_an_object_in(plane: Plane, http: httpx.AsyncC
     assert answer.status_code == 201, answer.text
 
 
-async def test_each_of_those_rules_turned_round_refuses_it(
+async def test_the_negation_of_each_of_those_rules_refuses_the_object(
     plane: Plane, http: httpx.AsyncClient
 ) -> None:
     turned = [f"!({rule})" for rule in HOLDS]

@@ -69,7 +69,7 @@ def test_a_fault_is_injected_as_often_as_it_should() -> None:
     assert not count.takes(call("GET", f"{NODES}/a"))
 
 
-def test_chance_repeats_itself() -> None:
+def test_random_faults_are_the_same_for_the_same_seed() -> None:
     def struck(seed: int) -> list[bool]:
         count = Count(Match(chance=0.5), random.Random(seed))
         return [count.takes(call("GET", NODES)) for _ in range(50)]

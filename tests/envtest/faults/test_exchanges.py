@@ -138,7 +138,7 @@ async def test_a_truncated_answer_that_looks_whole_is_malformed() -> None:
             await here.client.list(GAUGES)
 
 
-async def test_an_answer_that_comes_in_drops_is_whole() -> None:
+async def test_an_answer_that_arrives_slowly_is_complete() -> None:
     async with world() as here:
         made = await here.create("a")
         with here.proxy.inject(SlowAnswer(7), LIST) as slow:

@@ -21,7 +21,7 @@ from tests.envtest.samples import PATH, crd
 from tests.faults.world import GAUGES, LIST, transport_to, world
 
 
-async def test_it_can_stand_wherever_a_control_plane_can(tmp_path: Path) -> None:
+async def test_a_proxy_can_be_used_wherever_a_control_plane_can(tmp_path: Path) -> None:
     async with ControlPlane.start() as plane, Proxy.before(plane) as proxy:
         await proxy.install_crds([crd()])
         path = proxy.write_kubeconfig(tmp_path / "config")
@@ -44,7 +44,7 @@ async def test_a_proxy_may_stand_before_a_proxy() -> None:
         assert len(struck.struck) == 0
 
 
-async def test_strangers_are_as_little_welcome_as_without_it() -> None:
+async def test_users_without_credentials_are_refused_as_by_the_server() -> None:
     async with world() as here:
         for headers in ({}, {"Authorization": "Bearer nobody's"}):
             answers = [await _get(plane, headers) for plane in (here.plane, here.proxy)]
@@ -89,7 +89,7 @@ async def test_a_fault_that_answers_leaves_nothing_to_those_after_it() -> None:
             assert (len(first.struck), len(second.struck)) == (1, 0)
 
 
-async def test_a_server_that_is_gone_is_gone_for_the_clients_too() -> None:
+async def test_clients_of_the_proxy_notice_that_the_server_has_ended() -> None:
     async with AsyncExitStack() as server:
         plane = await server.enter_async_context(ControlPlane.start())
         async with Proxy.before(plane) as proxy, transport_to(proxy) as transport:
@@ -99,7 +99,7 @@ async def test_a_server_that_is_gone_is_gone_for_the_clients_too() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no /proc to count files in")
-async def test_nothing_is_left_behind() -> None:
+async def test_a_closed_proxy_leaves_no_connections_and_no_tasks() -> None:
     await cycles(1)
     before = (open_files(), len(asyncio.all_tasks()))
     await cycles(10)

@@ -73,7 +73,7 @@ async def test_a_watch_passes_as_it_comes() -> None:
         assert events == ["ADDED a", "BOOKMARK"]
 
 
-async def test_a_half_open_watch_says_no_more_and_is_not_closed() -> None:
+async def test_a_half_open_watch_delivers_nothing_more_and_is_not_closed() -> None:
     async with world() as here:
         await here.create("a")
         with here.proxy.inject(half_open(1), Match(times=1)):
@@ -183,7 +183,7 @@ async def test_faults_of_watches_leave_other_requests_alone() -> None:
         assert len(silent.struck) == 0
 
 
-async def test_several_faults_may_strike_one_watch() -> None:
+async def test_several_faults_may_apply_to_one_watch() -> None:
     async with world() as here:
         await here.create("a")
         await here.create("b")

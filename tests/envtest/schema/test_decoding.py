@@ -75,7 +75,7 @@ def test_bytes_and_escapes_that_are_no_characters_are_replaced() -> None:
         (b'{"apiVersion":"example.com/v1","kind":"Thing"}', '{"apiVersion":"example.com/v1" ...'),
     ],
 )
-def test_a_body_that_cannot_be_read_is_pictured(data: bytes, shown: str) -> None:
+def test_an_error_quotes_the_body_that_cannot_be_decoded(data: bytes, shown: str) -> None:
     assert snippet(data) == shown
 
 
@@ -128,7 +128,7 @@ def test_a_name_that_stands_twice_is_reported_however_the_text_is_spaced(between
     assert read_json(spread.encode()) == read_json(text.encode())
 
 
-def test_half_a_pair_is_replaced_in_spaced_text() -> None:
+def test_half_a_surrogate_pair_is_replaced_in_spaced_text() -> None:
     assert read_json(b'{"a": "\\ud800"}') == ({"a": "\ufffd"}, [])
 
 

@@ -55,7 +55,7 @@ def test_a_deletion_ends_what_is_possible_and_not_what_is_certain() -> None:
     assert _only(history).possible.end == 2.7
 
 
-def test_who_is_in_no_list_any_more_was_gone_when_its_answer_had_come() -> None:
+def test_an_object_missing_in_a_list_was_gone_when_the_answer_arrived() -> None:
     history = History[str]()
     history.listed(1.0, 1.2, 10, [_sighting(7)])
     history.listed(2.0, 2.2, 12, [])
@@ -69,7 +69,7 @@ def test_an_object_younger_than_a_late_list_is_not_gone() -> None:
     assert _only(history).possible == Interval(1.0, float("inf"))
 
 
-def test_a_version_is_over_when_a_later_one_was_seen() -> None:
+def test_a_version_has_ended_when_a_later_one_was_seen() -> None:
     history = History[str]()
     history.listed(1.0, 1.2, 10, [_sighting(7)])
     history.event(1.6, _sighting(11))
@@ -78,7 +78,7 @@ def test_a_version_is_over_when_a_later_one_was_seen() -> None:
     assert second.possible.begin == 1.0
 
 
-def test_an_object_that_is_gone_went_between_a_list_that_showed_it_and_what_told_of_it() -> None:
+def test_a_deletion_happened_between_the_last_list_with_the_object_and_its_event() -> None:
     history = History[str]()
     history.listed(1.0, 1.2, 10, [_sighting(7)])
     history.listed(2.0, 2.2, 12, [_sighting(7)])
@@ -112,7 +112,7 @@ _delays = st.lists(st.integers(0, 20) | st.none(), min_size=8, max_size=8)
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(writes=_writes, lists=_lists, delays=_delays, deleted=st.booleans())
-def test_what_is_certain_was_so_and_what_was_so_is_possible(
+def test_certain_intervals_lie_within_the_true_ones_and_those_within_possible_ones(
     writes: list[int],
     lists: list[tuple[int, int, int]],
     delays: list[int | None],

@@ -87,7 +87,7 @@ def _tell(history: History[Any], facts: list[_Fact]) -> None:
         history.listed(moment, moment, 10 * number + 5, after)
 
 
-def test_a_service_that_shows_what_its_tenant_holds_is_well() -> None:
+def test_a_service_with_an_address_that_its_tenant_holds_is_no_finding() -> None:
     world = World()
     world.hold(A, end=60)
     world.show(A, begin=5, end=60)
@@ -153,7 +153,7 @@ def test_an_address_promised_to_one_and_held_by_another_is_found() -> None:
     assert "by a promise of lab to somebody" in found
 
 
-def test_what_is_promised_to_who_holds_it_is_well() -> None:
+def test_a_promise_to_the_holder_of_the_range_is_no_finding() -> None:
     world = World()
     world.hold(A)
     world.promise(Promise("lb-0", RANGE), begin=1, end=2)
@@ -171,7 +171,7 @@ def test_one_address_on_services_of_two_tenants_is_found() -> None:
     )
 
 
-def test_an_end_that_may_have_been_late_in_coming_proves_nothing() -> None:
+def test_a_release_within_the_uncertainty_of_a_list_is_no_finding() -> None:
     """The range was free at 60; the Service was last seen in a list asked for at 59.9."""
     world = World()
     world.hold(A, end=60)

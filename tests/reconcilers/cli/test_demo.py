@@ -159,7 +159,7 @@ async def test_the_demo_notices_a_range_that_is_released_before_it_is_withdrawn(
     )
 
 
-async def test_who_has_to_wait_asks_after_whom_it_waits_for_is_served() -> None:
+async def test_a_request_that_has_to_wait_is_sent_after_its_predecessor_is_served() -> None:
     found = list[str]()
 
     def note(change: Change[IPAllocation]) -> None:

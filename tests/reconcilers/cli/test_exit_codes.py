@@ -25,7 +25,7 @@ def test_what_could_not_be_read_shows_in_the_exit_code_and_the_rest_is_shown(
 
 
 @pytest.mark.parametrize("call", [("crds",), ("--help",)])
-def test_a_full_disk_behind_the_output_is_told_in_a_sentence(call: tuple[str, ...]) -> None:
+def test_a_full_disk_behind_the_output_is_reported_in_a_sentence(call: tuple[str, ...]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             butler_ipam(*call),

@@ -109,7 +109,7 @@ def test_several_configurations_can_be_named() -> None:
     assert found.validating == ("a", "b")
 
 
-def test_no_folder_is_no_folder() -> None:
+def test_folders_that_are_not_given_are_empty() -> None:
     found = options()
     assert (found.webhook_cert_dir, found.metrics_cert_dir) == ("", "")
     assert options("--metrics-cert-dir=x/").metrics_cert_dir == str(Path("x"))

@@ -110,5 +110,5 @@ def test_any_text_that_looks_like_yaml_ends_in_an_exit_code(text: str) -> None:
     assert outcome.errors
 
 
-def test_the_world_itself_is_sound() -> None:
+def test_the_unchanged_objects_plan_without_errors() -> None:
     assert plan(*WORLD).errors == []

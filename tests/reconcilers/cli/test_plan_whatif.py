@@ -80,7 +80,7 @@ def test_a_size_that_is_none_gets_a_sentence(text: str) -> None:
     assert text in outcome.errors[0]
 
 
-def test_names_are_of_what_gets_a_range_now() -> None:
+def test_output_by_name_lists_allocations_that_get_a_range_now() -> None:
     held = allocation("old", 8, status=holding("10.40.0.8", "10.40.0.15"))
     text = "\n---\n".join(map(json.dumps, (pool(), held, allocation("new", 16))))
     assert plan_text(text, "-o", "name").out == ("ipallocation.butler.butlerlabs.dev/new\n")
@@ -91,7 +91,9 @@ def test_names_are_of_what_gets_a_range_now() -> None:
     st.integers(0, 9),
     st.lists(st.integers(0, 63), max_size=12),
 )
-def test_so_many_more_fit_and_not_one_more(nodes: int, balancers: int, taken: list[int]) -> None:
+def test_the_printed_number_of_tenants_fits_and_not_one_more(
+    nodes: int, balancers: int, taken: list[int]
+) -> None:
     if nodes + balancers == 0:
         return
     first = AddressRange.parse_cidr("10.0.0.0/26").first

@@ -92,7 +92,7 @@ async def test_an_allocation_that_can_be_served_at_once_is_never_pending() -> No
     assert [h.object["status"]["phase"] for h in lab.server.history[-1:]] == ["Allocated"]
 
 
-async def test_one_that_waits_shows_it_within_a_second() -> None:
+async def test_an_allocation_that_waits_is_pending_within_a_second() -> None:
     lab = _lab(make.allocation("a"), pool=_serving())
     outcome = await lab.allocation("a")
     assert isinstance(outcome, Again)
@@ -127,7 +127,7 @@ async def test_a_promised_allocation_is_left_alone() -> None:
     ],
     ids=["Allocated", "Failed"],
 )
-async def test_those_that_wait_for_nothing_of_ours_are_looked_at_as_a_backstop(
+async def test_allocations_that_wait_for_others_are_reconciled_periodically(
     allocation: Any, seconds: float
 ) -> None:
     lab = _lab(allocation, pool=_serving())
@@ -135,7 +135,7 @@ async def test_those_that_wait_for_nothing_of_ours_are_looked_at_as_a_backstop(
     assert lab.server.requests == []
 
 
-async def test_a_failed_one_whose_pool_goes_waits_for_the_pool() -> None:
+async def test_a_failed_allocation_whose_pool_is_deleted_waits_for_the_pool() -> None:
     lab = _lab(make.allocation("a", phase="Failed"), pool=_serving())
     lab.server.vanish("networkpools", "lab")
     assert await lab.allocation("a") == Blocked("PoolNotFound", 15.0)
@@ -177,7 +177,7 @@ async def test_the_range_is_kept_while_the_tenant_has_it() -> None:
     assert not lab.server.has("ipallocations", "a")
 
 
-async def test_saying_why_it_waits_does_not_move_the_mark() -> None:
+async def test_writing_why_a_release_waits_does_not_move_its_mark() -> None:
     lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7")))
     lab.server.delete("ipallocations", "a")
     marked = int(lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"])
@@ -195,7 +195,7 @@ async def test_saying_why_it_waits_does_not_move_the_mark() -> None:
     assert marks == [marked] * 3
 
 
-async def test_the_mark_is_one_of_the_history_that_there_is() -> None:
+async def test_a_mark_of_a_history_before_a_restore_is_replaced() -> None:
     lab = _lab(make.allocation("a", held=("10.40.0.0", "10.40.0.7")))
     lab.server.delete("ipallocations", "a")
     marks = []
@@ -229,7 +229,7 @@ async def test_an_edit_meanwhile_ends_the_pass_and_is_no_error() -> None:
     assert lab.see("ipallocations", "a").get("phase") is None
 
 
-async def test_one_that_went_meanwhile_is_no_error() -> None:
+async def test_an_allocation_that_is_gone_meanwhile_is_no_error() -> None:
     lab = _lab(make.allocation("a"))
     lab.hold("ipallocations")
     lab.server.vanish("ipallocations", "a")
@@ -269,7 +269,7 @@ async def test_whatever_it_waits_for_shows_within_a_second(pool: Any) -> None:
     assert await _shows_pending(lab, "a", 1.0)
 
 
-async def test_in_a_burst_those_whose_turn_comes_are_left_alone() -> None:
+async def test_a_waiting_allocation_is_not_pending_while_its_pool_makes_progress() -> None:
     busy = make.allocation("busy")
     lab = _lab(make.allocation("a"), busy, pool=_serving(**_ROOMY))
     version = lab.server.see("ipallocations", "busy")["metadata"]["resourceVersion"]
@@ -281,7 +281,7 @@ async def test_in_a_burst_those_whose_turn_comes_are_left_alone() -> None:
     assert await _shows_pending(lab, "a", 2.0), "but not for ever"
 
 
-async def test_a_burst_that_stands_still_is_no_burst() -> None:
+async def test_a_waiting_allocation_is_pending_once_its_pool_makes_no_progress() -> None:
     lab = _lab(make.allocation("a"), pool=_serving(**_ROOMY))
     await lab.allocation("a")
     lab.server.edit("networkpools", "lab", {"status": {"allocatedIPs": 1}})

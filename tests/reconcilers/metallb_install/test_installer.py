@@ -148,7 +148,7 @@ async def test_without_a_bundle_metallb_that_is_there_in_part_is_said_to_be() ->
     assert "404" not in message
 
 
-async def test_at_rest_the_bundle_is_not_looked_at_and_another_one_is_applied() -> None:
+async def test_an_applied_bundle_is_read_rarely_and_another_one_is_applied() -> None:
     lab, tenant = _lab()
     tenant.listeners.append(_establish(tenant))
     await lab.rounds()
@@ -239,7 +239,7 @@ async def test_where_another_controller_installs_we_do_not() -> None:
 
 
 @given(st.text(max_size=200))
-def test_whatever_a_bundle_says_it_is_a_bundle_or_refused(text: str) -> None:
+def test_any_text_is_parsed_as_a_bundle_or_refused(text: str) -> None:
     with suppress(InvalidBundle):
         assert parse({"a": text}).manifests
 

@@ -58,7 +58,7 @@ async def test_a_late_write_of_a_forgotten_promise_finds_another_version() -> No
     assert (fenced["status"]["phase"], ready["reason"]) == ("Pending", "PoolNotReady")
 
 
-async def test_an_allocation_that_moves_during_the_fence_needs_no_voiding() -> None:
+async def test_an_allocation_that_changes_during_the_fence_needs_no_voiding() -> None:
     lab = _lab(make.allocation("a"), make.allocation("b"))
     touched = False
 

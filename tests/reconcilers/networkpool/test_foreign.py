@@ -160,7 +160,7 @@ async def test_a_wiped_memory_is_fenced_before_the_pool_goes_on() -> None:
         ("manager", "status", 121.0, "long ago: adopting a running installation"),
     ],
 )
-async def test_who_is_no_foreign_controller(
+async def test_our_own_writes_and_kubectl_are_no_foreign_controller(
     manager: str, subresource: str, ago: float, why: str
 ) -> None:
     lab = _lab()
@@ -177,7 +177,7 @@ async def test_a_garbled_time_is_no_write() -> None:
     assert await lab.pool() == Again(60.0)
 
 
-async def test_nothing_is_collected_meanwhile() -> None:
+async def test_no_orphans_are_collected_while_another_controller_writes() -> None:
     lab = _lab()
     stamped = {"butler.butlerlabs.dev/tenant-uid": "gone"}
     held = ("10.40.0.0", "10.40.0.7")
@@ -189,7 +189,7 @@ async def test_nothing_is_collected_meanwhile() -> None:
     assert lab.server.requests == []
 
 
-async def test_those_who_wait_learn_of_it_and_are_served_when_it_is_over() -> None:
+async def test_waiting_allocations_name_the_foreign_controller_and_are_served_afterwards() -> None:
     platform = Platform()
     platform.server.add("networkpools", make.pool())
     async with platform.running():

@@ -46,7 +46,7 @@ def _range(number: int) -> tuple[str, str]:
         (MARKED, None, False),
     ],
 )
-def test_a_pool_hears_of_what_it_may_have_to_do_something_about(
+def test_a_pool_is_enqueued_by_changes_that_may_need_work(
     old: dict[str, Any] | None, new: dict[str, Any] | None, concerned: bool
 ) -> None:
     before = make.allocation("a", **old) if old is not None else None

@@ -74,7 +74,7 @@ async def test_an_owner_that_is_there_costs_no_request() -> None:
     assert lab.server.requests == []
 
 
-async def test_the_cache_nominates_and_a_live_read_decides() -> None:
+async def test_the_cache_finds_candidates_and_a_live_read_decides() -> None:
     lab = _lab(_orphan())
     lab.hold("tenantclusters")
     lab.server.add("tenantclusters", make.tenant())
@@ -112,7 +112,7 @@ async def test_an_allocation_that_changed_meanwhile_is_judged_anew() -> None:
     ],
     ids=["the kind is not served", "may not be read", "no good answer"],
 )
-async def test_not_knowing_deletes_nothing(error: Any) -> None:
+async def test_failed_reads_delete_nothing(error: Any) -> None:
     lab = _lab(_orphan("one"), _orphan("two", 1))
     lab.server.fail(error, times=9, plural="tenantclusters")
     await lab.orphans.sweep()
@@ -217,7 +217,7 @@ async def test_labels_never_decide_who_is_an_orphan() -> None:
     assert _going(lab) == []
 
 
-async def test_one_that_is_about_to_be_served_is_not_touched() -> None:
+async def test_an_allocation_that_is_about_to_be_served_is_not_changed() -> None:
     fresh = _orphan("fresh", phase=None, labels={}, held=None)
     promised = _orphan("promised", phase="Pending", labels={})
     lab = _lab(fresh, promised, owner=make.tenant())
@@ -242,7 +242,7 @@ async def test_a_sweep_repairs_a_batch_and_the_next_ones_the_rest() -> None:
     ("orphans", "others", "collected"),
     [(10, 0, 10), (11, 0, 0), (11, 100, 11), (12, 100, 0), (20, 180, 20), (21, 180, 0)],
 )
-async def test_those_of_more_than_ten_and_a_tenth_of_the_owners_at_once_are_not_collected(
+async def test_orphans_of_too_many_owners_at_once_are_not_collected(
     orphans: int, others: int, collected: int
 ) -> None:
     lost = [_of_its_own(f"lost{n:03}") for n in range(orphans)]

@@ -142,7 +142,7 @@ spans = st.tuples(st.integers(0, 255), st.integers(0, 15)).map(lambda s: (s[0], 
 
 
 @given(st.lists(spans, max_size=12), st.integers(0, 200), st.integers(0, 55))
-def test_the_quick_look_misses_nothing_that_the_thorough_one_finds(
+def test_the_quick_check_misses_nothing_that_the_full_check_finds(
     held: list[tuple[int, int]], low: int, size: int
 ) -> None:
     tenant = {"start": f"10.40.0.{low}", "end": f"10.40.0.{low + size}"}

@@ -112,7 +112,7 @@ def test_an_allocation_whose_phase_was_wiped_gets_the_range_it_still_holds() -> 
     ],
     ids=lambda a: a.metadata.name,
 )
-def test_nothing_is_handed_out_to(allocation: Any) -> None:
+def test_ineligible_allocations_get_no_range(allocation: Any) -> None:
     assert _decide(make.pool(), allocation).choice.grants == ()
 
 

@@ -55,7 +55,7 @@ def _going(replica: Replica) -> list[str]:
     return [meta["name"] for meta in found if "deletionTimestamp" in meta]
 
 
-async def test_what_is_settled_is_looked_at_once(looked_at: list[str]) -> None:
+async def test_a_settled_allocation_is_checked_once(looked_at: list[str]) -> None:
     replica = _lab()
     await replica.orphans.sweep()
     assert looked_at == [f"{tenant}-lb" for tenant in "abcdefgh"]
@@ -65,7 +65,7 @@ async def test_what_is_settled_is_looked_at_once(looked_at: list[str]) -> None:
     assert replica.lab.server.requests == []
 
 
-async def test_only_the_allocations_of_a_cluster_that_went_are_looked_at(
+async def test_only_allocations_of_a_cluster_that_is_gone_are_checked(
     looked_at: list[str],
 ) -> None:
     replica = _lab()
@@ -132,7 +132,7 @@ async def test_an_allocation_whose_owner_was_never_seen_is_settled_by_its_condit
     assert meta["annotations"][names.ANNOTATION_TENANT_UID] == "uid-team-y"
 
 
-async def test_now_and_then_everything_is_looked_at(looked_at: list[str]) -> None:
+async def test_all_allocations_are_checked_periodically(looked_at: list[str]) -> None:
     replica = _lab()
     for _ in range(orphans.ALL_EVERY - 1):
         await replica.orphans.sweep()

@@ -84,7 +84,7 @@ async def test_a_new_pool_is_not_fenced_past_an_allocation_that_may_be_its_own()
         assert not status.get("allocationsRevision")
 
 
-def test_one_without_even_a_namespace_may_be_anybodys() -> None:
+def test_an_unreadable_allocation_without_namespace_concerns_every_pool() -> None:
     assert unreadable_of({Key("", "item 2"): DecodeFailure("no metadata")}, make.key("lab")) == (
         "item 2",
     )

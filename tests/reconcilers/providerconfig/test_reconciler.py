@@ -257,7 +257,7 @@ class TestTeams:
         lab.server.served = (*lab.server.served, "teams")
         return lab
 
-    async def test_a_team_that_does_not_exist_is_told_and_found_when_it_comes(self) -> None:
+    async def test_a_missing_team_is_reported_and_noticed_when_it_is_created(self) -> None:
         lab = self._of_a_team()
         assert await lab.provider() == Again(30.0)
         reported = "scope.teamRef: Team platform does not exist"

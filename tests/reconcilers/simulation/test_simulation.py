@@ -33,7 +33,7 @@ def part_of(seeds: int, part: int) -> range:
     ],
     ids=["two", "three", "vanishing"],
 )
-def test_no_two_allocations_ever_hold_one_address_and_whoever_fits_is_served(
+def test_no_two_allocations_ever_hold_one_address_and_every_request_that_fits_is_served(
     plan: Plan, share: int, options: str, part: int
 ) -> None:
     for seed in part_of(SEEDS // share, part):
@@ -62,7 +62,9 @@ def test_no_address_is_projected_wrongly_where_clusters_vanish_without_teardown(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-def test_so_it_is_where_metallb_goes_by_what_it_read_before(part: int) -> None:
+def test_no_address_is_projected_wrongly_where_metallb_uses_an_older_configuration(
+    part: int,
+) -> None:
     for seed in part_of(SEEDS // 4, part):
         verdict = Tenancy(seed, COUNTING).play()
         again = f"python -m tests.reconcilers.simulation tenants {seed} --counting"

@@ -34,7 +34,7 @@ def _reported(platform: Platform) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(("said", "named"), SAID.items(), ids=["admission", "conversion"])
-async def test_it_is_named_and_the_tenant_is_ready_within_seconds_after_it_is_back(
+async def test_a_failing_webhook_is_named_and_its_tenant_is_ready_seconds_after_it_is_back(
     said: str, named: str
 ) -> None:
     platform, tenant = _platform()

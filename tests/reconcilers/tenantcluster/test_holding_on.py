@@ -83,7 +83,9 @@ HOSTILITIES = [
 
 
 @pytest.mark.parametrize("hostility", HOSTILITIES, ids=lambda one: one.__name__)
-async def test_its_addresses_come_back_after_the_teardown_grace(hostility: Hostility) -> None:
+async def test_addresses_of_an_unresponsive_tenant_are_free_after_the_teardown_grace(
+    hostility: Hostility,
+) -> None:
     lab, tenant = await _ready()
     hostility(tenant)
     lab.server.delete("tenantclusters", "a", namespace="team")
@@ -117,7 +119,7 @@ async def test_a_basis_that_a_tenant_made_up_keeps_nothing_from_it(basis: str) -
 
 
 @pytest.mark.parametrize("said", ["9" * 5_000 + ":1", "1:" + "f" * 99_999, ":::"])
-async def test_a_memory_that_cannot_be_read_remembers_nothing(said: str) -> None:
+async def test_an_annotation_that_cannot_be_parsed_counts_as_empty(said: str) -> None:
     lab, tenant = await _ready()
     tenant.served = TENANT_KINDS
     marks: dict[str, Any] = {"annotations": {names.ANNOTATION_GROWN_IN_VAIN: said}}

@@ -48,7 +48,7 @@ def test_a_metallb_before_0_15_that_counts_nothing_is_no_finding() -> None:
     assert _kinds(Inside({"default-pool": _pool(RIGHT)})) == []
 
 
-def test_nor_is_one_that_leaves_out_addresses_that_some_devices_cannot_use() -> None:
+def test_addresses_that_metallb_skips_for_buggy_devices_are_no_finding() -> None:
     assert _kinds(Inside({"default-pool": _pool(RIGHT, counted=7)})) == []
 
 
@@ -73,7 +73,7 @@ def test_a_pool_of_another_cluster_is_found_and_not_called_drift() -> None:
     ],
     ids=["made by others", "ours, edited", "of others, and holds nothing else"],
 )
-def test_drift_that_nobody_mends_is_not_promised_to_be_mended(
+def test_drift_that_no_controller_corrects_is_reported_as_such(
     entry: str, basis: dict[str, str], becomes: str
 ) -> None:
     pool = IPAddressPool(TracedMeta(annotations=basis), AddressPoolSpec((entry,)))

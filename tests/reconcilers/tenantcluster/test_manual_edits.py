@@ -58,7 +58,7 @@ def _reported(lab: Lab) -> tuple[str, str]:
     ],
     ids=" and ".join,
 )
-async def test_whatever_others_set_in_our_pool_is_written_back_and_told(edit: Json) -> None:
+async def test_edits_of_our_pool_by_others_are_undone_and_recorded_as_events(edit: Json) -> None:
     lab, tenant = await _projected()
     _edit(tenant, **edit)
     await lab.cluster()
@@ -81,7 +81,7 @@ async def test_whatever_others_set_in_our_pool_is_written_back_and_told(edit: Js
     ],
     ids=str,
 )
-async def test_whatever_others_set_in_our_advertisement_is_written_back_and_told(
+async def test_edits_of_our_advertisement_by_others_are_undone_and_recorded_as_events(
     edit: Json,
 ) -> None:
     lab, tenant = await _projected()
@@ -92,7 +92,9 @@ async def test_whatever_others_set_in_our_advertisement_is_written_back_and_told
 
 
 @pytest.mark.parametrize("what", [POOL, ADVERTISEMENT], ids=["pool", "advertisement"])
-async def test_what_others_delete_is_made_again_and_told(what: tuple[str, str]) -> None:
+async def test_objects_that_others_delete_are_recreated_and_recorded_as_events(
+    what: tuple[str, str],
+) -> None:
     lab, tenant = await _projected()
     tenant.vanish(*what, namespace=METALLB)
     await lab.cluster()
@@ -100,7 +102,7 @@ async def test_what_others_delete_is_made_again_and_told(what: tuple[str, str]) 
     assert lab.recorded.reasons.count(TOLD) == 1
 
 
-async def test_news_of_ours_are_no_correction() -> None:
+async def test_our_own_changes_are_not_recorded_as_corrections() -> None:
     lab, tenant = await _projected()
     lab.server.add("ipallocations", make.allocation("team-a-lb-1", held=OTHER))
     await lab.cluster()

@@ -57,7 +57,7 @@ async def test_node_addresses_of_a_deleted_cluster_stay_while_another_finalizer_
     assert not lab.server.has("ipallocations", NODES)
 
 
-async def test_a_person_may_say_that_they_are_free() -> None:
+async def test_node_addresses_are_free_at_once_with_the_annotation_release_anyway() -> None:
     lab, _ = await _lab(finalizers=[OTHERS])
     lab.server.delete("tenantclusters", "a", namespace="team")
     await lab.rounds()
@@ -91,7 +91,7 @@ def _of_nodes_of_ours(lab: Lab) -> list[Json]:
     return [one for one in _of_nodes(lab) if one["metadata"]["name"] != "rival"]
 
 
-async def test_the_old_one_stays_while_the_range_cannot_be_asked_for_again() -> None:
+async def test_the_old_allocation_stays_until_a_new_one_requests_its_range() -> None:
     lab, given = await _lab()
     spec: Json = {"spec": {"reserved": [{"cidr": f"{given[0]}/32"}]}}
     lab.server.edit("networkpools", "lab", spec)
@@ -101,7 +101,7 @@ async def test_the_old_one_stays_while_the_range_cannot_be_asked_for_again() -> 
     assert _range(lab, NODES) == given, "nobody else has it meanwhile"
 
 
-async def test_one_without_a_range_goes_at_once() -> None:
+async def test_an_allocation_without_a_range_is_deleted_at_once() -> None:
     lab, _ = await _lab()
     lab.server.add("ipallocations", make.allocation("second", tenant="team/a", kind="nodes"))
     lab.server.delete("ipallocations", "second")
@@ -109,7 +109,7 @@ async def test_one_without_a_range_goes_at_once() -> None:
     assert not lab.server.has("ipallocations", "second")
 
 
-async def test_one_that_lost_its_finalizer_by_hand_is_made_anew() -> None:
+async def test_an_allocation_whose_finalizer_was_removed_by_hand_is_recreated() -> None:
     lab, _ = await _lab()
     lab.server.vanish("ipallocations", NODES)
     await lab.rounds()

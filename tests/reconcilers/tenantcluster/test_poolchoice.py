@@ -78,7 +78,7 @@ STEPS = st.one_of(
 @example([("pin", "a", 32), ("pin", "b", 0), ("pin", "b", 32)])
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEPS, max_size=25))
-def test_after_the_pool_has_worked_what_is_left_is_what_was_foreseen(
+def test_a_pools_free_space_after_allocation_is_what_was_predicted(
     steps: list[tuple[str, str, int]],
 ) -> None:
     world = World()

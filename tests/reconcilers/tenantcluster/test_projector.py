@@ -82,7 +82,7 @@ async def test_pool_and_advertisement_are_made_on_the_caches_basis() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Ready", "Installing"])
-async def test_that_a_projection_begins_is_recorded_before_the_tenant_is_written(
+async def test_the_begin_of_a_projection_is_recorded_before_the_tenant_is_written(
     phase: str,
 ) -> None:
     nodes = make.allocation("team-a-nodes", kind="nodes", held=("10.40.0.8", "10.40.0.12"))
@@ -205,7 +205,7 @@ async def test_missing_metallb_is_a_condition_and_no_error() -> None:
     assert _reported(lab) == ("False", "MetalLBNotInstalled")
 
 
-async def test_a_tenant_that_does_not_answer_is_left_in_peace_longer_each_time() -> None:
+async def test_a_tenant_that_does_not_answer_is_retried_with_growing_delays() -> None:
     lab, tenant = _lab()
     tenant.fail(NoAnswer("timed out"), times=1000)
     tries = []
@@ -219,7 +219,7 @@ async def test_a_tenant_that_does_not_answer_is_left_in_peace_longer_each_time()
     assert lab.server.count(verb="patch", plural="tenantclusters") == 2, "begun, and told once"
 
 
-async def test_rotated_credentials_are_met_by_reading_the_secret_again() -> None:
+async def test_after_a_rotation_of_credentials_the_secret_is_read_again() -> None:
     lab, tenant = _lab()
     await lab.cluster()
     lab.server.requests.clear()

@@ -31,7 +31,7 @@ class TestWhichOneCounts:
         spec = {"defaultProviderConfigRef": reference}
         lab.server.add("butlerconfigs", {"metadata": {"name": "butler"}, "spec": spec})
 
-    async def test_the_one_it_names_first(self) -> None:
+    async def test_a_provider_that_the_cluster_names_comes_first(self) -> None:
         lab = _lab(make.provider(name="mine"))
         lab.server.add("providerconfigs", make.provider())
         self._configured(lab, name="default")
@@ -40,27 +40,27 @@ class TestWhichOneCounts:
         ) == make.key("mine")
         assert lab.server.requests == []
 
-    async def test_one_it_names_that_is_missing_is_not_replaced(self) -> None:
+    async def test_a_named_provider_that_is_missing_is_not_replaced_by_another(self) -> None:
         lab = _lab(make.provider())
         assert await self._provider_of(lab, spec={"providerConfigRef": {"name": "mine"}}) is None
 
-    async def test_then_the_platforms_default(self) -> None:
+    async def test_the_platforms_default_comes_second(self) -> None:
         lab = _lab(make.provider())
         lab.server.add("providerconfigs", make.provider(name="platform"))
         self._configured(lab, name="platform")
         assert await self._provider_of(lab) == make.key("platform")
 
-    async def test_then_the_one_called_default(self) -> None:
+    async def test_a_provider_called_default_comes_third(self) -> None:
         lab = _lab(make.provider(name="another"))
         lab.server.add("providerconfigs", make.provider())
         assert await self._provider_of(lab) == make.key("default")
 
-    async def test_then_the_first_there_is(self) -> None:
+    async def test_the_first_provider_by_name_comes_last(self) -> None:
         lab = _lab(make.provider(name="b"))
         lab.server.add("providerconfigs", make.provider(name="a"))
         assert await self._provider_of(lab) == make.key("a")
 
-    async def test_else_none(self) -> None:
+    async def test_without_any_provider_none_is_found(self) -> None:
         assert await self._provider_of(Lab()) is None
 
     async def test_a_waiting_cluster_asks_the_platform_again_after_a_while(self) -> None:

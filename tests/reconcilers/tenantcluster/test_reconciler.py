@@ -74,7 +74,7 @@ async def test_a_tenant_becomes_ready_with_its_addresses_in_metallb() -> None:
     assert lab.recorded.reasons.count("ClusterReady") == 1
 
 
-async def test_at_rest_the_management_cluster_hears_nothing_and_the_tenant_is_only_read() -> None:
+async def test_at_rest_the_management_cluster_gets_no_requests_and_the_tenant_only_reads() -> None:
     lab = _lab()
     tenant = lab.tenant_server("a")
     lab.server.add("tenantclusters", make.tenant())  # names no provider: the default is resolved

@@ -49,14 +49,16 @@ def _why(answer: Released | InUse) -> str:
     return answer.why
 
 
-async def test_out_when_a_new_enough_pool_is_free_of_it_and_no_service_shows_it() -> None:
+async def test_released_when_a_pool_written_since_the_mark_and_all_services_lack_the_range() -> (
+    None
+):
     lab, tenant = _lab()
     _pool(tenant, "10.40.0.8-10.40.0.15")
     _service(tenant, "10.40.0.8")
     assert isinstance(await _ask(lab), Released)
 
 
-async def test_held_while_the_pool_was_not_written_since_the_mark() -> None:
+async def test_in_use_while_the_pool_was_not_written_since_the_mark() -> None:
     lab, tenant = _lab()
     _pool(tenant, "10.40.0.8-10.40.0.15", basis=MARK - 1)
     assert "was not written since" in _why(await _ask(lab))
@@ -65,33 +67,33 @@ async def test_held_while_the_pool_was_not_written_since_the_mark() -> None:
 @pytest.mark.parametrize(
     "entry", ["10.40.0.0-10.40.0.7", "10.40.0.7-10.40.0.9", "10.40.0.0/16", "?"]
 )
-async def test_held_while_the_pool_has_any_address_of_it(entry: str) -> None:
+async def test_in_use_while_the_pool_has_any_address_of_the_range(entry: str) -> None:
     lab, tenant = _lab()
     _pool(tenant, "10.40.0.64/32", entry)
     assert "still has the range" in _why(await _ask(lab))
 
 
-async def test_held_while_a_service_shows_an_address_of_it() -> None:
+async def test_in_use_while_a_service_shows_an_address_of_the_range() -> None:
     lab, tenant = _lab()
     _pool(tenant, "10.40.0.8-10.40.0.15")
     _service(tenant, "10.40.0.3")
     assert _why(await _ask(lab)) == "Service default/web still shows an address of the range"
 
 
-async def test_out_when_the_pool_is_gone_and_no_service_shows_it() -> None:
+async def test_released_when_the_pool_is_gone_and_no_service_shows_the_range() -> None:
     lab, tenant = _lab()
     assert isinstance(await _ask(lab), Released)
     _service(tenant, "10.40.0.3")
     assert isinstance(await _ask(lab), InUse)
 
 
-async def test_out_when_metallb_is_positively_not_served() -> None:
+async def test_released_when_discovery_shows_that_metallb_is_not_served() -> None:
     lab, tenant = _lab()
     tenant.served = ("services",)
     assert isinstance(await _ask(lab), Released)
 
 
-async def test_held_when_it_cannot_be_learnt_whether_metallb_is_served() -> None:
+async def test_in_use_while_discovery_of_metallb_fails() -> None:
     lab, tenant = _lab()
     tenant.served = ("services",)
     tenant.fail(ServerFailure(503, "", "starting"), verb="discover")
@@ -99,13 +101,13 @@ async def test_held_when_it_cannot_be_learnt_whether_metallb_is_served() -> None
 
 
 @pytest.mark.parametrize("error", [NoAnswer("timed out"), Forbidden(403, "Forbidden", "no")])
-async def test_held_while_the_tenant_does_not_tell(error: Any) -> None:
+async def test_in_use_while_the_tenant_does_not_answer(error: Any) -> None:
     lab, tenant = _lab()
     tenant.fail(error, plural="ipaddresspools")
     assert "cannot be asked" in _why(await _ask(lab))
 
 
-async def test_held_while_services_cannot_be_read() -> None:
+async def test_in_use_while_services_cannot_be_read() -> None:
     lab, tenant = _lab()
     meta = {"name": "odd", "namespace": "default"}
     tenant.add("services", {"metadata": meta, "spec": {"type": 7}})
@@ -118,7 +120,7 @@ async def test_no_request_goes_to_the_tenant_for_node_addresses() -> None:
     assert tenant.requests == []
 
 
-async def test_out_when_a_live_read_shows_no_cluster() -> None:
+async def test_released_when_a_live_read_shows_no_cluster() -> None:
     lab, _ = _lab()
     lab.hold("tenantclusters")
     lab.server.vanish("tenantclusters", "a", namespace="team")
@@ -145,7 +147,7 @@ async def test_when_another_cluster_has_the_name_now_its_tenant_is_asked() -> No
     assert isinstance(await _ask(lab, annotations=stamp), InUse)
 
 
-async def test_out_with_the_annotation_that_says_release_anyway() -> None:
+async def test_released_with_the_annotation_release_anyway() -> None:
     lab, tenant = _lab(annotations=BEGUN | {names.ANNOTATION_RELEASE_ANYWAY: ""})
     tenant.fail(NoAnswer("timed out"), times=9)
     assert isinstance(await _ask(lab), Released)
@@ -154,28 +156,28 @@ async def test_out_with_the_annotation_that_says_release_anyway() -> None:
 class TestOfAClusterThatIsBeingDeleted:
     """A cluster counts as torn down when any of these holds."""
 
-    async def test_nothing_was_ever_projected(self) -> None:
+    async def test_released_when_nothing_was_ever_projected(self) -> None:
         lab, _ = _lab(annotations={}, deletionTimestamp=DELETED)
         assert isinstance(await _ask(lab), Released)
 
-    async def test_its_kubeconfig_secret_is_gone(self) -> None:
+    async def test_released_when_its_kubeconfig_secret_is_gone(self) -> None:
         lab, _ = _lab(deletionTimestamp=DELETED)
         lab.server.vanish("secrets", "a-admin-kubeconfig", namespace="team")
         assert isinstance(await _ask(lab), Released)
 
-    async def test_not_when_the_secret_may_not_be_read(self) -> None:
+    async def test_in_use_while_the_secret_may_not_be_read(self) -> None:
         lab, _ = _lab(deletionTimestamp=DELETED)
         lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="secrets", times=9)
         with pytest.raises(Forbidden):
             await _ask(lab)
 
-    async def test_not_when_the_404_came_from_something_in_between(self) -> None:
+    async def test_in_use_when_the_404_of_the_secret_came_from_a_proxy(self) -> None:
         lab, _ = _lab(deletionTimestamp=DELETED)
         lab.server.fail(NotFound(404, "", "page not found"), plural="secrets", times=9)
         with pytest.raises(NotFound):
             await _ask(lab)
 
-    async def test_the_teardown_grace_has_passed(self) -> None:
+    async def test_released_when_the_teardown_grace_has_passed(self) -> None:
         lab, tenant = _lab(deletionTimestamp=DELETED)
         tenant.fail(NoAnswer("timed out"), times=99)
         assert isinstance(await _ask(lab), InUse)
@@ -195,7 +197,7 @@ class TestOfAClusterThatIsBeingDeleted:
         tenant.fail(NoAnswer("timed out"), times=1)
         assert isinstance(await _ask(lab), InUse)
 
-    async def test_else_the_tenant_is_asked_as_ever(self) -> None:
+    async def test_otherwise_the_tenant_is_read(self) -> None:
         lab, tenant = _lab(deletionTimestamp=DELETED)
         _pool(tenant, "10.40.0.0-10.40.0.7")
         assert isinstance(await _ask(lab), InUse)
@@ -204,12 +206,12 @@ class TestOfAClusterThatIsBeingDeleted:
 class TestOfAClusterThatIsNotBeingDeleted:
     """It keeps its ranges through all of these."""
 
-    async def test_nothing_projected_and_no_secret(self) -> None:
+    async def test_released_when_nothing_was_projected_and_there_is_no_secret(self) -> None:
         lab, _ = _lab(annotations={})
         lab.server.vanish("secrets", "a-admin-kubeconfig", namespace="team")
         assert "kubeconfig" in _why(await _ask(lab))
 
-    async def test_no_grace(self) -> None:
+    async def test_in_use_however_long_the_tenant_does_not_answer(self) -> None:
         lab, tenant = _lab()
         tenant.fail(NoAnswer("timed out"), times=99)
         await lab.clock.advance(10_000)
@@ -265,7 +267,7 @@ async def test_a_range_is_not_withdrawn_while_another_replica_is_about_to_projec
     assert isinstance(answers[0], InUse)
 
 
-async def test_a_service_that_clings_to_an_address_causes_no_hot_loop() -> None:
+async def test_a_service_that_keeps_its_address_causes_no_hot_loop() -> None:
     lab = Lab()
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))

@@ -107,7 +107,9 @@ async def test_a_failed_request_that_its_own_pool_is_about_to_serve_stays() -> N
 @pytest.mark.parametrize(
     "garbled", ["{", "[]", '{"a": 1}', '{"a": {"since": "x", "leaving": ""}}']
 )
-async def test_a_garbled_note_of_moving_requests_is_none(garbled: str) -> None:
+async def test_a_note_of_moving_requests_that_cannot_be_parsed_counts_as_absent(
+    garbled: str,
+) -> None:
     assert moving(make.tenant(annotations={names.ANNOTATION_MOVING: garbled})) == {}
 
 

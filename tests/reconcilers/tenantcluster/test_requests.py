@@ -221,7 +221,7 @@ class TestPoolChoice:
         assert self._choose(lab, make.provider("one", "two"), 7) == "one"
         assert self._choose(lab, make.provider("one", "two"), 8) == "two"
 
-    def test_those_who_wait_and_what_is_promised_count_as_served(self) -> None:
+    def test_waiting_requests_and_promises_count_as_allocated(self) -> None:
         lab = self._lab(make.pool("one", "10.40.0.0/28"), make.pool("two", "10.41.0.0/24"))
         lab.server.add("ipallocations", make.allocation("w", of="one", size=8))
         assert self._choose(lab, make.provider("one", "two")) == "one"
@@ -239,6 +239,6 @@ class TestPoolChoice:
         lab.server.edit("networkpools", "one", {"status": {"assignments": [make.listed(entry)]}})
         assert self._choose(lab, make.provider("one", "two")) == "one"
 
-    def test_none_fits(self) -> None:
+    def test_no_pool_is_chosen_where_none_has_room(self) -> None:
         lab = self._lab(make.pool("one", "10.40.0.0/30"))
         assert self._choose(lab, make.provider("one")) is None

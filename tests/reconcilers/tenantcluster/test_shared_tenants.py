@@ -160,7 +160,7 @@ async def test_a_pool_of_an_earlier_release_goes_to_the_cluster_whose_addresses_
     assert pool_entries(tenant) == {"a": OF_FIRST, "b": OF_SECOND}[first]
 
 
-async def test_where_nothing_stands_in_the_tenant_the_oldest_goes_first() -> None:
+async def test_where_the_tenant_has_no_pool_the_oldest_cluster_gets_it() -> None:
     lab, tenant = _lab()
     noted = {IDENTITY: tenant.identity}
     _add(lab, "a", FIRST, annotations=noted, creationTimestamp="2026-01-01T00:00:09Z")
@@ -186,7 +186,7 @@ async def test_a_pool_that_names_a_cluster_of_which_nothing_is_left_is_taken_ove
     assert pool_entries(tenant) == OF_FIRST
 
 
-async def test_a_pool_that_somebody_else_made_is_neither_overwritten_nor_deleted() -> None:
+async def test_a_pool_that_others_made_is_neither_overwritten_nor_deleted() -> None:
     lab, tenant = _lab()
     _add(lab, "a", FIRST)
     _theirs(tenant, "10.9.0.0/24")
@@ -200,7 +200,7 @@ async def test_a_pool_that_somebody_else_made_is_neither_overwritten_nor_deleted
     assert not lab.server.has("tenantclusters", "a", namespace="team")
 
 
-async def test_a_marker_that_somebody_else_made_is_left_alone_and_named() -> None:
+async def test_a_marker_that_others_made_is_left_alone_and_named() -> None:
     lab, tenant = _lab()
     tenant.served = (*tenant.served, "servicebgpstatuses")
     _add(lab, "a", FIRST)

@@ -148,7 +148,9 @@ class TestOfAClusterThatIsOnlyJustBegun:
         await lab.rounds()
         assert _left(lab) == []
 
-    async def test_so_it_does_where_another_cluster_has_its_name_already(self) -> None:
+    async def test_allocations_of_the_old_cluster_are_deleted_where_a_new_one_has_its_name(
+        self,
+    ) -> None:
         lab = _begun(finalizers=[])
         await lab.cluster()
         _vanish(lab)
@@ -197,7 +199,7 @@ class TestOfAClusterThatIsOnlyJustBegun:
         assert _going(lab) == []
 
 
-async def test_an_allocation_whose_owner_was_never_seen_is_out_at_once() -> None:
+async def test_an_allocation_whose_owner_was_never_seen_is_released_at_once() -> None:
     lab = Lab()
     lab.server.add("ipallocations", make.allocation("team-a-lb", held=("10.40.0.0", "10.40.0.7")))
     lab.tenant_server("a")

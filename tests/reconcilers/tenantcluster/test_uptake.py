@@ -34,30 +34,30 @@ def _step(marker: IPAddressPool | None, **others: IPAddressPool) -> Step:
 class TestTheNextStep:
     """What comes next follows from the pools alone."""
 
-    def test_there_has_to_be_a_marker(self) -> None:
+    def test_a_missing_marker_is_created(self) -> None:
         assert _step(None) is Step.MARK
 
     @pytest.mark.parametrize("counted", [None, 4, 6])
-    def test_metallb_has_to_count_what_it_has(self, counted: int | None) -> None:
+    def test_a_marker_is_waited_for_until_metallb_counts_it(self, counted: int | None) -> None:
         assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK, counted=counted)) is Step.WAIT
 
-    def test_then_metallb_has_read_the_pools(self) -> None:
+    def test_a_counted_marker_shows_that_metallb_has_read_the_pools(self) -> None:
         assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5)) is Step.DONE
 
-    def test_a_marker_that_is_older_than_the_mark_says_nothing_of_it(self) -> None:
+    def test_a_marker_older_than_the_mark_proves_nothing(self) -> None:
         assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK - 1, counted=5)) is Step.MARK
 
-    def test_nor_does_it_while_metallb_has_yet_to_count_it_for_an_earlier_range(self) -> None:
+    def test_a_marker_that_metallb_has_not_counted_yet_proves_nothing(self) -> None:
         assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK - 1, counted=3)) is Step.WAIT
 
-    def test_one_from_a_history_that_is_lost_says_nothing(self) -> None:
+    def test_a_marker_from_before_a_restore_proves_nothing(self) -> None:
         assert _step(_pool("192.0.2.1-192.0.2.5", basis=10**12, counted=5)) is Step.MARK
 
     @pytest.mark.parametrize("entry", ["192.0.2.0/24", "192.0.2.1-198.51.100.5", "?", ""])
-    def test_one_that_a_user_changed_is_written_anew(self, entry: str) -> None:
+    def test_a_marker_that_a_user_changed_is_rewritten(self, entry: str) -> None:
         assert _step(_pool(entry, basis=MARK, counted=5)) is Step.MARK
 
-    def test_one_that_another_pool_overlaps_goes_elsewhere(self) -> None:
+    def test_a_marker_that_another_pool_overlaps_gets_other_addresses(self) -> None:
         marker = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5)
         assert _step(marker, theirs=_pool("192.0.2.0/24")) is Step.MARK
 
@@ -65,32 +65,34 @@ class TestTheNextStep:
 class TestTheMarkersAddresses:
     """They are others each time, and nobody else's."""
 
-    def test_their_number_is_neither_the_last_one_nor_what_metallb_counts(self) -> None:
+    def test_the_number_of_marker_addresses_differs_from_the_last_and_from_metallbs_count(
+        self,
+    ) -> None:
         marker = _pool("192.0.2.1-192.0.2.11", counted=12)
         assert marker_entry({MARKER: marker}, basis=10) == "192.0.2.1-192.0.2.13"
 
-    def test_they_are_not_those_of_another_pool(self) -> None:
+    def test_marker_addresses_are_not_those_of_another_pool(self) -> None:
         pools = {"theirs": _pool("192.0.2.77/32", "198.51.100.0/24")}
         assert marker_entry(pools, basis=0) == "203.0.113.1-203.0.113.1"
 
-    def test_they_leave_room_for_a_pool_of_ours_without_effect(self) -> None:
+    def test_marker_addresses_leave_room_for_a_pool_of_ours_without_effect(self) -> None:
         assert marker_entry({"default-pool": _pool("192.0.2.0-192.0.2.0")}, 0)[:9] == "192.0.2.1"
 
 
 class TestWhatMetalLBCannotUse:
     """It goes by the last configuration that it could use, so the sentence says what is wrong."""
 
-    def test_pools_that_overlap(self) -> None:
+    def test_pools_that_overlap_are_named(self) -> None:
         pools = {"a": _pool("10.0.0.0-10.0.0.9"), "b": _pool("10.0.1.0/24", "10.0.0.9/32")}
         assert refusal(pools) == "IPAddressPools a and b overlap"
 
-    def test_an_entry_that_is_no_range(self) -> None:
+    def test_an_entry_that_is_no_range_is_named(self) -> None:
         assert refusal({"a": _pool("10.0.0.9-10.0.0.1")}).startswith("IPAddressPool a has '10.0")
 
-    def test_a_pool_without_addresses(self) -> None:
+    def test_a_pool_without_addresses_is_named(self) -> None:
         assert refusal({"a": _pool()}) == "IPAddressPool a has no addresses"
 
-    def test_nothing_where_all_is_well(self) -> None:
+    def test_valid_pools_give_no_complaint(self) -> None:
         pools = {"a": _pool("10.0.0.0/24", "::/120"), "b": _pool("10.0.1.0/24", "::1:0/120")}
         assert refusal(pools) == ""
 
@@ -147,7 +149,7 @@ async def test_what_keeps_metallb_from_reading_is_said() -> None:
     assert answer.why.endswith("IPAddressPools default-pool and theirs overlap")
 
 
-async def test_metallbs_own_words_are_passed_on() -> None:
+async def test_metallbs_own_complaint_is_in_the_message() -> None:
     lab, tenant = await _lab((*COUNTING, "configurationstates"))
     meta = {"name": "controller", "namespace": METALLB}
     status = {"result": "Invalid", "errorSummary": "community x is not valid"}
@@ -157,7 +159,7 @@ async def test_metallbs_own_words_are_passed_on() -> None:
     assert answer.why.endswith(": community x is not valid")
 
 
-async def test_an_older_metallb_is_given_a_while() -> None:
+async def test_an_older_metallb_is_waited_for_for_a_fixed_time() -> None:
     lab, tenant = await _lab(TENANT_KINDS, tenant=TenantSettings(metallb_wait=30))
     answer = await _ask(lab)
     assert isinstance(answer, InUse)
@@ -169,7 +171,7 @@ async def test_an_older_metallb_is_given_a_while() -> None:
     assert not tenant.has("ipaddresspools", MARKER, namespace=METALLB)
 
 
-async def test_that_while_begins_once_metallb_can_use_its_pools() -> None:
+async def test_the_wait_for_an_older_metallb_begins_once_it_can_use_its_pools() -> None:
     lab, tenant = await _lab(TENANT_KINDS, tenant=TenantSettings(metallb_wait=30))
     _store(tenant, "theirs", "10.40.0.8/32")
     for _ in range(5):

@@ -90,7 +90,7 @@ async def ask(
         "a whole collection goes",
     ],
 )
-async def test_what_is_never_judged(
+async def test_writes_of_statuses_metadata_and_terminating_objects_are_not_judged(
     operation: str, new: Json | None, old: Json | None, sub: str
 ) -> None:
     answer, judge = await ask(operation, new, old, sub)
@@ -116,12 +116,12 @@ async def test_what_changes_a_spec_or_deletes_is_judged(
     assert (answer.causes, answer.warnings) == (NO.causes, NO.warnings)
 
 
-async def test_one_that_cannot_be_read_may_be_repaired() -> None:
+async def test_an_object_that_cannot_be_decoded_may_be_repaired() -> None:
     _, judge = await ask("UPDATE", SOUND, ODD)
     assert judge.asked == [("updated", None)]
 
 
-async def test_what_cannot_be_read_is_not_let_in() -> None:
+async def test_an_object_that_cannot_be_decoded_is_refused() -> None:
     for operation, old in (("CREATE", None), ("UPDATE", SOUND)):
         answer, judge = await ask(operation, ODD, old)
         assert isinstance(answer, Denied)

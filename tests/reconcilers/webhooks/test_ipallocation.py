@@ -111,5 +111,5 @@ def test_a_spec_cannot_be_changed(change: dict[str, Any]) -> None:
     assert (cause.field, cause.reason) == ("spec", "FieldValueForbidden")
 
 
-def test_one_that_cannot_be_read_may_be_repaired() -> None:
+def test_an_object_that_cannot_be_decoded_may_be_repaired() -> None:
     assert ipallocation.updated(make.allocation("a"), None).allowed

@@ -78,7 +78,7 @@ async def test_a_narrowing_that_leaves_nobody_out_costs_no_request(lab: Lab) -> 
     assert len(lab.server.requests) == before
 
 
-async def test_who_was_just_served_is_not_missed_by_a_cache_that_is_behind(lab: Lab) -> None:
+async def test_a_range_that_was_just_assigned_counts_although_the_cache_lags(lab: Lab) -> None:
     slow = lab.another()
     slow.hold("ipallocations")
     await served(lab)
@@ -88,7 +88,7 @@ async def test_who_was_just_served_is_not_missed_by_a_cache_that_is_behind(lab: 
     assert not (await pools(slow).deleted(stored(lab))).allowed
 
 
-async def test_who_was_promised_a_range_is_not_missed_however_far_the_cache_is_behind(
+async def test_a_promised_range_counts_however_far_the_cache_lags(
     lab: Lab,
 ) -> None:
     slow = lab.another()

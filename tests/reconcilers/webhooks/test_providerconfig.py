@@ -25,7 +25,7 @@ def fields(new: ProviderConfig) -> list[str]:
 
 
 @pytest.mark.parametrize("provider", ["azure", "aws", "gcp"])
-def test_a_cloud_needs_its_settings(provider: str) -> None:
+def test_a_cloud_provider_needs_its_settings(provider: str) -> None:
     assert fields(cloud(provider, None)) == [f"spec.{provider}"]
 
 
@@ -42,14 +42,14 @@ def test_a_cloud_needs_its_settings(provider: str) -> None:
         ("gcp", {"projectID": "p", "region": "r"}, []),
     ],
 )
-def test_a_cloud_needs_its_identifiers(
+def test_a_cloud_provider_needs_its_identifiers(
     provider: str, settings: dict[str, str], missing: list[str]
 ) -> None:
     assert fields(cloud(provider, settings)) == [f"spec.{provider}.{name}" for name in missing]
 
 
 @pytest.mark.parametrize("provider", ["harvester", "nutanix", "proxmox"])
-def test_the_others_go_without_settings(provider: str) -> None:
+def test_other_providers_need_no_settings(provider: str) -> None:
     assert fields(make.provider("lab", spec={"provider": provider} | CREDENTIALS)) == []
 
 
@@ -115,7 +115,7 @@ def test_a_quota_without_room_to_grow_is_a_warning() -> None:
     assert "tenants never grow: 3 + 2 is above the quota of 4" in warning
 
 
-def test_one_that_clusters_refer_to_cannot_be_deleted() -> None:
+def test_a_provider_that_clusters_refer_to_cannot_be_deleted() -> None:
     verdict = providerconfig.deleted(make.provider("lab", name="p"), [Key("team", "a")])
     assert verdict.sentence() == (
         'cannot delete ProviderConfig "p": TenantCluster team/a still references it'

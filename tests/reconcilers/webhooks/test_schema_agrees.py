@@ -47,7 +47,7 @@ STRADDLING = "straddles ranges["
 
 @settings(deadline=None, max_examples=200)
 @given(POOLS)
-def test_both_refuse_the_same_new_pools(new: NetworkPool) -> None:
+def test_schema_and_webhook_refuse_the_same_new_pools(new: NetworkPool) -> None:
     said = [cause.message for cause in networkpool.created(new, (), LIMIT).causes]
     by_cel = faults(new)
     assert bool(by_cel) is any(STRADDLING not in message for message in said), (by_cel, said)

@@ -102,12 +102,12 @@ def test_the_provider_cannot_be_changed_once_addresses_were_given(
     )
 
 
-def test_the_provider_can_be_changed_before() -> None:
+def test_the_provider_can_be_changed_before_addresses_were_given() -> None:
     both = (provision(IPAM), provision(CLOUD))
     assert tenantcluster.moved(make.tenant(), both, []).allowed
 
 
-def test_the_same_provider_may_be_named_otherwise() -> None:
+def test_the_same_provider_may_be_referred_to_in_another_form() -> None:
     old = make.tenant(status={"lbAllocationRef": {"name": "x"}})
     assert tenantcluster.moved(old, (provision(IPAM), provision(IPAM)), []).allowed
     assert tenantcluster.moved(None, (provision(IPAM), provision(CLOUD)), []).allowed

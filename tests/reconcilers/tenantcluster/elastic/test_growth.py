@@ -171,7 +171,7 @@ def test_a_range_that_is_not_in_the_pool_is_not_out_of_use() -> None:
     assert (disuse.remember, disuse.due_in) == (None, 30)
 
 
-def test_one_that_is_used_again_forgets_its_disuse() -> None:
+def test_a_range_that_is_used_again_is_no_longer_idle() -> None:
     notes = {names.ANNOTATION_IDLE_SINCE: "2025-12-31T23:00:00+00:00"}
     one = make.allocation("team-a-lb-1", held=("10.40.0.0", "10.40.0.1"), annotations=notes)
     found = Demand(frozenset(demand.addresses(_service("a", "10.40.0.0"))), ())
@@ -224,14 +224,14 @@ def test_growth_that_helped_no_service_is_remembered_until_more_is_in_use() -> N
 
 
 @pytest.mark.parametrize("text", ["", "x", "x:y", ":", "²:a"])
-def test_a_garbled_memory_remembers_nothing(text: str) -> None:
+def test_an_annotation_that_cannot_be_parsed_counts_as_empty(text: str) -> None:
     found = UnservedGrowth.from_tenant(
         make.tenant(annotations={names.ANNOTATION_GROWN_IN_VAIN: text})
     )
     assert found == UnservedGrowth(0, frozenset())
 
 
-def test_the_memory_is_bounded() -> None:
+def test_the_annotation_of_growth_that_did_not_help_is_bounded() -> None:
     reported = UnservedGrowth(0, frozenset()).updated(
         [_service(f"s{n}") for n in range(LIMIT + 50)], 1
     )

@@ -43,7 +43,7 @@ async def test_a_range_is_not_taken_back_while_the_tenant_refuses_it_and_serves_
         assert len(pool_entries(tenant)) == 3
 
 
-async def test_what_was_remembered_as_vain_is_forgotten_when_the_tenant_takes_ranges_again() -> (
+async def test_growth_that_did_not_help_is_forgotten_when_the_tenant_accepts_ranges_again() -> (
     None
 ):
     platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})

@@ -130,7 +130,7 @@ async def test_a_growth_range_that_served_nobody_is_not_grown_again_for_the_same
         assert (len(platform.server.history), len(tenant.history)) == writes, "at rest"
 
 
-async def test_a_service_that_changes_what_it_asks_for_is_a_new_question() -> None:
+async def test_growth_is_tried_again_when_a_service_changes_what_it_asks_for() -> None:
     platform, tenant = elastic_platform()
     balancer = Balancer(tenant, "odd")
     async with platform.running():
@@ -143,7 +143,7 @@ async def test_a_service_that_changes_what_it_asks_for_is_a_new_question() -> No
         assert address_of(tenant, "odd") is not None
 
 
-async def test_once_metallb_hands_out_more_than_then_it_is_tried_again() -> None:
+async def test_growth_is_tried_again_once_metallb_hands_out_more_addresses() -> None:
     platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})
     balancer = Balancer(tenant)
     async with platform.running():
