@@ -37,8 +37,8 @@ BEHAVIOURS: Mapping[int, Behaviour] = {
         "410, as an event or as an answer, costs one list that tells once what has gone",
         "faults.test_behaviours: 410_is_answered_by_one_list_that_shows_what_was_deleted"
         " faults.test_compacted:"
-        " a_watch_cannot_begin_where_etcd_has_forgotten_and_a_list_tells_the_rest"
-        " a_watch_that_etcd_has_left_behind_ends_and_nothing_is_missed"
+        " a_watch_from_a_compacted_revision_fails_and_a_list_follows"
+        " a_watch_behind_a_compaction_ends_and_no_change_is_missed"
         " faults.test_restored:"
         " controllers_at_work_go_on_in_the_history_that_was_restored",
     ),
