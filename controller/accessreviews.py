@@ -81,6 +81,7 @@ class AccessReviewer:
         return Response(f"Authorization denied for user {user.name}".encode(), 403)
 
     async def _authenticate(self, token: str) -> _User | None:
+        """Return the user of a token by a TokenReview, or a recent one; None if it is invalid."""
         digest = hashlib.sha256(token.encode()).digest()
         known = self._users.get(digest)
         if known is not None:

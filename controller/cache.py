@@ -302,6 +302,7 @@ class Cache(Generic[T]):
         )
 
     def _apply_unreadable(self, event: Unreadable) -> None:
+        """Note why an object cannot be decoded; its last decodable version stays in the cache."""
         if event.deleted:
             self._unreadable.pop(event.key, None)
             self._deliver(event.key, None, event)

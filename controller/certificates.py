@@ -128,6 +128,7 @@ class ServingCertificate:
     def _switch_context(
         self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _: ssl.SSLContext
     ) -> int | None:
+        """Use the present certificate for a new connection; refuse it if there is none yet."""
         if self._current is None:
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
         connection.context = self._current

@@ -366,6 +366,7 @@ class Client:
             log.exception("response listener raised", resource=resource.full_name)
 
     def _decode(self, resource: Resource[T], data: bytes, subresource: str = "") -> T:
+        """Decode a response and pass its object to on_object, unless it is a subresource's own."""
         obj = decode_object(resource, data)
         if subresource not in {"", "status"}:
             return obj  # not the object that caches hold, but a Scale for example

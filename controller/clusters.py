@@ -308,6 +308,7 @@ class Clusters:
                 self.close(key)
 
     async def _run_cluster(self, cluster: _Cluster) -> None:
+        """Run the informers of one cluster until it is closed, then close its transport."""
         try:
             with cluster.scope:
                 await self._clock.sleep(self._start_delay())

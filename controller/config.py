@@ -199,6 +199,7 @@ async def _load_kubeconfigs(paths: list[Path], context: str | None) -> Configura
 
 
 def _read_kubeconfig(path: Path) -> Mapping[str, Any]:
+    """Read a kubeconfig file; raise ConfigurationError if it cannot be used."""
     try:
         document = yaml.safe_load(path.read_bytes())
     except yaml.YAMLError as error:

@@ -106,6 +106,7 @@ class LoadedCredentials(Credentials):
         return self._tls
 
     async def _reload_changed_files(self) -> None:
+        """Load the credentials again if one of their files has changed."""
         state = await run_sync(file_state, self._files)
         if state == self._state:
             return

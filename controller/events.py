@@ -230,6 +230,7 @@ class Recorder:
             self._queue.popleft()
 
     async def _write(self, queued: _QueuedEvent) -> None:
+        """Create the event, or count one that repeats; the first repetition is written at once."""
         series = self._series.get(queued.key)
         now = self._clock.monotonic()
         if series is None:
@@ -241,6 +242,7 @@ class Recorder:
             await self._write_count(queued.key, series)
 
     async def _create(self, queued: _QueuedEvent) -> None:
+        """Create a new event and start its series, unless its object has had too many."""
         key = queued.key
         if not self._limits.allow((key.regarding, key.related)):
             self._drop("limited")
@@ -265,6 +267,7 @@ class Recorder:
                 self._series.pop(key, None)
 
     async def _write_count(self, key: SeriesKey, series: _Series) -> None:
+        """Write how often an event occurred into its series."""
         patch = series_patch(series.count, series.last)
         at = Version.from_object(series.event)
         event = await self._send(lambda: self._client.patch(EVENTS, at, patch))

@@ -135,6 +135,7 @@ def _handler(page: Page, guard: Guard | None) -> Callable[[web.Request], Awaitab
     """Return the aiohttp handler of a page; the guard, if there is one, may answer first."""
 
     async def handle(request: web.Request) -> web.Response:
+        """Answer one request, after the guard has let it pass."""
         response = None
         if guard is not None:
             authorization = request.headers.get("Authorization", "")

@@ -219,6 +219,7 @@ class Informer(Generic[T]):
             await self._keep_current()
 
     async def _keep_current(self) -> None:
+        """Run the reflector until cancelled; restart it after a delay if it raises."""
         while True:
             self._reflector.restart()
             try:
@@ -230,6 +231,7 @@ class Informer(Generic[T]):
             await self._clock.sleep(RESTART_SECONDS)
 
     def _listed(self) -> None:
+        """Note that a list has entered the cache: the informer is synced from now on."""
         self._failure = None
         if self.cache.replaced_histories != self._replaced_histories:
             # The watch never delivers writes of a history that was replaced.

@@ -260,6 +260,7 @@ class Elector:
         return not scope.cancelled_caught
 
     async def _observe(self) -> None:
+        """Read the lease, and note since when its record has not changed."""
         try:
             lease = await self._client.get(LEASES, self._settings.key)
         except NotFound:
@@ -268,6 +269,7 @@ class Elector:
         self._remember(lease)
 
     def _remember(self, lease: Lease) -> None:
+        """Note a lease; an unchanged record keeps the time at which it was first observed."""
         known = self._observed
         unchanged = known is not None and known.lease.spec == lease.spec
         since = known.since if known is not None and unchanged else self._clock.monotonic()
@@ -286,6 +288,7 @@ class Elector:
             self._remember(await self._replace(lease, self._record(lease.spec)))
 
     def _record(self, old: LeaseSpec) -> dict[str, Any]:
+        """Return the spec of the lease with us as holder, renewed now."""
         now = rfc3339_micro(self._clock.now())
         ours = old.holderIdentity == self._settings.identity
         fresh = old == LeaseSpec()

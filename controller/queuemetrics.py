@@ -122,6 +122,7 @@ class QueueMetrics(QueueObserver):
             self._add_depth(priority, -count)
 
     def _add_depth(self, priority: int, count: int) -> None:
+        """Change the depth of a priority; priorities beyond the limit share one series."""
         label = self._labels.get(priority)
         if label is None:
             few = len(self._labels) < MAX_PRIORITIES

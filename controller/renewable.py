@@ -139,6 +139,7 @@ class RenewableTransport(Transport):
             await current.connection.transport.aclose()
 
     async def _run(self, send: Callable[[Transport], Awaitable[R]]) -> R:
+        """Send a request; send it once more with renewed credentials after a 401."""
         current = await self._connect()
         try:
             return await self._attempt(current, send)
@@ -149,6 +150,7 @@ class RenewableTransport(Transport):
         return await self._attempt(await self._connect(), send)
 
     async def _attempt(self, current: _Current, send: Callable[[Transport], Awaitable[R]]) -> R:
+        """Send a request over one connection; retire that if it fails or its token is refused."""
         current.requests += 1
         try:
             return await send(current.connection.transport)

@@ -111,6 +111,7 @@ class Controller:
         self.queue.shut_down(drain=False)
 
     async def _work(self) -> None:
+        """Take keys from the queue and reconcile them until the queue is shut down."""
         while True:
             try:
                 key = await self.queue.get()
@@ -124,6 +125,7 @@ class Controller:
             await self._process(key)
 
     async def _process(self, key: Key) -> None:
+        """Reconcile one key, with log context and metrics; queue it again if it asks for it."""
         clock, metrics = self.queue.clock, self._metrics
         begun = clock.monotonic()
         metrics.active.inc()
@@ -148,6 +150,7 @@ class Controller:
             return as_exception(error)
 
     async def _call_reconciler(self, key: Key) -> Outcome:
+        """Await the reconciler within its timeout; raise if what it returns is no Outcome."""
         running = self._reconcile(key)
         if not isinstance(running, Awaitable):
             raise NotAsync(

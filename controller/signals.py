@@ -118,6 +118,7 @@ async def _exit_after_lost_lease(manager: Manager, clock: Clock) -> None:
 
 
 async def _stop_on_signal(manager: Manager) -> None:
+    """Stop the manager at the first signal; exit the process at the second."""
     seconds = manager.options.grace_seconds + ENDING_SECONDS
     with anyio.open_signal_receiver(*STOPPING) as signals, _exit_timer_on_signal(seconds):
         stopping = False
@@ -230,6 +231,7 @@ class LoopWatch:
             ended.set()
 
     def _watch(self, ended: threading.Event) -> None:
+        """Log the stack of the event loop whenever it is blocked; runs in a thread of its own."""
         warned_at, limit = self._turned, self._blocked_seconds
         while not ended.wait(BEAT_SECONDS):
             turned = self._turned

@@ -177,6 +177,7 @@ class Supervisor:
         return partial(self._run_lasting, name, run)
 
     async def _run_lasting(self, name: str, run: Part) -> None:
+        """Run a task that must not end before the manager is stopped."""
         try:
             await guarded(run)
         except Exception:
@@ -186,6 +187,7 @@ class Supervisor:
         self._check_end(name)
 
     async def _run_restarting(self, name: str, run: Part) -> None:
+        """Run a service; restart it with growing delays whenever it raises."""
         delay = FIRST_RESTART_SECONDS
         while True:
             begun = self._clock.monotonic()
@@ -204,6 +206,7 @@ class Supervisor:
             delay = min(delay * 2, LAST_RESTART_SECONDS)
 
     def _check_end(self, name: str) -> None:
+        """Raise UnexpectedEnd if a task returned although the manager was not stopped."""
         if self._stopping():
             return
         self._ended = f"{name} has ended"

@@ -247,6 +247,7 @@ def _pem(entry: Mapping[str, Any], name: str) -> str:
 
 
 def _server(cluster: Mapping[str, Any], *, allow_insecure: bool) -> str:
+    """Return the URL of the API server; raise ConfigurationError unless it is https of a host."""
     server = _text(cluster, "server")
     try:
         parts = urlsplit(server)
@@ -271,6 +272,7 @@ def _short(value: object) -> str:
 
 
 def _tls(credentials: TenantCredentials) -> ssl.SSLContext:
+    """Return the TLS context of credentials; raise ConfigurationError if they are unusable."""
     try:
         context = tls_context(
             cadata=credentials.authority or None, verify=not credentials.insecure

@@ -209,6 +209,7 @@ class HttpTransport(Transport):
     async def _exchange(
         self, session: aiohttp.ClientSession, method: str, url: URL, arguments: Mapping[str, Any]
     ) -> bytes:
+        """Send a request; return the body of a 2xx response, raise an error for any other."""
         try:
             response = await self._send(session, method, url, arguments)
             async with response:
@@ -269,6 +270,7 @@ class HttpTransport(Transport):
         return response
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        """Read a response's body; raise MalformedAnswer once it is larger than max_bytes."""
         parts: list[bytes] = []
         size = 0
         async for part in response.content.iter_any():
@@ -307,6 +309,7 @@ class _Chunks(AsyncIterator[bytes]):
 
 
 def _session(endpoint: Endpoint, *, limit: int) -> aiohttp.ClientSession:
+    """Return a session with at most `limit` connections to the endpoint."""
     connector = aiohttp.TCPConnector(
         limit=limit,
         ssl=endpoint.tls if endpoint.tls is not None else True,

@@ -172,6 +172,7 @@ def _enqueue(
     delay: Delay | None,
     change: Change[T],
 ) -> None:
+    """Queue the keys of a change that passes the predicate; initial ones at low priority."""
     if predicate is not None and not predicate(change):
         return
     priority = LOW_PRIORITY if change.initial else 0

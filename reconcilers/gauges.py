@@ -116,6 +116,7 @@ class Gauges(Collector):
         yield from self._of_clusters()
 
     def _of_pools(self) -> Iterator[Metric]:
+        """Yield a gauge for each counter in the pools' statuses."""
         pools = sorted(self._pools, key=lambda pool: pool.metadata.key)
         for name, what, value in POOL_GAUGES:
             gauge = GaugeMetricFamily(f"butler_network_pool_{name}", what, labels=POOL)

@@ -113,6 +113,7 @@ def places(tenant: TenantCluster) -> Iterator[tuple[Key, str]]:
 
 
 def _entry(secret: Secret, entry: str) -> bytes:
+    """Return a decoded entry of a kubeconfig Secret; raise TenantUnavailable if it is unusable."""
     where = f"Secret {secret.metadata.key}"
     encoded = secret.data.get(entry)
     if not encoded:

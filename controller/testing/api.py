@@ -196,6 +196,7 @@ class FakeApi(Transport):
         content_type: str,
         query: Mapping[str, str],
     ) -> Json:
+        """Carry out a request that was parsed; return the object or list to answer with."""
         dry = "dryRun" in query
         match method:
             case "POST" if not target.key.name:

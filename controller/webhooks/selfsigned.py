@@ -145,6 +145,7 @@ class SharedCertificate:
                 self._serving.report_failure(str(error))
 
     async def _step(self) -> None:
+        """Renew the certificate if it is due, then wait until it changes or is due again."""
         self._changed = anyio.Event()
         secret = self._informer.cache.get(Key(self._settings.namespace, self._settings.secret))
         stored = secret.key_material() if secret is not None else None
@@ -301,6 +302,7 @@ def with_bundle(
 
 
 def _calls_this_server(client: Mapping[str, Any], settings: SelfSigned) -> bool:
+    """Return whether a webhook's clientConfig leads to our Service or one of our host names."""
     service = client.get("service") or {}
     if service:
         return (service.get("namespace"), service.get("name")) == (

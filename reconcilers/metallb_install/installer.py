@@ -196,6 +196,7 @@ class Installer:
         return last is None or (self._clock.monotonic() - last >= self._settings.metallb_recheck)
 
     async def _bundle(self) -> Bundle:
+        """Return the bundle of the ConfigMap, read again at most every BUNDLE_SECONDS."""
         now = self._clock.monotonic()
         if self._read is not None and now - self._read[0] < BUNDLE_SECONDS:
             return self._read[1]
@@ -227,6 +228,7 @@ class Installer:
         return True
 
     async def _record(self, tenant: TenantCluster, bundle: Bundle) -> None:
+        """Annotate the TenantCluster with the digest of the bundle that was applied."""
         applied = tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE)
         if applied == bundle.digest:
             return

@@ -115,6 +115,7 @@ class Unsettled:
             self._keys.discard(change.old.metadata.key)
 
     def _cluster_changed(self, change: Change[TenantCluster]) -> None:
+        """Check allocations again whose TenantCluster was created, deleted or recreated."""
         old, new = change.old, change.new
         if old is not None and new is not None and old.metadata.uid == new.metadata.uid:
             return
@@ -157,6 +158,7 @@ class LiveOwners:
         return owner is None or owner.metadata.uid != uid
 
     async def _read(self, key: Key) -> TenantCluster | None:
+        """Read a TenantCluster live; None only if its kind is served and it does not exist."""
         try:
             return await self.client.get(TENANT_CLUSTER, key)
         except NotFound as missing:

@@ -108,6 +108,7 @@ class AllocationWriter:
         return [results[number] for number in range(len(writes))]
 
     async def _write_one(self, allocation: IPAllocation, status: dict[str, Any]) -> Written:
+        """Patch the status of an allocation; return the result, errors included."""
         try:
             answer = await self._client.patch_status(IP_ALLOCATION, allocation, status)
         except (Conflict, NotFound):

@@ -84,6 +84,7 @@ def _layout(spec: NetworkPoolSpec, max_addresses: int) -> Layout | None:
 
 
 def _shared(one: Layout, other: Layout) -> int:
+    """Return how many addresses both layouts hand out."""
     if one.family != other.family:
         return 0
     return sum(

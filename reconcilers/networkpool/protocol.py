@@ -195,6 +195,7 @@ def choose(pool: NetworkPool, asking: Iterable[IPAllocation], space: Space, room
 
 
 def _take(pool: NetworkPool, allocation: IPAllocation, space: Space) -> AddressRange:
+    """Take the range that an allocation holds already, is pinned to, or asks for by count."""
     kept = ranges.held(allocation)
     if kept is not None:  # its phase was wiped: it gets what it holds
         return kept

@@ -123,6 +123,7 @@ class NetworkPoolReconciler:
             return None
 
     async def _pass(self, pool: NetworkPool) -> Outcome:
+        """Reconcile a pool; write a condition if objects are unreadable or fields are pruned."""
         try:
             if pool.metadata.terminating:
                 return await self._reconcile_deleted(pool)
@@ -175,6 +176,7 @@ class NetworkPoolReconciler:
         return pool, await self._reader.live(pool.metadata.key)
 
     async def _serve(self, pool: NetworkPool, view: View, geometry: Layout) -> Outcome:
+        """Write promises to the pool, then ranges and refusals to allocations, then events."""
         decision = decide(pool, view, geometry, self._settings.batch)
         pool = await self._write_pool(pool, view, decision)
         written = await self._write_promised(pool, view, decision)

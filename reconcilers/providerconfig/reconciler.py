@@ -99,6 +99,7 @@ class ProviderConfigReconciler:
         return settings.resync if sound else settings.requeue_invalid
 
     async def _judge(self, config: ProviderConfig) -> Judgement:
+        """Check the spec, the credentials Secret, the team and the pools of a ProviderConfig."""
         findings: list[Finding] = []
         wrong = judgement.validity(config) or await self._team(config)
         if wrong is not None:
@@ -215,6 +216,7 @@ class ProviderConfigReconciler:
         return change
 
     def _record(self, before: ProviderConfig, after: ProviderConfig, found: Judgement) -> None:
+        """Record a warning event for each condition that has just turned to False."""
         for finding, reason in (
             (found.credentials, "CredentialsInvalid"),
             *((f, "PoolsExhausted") for f in found.findings if f.reason == "PoolExhausted"),
@@ -228,6 +230,7 @@ class ProviderConfigReconciler:
                 )
 
     async def _reconcile_deleted(self, config: ProviderConfig) -> Outcome:
+        """Remove the finalizer once a live list shows no TenantCluster that refers to it."""
         if not has_finalizer(config, names.FINALIZER_PROVIDER):
             return SETTLED
         if any(self._refers(cluster, config) for cluster in self._clusters):

@@ -52,6 +52,7 @@ class Advertiser:
             await self._apply(live, wanted)
 
     async def _read(self) -> L2Advertisement | None:
+        """Read our L2Advertisement; raise ProjectionBlocked if its kind is not served."""
         try:
             return await self._client.get(L2_ADVERTISEMENT, self._key)
         except NotFound:

@@ -92,6 +92,7 @@ class TenantIdentities(TenantGuard):
         return min(standing or rivals, key=_order).metadata.key
 
     def _note(self, change: Change[TenantCluster]) -> None:
+        """Index TenantClusters by the identity of the cluster that they lead to."""
         for cluster in (change.old, change.new):
             identity = _identity(cluster)
             if cluster is not None and identity:

@@ -129,6 +129,7 @@ def _is_read(pool: IPAddressPool) -> bool:
 def _used_but_free(
     services: Sequence[Service], members: Sequence[IPAllocation], spaces: Sequence[AddressRange]
 ) -> Iterator[str]:
+    """Yield the addresses that Services show although no allocation of the tenant holds them."""
     held = [span for one in members if (span := ranges.held(one)) is not None]
     for service in services:
         for address in addresses(service):

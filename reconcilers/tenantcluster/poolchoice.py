@@ -269,6 +269,7 @@ class PoolChoice:
         return found is not None and not found.metadata.terminating
 
     def _candidates(self, provider: ProviderConfig) -> Iterator[NetworkPool]:
+        """Yield a provider's pools in order of preference; log those that do not exist."""
         namespace = provider.metadata.namespace
         for name in provider.spec.networking.pools_in_order():
             pool = self._pools.get(Key(namespace, name))

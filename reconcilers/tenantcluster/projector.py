@@ -286,6 +286,7 @@ class Projector:
             await self._write_once(tenant, wanted, begin)
 
     async def _write_once(self, tenant: TenantCluster, wanted: Projection, begin: bool) -> None:
+        """Write a tenant's MetalLB pool and advertisement; note why MetalLB does not use them."""
         unread, upkeep = "", self._corrections.upkeep(tenant)
         upkeep.begin()
         async with self._tenants.client(tenant) as client:

@@ -63,6 +63,7 @@ class Providers:
         return chosen(tenant, self._configs, self._namespace, default)
 
     async def _read(self) -> "_Default":
+        """Read the default of ButlerConfig; none if the kind is missing or may not be read."""
         try:
             config = await self._client.get(BUTLER_CONFIG, BUTLER_CONFIG_KEY)
         except (NotFound, Forbidden):

@@ -89,6 +89,7 @@ class Reading:
         )
 
     async def _is_read(self, client: Client, tenant: TenantCluster, wanted: Projection) -> bool:
+        """Return whether MetalLB counts as many addresses as wanted, or is too old to count."""
         key, uid = tenant.metadata.key, tenant.metadata.uid
         pool = await self._live(client, key, wanted)
         if pool is None:

@@ -152,6 +152,7 @@ class TenantClusterReconciler:
         return SETTLED
 
     async def _reconcile(self, tenant: TenantCluster) -> Outcome:
+        """Reconcile a cluster that is not being deleted: find its provider, request addresses."""
         tenant = await self._with_finalizer(tenant)
         provider = await self._providers.for_tenant(tenant)
         problem = misconfigured(provider) or denied(tenant, provider)
@@ -318,6 +319,7 @@ class TenantClusterReconciler:
         return self._settings.requeue_grown if age < DAY else self._settings.requeue_old
 
     async def _write_status(self, tenant: TenantCluster, verdict: status.Verdict) -> TenantCluster:
+        """Patch the status if it changed; record events of a new phase and of new warnings."""
         change = status.patch(tenant, verdict, self._clock.now())
         if not change:
             return tenant
@@ -339,6 +341,7 @@ class TenantClusterReconciler:
         self._recorder.record(TENANT_CLUSTER, tenant, kind, reason, message, action="Reconcile")
 
     async def _reconcile_deleted(self, tenant: TenantCluster) -> Outcome:
+        """Delete the cluster's allocations; remove the finalizer once all are released."""
         if not has_finalizer(tenant, names.FINALIZER_TENANT):
             return SETTLED
         left = await self._teardown.delete_allocations(tenant)

@@ -212,6 +212,7 @@ class TenantReleaseCheck(ReleaseCheck):
         return False
 
     async def _is_gone(self, tenant: TenantCluster) -> bool:
+        """Return whether live reads find no namespace or no kubeconfig Secret of the tenant."""
         try:
             if tenant.status.tenantNamespace:
                 await self._client.get(NAMESPACE, Key("", tenant.status.tenantNamespace))

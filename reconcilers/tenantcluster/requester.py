@@ -247,6 +247,7 @@ class Requester:
             ]
 
     async def _create(self, tenant: TenantCluster, new: NewAllocation) -> IPAllocation:
+        """Create an allocation; one that was moved keeps the time of its first request."""
         moved = moving(tenant).get(new.name)
         if moved is not None:
             new = new.requested_at(moved.since)

@@ -176,6 +176,7 @@ def addresses(states: Sequence[AllocationState]) -> Finding:
 
 
 def _exhausted(state: AllocationState) -> Finding:
+    """Return condition NetworkReady for a cluster for which no pool exists or has room."""
     absent = ", ".join(state.absent)
     if state.only_absent:
         message = f"no configured pool exists: there is no NetworkPool {absent}"
@@ -187,6 +188,7 @@ def _exhausted(state: AllocationState) -> Finding:
 
 
 def _waiting(state: AllocationState) -> Finding:
+    """Return condition NetworkReady for a cluster whose allocation is pending or has failed."""
     what = "LB" if state.kind == names.TYPE_LOADBALANCER else "node"
     allocation = state.allocation
     if allocation is not None and allocation.status.phase == ipallocation.FAILED:

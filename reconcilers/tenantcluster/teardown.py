@@ -104,6 +104,7 @@ class VanishedClusters:
         )
 
     def _note(self, change: Change[TenantCluster]) -> None:
+        """Keep the last state of a TenantCluster that vanished while it had allocations."""
         old, new = change.old, change.new
         if old is None or (new is not None and new.metadata.uid == old.metadata.uid):
             return
@@ -200,6 +201,7 @@ class Teardown:
         return self._allocations.history_confirmed and self._allocations.position >= deleted_at
 
     async def _is_any_left(self, tenant: TenantCluster) -> bool:
+        """Return whether a live list shows load-balancer allocations of the cluster."""
         page = await self._client.list(IP_ALLOCATION)
         key = tenant.metadata.key
         return any(

@@ -84,6 +84,7 @@ def _not_now(new: IPAllocation, pool: NetworkPool, view: Callable[[], View]) -> 
 
 
 def _full(count: int, pool: NetworkPool) -> Iterator[str]:
+    """Warn of a request that is larger than the largest free block of its pool."""
     status = pool.status
     looked = status.observedGeneration == pool.metadata.generation
     if looked and count > status.largestFreeBlock:
@@ -94,6 +95,7 @@ def _full(count: int, pool: NetworkPool) -> Iterator[str]:
 
 
 def _held(pool: NetworkPool, view: View) -> Iterator[tuple[str, AddressRange]]:
+    """Yield the ranges that allocations hold or are promised, with the allocations' names."""
     for one in view.of_pool:
         held = ranges.held(one)
         if held is not None:

@@ -247,6 +247,7 @@ class ClusterJudge:
         return NOTHING
 
     async def _provision(self, cluster: TenantCluster) -> Provision:
+        """Return the ProviderConfig that counts for a cluster, read live if the cache lacks it."""
         config = await self._providers.for_tenant(cluster)
         named = cluster.spec.providerConfigRef
         if named is None:

@@ -143,6 +143,7 @@ def _overlap_warnings(
 def _sharing(
     pool: NetworkPool, cidr: AddressRange, others: Iterable[NetworkPool]
 ) -> Iterator[str]:
+    """Yield a warning for each other pool whose CIDR overlaps `cidr`."""
     for other in others:
         if other.metadata.key == pool.metadata.key:
             continue
@@ -153,6 +154,7 @@ def _sharing(
 
 
 def _shrunk(new: NetworkPool, old: NetworkPool) -> Iterator[Cause]:
+    """Yield a cause if the new CIDR does not contain the old one."""
     try:
         after = AddressRange.parse_cidr(new.spec.cidr)
         before = AddressRange.parse_cidr(old.spec.cidr)
@@ -248,6 +250,7 @@ def _outside(new: NetworkPool, name: str, address: str) -> Cause:
 
 
 def _reserved(new: NetworkPool, after: Layout, name: str, address: int) -> Cause:
+    """Return the cause for a reserved CIDR that covers an allocation's address."""
     at = next(i for i, held in enumerate(after.reserved) if held.contains(address))
     what = (
         f"cannot reserve {quoted(new.spec.reserved[at].cidr)}: IPAllocation {quoted(name)} has"

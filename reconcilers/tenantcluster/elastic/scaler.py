@@ -174,6 +174,7 @@ class Scaler:
         in_place: bool,
         in_pool: Mapping[str, float],
     ) -> _Observed:
+        """Work out which Services of a tenant wait, since when, and what its ranges supply."""
         key, now = tenant.metadata.key, self._clock.now()
         uid, times = self._waiting.get(key, ("", WaitingTimes()))
         if uid != tenant.metadata.uid:
@@ -272,6 +273,7 @@ class Scaler:
     def _over_quota(
         tenant: TenantCluster, wanted: int, held: int, network: ProviderNetwork
     ) -> Finding:
+        """Log that the quota stops growth; return the condition that says so."""
         quota = network.quota.maxLoadBalancerIPs
         _log.info(
             "elastic IPAM growth blocked by quota",
@@ -337,6 +339,7 @@ class Scaler:
         await self._annotate(allocation, {names.ANNOTATION_RELEASING: rfc3339(seen.now)})
 
     async def _note_unserved(self, seen: _Observed, waiting: Sequence[Service]) -> None:
+        """Annotate the TenantCluster with the Services that growth did not help, if it changed."""
         current = self._current(seen.tenant)
         known = UnservedGrowth.from_tenant(current)
         updated = known.updated(waiting, len(seen.demand.used))
