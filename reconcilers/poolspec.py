@@ -53,7 +53,7 @@ def _in_spec(spec: NetworkPoolSpec, path: Path) -> Path:
     return (*TENANT, *path[2:])  # the one range is start and end themselves
 
 
-def doubts(spec: NetworkPoolSpec, layout: Layout) -> Iterator[Remark]:
+def spec_warnings(spec: NetworkPoolSpec, layout: Layout) -> Iterator[Remark]:
     """Yield what is allowed in a pool and yet likely to be a slip.
 
     Args:

@@ -368,7 +368,7 @@ class TenantClients:
         """Note a tenant's failure, and return the exception that callers handle."""
         webhook = failed_webhook(error)
         if webhook:
-            # It answers, so it is not left in peace: the webhook is back as soon as its pod is.
+            # It answers, so it is not paused: the webhook is back as soon as its pod is.
             self._unanswered.pop(connection.key, None)
             return TenantUnavailable(WEBHOOK_FAILED, f"{webhook} in the tenant does not answer")
         reason = "TenantRefused"

@@ -80,7 +80,7 @@ class AddressPoolSpec:
 
     @property
     def edited(self) -> tuple[str, ...]:
-        """The fields beside the addresses that do not have the value they have in our pool."""
+        """The fields other than the addresses that differ from those of our pool."""
         ours = {"autoAssign": True, "avoidBuggyIPs": False, "serviceAllocation": None}
         return tuple(name for name, value in ours.items() if getattr(self, name) != value)
 

@@ -345,7 +345,7 @@ class ForeignManagers:
             now: the time.
         """
         key = pool.metadata.key
-        found = [self._known.get(key) or _announced(pool, now)]
+        found = [self._known.get(key) or _from_condition(pool, now)]
         for what, write in (
             ("the status of this NetworkPool", last_foreign_write(pool.metadata, self._ours)),
             ("the status of its IPAllocations", of_allocations),
@@ -362,7 +362,7 @@ class ForeignManagers:
         self._known.pop(key, None)
 
 
-def _announced(pool: NetworkPool, now: datetime) -> ForeignManager | None:
+def _from_condition(pool: NetworkPool, now: datetime) -> ForeignManager | None:
     """Return the controller that a pool says it has, as if it had written now."""
     said = find(pool.status.conditions, FOREIGN_MANAGER)
     if said is None or said.status != "True":

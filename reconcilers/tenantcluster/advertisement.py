@@ -69,7 +69,7 @@ class Advertiser:
         deleted = live is None and self._upkeep.advertised
         edited = f"{L2_ADVERTISEMENT.kind} {ADVERTISEMENT_NAME} (deleted)"
         if deleted:
-            self._require_peace(edited)
+            self._refuse_contested(edited)
         pools = [*(live.spec.ipAddressPools if live is not None else ()), POOL_NAME]
         marks = {"labels": LABELS, "annotations": basis_annotation(wanted)} if not live else {}
         await self._client.apply(
@@ -95,13 +95,13 @@ class Advertiser:
         if not fields:
             return
         edited = described(live, L2_ADVERTISEMENT.kind, fields)
-        self._require_peace(edited)
+        self._refuse_contested(edited)
         spec = dict.fromkeys(fields) | {"ipAddressPools": [POOL_NAME]}
         patch = {"metadata": {"annotations": basis_annotation(wanted)}, "spec": spec}
         await self._client.patch(L2_ADVERTISEMENT, Version.from_object(live), patch)
         self._upkeep.note_correction(L2_ADVERTISEMENT.kind, edited, self._now)
 
-    def _require_peace(self, edited: str) -> None:
+    def _refuse_contested(self, edited: str) -> None:
         """Raise ProjectionBlocked while a correction of what was edited has to wait."""
         if not self._upkeep.may_correct(edited, self._now):
             raise ProjectionBlocked(CONTESTED, self._upkeep.contest(self._now))

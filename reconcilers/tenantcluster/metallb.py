@@ -204,7 +204,7 @@ class MetalLB:
         if live is not None and not await self._is_permitted(live, wanted, permit):
             return
         edited = self._edited(live, wanted)
-        self._require_peace(edited, wanted)
+        self._refuse_contested(edited, wanted)
         if live is None:
             live = await self._create(wanted)
         if basis_of(live) > wanted.basis:
@@ -233,7 +233,7 @@ class MetalLB:
         elif self._differs(live, wanted):
             await self._apply(live, wanted)
 
-    def _require_peace(self, edited: str, wanted: Projection) -> None:
+    def _refuse_contested(self, edited: str, wanted: Projection) -> None:
         """Raise ProjectionBlocked while nothing but an edit by others is to be written back."""
         news = self._upkeep.entries != wanted.entries
         if edited and not news and not self._upkeep.may_correct(edited, self._now):

@@ -80,7 +80,7 @@ def next_step(pools: Mapping[str, IPAddressPool], mark: int, basis: int) -> Step
         basis: every range that was marked at or before this is out of our pool now.
     """
     marker = pools.get(MARKER)
-    if marker is None or marker_size(marker) is None or _is_in_the_way(marker, pools):
+    if marker is None or marker_size(marker) is None or _is_overlapped(marker, pools):
         return Step.MARK
     if counted(marker.status) != marker_size(marker):
         return Step.WAIT
@@ -118,7 +118,7 @@ def marker_entry(pools: Mapping[str, IPAddressPool], basis: int) -> str:
     return next(iter(free), entries[0])
 
 
-def _is_in_the_way(marker: IPAddressPool, pools: Mapping[str, IPAddressPool]) -> bool:
+def _is_overlapped(marker: IPAddressPool, pools: Mapping[str, IPAddressPool]) -> bool:
     """Return whether another pool came to have the marker's addresses, and none has others."""
     here = marker.spec.addresses[0]
     others = list(_others(pools))

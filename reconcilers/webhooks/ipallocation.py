@@ -46,7 +46,7 @@ def created(
     impossible = poolspec.never(new, requested(new, pool), pool, geometry)
     if impossible is not None:
         return Verdict.from_causes([invalid(impossible.path, impossible.message)])
-    return Verdict.from_causes(warnings=_not_now(new, pool, view))
+    return Verdict.from_causes(warnings=_waiting_warnings(new, pool, view))
 
 
 def updated(new: IPAllocation, old: IPAllocation | None) -> Verdict:
@@ -62,7 +62,9 @@ def updated(new: IPAllocation, old: IPAllocation | None) -> Verdict:
     return Verdict.from_causes([forbidden(("spec",), what)])
 
 
-def _not_now(new: IPAllocation, pool: NetworkPool, view: Callable[[], View]) -> Iterator[str]:
+def _waiting_warnings(
+    new: IPAllocation, pool: NetworkPool, view: Callable[[], View]
+) -> Iterator[str]:
     """Warn of what keeps a request waiting that could be served at another time."""
     key = pool.metadata.key
     if pool.metadata.terminating:

@@ -94,7 +94,7 @@ class PoolJudge:
         def judged(view: View | None) -> Verdict:
             return networkpool.updated(new, old, view, self._pools, self._limit)
 
-        if not networkpool.loses(new, old, self._limit):
+        if not networkpool.gives_up_addresses(new, old, self._limit):
             return judged(None)
         key = new.metadata.key
         try:

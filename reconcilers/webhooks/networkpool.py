@@ -43,7 +43,7 @@ def created(new: NetworkPool, others: Iterable[NetworkPool], max_addresses: int)
     warnings = [*_deprecated(new)]
     if not faults:
         geometry = ranges.layout(new.spec, max_addresses)
-        warnings += [about(doubt) for doubt in poolspec.doubts(new.spec, geometry)]
+        warnings += [about(one) for one in poolspec.spec_warnings(new.spec, geometry)]
         warnings += _overlap_warnings(new, geometry, others)
     return Verdict.from_causes(causes, warnings)
 
@@ -60,7 +60,7 @@ def updated(
     Args:
         new: the pool as it would be.
         old: the pool as it is; None if it cannot be read.
-        view: its allocations; None only if `loses` says that no allocation can be left out.
+        view: its allocations; None only if no address is given up (`gives_up_addresses`).
         others: all pools there are.
         max_addresses: the largest pool, in addresses.
     """
@@ -75,7 +75,7 @@ def updated(
     return Verdict.from_causes(causes, verdict.warnings)
 
 
-def loses(new: NetworkPool, old: NetworkPool | None, max_addresses: int) -> bool:
+def gives_up_addresses(new: NetworkPool, old: NetworkPool | None, max_addresses: int) -> bool:
     """Return whether the new spec lacks an address that the old one could hand out."""
     try:
         after = ranges.layout(new.spec, max_addresses)

@@ -35,7 +35,7 @@ def review_spec(new: ProviderConfig) -> Verdict:
     """Judge a spec that is new or was edited."""
     spec = new.spec
     causes = [*_credentials(spec), *_settings(spec), *_scope(spec), *_network(spec)]
-    return Verdict.from_causes(causes, _doubts(spec))
+    return Verdict.from_causes(causes, _quota_warnings(spec))
 
 
 def deleted(old: ProviderConfig, referring: Iterable[Key]) -> Verdict:
@@ -103,7 +103,7 @@ def initial_size(sizing: LoadBalancerSizing) -> tuple[str, int]:
     return "defaultPoolSize", sizing.defaultPoolSize
 
 
-def _doubts(spec: ProviderConfigSpec) -> Iterator[str]:
+def _quota_warnings(spec: ProviderConfigSpec) -> Iterator[str]:
     """Warn of sizes that the quota cuts: no fault, as tenants get the quota."""
     network = spec.networking
     quota = network.quota.maxLoadBalancerIPs

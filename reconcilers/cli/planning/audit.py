@@ -105,8 +105,8 @@ class Audit:
         if faults:
             return
         layout = self._layouts[manifest.key] = ranges.layout(spec, limit)
-        for doubt in poolspec.doubts(spec, layout):
-            self._warning(manifest, doubt.path, doubt.message)
+        for found in poolspec.spec_warnings(spec, layout):
+            self._warning(manifest, found.path, found.message)
 
     def _pools_among_each_other(self) -> None:
         """Warn of pools that share addresses: allowed, for sites and NAT, and easily a slip."""

@@ -57,7 +57,7 @@ class Findings(dict[Finding, None]):
         self.add("error", f"{place}: {sentence}")
 
     def warning(self, place: object, sentence: str) -> None:
-        """Note that the input is doubtful at `place`."""
+        """Add a warning about the input at `place`."""
         self.add("warning", f"{place}: {sentence}")
 
     @property

@@ -15,7 +15,7 @@ def counted(services: int) -> str:
     return "1 Service" if services == 1 else f"{services} Services"
 
 
-def nothing_to_do(unserved: int, elsewhere: Sequence[Elsewhere]) -> Finding:
+def no_growth_due(unserved: int, elsewhere: Sequence[Elsewhere]) -> Finding:
     """Return the condition of a tenant for which nothing has to be done.
 
     Services that have just begun to wait are not counted: most wait for a second, and each would

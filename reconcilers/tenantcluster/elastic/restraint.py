@@ -44,7 +44,7 @@ def not_projected(services: int, why: str) -> Finding:
     )
 
 
-def beyond_free(
+def not_served_by_free(
     tenant: TenantCluster, due: Sequence[Service], free: Mapping[int, int]
 ) -> list[Service]:
     """Return those of the waiting Services that the free addresses could not serve."""

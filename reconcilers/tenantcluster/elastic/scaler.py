@@ -37,7 +37,7 @@ from reconcilers.tenantcluster.elastic.demand import (
     demand_of,
     families,
 )
-from reconcilers.tenantcluster.elastic.findings import counted, nothing_to_do
+from reconcilers.tenantcluster.elastic.findings import counted, no_growth_due
 from reconcilers.tenantcluster.elastic.unserved_growth import UnservedGrowth
 from reconcilers.tenantcluster.membership import members
 from reconcilers.tenantcluster.requester import Requester
@@ -162,7 +162,7 @@ class Scaler:
         elsewhere, later = seen.elsewhere(self._settings.growth_after)
         due_in += later
         if finding is None:
-            finding = nothing_to_do(len(seen.demand.waiting) - len(waiting), elsewhere)
+            finding = no_growth_due(len(seen.demand.waiting) - len(waiting), elsewhere)
         due_in += await self._shrink(seen)
         return Scaled(finding, min(due_in, default=None))
 
@@ -225,7 +225,7 @@ class Scaler:
         standing = [one for one in self._members(seen.tenant) if not one.releasing]
         held = {one.metadata.uid: span for one in standing if (span := ranges.held(one))}
         free = seen.demand.unassigned(held.values())
-        beyond = restraint.beyond_free(seen.tenant, due, free)
+        beyond = restraint.not_served_by_free(seen.tenant, due, free)
         if due and not beyond:
             settled = self._settings.growth_after
             fresh = any(

@@ -261,7 +261,7 @@ def test_whether_an_edit_gives_up_addresses_is_decided_without_allocations() -> 
         (pool(), pool(reserved=["10.0.0.0/30"]), True),
         (None, pool(), True),
     ):
-        assert networkpool.loses(after, before, LIMIT) is lost
+        assert networkpool.gives_up_addresses(after, before, LIMIT) is lost
 
 
 # -- delete ------------------------------------------------------------------------------------

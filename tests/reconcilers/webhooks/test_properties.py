@@ -98,7 +98,7 @@ def situation(
 
 def edited(new: NetworkPool, old: NetworkPool, allocations: list[IPAllocation]) -> Verdict:
     """Judge as the webhook does: who holds what is looked up only if something is let go."""
-    lost = networkpool.loses(new, old, LIMIT)
+    lost = networkpool.gives_up_addresses(new, old, LIMIT)
     view = make.view(*allocations) if lost else None
     return networkpool.updated(new, old, view, (), LIMIT)
 
