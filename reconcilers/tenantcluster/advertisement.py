@@ -66,9 +66,11 @@ class Advertiser:
 
     async def _apply(self, live: L2Advertisement | None, wanted: Projection) -> None:
         """Create ours, or add the pool to one of others."""
-        deleted = live is None and self._upkeep.advertised
+        known = self._upkeep.advertised
         edited = f"{L2_ADVERTISEMENT.kind} {ADVERTISEMENT_NAME} (deleted)"
-        if deleted:
+        if live is not None:
+            edited = described(live, L2_ADVERTISEMENT.kind, ["ipAddressPools"])
+        if known:
             self._refuse_contested(edited)
         pools = [*(live.spec.ipAddressPools if live is not None else ()), POOL_NAME]
         marks = {"labels": LABELS, "annotations": basis_annotation(wanted)} if not live else {}
@@ -79,8 +81,8 @@ class Advertiser:
             manager=names.TENANT_FIELD_MANAGER,
             force=True,
         )
-        self._upkeep.advertised = live is None
-        if deleted:
+        self._upkeep.advertised = True
+        if known:
             self._upkeep.note_correction(L2_ADVERTISEMENT.kind, edited, self._now)
 
     async def _correct(self, live: L2Advertisement, wanted: Projection) -> None:

@@ -247,9 +247,9 @@ class MetalLB:
         known = self._upkeep.entries == wanted.entries
         if live is None:
             return f"IPAddressPool {POOL_NAME} (deleted)" if known else ""
-        if not is_ours(live) or is_empty(live) or basis_of(live) < wanted.needed:
+        if is_empty(live) or basis_of(live) < wanted.needed or not (known or is_ours(live)):
             return ""
-        fields = list(live.spec.edited)
+        fields = list(live.spec.edited) if is_ours(live) else ["annotations"]
         if known and live.spec.addresses != wanted.entries:
             fields.insert(0, "addresses")
         return described(live, IP_ADDRESS_POOL.kind, fields) if fields else ""

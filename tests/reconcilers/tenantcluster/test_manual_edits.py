@@ -6,6 +6,7 @@ import pytest
 
 from controller.errors import NoAnswer
 from controller.outcome import Again, Blocked
+from reconcilers.api import names
 from reconcilers.api.resources import TENANT_CLUSTER
 from tests.reconcilers import make
 from tests.reconcilers.lab import AT_ONCE, Lab
@@ -141,6 +142,25 @@ async def test_a_writer_that_insists_is_written_against_ever_less_often_and_told
     message = lab.condition("tenantclusters", "a", "LoadBalancerReady", "team")["message"]
     assert "autoAssign" in message
     assert lab.see("tenantclusters", "a", "team")["phase"] == "Ready"
+
+
+@pytest.mark.parametrize("what", [POOL, ADVERTISEMENT], ids=["annotations", "advertisement"])
+async def test_a_writer_that_insists_on_an_object_of_its_own_is_treated_the_same(
+    what: tuple[str, str],
+) -> None:
+    lab, tenant = await _projected()
+    theirs: Json = {"metadata": {"annotations": {names.ANNOTATION_PROJECTION_BASIS: None}}}
+    if what == ADVERTISEMENT:
+        theirs |= {"spec": {"ipAddressPools": ["other"]}}
+    written = 0
+    for _ in range(600):
+        tenant.edit(*what, theirs, namespace=METALLB)
+        before = tenant.revision
+        await lab.cluster()
+        written += tenant.revision > before
+        await lab.clock.advance(1)
+    assert 5 < written < 15
+    assert _reported(lab) == ("False", "Contested")
 
 
 async def test_what_is_contested_is_written_all_the_same_when_a_range_comes_or_goes() -> None:
