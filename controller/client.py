@@ -49,6 +49,7 @@ class Client:
             deletion was requested.
         field_manager: the field manager of our writes; empty for the transport's user agent.
         dry_run: whether the server only checks our writes and stores nothing.
+        most_pages: of one list; a longer one is malformed. None for no limit.
 
     All methods raise ApiError (by subclass), NoAnswer and MalformedAnswer as errors.py says. A
     NotFound whose `reason` is empty came without a Status, for a path that is not served or from
@@ -64,8 +65,10 @@ class Client:
         on_deleted: Callable[[Resource[Any], Version], None] | None = None,
         field_manager: str = "",
         dry_run: bool = False,
+        most_pages: int | None = None,
     ) -> None:
         self._transport = transport
+        self._most_pages = most_pages
         self._on_object = on_object
         self._on_deleted = on_deleted
         self.field_manager = field_manager
@@ -81,6 +84,7 @@ class Client:
             on_deleted=self._on_deleted,
             field_manager=field_manager,
             dry_run=bool(self._dry_run),
+            most_pages=self._most_pages,
         )
 
     def with_dry_run(self) -> "Client":
@@ -120,7 +124,7 @@ class Client:
             query["labelSelector"] = labels
         if fields:
             query["fieldSelector"] = fields
-        return await list_all(self._transport, resource, namespace, query)
+        return await list_all(self._transport, resource, namespace, query, self._most_pages)
 
     async def create(
         self,

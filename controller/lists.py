@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from controller.codec import Bookmark, Deleted, ObjectEvent, Page, Unreadable, decode_page
-from controller.errors import Expired
+from controller.errors import Expired, MalformedAnswer
 from controller.meta import Key, Object
 from controller.resource import Resource
 
@@ -58,7 +58,11 @@ def stream_query(revision: str) -> dict[str, str]:
 
 
 async def list_all(
-    transport: "Transport", resource: Resource[T], namespace: str, query: Mapping[str, str]
+    transport: "Transport",
+    resource: Resource[T],
+    namespace: str,
+    query: Mapping[str, str],
+    most_pages: int | None = None,
 ) -> Page[T]:
     """Return all objects, in however many pages the server sends them.
 
@@ -70,15 +74,16 @@ async def list_all(
         resource: the kind.
         namespace: empty for all.
         query: selectors; `limit` for pages, `resourceVersion` for the first page.
+        most_pages: how many are read; None for no limit.
 
     Raises:
-        ApiError, NoAnswer, MalformedAnswer: a request failed.
+        ApiError, NoAnswer, MalformedAnswer: a request failed, or there are more pages.
     """
     try:
-        return await _list_pages(transport, resource, namespace, query)
+        return await _list_pages(transport, resource, namespace, query, most_pages)
     except _TokenExpired:
         whole = {name: value for name, value in query.items() if name != "limit"}
-        return await _list_pages(transport, resource, namespace, whole)
+        return await _list_pages(transport, resource, namespace, whole, most_pages)
 
 
 class _TokenExpired(Exception):
@@ -86,7 +91,11 @@ class _TokenExpired(Exception):
 
 
 async def _list_pages(
-    transport: "Transport", resource: Resource[T], namespace: str, query: Mapping[str, str]
+    transport: "Transport",
+    resource: Resource[T],
+    namespace: str,
+    query: Mapping[str, str],
+    most_pages: int | None,
 ) -> Page[T]:
     """Read a list page by page, and return it as one."""
     path = resource.collection(namespace)
@@ -96,7 +105,11 @@ async def _list_pages(
     items, unreadable = list(page.items), dict(page.unreadable)
     # The continue token holds the resourceVersion; the server refuses a request with both.
     rest = {k: v for k, v in query.items() if not k.startswith("resourceVersion")}
+    pages = 1
     while page.continuation:
+        if pages == most_pages:
+            raise MalformedAnswer(f"the list of {resource.plural} has more than {pages} pages")
+        pages += 1
         rest["continue"] = page.continuation
         try:
             data = await transport.request(

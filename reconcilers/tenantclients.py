@@ -140,6 +140,7 @@ FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 300.0
 MOST_RETRIES = 2
 """How many tenants that did not answer last time are tried at once."""
+MOST_PAGES = 100  # of one list, each of 500 objects
 UNKNOWN_SECONDS = 300.0
 """After how many seconds an identity that could not be read is read again."""
 
@@ -354,7 +355,8 @@ class TenantClients:
         if known is not None:
             return known  # another pass opened it meanwhile
         transport = self._transport(kubeconfig)
-        client = Client(transport, field_manager=names.TENANT_FIELD_MANAGER)
+        manager = names.TENANT_FIELD_MANAGER
+        client = Client(transport, field_manager=manager, most_pages=MOST_PAGES)
         connection = _Connection(key, tenant.metadata.uid, transport, client)
         self._connections[key] = connection
         return connection

@@ -1,16 +1,19 @@
 """The ways into tenants: shared, kept while they work, closed when nobody uses them."""
 
 from contextlib import suppress
+from typing import Any
 
 import anyio
 import pytest
+from typing_extensions import override
 
 from controller.errors import Conflict, Invalid, NoAnswer, ServerFailure
 from controller.meta import Key
-from reconcilers.api.resources import IP_ADDRESS_POOL
+from reconcilers.api.resources import IP_ADDRESS_POOL, SERVICE
 from reconcilers.tenantclients import TenantUnavailable
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
+from tests.reconcilers.server import Server
 
 POOL = Key("metallb-system", "default-pool")
 
@@ -197,3 +200,26 @@ async def test_of_many_tenants_that_do_not_answer_only_a_few_are_tried_at_once()
     for name in names[2:]:
         async with lab.tenants.client(make.tenant(name)):
             pass
+
+
+class _Endless(Server):
+    """An API server whose list of Services always goes on."""
+
+    @override
+    async def request(self, method: str, path: str, **rest: Any) -> bytes:
+        if not path.endswith("/services"):
+            return await super().request(method, path, **rest)
+        self.pages += 1
+        assert self.pages < 1_000, "it is read for ever"
+        return b'{"metadata": {"resourceVersion": "1", "continue": "more"}, "items": []}'
+
+    pages = 0
+
+
+async def test_a_list_that_never_ends_is_not_read_for_ever() -> None:
+    lab = Lab()
+    lab.tenant_server("a")
+    lab.tenant_servers["a"] = _Endless(lab.clock.now, ("services", "namespaces"))
+    with pytest.raises(TenantUnavailable, match="pages"):
+        async with lab.tenants.client(make.tenant()) as client:
+            await client.list(SERVICE)
