@@ -8,6 +8,7 @@ made by somebody else         if it holds nothing but addresses of this TenantCl
                               Butler's own controller does
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
 
 from allocator import AddressRange
@@ -122,13 +123,25 @@ def may_be_taken_over(pool: IPAddressPool, members: Iterable[IPAllocation]) -> b
 
 
 def holders(pool: IPAddressPool, allocations: Iterable[IPAllocation]) -> set[Key]:
-    """Return the TenantClusters that hold addresses of a pool which does not name its owner."""
-    spans = _spans(pool)
-    return {
-        one.spec.tenantClusterRef.key
-        for one in allocations
-        if (held := _held(one)) is not None and any(held.overlaps(span) for span in spans)
-    }
+    """Return the TenantClusters that hold addresses of a pool which does not name its owner.
+
+    All allocations are looked at, so the entries of the pool are searched, not tried one by one.
+    """
+    starts: list[tuple[int, int]] = []
+    ends: list[tuple[int, int]] = []
+    for span in sorted(_spans(pool), key=lambda one: (one.family, one.first)):
+        end = (span.family, span.last)
+        starts.append((span.family, span.first))
+        ends.append(max(end, ends[-1]) if ends else end)
+    found = set()
+    for one in allocations:
+        held = _held(one)
+        if held is None:
+            continue
+        number = bisect_right(starts, (held.family, held.last))
+        if number and ends[number - 1] >= (held.family, held.first):
+            found.add(one.spec.tenantClusterRef.key)
+    return found
 
 
 def _spans(pool: IPAddressPool) -> list[AddressRange]:

@@ -1,0 +1,40 @@
+"""Who holds addresses of a pool in a tenant that does not say for whom it was made."""
+
+import random
+
+import msgspec
+import pytest
+
+from allocator import AddressRange
+from reconcilers import ranges
+from reconcilers.api.resources import IPAddressPool
+from reconcilers.tenantcluster.ownership import holders
+from tests.reconcilers import make
+
+
+def _pair(chance: random.Random) -> tuple[str, str]:
+    """Return the ends of a short range of either family."""
+    first = chance.randrange(60)
+    last = first + chance.randrange(8)
+    if chance.random() < 0.5:
+        return f"10.40.0.{first}", f"10.40.0.{last}"
+    return f"fd00::{first:x}", f"fd00::{last:x}"
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_whoever_has_an_address_of_any_entry_is_found_and_nobody_else(seed: int) -> None:
+    chance = random.Random(seed)
+    entries = [_pair(chance) for _ in range(chance.randrange(6))]
+    meta = {"name": "default-pool", "namespace": "metallb-system"}
+    spec = {"addresses": ["-".join(entry) for entry in entries]}
+    pool = msgspec.convert({"metadata": meta, "spec": spec}, IPAddressPool)
+    allocations = [
+        make.allocation(f"one-{number}", tenant=f"team/{number}", held=_pair(chance))
+        for number in range(8)
+    ]
+    spans = [AddressRange.parse(*entry) for entry in entries]
+    assert holders(pool, allocations) == {
+        one.spec.tenantClusterRef.key
+        for one in allocations
+        if (held := ranges.held(one)) is not None and any(map(held.overlaps, spans))
+    }
