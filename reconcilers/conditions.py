@@ -10,6 +10,9 @@ from controller.conditions import Condition, set_condition, to_json
 READY = "Ready"
 FOREIGN_MANAGER = "ForeignManager"
 """Of pools: another controller writes the statuses that are ours, so nothing is handed out."""
+LONGEST_MESSAGE = 4_096
+"""Longer messages are cut: an API server refuses a status with one of more than 32,768
+characters, and what a tenant says may have any length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,11 @@ class Finding:
     status: bool
     reason: str
     message: str
+
+    def __post_init__(self) -> None:
+        """Cut a message that is too long."""
+        if len(self.message) > LONGEST_MESSAGE:
+            object.__setattr__(self, "message", f"{self.message[: LONGEST_MESSAGE - 1]}…")
 
     def condition(self, generation: int) -> Condition:
         """Return the condition without a transition time."""
