@@ -141,8 +141,7 @@ LONGEST_PAUSE = 300.0
 MOST_RETRIES = 2
 """How many tenants that did not answer last time are tried at once."""
 MOST_PAGES = 100  # of one list, each of 500 objects
-UNKNOWN_SECONDS = 300.0
-"""After how many seconds an identity that could not be read is read again."""
+UNKNOWN_SECONDS = 300.0  # until an identity that could not be read is read again
 
 
 def failed_webhook(error: ControllerError) -> str:
