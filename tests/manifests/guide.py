@@ -27,6 +27,10 @@ NOT_TYPED: Mapping[str, str] = {
     "kubectl -n butler-system exec deploy/butler-ipam -- sh -c 'kill -USR1 1'": _NODES,
     "kubectl --kubeconfig tenant.kubeconfig get ipaddresspool -n metallb-system default-pool"
     " -o jsonpath='{.spec.addresses}'": "needs a tenant; tests/metallb has some",
+    "kubectl delete ipallocation -n butler-system"
+    " -l butler.butlerlabs.dev/tenant=shop,butler.butlerlabs.dev/allocation-type=loadbalancer": (
+        "needs a tenant, and a ProviderConfig in cloud mode; tests/metallb has both"
+    ),
     "butler-ipam run": "the controller itself, which the tests start under its account",
     "butler-ipam plan --fit NODES+LB": "placeholders",
     "butler-ipam map POOL": "a placeholder",
