@@ -110,7 +110,12 @@ class Projector:
         return replace(wanted, needed=latest_mark(found), owner=owner_note(tenant))
 
     def held(self, tenant: TenantCluster) -> list[str]:
-        """Return the load-balancer allocations of a tenant that are not gone yet, by name."""
+        """Return the load-balancer allocations that may have ranges in the tenant, by name.
+
+        None where nothing was ever projected: then nobody waits for the tenant to let go.
+        """
+        if names.ANNOTATION_PROJECTION_BEGUN not in tenant.metadata.annotations:
+            return []
         found = members(self._allocations, tenant)
         return sorted(
             one.metadata.name for one in found if one.spec.type == names.TYPE_LOADBALANCER

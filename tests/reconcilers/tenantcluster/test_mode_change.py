@@ -118,3 +118,22 @@ async def test_requests_that_hold_nothing_are_withdrawn() -> None:
         assert platform.server.all("ipallocations") == []
         assert platform.phase("tenantclusters", "a", "team") == "Ready"
         assert tenant.all("ipaddresspools") == []
+
+
+async def test_what_a_person_allocates_in_cloud_mode_is_not_written_into_the_tenant() -> None:
+    platform, tenant = elastic_platform()
+    Balancer(tenant)
+    _switch(platform, "cloud")
+    mine = make.allocation("mine", pin=("10.40.0.0", "10.40.0.3"))
+    async with platform.running():
+        platform.server.add("ipallocations", mine)
+        service(tenant, "web")
+        await platform.clock.advance(60)
+        assert list(balancer_ranges(platform)) == ["mine"]
+        assert platform.phase("tenantclusters", "a", "team") == "Ready"
+        platform.server.delete("tenantclusters", "a", namespace="team")
+        await platform.clock.advance(60)
+        assert not platform.server.has(*TENANT, namespace="team")
+        assert balancer_ranges(platform) == {}
+        assert address_of(tenant, "web") is None, "it would have what is free"
+        assert tenant.requests == []
