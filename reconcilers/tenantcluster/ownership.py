@@ -8,6 +8,7 @@ made by somebody else         if it holds nothing but addresses of this TenantCl
                               Butler's own controller does
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable
 
@@ -27,8 +28,9 @@ SHARED = "TenantShared"
 """The reason where another TenantCluster leads to the same cluster, and goes first."""
 _MOST_ENTRIES = 4_096
 """How many entries of a pool are judged; one with more was not made by any controller."""
-_LONGEST = 512
-"""The longest `namespace/name` that is read of a tenant."""
+_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+_NOTE = re.compile(f"(?P<namespace>{_NAME})/(?P<name>{_NAME})")
+"""What is read of a tenant as `namespace/name`: it goes into the path of a request."""
 
 
 def owner_note(of: TenantCluster | IPAllocation) -> dict[str, str]:
@@ -50,8 +52,8 @@ def owner_of(obj: Object) -> Key | None:
     matter here: it is for people.
     """
     noted = obj.metadata.annotations.get(names.ANNOTATION_PROJECTION_OWNER, "")
-    namespace, slash, name = noted.partition("/")
-    return Key(namespace, name) if slash and len(noted) <= _LONGEST else None
+    found = _NOTE.fullmatch(noted)
+    return Key(found["namespace"], found["name"]) if found is not None else None
 
 
 def shared_message(first: Key) -> str:

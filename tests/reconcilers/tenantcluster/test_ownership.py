@@ -1,4 +1,4 @@
-"""Who holds addresses of a pool in a tenant that does not say for whom it was made."""
+"""For whom a pool in a tenant was made; who holds addresses of one that does not say so."""
 
 import random
 
@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from allocator import AddressRange
+from controller.meta import Key
 from reconcilers import ranges
+from reconcilers.api import names
 from reconcilers.api.resources import IPAddressPool
-from reconcilers.tenantcluster.ownership import holders
+from reconcilers.tenantcluster.ownership import holders, owner_of
 from tests.reconcilers import make
 
 
@@ -38,3 +40,19 @@ def test_whoever_has_an_address_of_any_entry_is_found_and_nobody_else(seed: int)
         for one in allocations
         if (held := ranges.held(one)) is not None and any(map(held.overlaps, spans))
     }
+
+
+def _named(owner: str) -> IPAddressPool:
+    annotations = {names.ANNOTATION_PROJECTION_OWNER: owner}
+    return msgspec.convert({"metadata": {"name": "p", "annotations": annotations}}, IPAddressPool)
+
+
+def test_a_pool_names_the_cluster_that_it_was_made_for() -> None:
+    assert owner_of(_named("team-a/lab.example")) == Key("team-a", "lab.example")
+
+
+@pytest.mark.parametrize(
+    "noted", ["team/..", "../team", "team/a/b", "/a", "team/", "team", "Team/a", f"t/{'a' * 300}"]
+)
+def test_what_is_no_name_of_a_cluster_names_none(noted: str) -> None:
+    assert owner_of(_named(noted)) is None
