@@ -92,8 +92,9 @@ class TenantSettings:
     """The spec.loadBalancerClass of Services that MetalLB in tenants serves; empty for none."""
     platform_service: str = "traefik/traefik"
     """The Service of the platform's ingress in elastic tenants, which is labelled as such."""
-    request_timeout: float = 10.0
-    """The most that one request to a tenant may take."""
+    request_timeout: float = 15.0
+    """The most that one request to a tenant may take: longer than the 10 s that an API server
+    waits for a webhook, so that one whose node is down is not taken for silence of the tenant."""
     answer_limit: int = 32 * 1024 * 1024
     """The most bytes that a tenant's answer may have."""
     metallb_namespace: str = "metallb-system"

@@ -3,6 +3,7 @@
 import pytest
 
 from controller.errors import ServerFailure
+from reconcilers.settings import TenantSettings
 from tests.reconcilers import make
 from tests.reconcilers.platform import Platform
 from tests.reconcilers.server import Server
@@ -51,6 +52,11 @@ async def test_a_failing_webhook_is_named_and_its_tenant_is_ready_seconds_after_
         tenant.recover()
         await platform.clock.advance(6)
         assert platform.phase("tenantclusters", "a", "team") == "Ready"
+
+
+def test_a_request_outlasts_the_time_that_an_api_server_gives_a_webhook() -> None:
+    default_timeout_seconds = 10  # of a webhook configuration; MetalLB's says nothing else
+    assert TenantSettings().request_timeout > default_timeout_seconds
 
 
 async def test_another_failure_of_the_server_is_met_with_longer_and_longer_pauses() -> None:
