@@ -89,27 +89,41 @@ class Reading:
         )
 
     async def _is_read(self, client: Client, tenant: TenantCluster, wanted: Projection) -> bool:
-        """Return whether MetalLB counts as many addresses as wanted, or is too old to count."""
+        """Return whether MetalLB has counted what is wanted, or does not count at all.
+
+        What the watch shows is believed if it says so; it may be late, or broken.
+        """
         key, uid = tenant.metadata.key, tenant.metadata.uid
-        pool = await self._live(client, key, wanted)
-        if pool is None:
+        silent = self._silent.get(key) == uid
+        shown = self._shown(key)
+        if _has_counted(shown, wanted) or (silent and _is_uncounted(shown, wanted)):
+            return True
+        try:
+            pool = await client.get(IP_ADDRESS_POOL, self._pool)
+        except NotFound:
             return False
         if pool.status is not None:
-            found = (ranges.parsed_entry(one) for one in wanted.entries)
-            return counted(pool.status) == sum(one.size for one in found if one is not None)
-        if self._silent.get(key) != uid:
+            return _has_counted(pool, wanted)
+        if not silent:
             if await client.served(SERVICE_BGP_STATUS):
                 return False
             self._silent[key] = uid
         return True
 
-    async def _live(self, client: Client, key: Key, wanted: Projection) -> IPAddressPool | None:
-        """Return the pool from its watch, if that shows what was written, else as it is now."""
+    def _shown(self, key: Key) -> IPAddressPool | None:
+        """Return the pool as its watch shows it."""
         cache = self._watches.pools.cache(key)
-        pool = cache.get(self._pool) if cache is not None else None
-        if pool is not None and pool.spec.addresses == wanted.entries:
-            return pool
-        try:
-            return await client.get(IP_ADDRESS_POOL, self._pool)
-        except NotFound:
-            return None
+        return cache.get(self._pool) if cache is not None else None
+
+
+def _has_counted(pool: IPAddressPool | None, wanted: Projection) -> bool:
+    """Return whether MetalLB has counted as many addresses in a pool as are wanted there."""
+    if pool is None or pool.spec.addresses != wanted.entries:
+        return False
+    found = (ranges.parsed_entry(one) for one in wanted.entries)
+    return counted(pool.status) == sum(one.size for one in found if one is not None)
+
+
+def _is_uncounted(pool: IPAddressPool | None, wanted: Projection) -> bool:
+    """Return whether a pool has what is wanted, and no count."""
+    return pool is not None and pool.status is None and pool.spec.addresses == wanted.entries
