@@ -23,7 +23,7 @@ from reconcilers.api.resources import IP_ALLOCATION, SERVICE, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantclients import TenantClients, TenantUnavailable
+from reconcilers.tenantclients import UNAUTHORIZED, TenantClients, TenantUnavailable
 from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
 from reconcilers.tenantcluster.membership import members, repairs
@@ -35,6 +35,8 @@ from reconcilers.tenantcluster.status import DEMAND_MET
 _log = structlog.get_logger(__name__)
 
 _NO_KUBECONFIG = {"KubeconfigMissing", "KubeconfigRefused"}
+_UNANSWERED = {"TenantUnreachable", UNAUTHORIZED}
+"""Reasons that say nothing about whether the tenant takes ranges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,8 @@ class Resizer:
         """Note whether MetalLB in the tenant has what it should have.
 
         What did not help while the tenant took no ranges may help once it does, so the memory of
-        that is dropped then.
+        that is dropped then. One that did not answer for a moment may have had them all the time:
+        each such moment would make it grow in vain once more.
 
         Raises:
             Conflict: the cluster changed since it was read; begin again.
@@ -166,7 +169,7 @@ class Resizer:
             self._in_place.pop(key, None)
             if projected.reason == NOT_RUNNING:
                 self._in_pool.pop(key, None)
-            if not is_behind(projected):
+            if not is_behind(projected) and projected.reason not in _UNANSWERED:
                 self._refused.add(key)
             return
         if self._in_place.get(key, ("", 0.0))[0] != uid:

@@ -1,6 +1,6 @@
 """A range that does not reach the tenant's pool says nothing about what its Services need."""
 
-from controller.errors import Forbidden
+from controller.errors import Forbidden, ServerFailure
 from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
 from tests.reconcilers.server import Server
 from tests.reconcilers.tenantcluster.elastic.site import (
@@ -62,6 +62,21 @@ async def test_growth_that_did_not_help_is_forgotten_when_the_tenant_accepts_ran
         tenant.recover()
         await platform.clock.advance(400)
         assert address_of(tenant, "odd") is not None
+
+
+async def test_a_tenant_that_is_silent_now_and_then_does_not_grow_in_vain_each_time() -> None:
+    platform, tenant = elastic_platform(sizing={"initialPoolSize": 2})
+    Balancer(tenant, "odd")
+    async with platform.running():
+        await become_ready(platform, tenant, "one", "two", "odd")
+        await platform.clock.advance(1_000)
+        assert list(balancer_ranges(platform)) == ["team-a-lb"], "growing was in vain"
+        seen = len(platform.server.history)
+        for _ in range(3):
+            tenant.fail(ServerFailure(503, "ServiceUnavailable", "starting"), times=3)
+            await platform.clock.advance(1_200)
+        made = [one for one in platform.server.history[seen:] if one.type == "ADDED"]
+        assert "ipallocations" not in {one.plural for one in made}
 
 
 async def test_disuse_counts_from_when_the_range_is_in_the_pool() -> None:
