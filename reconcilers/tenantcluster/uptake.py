@@ -38,7 +38,7 @@ from reconcilers.api.resources import (
     IPAddressPool,
 )
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantcluster.metallb import basis_of, is_ours
+from reconcilers.tenantcluster.metallb import POOL_NAME, basis_of, is_ours
 
 MARKER = names.METALLB_MARKER
 NOT_READ = "MetalLB in the tenant has not read its pools since the range was taken out"
@@ -178,8 +178,9 @@ class Uptake:
     def __init__(self, clock: Clock, settings: TenantSettings) -> None:
         self._clock = clock
         self._settings = settings
-        # By allocation: since when its range is out, and when that was last asked for.
-        self._out: dict[tuple[str, int], tuple[float, float]] = {}
+        # By allocation and content of our pool: since when its range is out, and when that was
+        # last asked for.
+        self._out: dict[tuple[str, int, str, int], tuple[float, float]] = {}
 
     async def missing(
         self,
@@ -248,11 +249,14 @@ class Uptake:
     def _wait(self, pools: Mapping[str, IPAddressPool], allocation: tuple[str, int]) -> str:
         """Return what is waited for of a MetalLB that shows nothing; empty after a while.
 
-        The while begins anew in each process, and whenever MetalLB cannot use its pools.
+        The while begins anew in each process, whenever MetalLB cannot use its pools, and with
+        each change of ours: somebody may have put the range back for a moment.
         """
-        now = self._clock.monotonic()
+        now, pool = self._clock.monotonic(), pools.get(POOL_NAME)
+        state = (pool.metadata.uid, pool.metadata.generation or 0) if pool is not None else ("", 0)
+        known = (*allocation, *state)
         recent = {one: at for one, at in self._out.items() if now - at[1] < _FORGET}
-        since, _ = recent.pop(allocation, (now, now))
+        since, _ = recent.pop(known, (now, now))
         self._out = recent
         why = refusal(pools)
         if why:
@@ -260,7 +264,7 @@ class Uptake:
         wait = self._settings.metallb_wait
         if now - since >= wait:
             return ""
-        self._out[allocation] = (since, now)
+        self._out[known] = (since, now)
         return f"giving MetalLB {wait:g} s to read its pools: before 0.15 it does not report that"
 
 

@@ -171,6 +171,19 @@ async def test_an_older_metallb_is_waited_for_for_a_fixed_time() -> None:
     assert not tenant.has("ipaddresspools", MARKER, namespace=METALLB)
 
 
+async def test_the_wait_for_an_older_metallb_begins_anew_when_a_range_came_back() -> None:
+    lab, tenant = await _lab(TENANT_KINDS, tenant=TenantSettings(metallb_wait=30))
+    await _ask(lab)
+    await lab.clock.advance(20)
+    for entries in (["10.40.0.0-10.40.0.15"], ["10.40.0.8-10.40.0.15"]):
+        change: Json = {"spec": {"addresses": entries}}
+        tenant.edit("ipaddresspools", "default-pool", change, namespace=METALLB)
+    await lab.clock.advance(10)
+    assert isinstance(await _ask(lab), InUse)
+    await lab.clock.advance(30)
+    assert isinstance(await _ask(lab), Released)
+
+
 async def test_the_wait_for_an_older_metallb_begins_once_it_can_use_its_pools() -> None:
     lab, tenant = await _lab(TENANT_KINDS, tenant=TenantSettings(metallb_wait=30))
     _store(tenant, "theirs", "10.40.0.8/32")
