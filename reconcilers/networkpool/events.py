@@ -66,7 +66,7 @@ class AllocationEvents:
         self._recorder = recorder
         self._clock = clock
         self._metrics = metrics
-        self._single = MinuteWindow(clock)
+        self._single = MinuteWindow[int](clock)
 
     def served(
         self,
@@ -184,7 +184,7 @@ class AllocationEvents:
 
     def _may_record_each(self, pool: Key, count: int) -> bool:
         """Return whether each of `count` allocations may get its own event; if so, count those."""
-        if count > MOST_SINGLE or self._single.recent(pool) + count > MOST_SINGLE_PER_MINUTE:
+        if count > MOST_SINGLE or sum(self._single.recent(pool)) + count > MOST_SINGLE_PER_MINUTE:
             return False
         self._single.add(pool, count)
         return True

@@ -38,13 +38,15 @@ from reconcilers.networkpool.owners import (
     noted_uid,
     owner_state,
 )
-from reconcilers.networkpool.window import Owner, RecentOwners
+from reconcilers.networkpool.window import MinuteWindow
 from reconcilers.settings import OrphanSettings
 
 SUSPENDED = "OrphanCollectionSuspended"
 COLLECT = "CollectOrphans"
 ALL_EVERY = 60
 """Each so many sweeps look at every allocation, whether anything changed or not."""
+Owner = tuple[Key, str]
+"""A TenantCluster that was there once: its name, and its uid."""
 MOST_SINGLE = 16
 """Up to so many allocations that a sweep deletes from one pool get an event each."""
 
@@ -85,7 +87,7 @@ class OrphanCollector:
         self._clock = clock
         self._settings = settings
         self._count_collected = collected
-        self._collected = RecentOwners(clock)
+        self._collected = MinuteWindow[Owner](clock)
         self._unsettled = Unsettled(allocations, clusters)
         self._sweeps = 0
 
@@ -133,7 +135,7 @@ class OrphanCollector:
             size = len(set(map(_owner, self._allocations.by_index(POOL_INDEX, str(key)))))
             allowed = limit(size, self._settings)
             gone = set(map(_owner, suspects))
-            if len(gone | self._collected.recent(key)) > allowed:
+            if len(gone.union(self._collected.recent(key))) > allowed:
                 _log.warning("too many orphans at once", pool=str(key), count=len(suspects))
                 if pool is not None:
                     await self._suspend(pool, too_many(len(gone), size, allowed))
