@@ -65,7 +65,10 @@ def newly_served(
         )
         missing = [
             words
-            for kind, words in (("nodes", "nodes"), ("loadbalancer", "load balancers"))
+            for kind, words in (
+                (names.TYPE_NODES, "nodes"),
+                (names.TYPE_LOADBALANCER, "load balancers"),
+            )
             if (key, kind) not in present
         ]
         if provider is None or cluster.is_ready or cluster.metadata.terminating or not missing:
@@ -83,8 +86,8 @@ def newly_served(
 
 def _pools(provider: ProviderConfig, pools: Mapping[Key, NetworkPool]) -> list[NetworkPool]:
     """Return the pools that a provider draws from, none in cloud mode."""
-    network = provider.spec.network
-    if network is None or network.mode != IPAM:
+    network = provider.spec.networking
+    if network.mode != IPAM:
         return []
     keys = [Key(provider.metadata.namespace, one.name) for one in network.poolRefs]
     return [pools[key] for key in keys if key in pools]

@@ -117,11 +117,12 @@ class PoolClaims:
 
 def may_be_taken_over(pool: IPAddressPool, members: Iterable[IPAllocation]) -> bool:
     """Return whether a pool that names no owner is ours, or has no addresses but `members`'."""
+    if is_ours(pool):
+        return True
     spans = _spans(pool)
     held = [span for one in members if (span := _held(one)) is not None]
     all_known = bool(spans) and len(spans) == len(pool.spec.addresses)
-    covered = all(any(one.contains(span) for one in held) for span in spans)
-    return is_ours(pool) or (all_known and covered)
+    return all_known and all(any(one.contains(span) for one in held) for span in spans)
 
 
 def holders(pool: IPAddressPool, allocations: Iterable[IPAllocation]) -> set[Key]:

@@ -112,7 +112,7 @@ class Projector:
     def held(self, tenant: TenantCluster) -> list[str]:
         """Return the load-balancer allocations that may have ranges in the tenant, by name.
 
-        None where nothing was ever projected: then nobody waits for the tenant to let go.
+        Empty where nothing was ever projected: then there is nothing to wait for.
         """
         if names.ANNOTATION_PROJECTION_BEGUN not in tenant.metadata.annotations:
             return []

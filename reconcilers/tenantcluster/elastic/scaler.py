@@ -218,15 +218,17 @@ class Scaler:
 
     async def _grow_if_it_helps(self, seen: _Observed, due: Sequence[Service]) -> Finding | None:
         """Grow for Services that more addresses would help; return a condition if any waits."""
+        if not due:
+            return await self._grow(seen, due)
         why = restraint.unconfirmed(seen.tenant)
-        if due and why:
+        if why:
             await self._withdraw_marks(seen)
             return restraint.not_projected(len(due), why)
         standing = [one for one in self._members(seen.tenant) if not one.releasing]
         held = {one.metadata.uid: span for one in standing if (span := ranges.held(one))}
         free = seen.demand.unassigned(held.values())
         beyond = restraint.not_served_by_free(seen.tenant, due, free)
-        if due and not beyond:
+        if not beyond:
             settled = self._settings.growth_after
             fresh = any(
                 seen.in_pool.get(uid, 0.0) < settled
