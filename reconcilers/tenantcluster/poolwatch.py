@@ -9,10 +9,8 @@ from collections.abc import Iterable
 
 from controller.cache import Cache, Change
 from controller.clock import Clock
-from controller.clusters import ClusterKind, Clusters, ClusterSettings
-from controller.errors import ControllerError
+from controller.clusters import ClusterKind
 from controller.meta import Key, Object
-from controller.renewable import Connection
 from reconcilers.api import names
 from reconcilers.api.resources import (
     IP_ADDRESS_POOL,
@@ -25,9 +23,7 @@ from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.metallb import is_ours
 from reconcilers.tenantcluster.uptake import counted
-
-_IDLE_REQUEUES = 2
-"""An unused watch is closed after two of the longest requeues, so that a pass finds it open."""
+from reconcilers.tenantcluster.watches import tenant_watches
 
 
 class PoolWatches:
@@ -47,12 +43,7 @@ class PoolWatches:
         clock: Clock,
         settings: TenantSettings,
     ) -> None:
-        self._clusters = clusters
-        self._tenants = tenants
-        bounds = ClusterSettings(
-            limit=settings.service_watches, idle_seconds=_IDLE_REQUEUES * settings.requeue_old
-        )
-        self.watches = Clusters(self._connect, clock, bounds)
+        self.watches = tenant_watches(clusters, tenants, clock, settings)
         """The open watches; a service of the manager runs them."""
         namespace = settings.metallb_namespace
         self.pools: ClusterKind[IPAddressPool] = self.watches.kind(
@@ -71,13 +62,6 @@ class PoolWatches:
     def close(self, key: Key) -> None:
         """End the watch of a tenant that we keep nothing in any more."""
         self.watches.close(key)
-
-    async def _connect(self, key: Key) -> Connection:
-        """Connect to the tenant, as the cluster that its TenantCluster's uid names."""
-        tenant = self._clusters.get(key)
-        if tenant is None:
-            raise ControllerError(f"TenantCluster {key} is gone")
-        return Connection(await self._tenants.connect(tenant), identity=tenant.metadata.uid)
 
 
 def concerned(cluster: Key, obj: Object) -> Iterable[Key]:

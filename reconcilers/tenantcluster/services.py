@@ -8,17 +8,14 @@ from collections.abc import Sequence
 
 from controller.cache import Cache, Change
 from controller.clock import Clock
-from controller.clusters import ClusterKind, Clusters, ClusterSettings
-from controller.errors import ControllerError, MalformedAnswer
+from controller.clusters import ClusterKind
+from controller.errors import MalformedAnswer
 from controller.meta import Key
-from controller.renewable import Connection
 from reconcilers.api.resources import LOAD_BALANCER, SERVICE, Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.settings import TenantSettings
 from reconcilers.tenantclients import UNAUTHORIZED, TenantClients, TenantUnavailable
-
-_IDLE_REQUEUES = 2
-"""An unused watch is closed after two of the longest requeues, so that a pass finds it open."""
+from reconcilers.tenantcluster.watches import tenant_watches
 
 
 class TenantServices:
@@ -38,12 +35,8 @@ class TenantServices:
         clock: Clock,
         settings: TenantSettings,
     ) -> None:
-        self._clusters = clusters
         self._tenants = tenants
-        bounds = ClusterSettings(
-            limit=settings.service_watches, idle_seconds=_IDLE_REQUEUES * settings.requeue_old
-        )
-        self.watches = Clusters(self._open, clock, bounds)
+        self.watches = tenant_watches(clusters, tenants, clock, settings)
         """The open watches; a service of the manager runs them."""
         self.kind: ClusterKind[Service] = self.watches.kind(SERVICE)
         """What they watch."""
@@ -83,12 +76,6 @@ class TenantServices:
     def close(self, key: Key) -> None:
         """End the watch of a tenant that has gone, or that is elastic no more."""
         self.watches.close(key)
-
-    async def _open(self, key: Key) -> Connection:
-        tenant = self._clusters.get(key)
-        if tenant is None:
-            raise ControllerError(f"TenantCluster {key} is gone")
-        return Connection(await self._tenants.connect(tenant), identity=tenant.metadata.uid)
 
 
 def may_change_demand(change: Change[Service]) -> bool:

@@ -1,0 +1,41 @@
+"""Watches of tenants: how many may be open, and how a tenant is reached for one."""
+
+from functools import partial
+
+from controller.cache import Cache
+from controller.clock import Clock
+from controller.clusters import Clusters, ClusterSettings
+from controller.errors import ControllerError
+from controller.meta import Key
+from controller.renewable import Connection
+from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.settings import TenantSettings
+from reconcilers.tenantclients import TenantClients
+
+_IDLE_REQUEUES = 2
+"""An unused watch is closed after two of the longest requeues, so that a pass finds it open."""
+
+
+def tenant_watches(
+    clusters: Cache[TenantCluster], tenants: TenantClients, clock: Clock, settings: TenantSettings
+) -> Clusters:
+    """Return watches of tenants; none is open yet, and a service of the manager runs them.
+
+    Args:
+        clusters: the TenantClusters, to find a watched tenant's kubeconfig.
+        tenants: clients of the tenants.
+        clock: the time, for the watches' pauses.
+        settings: how many watches may be open.
+    """
+    bounds = ClusterSettings(
+        limit=settings.service_watches, idle_seconds=_IDLE_REQUEUES * settings.requeue_old
+    )
+    return Clusters(partial(_connect, clusters, tenants), clock, bounds)
+
+
+async def _connect(clusters: Cache[TenantCluster], tenants: TenantClients, key: Key) -> Connection:
+    """Connect to the tenant, as the cluster that its TenantCluster's uid names."""
+    tenant = clusters.get(key)
+    if tenant is None:
+        raise ControllerError(f"TenantCluster {key} is gone")
+    return Connection(await tenants.connect(tenant), identity=tenant.metadata.uid)
