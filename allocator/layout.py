@@ -139,6 +139,7 @@ class Layout:
         return self.clip(span) == [span]
 
     def _why_not_inside(self, wanted: AddressRange, span: Span | None) -> str:
+        """Return the message for a pinned range that lies in no single range of the pool."""
         name = f"pinned range {wanted.start_text}-{wanted.end_text}"
         if span is None:
             return f"{name} is IPv{wanted.family}, the pool is IPv{self.family}"

@@ -87,7 +87,7 @@ class Overlaps:
                 del self._edges[at], self._depths[at]
 
     def _edge(self, address: int) -> int:
-        """Return the place of the edge at an address, made if there is none."""
+        """Return the index of the edge at an address; insert one if there is none."""
         at = bisect_left(self._edges, address)
         if at == len(self._edges) or self._edges[at] != address:
             self._edges.insert(at, address)

@@ -45,7 +45,8 @@ def _contents() -> str:
     return "\n".join([*kinds, marks, ""])
 
 
-def _short(kind: crd.Kind) -> str:
+def _short_names(kind: crd.Kind) -> str:
+    """Return what the heading of a kind says about the short names that kubectl takes."""
     if not kind.alias:
         return f", or `{kind.short}`"
     return f", or `{kind.alias}` (kubectl takes `{kind.short}` for {kind.shadowed_by})"
@@ -58,7 +59,7 @@ def _kind(kind: crd.Kind, definition: Schema) -> Iterator[str]:
     schema = version["schema"]["openAPIV3Schema"]
     yield f"## {kind.kind}\n"
     yield f"{schema['description']}\n"
-    yield f"`kubectl get {kind.plural}`{_short(kind)}; `kubectl get butler` has all four."
+    yield f"`kubectl get {kind.plural}`{_short_names(kind)}; `kubectl get butler` has all four."
     if kind.selectable:
         fields = ", ".join(f"`{path.removeprefix('.')}`" for path in kind.selectable)
         yield f"Field selectors: {fields}."

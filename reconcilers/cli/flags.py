@@ -128,12 +128,12 @@ def settings_of(default: Settings) -> Iterator[Setting]:
     """Yield every setting, those of Settings itself first."""
     sections = [field for field in fields(default) if is_dataclass(getattr(default, field.name))]
     nested = {field.name for field in sections}
-    yield from (one for one in _section("", default) if one.name not in nested)
+    yield from (one for one in _section_settings("", default) if one.name not in nested)
     for field in sections:
-        yield from _section(field.name, getattr(default, field.name))
+        yield from _section_settings(field.name, getattr(default, field.name))
 
 
-def _section(section: str, values: Any) -> Iterator[Setting]:
+def _section_settings(section: str, values: Any) -> Iterator[Setting]:
     docs = field_docs(type(values))
     for field in fields(values):
         yield Setting(section, field.name, getattr(values, field.name), docs.get(field.name, ""))

@@ -128,6 +128,7 @@ class IPAllocationReconciler:
         return Blocked(reason.reason, self._settings.requeue_pending)
 
     def _waited(self, allocation: IPAllocation) -> float:
+        """Return for how many seconds the allocation has waited since it was first reconciled."""
         meta, now = allocation.metadata, self._clock.monotonic()
         uid, since = self._waiting_since.get(meta.key, (meta.uid, now))
         self._waiting_since[meta.key] = (meta.uid, since if uid == meta.uid else now)

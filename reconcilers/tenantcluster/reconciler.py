@@ -105,7 +105,7 @@ class TenantClusterReconciler:
         """Bring one cluster up to date."""
         tenant = self._clusters.get(key)
         try:
-            leftovers = await self._take_back(key, tenant)
+            leftovers = await self._release_leftovers(key, tenant)
             if tenant is None:
                 return await self._reconcile_gone(key, leftovers=leftovers)
             if tenant.metadata.terminating:
@@ -119,12 +119,12 @@ class TenantClusterReconciler:
         # The cache is behind; the event that brings it up to date enqueues the key again.
         return Again(SOON)
 
-    async def _take_back(self, key: Key, present: TenantCluster | None) -> bool:
-        """Take back what gone clusters of this name left; return whether any of it is going.
+    async def _release_leftovers(self, key: Key, present: TenantCluster | None) -> bool:
+        """Release the allocations of deleted clusters of this name; return whether any goes.
 
-        What was made for one that went as soon as it was created is deleted at once: it was only
-        made for that cluster. Whatever others left is judged by the collector of orphans, which
-        sees how many there are; then it has to leave the tenant.
+        Those made for a cluster that was deleted while it was being created are deleted at once.
+        Others are deleted by the orphan collector, which limits how many; their ranges then have
+        to leave the tenant before they are released.
         """
         leftovers = self._vanished.leftovers(key)
         for vanished, left in leftovers:

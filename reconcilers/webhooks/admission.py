@@ -30,12 +30,12 @@ from reconcilers.api.resources import (
 from reconcilers.caches import Caches
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import Providers
-from reconcilers.webhooks.judges import (
-    AllocationJudge,
-    ClusterJudge,
-    Judge,
-    PoolJudge,
-    ProviderJudge,
+from reconcilers.webhooks.validators import (
+    AllocationValidator,
+    ClusterValidator,
+    PoolValidator,
+    ProviderValidator,
+    Validator,
 )
 from reconcilers.webhooks.verdict import NOTHING, Verdict, invalid
 
@@ -44,7 +44,7 @@ T = TypeVar("T", bound=Object)
 _UNFIT = (ValueError, RecursionError)
 
 
-def handler(resource: Resource[T], judge: Judge[T]) -> Handler[bytes]:
+def handler(resource: Resource[T], validator: Validator[T]) -> Handler[bytes]:
     """Return the handler of admission requests about one kind.
 
     It takes the objects' bytes, so that an object that cannot be decoded can still be compared
@@ -52,7 +52,7 @@ def handler(resource: Resource[T], judge: Judge[T]) -> Handler[bytes]:
 
     Args:
         resource: the kind.
-        judge: decides about one request, given the decoded objects.
+        validator: decides about one request, given the decoded objects.
     """
     read: Callable[[bytes], T] = msgspec.json.Decoder(resource.type).decode
 
@@ -63,10 +63,14 @@ def handler(resource: Resource[T], judge: Judge[T]) -> Handler[bytes]:
             return None
 
     async def verdict(request: AdmissionRequest[bytes]) -> Verdict:
-        """Judge one request; what cannot be read is refused."""
+        """Validate one request; what cannot be read is refused."""
         if request.operation == "DELETE":
             old = stored(request.oldObjectBytes)
-            return NOTHING if old is None or old.metadata.terminating else await judge.deleted(old)
+            return (
+                NOTHING
+                if old is None or old.metadata.terminating
+                else await validator.deleted(old)
+            )
         if request.subResource or same_spec(request.objectBytes, request.oldObjectBytes):
             return NOTHING
         try:
@@ -76,8 +80,8 @@ def handler(resource: Resource[T], judge: Judge[T]) -> Handler[bytes]:
                 [invalid((), f"it cannot be read as a {resource.kind}: {error}")]
             )
         if request.operation == "CREATE":
-            return await judge.created(new)
-        return await judge.updated(new, stored(request.oldObjectBytes))
+            return await validator.created(new)
+        return await validator.updated(new, stored(request.oldObjectBytes))
 
     async def handle(request: AdmissionRequest[bytes]) -> Answer:
         return _answer(request, await verdict(request))
@@ -133,12 +137,12 @@ def webhooks(
     home, limit = settings.namespace, settings.pool.max_addresses
     providers = Providers(client, caches.providers, clock, home)
     return [
-        _webhook(NETWORK_POOL, PoolJudge(client, pools, allocations, clock, limit)),
-        _webhook(IP_ALLOCATION, AllocationJudge(client, pools, allocations, clock, limit)),
-        _webhook(TENANT_CLUSTER, ClusterJudge(client, providers, pools, allocations, home)),
-        _webhook(PROVIDER_CONFIG, ProviderJudge(client, caches.clusters, home)),
+        _webhook(NETWORK_POOL, PoolValidator(client, pools, allocations, clock, limit)),
+        _webhook(IP_ALLOCATION, AllocationValidator(client, pools, allocations, clock, limit)),
+        _webhook(TENANT_CLUSTER, ClusterValidator(client, providers, pools, allocations, home)),
+        _webhook(PROVIDER_CONFIG, ProviderValidator(client, caches.clusters, home)),
     ]
 
 
-def _webhook(resource: Resource[Any], judge: Judge[Any]) -> Webhook[bytes]:
-    return Webhook(path(resource), handler(resource, judge), bytes)
+def _webhook(resource: Resource[Any], validator: Validator[Any]) -> Webhook[bytes]:
+    return Webhook(path(resource), handler(resource, validator), bytes)

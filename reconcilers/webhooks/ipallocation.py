@@ -23,7 +23,7 @@ PINNED = ("spec", "pinnedRange")
 def created(
     new: IPAllocation, pool: NetworkPool | None, view: Callable[[], View], max_addresses: int
 ) -> Verdict:
-    """Judge a new request.
+    """Validate a new request.
 
     Args:
         new: the request.
@@ -50,7 +50,7 @@ def created(
 
 
 def updated(new: IPAllocation, old: IPAllocation | None) -> Verdict:
-    """Judge a change of spec: there is none. One that cannot be read may be repaired.
+    """Validate a change of spec: there is none. One that cannot be read may be repaired.
 
     Args:
         new: the request as it would be.

@@ -31,7 +31,7 @@ MOST_NAMED = 5
 
 
 def created(new: NetworkPool, others: Iterable[NetworkPool], max_addresses: int) -> Verdict:
-    """Judge a new pool.
+    """Validate a new pool.
 
     Args:
         new: the pool.
@@ -55,7 +55,7 @@ def updated(
     others: Iterable[NetworkPool],
     max_addresses: int,
 ) -> Verdict:
-    """Judge an edit of a pool's spec.
+    """Validate an edit of a pool's spec.
 
     Args:
         new: the pool as it would be.
@@ -86,7 +86,7 @@ def gives_up_addresses(new: NetworkPool, old: NetworkPool | None, max_addresses:
 
 
 def deleted(old: NetworkPool, view: View) -> Verdict:
-    """Judge the deletion of a pool.
+    """Validate the deletion of a pool.
 
     Pending and Failed requests hold nothing, and Released ranges are about to be free: the pool's
     finalizer waits for those.

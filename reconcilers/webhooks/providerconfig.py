@@ -32,14 +32,14 @@ IDENTIFIERS: Mapping[str, tuple[str, ...]] = {
 
 
 def review_spec(new: ProviderConfig) -> Verdict:
-    """Judge a spec that is new or was edited."""
+    """Validate a spec that is new or was edited."""
     spec = new.spec
     causes = [*_credentials(spec), *_settings(spec), *_scope(spec), *_network(spec)]
     return Verdict.from_causes(causes, _quota_warnings(spec))
 
 
 def deleted(old: ProviderConfig, referring: Iterable[Key]) -> Verdict:
-    """Judge the deletion of one.
+    """Validate the deletion of one.
 
     Args:
         old: the ProviderConfig.

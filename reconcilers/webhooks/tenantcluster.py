@@ -38,7 +38,7 @@ class Provision:
 
 
 def review_spec(new: TenantCluster, provision: Provision, pools: Iterable[NetworkPool]) -> Verdict:
-    """Judge a spec that is new or was edited.
+    """Validate a spec that is new or was edited.
 
     Args:
         new: the cluster.
@@ -62,7 +62,7 @@ def moved(
     providers: tuple[Provision, Provision],
     allocations: Iterable[Key],
 ) -> Verdict:
-    """Judge whether an edited cluster may turn to another provider.
+    """Check whether an edited cluster may turn to another provider.
 
     Args:
         old: the cluster as it is; None if it cannot be read.

@@ -20,7 +20,7 @@ import structlog
 from allocator.addresses import address_text
 from reconcilers.api import names
 from reconcilers.gauges import Gauges
-from reconcilers.webhooks.judges import AllocationJudge
+from reconcilers.webhooks.validators import AllocationValidator
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
 from tests.reconcilers.server import Server
@@ -126,7 +126,7 @@ async def everything_else() -> None:
         replica = filled(allocations, tenants, pools)
         known, held, clusters, providers = replica.caches.values()
         gauges = Gauges(known, held, providers, clusters, replica.lab.clock, lambda: True)
-        judge = AllocationJudge(replica.client, known, held, replica.lab.clock, 1 << 20)
+        judge = AllocationValidator(replica.client, known, held, replica.lab.clock, 1 << 20)
         wanted = make.allocation("new", of="pool-000", size=SIZE)
 
         async def scrape(shown: Gauges = gauges) -> None:

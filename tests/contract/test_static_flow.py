@@ -43,7 +43,7 @@ from reconcilers.cli.standin.pools import crds as metallb_crds
 from reconcilers.conditions import FOREIGN_MANAGER
 from reconcilers.settings import AllocationSettings, PoolSettings, Settings, TenantSettings
 from reconcilers.wiring import assemble
-from tests.hiding import hiding
+from tests.hidden_identity import hiding
 
 HOME = names.DEFAULT_NAMESPACE
 WATCHED: tuple[Any, ...] = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, IP_ADDRESS_POOL)

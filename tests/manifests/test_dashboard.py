@@ -34,7 +34,7 @@ from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.status import DEMAND_MET, LOAD_BALANCER_READY
 from reconcilers.wiring import assemble
-from tests.hiding import hiding
+from tests.hidden_identity import hiding
 
 PROMETHEUS = Path(rendering.__file__).parent / "prometheus"
 HOME = names.DEFAULT_NAMESPACE

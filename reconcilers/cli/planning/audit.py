@@ -128,7 +128,7 @@ class Audit:
             ranges.pinned(allocation)
         except AllocatorError as malformed:
             self._error(manifest, ("spec", "pinnedRange"), str(malformed))
-        self._garbled(manifest)
+        self._check_range(manifest)
         layout = self._layouts.get(allocation.pool_key)
         if pool is None or layout is None or ranges.held(allocation) is not None:
             return
@@ -139,7 +139,7 @@ class Audit:
         note = self._error if allocation.spec.pinnedRange is not None else self._warning
         note(manifest, impossible.path, impossible.message)
 
-    def _garbled(self, manifest: Manifest[IPAllocation]) -> None:
+    def _check_range(self, manifest: Manifest[IPAllocation]) -> None:
         status = manifest.object.status
         written = status.startAddress or status.endAddress or status.cidr
         if written and ranges.held(manifest.object) is None:

@@ -5,7 +5,7 @@ scaler.py           growth and shrink carried out on the management cluster
 demand.py           addresses in use, Services that wait for one, and since when
 unserved_growth.py  Services that growth did not help, so that it is not tried again for them
 growth.py           how many allocations to add
-restraint.py        when growing would not help
+blocked_growth.py   when growing would not help
 findings.py         what the condition says
 shrink.py           which allocations are out of use and for how long; giving them back
 """

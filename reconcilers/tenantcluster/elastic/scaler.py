@@ -28,7 +28,7 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.caches import Caches
 from reconcilers.conditions import Finding
 from reconcilers.settings import TenantSettings
-from reconcilers.tenantcluster.elastic import growth, restraint, shrink
+from reconcilers.tenantcluster.elastic import blocked_growth, growth, shrink
 from reconcilers.tenantcluster.elastic.demand import (
     Demand,
     Elsewhere,
@@ -220,14 +220,14 @@ class Scaler:
         """Grow for Services that more addresses would help; return a condition if any waits."""
         if not due:
             return await self._grow(seen, due)
-        why = restraint.unconfirmed(seen.tenant)
+        why = blocked_growth.unconfirmed(seen.tenant)
         if why:
             await self._withdraw_marks(seen)
-            return restraint.not_projected(len(due), why)
+            return blocked_growth.not_projected(len(due), why)
         standing = [one for one in self._members(seen.tenant) if not one.releasing]
         held = {one.metadata.uid: span for one in standing if (span := ranges.held(one))}
         free = seen.demand.unassigned(held.values())
-        beyond = restraint.not_served_by_free(seen.tenant, due, free)
+        beyond = blocked_growth.not_served_by_free(seen.tenant, due, free)
         if not beyond:
             settled = self._settings.growth_after
             fresh = any(
@@ -235,7 +235,7 @@ class Scaler:
                 and any(seen.demand.unassigned([span]).values())
                 for uid, span in held.items()
             )
-            return restraint.unused(len(due), sum(free.values()), fresh)
+            return blocked_growth.unused(len(due), sum(free.values()), fresh)
         return await self._grow(seen, beyond)
 
     async def _grow(self, seen: _Observed, due: Sequence[Service]) -> Finding | None:
@@ -305,7 +305,7 @@ class Scaler:
             For each allocation that is out of use, seconds until it may be marked.
         """
         due_in: list[float] = []
-        if restraint.unconfirmed(seen.tenant):
+        if blocked_growth.unconfirmed(seen.tenant):
             return due_in
         for one in self._members(seen.tenant):
             if one.releasing or not growth.is_growth(one, seen.tenant):

@@ -43,23 +43,23 @@ from reconcilers.webhooks.verdict import NOTHING, Verdict, forbidden
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
-class Judge(Protocol[T_contra]):
+class Validator(Protocol[T_contra]):
     """Judges the writes of one kind that change a spec, or delete."""
 
     async def created(self, new: T_contra) -> Verdict:
-        """Judge a new object."""
+        """Validate a new object."""
         ...
 
     async def updated(self, new: T_contra, old: T_contra | None) -> Verdict:
-        """Judge a changed spec; `old` is None if what is stored cannot be read."""
+        """Validate a changed spec; `old` is None if what is stored cannot be read."""
         ...
 
     async def deleted(self, old: T_contra) -> Verdict:
-        """Judge a deletion."""
+        """Validate a deletion."""
         ...
 
 
-class PoolJudge:
+class PoolValidator:
     """Judges NetworkPools.
 
     Args:
@@ -85,11 +85,11 @@ class PoolJudge:
         self._limit = max_addresses
 
     async def created(self, new: NetworkPool) -> Verdict:
-        """Judge a new pool."""
+        """Validate a new pool."""
         return networkpool.created(new, self._pools, self._limit)
 
     async def updated(self, new: NetworkPool, old: NetworkPool | None) -> Verdict:
-        """Judge an edit; allocations are read only if the pool would lose addresses."""
+        """Validate an edit; allocations are read only if the pool would lose addresses."""
 
         def judged(view: View | None) -> Verdict:
             return networkpool.updated(new, old, view, self._pools, self._limit)
@@ -111,7 +111,7 @@ class PoolJudge:
             return Verdict.from_causes([forbidden(("spec",), what)])
 
     async def deleted(self, old: NetworkPool) -> Verdict:
-        """Judge a deletion.
+        """Validate a deletion.
 
         Allocations that cannot be read do not block it: the pool's finalizer does, until they are
         gone or repaired.
@@ -137,7 +137,7 @@ class PoolJudge:
         return revision is not None and cache.synced and cache.position >= revision
 
 
-class AllocationJudge:
+class AllocationValidator:
     """Judges IPAllocations.
 
     Args:
@@ -162,7 +162,7 @@ class AllocationJudge:
         self._limit = max_addresses
 
     async def created(self, new: IPAllocation) -> Verdict:
-        """Judge a new request, by the pool as it is if what the cache shows is against it."""
+        """Validate a new request, by the pool as it is if what the cache shows is against it."""
 
         def view() -> View:
             return self._reader.cached(new.pool_key)
@@ -186,7 +186,7 @@ class AllocationJudge:
         return NOTHING
 
 
-class ClusterJudge:
+class ClusterValidator:
     """Judges TenantClusters.
 
     Args:
@@ -212,11 +212,11 @@ class ClusterJudge:
         self._namespace = default_namespace
 
     async def created(self, new: TenantCluster) -> Verdict:
-        """Judge a new cluster."""
+        """Validate a new cluster."""
         return tenantcluster.review_spec(new, await self._provision(new), self._pools)
 
     async def updated(self, new: TenantCluster, old: TenantCluster | None) -> Verdict:
-        """Judge an edit.
+        """Validate an edit.
 
         Whether the cluster has addresses is known by its status, or by the cache. That it had
         some that neither shows is possible for a moment; it then keeps them, counted and given
@@ -261,7 +261,7 @@ class ClusterJudge:
         return Provision(key, config)
 
 
-class ProviderJudge:
+class ProviderValidator:
     """Judges ProviderConfigs.
 
     Args:
@@ -278,15 +278,15 @@ class ProviderJudge:
         self._namespace = default_namespace
 
     async def created(self, new: ProviderConfig) -> Verdict:
-        """Judge a new one."""
+        """Validate a new one."""
         return providerconfig.review_spec(new)
 
     async def updated(self, new: ProviderConfig, old: ProviderConfig | None) -> Verdict:  # noqa: ARG002 - it must be sound, whatever it was
-        """Judge an edit."""
+        """Validate an edit."""
         return providerconfig.review_spec(new)
 
     async def deleted(self, old: ProviderConfig) -> Verdict:
-        """Judge a deletion."""
+        """Validate a deletion."""
         referring = self._referring(old, self._clusters)
         if self._clusters.synced and not referring:
             return NOTHING

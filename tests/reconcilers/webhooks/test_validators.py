@@ -9,7 +9,12 @@ from controller.meta import Key
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.tenantcluster.provider import Providers
-from reconcilers.webhooks.judges import AllocationJudge, ClusterJudge, PoolJudge, ProviderJudge
+from reconcilers.webhooks.validators import (
+    AllocationValidator,
+    ClusterValidator,
+    PoolValidator,
+    ProviderValidator,
+)
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
 
@@ -22,30 +27,30 @@ def lab() -> Lab:
     return Lab()
 
 
-def pools(of: Replica) -> PoolJudge:
+def pools(of: Replica) -> PoolValidator:
     caches = of.caches
-    return PoolJudge(
+    return PoolValidator(
         of.client, caches["networkpools"], caches["ipallocations"], of.lab.clock, LIMIT
     )
 
 
-def allocations(of: Replica) -> AllocationJudge:
+def allocations(of: Replica) -> AllocationValidator:
     caches = of.caches
-    return AllocationJudge(
+    return AllocationValidator(
         of.client, caches["networkpools"], caches["ipallocations"], of.lab.clock, LIMIT
     )
 
 
-def clusters(of: Replica) -> ClusterJudge:
+def clusters(of: Replica) -> ClusterValidator:
     caches = of.caches
     providers = Providers(of.client, caches["providerconfigs"], of.lab.clock, make.NAMESPACE)
-    return ClusterJudge(
+    return ClusterValidator(
         of.client, providers, caches["networkpools"], caches["ipallocations"], make.NAMESPACE
     )
 
 
-def providers(of: Replica) -> ProviderJudge:
-    return ProviderJudge(of.client, of.caches["tenantclusters"], make.NAMESPACE)
+def providers(of: Replica) -> ProviderValidator:
+    return ProviderValidator(of.client, of.caches["tenantclusters"], make.NAMESPACE)
 
 
 def stored(lab: Lab) -> NetworkPool:

@@ -11,7 +11,7 @@ from allocator.addresses import address_text
 from controller.cache import Cache
 from reconcilers.gauges import Gauges
 from reconcilers.networkpool.contents import Facts, KeptContents
-from reconcilers.webhooks.judges import AllocationJudge
+from reconcilers.webhooks.validators import AllocationValidator
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
 
@@ -156,9 +156,9 @@ async def test_a_judgement_of_a_request_by_count_reads_no_allocations() -> None:
     for count in (FEW, MANY):
         replica = _filled(count)
         pools, allocations, *_ = replica.caches.values()
-        judge = AllocationJudge(replica.client, pools, allocations, replica.lab.clock, 1 << 20)
+        judge = AllocationValidator(replica.client, pools, allocations, replica.lab.clock, 1 << 20)
 
-        async def judged(by: AllocationJudge = judge) -> None:
+        async def judged(by: AllocationValidator = judge) -> None:
             assert (await by.created(make.allocation("new", size=8))).allowed
 
         await judged()
