@@ -202,7 +202,7 @@ class Elector:
             overdue = self.overdue_seconds
             if overdue <= OVERDUE_SECONDS:
                 return None
-            return Failing("the lease has passed and the work goes on", f"for {overdue:.0f} s")
+            return Failing("work continues after the lease expired", f"for {overdue:.0f} s")
 
         return Check("leader-election", run)
 

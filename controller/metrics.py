@@ -151,7 +151,7 @@ class Metrics:
             self.events_dropped.labels(reason)
         self.loop_lag = Histogram(
             "controller_event_loop_lag_seconds",
-            "How much later than asked for the event loop turned.",
+            "By how many seconds the event loop ran timers late.",
             buckets=LAG_SECONDS,
             registry=self.registry,
         )

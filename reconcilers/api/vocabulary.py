@@ -137,7 +137,7 @@ WORDS: Mapping[str, Words] = {
             Event("Warning", "UnreadableAllocation", "see the reason of Ready"),
             Event("Warning", "DefinitionOutdated", "see the reason of Ready"),
             Event("Warning", "StatusWrittenByOthers", "another controller was noticed"),
-            Event("Normal", "NoForeignManager", "it has fallen silent"),
+            Event("Normal", "NoForeignManager", "it has stopped writing"),
         ),
     ),
     "IPAllocation": Words(
@@ -147,9 +147,9 @@ WORDS: Mapping[str, Words] = {
                 "the allocation holds its range",
                 {
                     "Ready": "True, phase Allocated: the message has the range",
-                    "Reconciling": "False, phase Pending: the pool has not looked yet",
+                    "Reconciling": "False, phase Pending: the pool was not reconciled yet",
                     "PoolNotFound": "False, phase Pending: the pool does not exist",
-                    "PoolNotReady": "False, phase Pending: the pool serves nobody now; the"
+                    "PoolNotReady": "False, phase Pending: the pool hands out nothing; the"
                     " message has its own reason",
                     **{
                         reason: text.replace("False", "False, phase Failed")
@@ -165,7 +165,7 @@ WORDS: Mapping[str, Words] = {
                 "its TenantCluster was seen; absent where that was never in doubt",
                 {
                     "TenantClusterSeen": "True",
-                    "TenantClusterNeverSeen": "False: the range is kept for a cluster to come",
+                    "TenantClusterNeverSeen": "False: the range is kept until it is created",
                 },
             ),
         ),
@@ -251,7 +251,7 @@ WORDS: Mapping[str, Words] = {
                 "Warning",
                 "TeardownGracePassed",
                 "a deleted cluster's tenant did not answer, or kept using it, for"
-                " --teardown-grace, and its addresses go back without its word",
+                " --teardown-grace, and its addresses are released nevertheless",
             ),
         ),
     ),
@@ -283,7 +283,7 @@ WORDS: Mapping[str, Words] = {
                 {
                     "PoolAvailable": "True: the message counts them",
                     "PoolExhausted": "False: none has any",
-                    "Reconciling": "False: the pools were not looked at yet",
+                    "Reconciling": "False: the pools were not reconciled yet",
                     "ValidationFailed": "False: it names no pools",
                 },
             ),
@@ -323,7 +323,7 @@ MARKS: Mapping[str, tuple[str, str]] = {
     names.ANNOTATION_IDLE_SINCE: (_SELF, "annotation: since when no Service uses it"),
     names.ANNOTATION_RELEASE_ANYWAY: (
         "TenantCluster",
-        "annotation, **set by people**: the tenant is gone for good, do not wait for its word",
+        "annotation, **set by people**: the tenant is gone for good, do not wait for it",
     ),
     names.ANNOTATION_PROJECTION_OWNER: (
         "IPAddressPool, L2Advertisement in a tenant",

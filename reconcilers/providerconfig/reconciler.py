@@ -149,7 +149,9 @@ class ProviderConfigReconciler:
         return judgement.credentials(config, str(where), filled)
 
     async def _team(self, config: ProviderConfig) -> Finding | None:
-        """Return that the provider's team does not exist, if so; read as often as its Secret.
+        """Return the finding that the provider's team does not exist; None if it does.
+
+        It is read as often as the Secret of the provider.
 
         Teams are read if they are served, never required: a 404 without a reason is about the
         kind, and one that may not be read counts as existing.

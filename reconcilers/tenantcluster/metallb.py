@@ -240,9 +240,9 @@ class MetalLB:
             raise ProjectionBlocked(CONTESTED, self._upkeep.contest(self._now))
 
     def _edited(self, live: IPAddressPool | None, wanted: Projection) -> str:
-        """Return what others changed of our pool; empty if nothing, or where news of ours differ.
+        """Return which fields of our pool others changed; empty if none.
 
-        News of ours are a reason to write by themselves, and are not kept waiting.
+        Empty too where `wanted` is new: that is written at once, whatever others do.
         """
         known = self._upkeep.entries == wanted.entries
         if live is None:

@@ -282,7 +282,7 @@ class Projector:
             _log.info("cannot delete the marker IPAddressPool in the tenant", error=str(error))
 
     async def _write(self, tenant: TenantCluster, wanted: Projection, *, begin: bool) -> None:
-        """Write; with rotated credentials once more, with the Secret read again."""
+        """Write to the tenant; after a 401 once more, with credentials from a new read."""
         try:
             await self._write_once(tenant, wanted, begin)
         except TenantUnavailable as error:

@@ -83,7 +83,7 @@ class AllocationState:
 
     @property
     def served(self) -> bool:
-        """Whether it holds its range."""
+        """Whether the allocation holds its range and is not being released."""
         return (
             self.allocation is not None
             and self.allocation.status.phase == ALLOCATED

@@ -47,7 +47,7 @@ def review_spec(new: TenantCluster, provision: Provision, pools: Iterable[Networ
     """
     manual = new.networking.loadBalancerPool
     causes: list[Cause] = []
-    warnings = [*_sizes(new, provision)]
+    warnings = [*_provider_warnings(new, provision)]
     if manual is not None:
         parsed = read_range(manual.start, manual.end)
         if isinstance(parsed, str):
@@ -83,7 +83,7 @@ def moved(
     return Verdict.from_causes([forbidden(REFERENCE, what)])
 
 
-def _sizes(new: TenantCluster, provision: Provision) -> Iterator[str]:
+def _provider_warnings(new: TenantCluster, provision: Provision) -> Iterator[str]:
     """Yield warnings about a provider that is absent and a pool size that has no effect."""
     if provision.config is None:
         if provision.key is not None:

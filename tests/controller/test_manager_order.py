@@ -196,7 +196,7 @@ async def test_a_leader_whose_work_outlives_its_lease_is_not_alive(tmp_path: Pat
         await world.clock.advance(26)
         answer = await client.get(alive)
         assert answer.status_code == 503
-        assert "the lease has passed and the work goes on" in answer.text
+        assert "work continues after the lease expired" in answer.text
         world.go_on.set()
         await world.ended.wait()
 

@@ -268,7 +268,7 @@ def usage(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Usage:
     """Return the figures of one pool, given the allocations that name it."""
     held = list(holders(pool, allocations))
     ready = find(pool.status.conditions, READY)
-    status, reason = (ready.status, ready.message) if ready else ("Unknown", "not looked at yet")
+    status, reason = (ready.status, ready.message) if ready else ("Unknown", "not reconciled")
     try:
         layout = ranges.layout(pool.spec, ALL_SIZES)
         capacity = Space(layout, (where for _, where in held)).capacity()
