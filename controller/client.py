@@ -22,7 +22,7 @@ from controller.codec import (
     with_metadata,
 )
 from controller.errors import MalformedAnswer, NotFound
-from controller.lists import PAGE_SIZE, list_all
+from controller.lists import PAGE_SIZE, ReadLimit, list_all
 from controller.meta import Key, Object, Version
 from controller.resource import Resource
 
@@ -49,7 +49,7 @@ class Client:
             deletion was requested.
         field_manager: the field manager of our writes; empty for the transport's user agent.
         dry_run: whether the server only checks our writes and stores nothing.
-        most_pages: of one list; a longer one is malformed. None for no limit.
+        most_bytes: of one list; a larger one is malformed. None for no limit.
 
     All methods raise ApiError (by subclass), NoAnswer and MalformedAnswer as errors.py says. A
     NotFound whose `reason` is empty came without a Status, for a path that is not served or from
@@ -65,10 +65,10 @@ class Client:
         on_deleted: Callable[[Resource[Any], Version], None] | None = None,
         field_manager: str = "",
         dry_run: bool = False,
-        most_pages: int | None = None,
+        most_bytes: int | None = None,
     ) -> None:
         self._transport = transport
-        self._most_pages = most_pages
+        self._most_bytes = most_bytes
         self._on_object = on_object
         self._on_deleted = on_deleted
         self.field_manager = field_manager
@@ -84,7 +84,7 @@ class Client:
             on_deleted=self._on_deleted,
             field_manager=field_manager,
             dry_run=bool(self._dry_run),
-            most_pages=self._most_pages,
+            most_bytes=self._most_bytes,
         )
 
     def with_dry_run(self) -> "Client":
@@ -124,7 +124,8 @@ class Client:
             query["labelSelector"] = labels
         if fields:
             query["fieldSelector"] = fields
-        return await list_all(self._transport, resource, namespace, query, self._most_pages)
+        limit = ReadLimit(self._most_bytes)
+        return await list_all(self._transport, resource, namespace, query, limit)
 
     async def create(
         self,

@@ -61,6 +61,8 @@ class ClusterSettings:
             thousand TLS handshakes at once this process would be too slow, and all would time
             out. Rejected: limiting how many are being opened, as unreachable ones would then
             delay the others.
+        most_bytes: of a kind's list in one cluster, and of the events before the next list; None
+            for no limit. A cluster that sends more counts as failing.
     """
 
     limit: int = 200
@@ -68,6 +70,7 @@ class ClusterSettings:
     silence_seconds: float = SILENCE_SECONDS
     longest_pause: float = 300.0
     opens_per_second: float = 20.0
+    most_bytes: int | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -358,6 +361,7 @@ class Clusters:
                 indexes=kind.indexes,
                 deadline_seconds=self._settings.silence_seconds,
                 longest_pause=self._settings.longest_pause,
+                most_bytes=self._settings.most_bytes,
                 randomness=self._random,
             )
         client = Client(transport, on_object=apply_own_write, on_deleted=mark_deleted)

@@ -273,6 +273,14 @@ def error_from_response(
     return api_error(code, status, _retry_after(headers))
 
 
+def is_expired(error: ControllerError) -> bool:
+    """Return whether a position is before the server's history (410) or after it (504)."""
+    return isinstance(error, Expired) or (
+        isinstance(error, ApiError)
+        and any(cause.reason == "ResourceVersionTooLarge" for cause in error.causes)
+    )
+
+
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds that Retry-After asks for; a date is compared with the Date header."""
     value = headers.get("Retry-After", "")

@@ -60,6 +60,7 @@ class Informer(Generic[T]):
         longest_pause: seconds at which delays after failures stop growing.
         randomness: for jitter.
         streams: read lists as initial events of watches, until the server shows that it cannot.
+        most_bytes: of a list, and of the events before the next list; None for no limit.
         observer: called when lists and watches end, for metrics.
     """
 
@@ -77,6 +78,7 @@ class Informer(Generic[T]):
         longest_pause: float = WATCH_MAX_SECONDS,
         randomness: random.Random | None = None,
         streams: bool = False,
+        most_bytes: int | None = None,
         observer: WatchObserver | None = None,
     ) -> None:
         self.resource = resource
@@ -93,6 +95,7 @@ class Informer(Generic[T]):
             longest_pause=longest_pause,
             randomness=randomness,
             streams=streams,
+            most_bytes=most_bytes,
             observer=observer,
             listed=self._listed,
         )

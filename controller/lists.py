@@ -14,7 +14,7 @@ the list must be complete within a deadline.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from controller.codec import Bookmark, Deleted, ObjectEvent, Page, Unreadable, decode_page
 from controller.errors import Expired, MalformedAnswer
@@ -31,6 +31,58 @@ PAGE_SECONDS = 60.0
 """Timeout for one page."""
 STREAM_SECONDS = 30.0
 """Deadline for all initial events of a watch."""
+
+
+OBJECT_BYTES = 1024
+"""Counted for each object besides the bytes it came in: what an empty one takes in a cache."""
+PAGE_BYTES = 64 * 1024
+"""Counted for each page of a list, so that one of empty pages ends."""
+
+
+class ReadLimit:
+    """Counts what a server sends, so that one that is not trusted cannot fill the memory.
+
+    A list may have as much as the limit. So may the events of the watches after it; then the
+    objects are listed again, and the cache never holds more than twice the limit.
+
+    Args:
+        most_bytes: of one list, or of the events after it; None for no limit.
+    """
+
+    def __init__(self, most_bytes: int | None = None) -> None:
+        self._most_bytes = most_bytes
+        self._read = 0
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether more came than the limit allows."""
+        return self._most_bytes is not None and self._read > self._most_bytes
+
+    def reset(self) -> None:
+        """Count from zero, before a list and after it."""
+        self._read = 0
+
+    def add(self, size: int, objects: int) -> None:
+        """Count `objects` that came in `size` bytes."""
+        self._read += size + objects * OBJECT_BYTES
+
+    def add_page(self, resource: Resource[Any], size: int, page: Page[Any]) -> None:
+        """Count a page of a list.
+
+        Args:
+            resource: the kind, for the error.
+            size: the page's bytes.
+            page: its objects.
+
+        Raises:
+            MalformedAnswer: the list is larger than the limit.
+        """
+        self.add(PAGE_BYTES + size, len(page.items) + len(page.unreadable))
+        if self.exceeded:
+            raise MalformedAnswer(
+                f"the list of {resource.plural} is larger than {self._most_bytes} bytes"
+                f" (an object counts {OBJECT_BYTES} more, a page {PAGE_BYTES})"
+            )
 
 
 def list_query(revision: str) -> dict[str, str]:
@@ -62,7 +114,7 @@ async def list_all(
     resource: Resource[T],
     namespace: str,
     query: Mapping[str, str],
-    most_pages: int | None = None,
+    limit: ReadLimit | None = None,
 ) -> Page[T]:
     """Return all objects, in however many pages the server sends them.
 
@@ -74,16 +126,17 @@ async def list_all(
         resource: the kind.
         namespace: empty for all.
         query: selectors; `limit` for pages, `resourceVersion` for the first page.
-        most_pages: how many are read; None for no limit.
+        limit: how much is read; None for no limit.
 
     Raises:
-        ApiError, NoAnswer, MalformedAnswer: a request failed, or there are more pages.
+        ApiError, NoAnswer, MalformedAnswer: a request failed, or the list exceeds `limit`.
     """
+    limit = limit or ReadLimit()
     try:
-        return await _list_pages(transport, resource, namespace, query, most_pages)
+        return await _list_pages(transport, resource, namespace, query, limit)
     except _TokenExpired:
         whole = {name: value for name, value in query.items() if name != "limit"}
-        return await _list_pages(transport, resource, namespace, whole, most_pages)
+        return await _list_pages(transport, resource, namespace, whole, limit)
 
 
 class _TokenExpired(Exception):
@@ -95,21 +148,19 @@ async def _list_pages(
     resource: Resource[T],
     namespace: str,
     query: Mapping[str, str],
-    most_pages: int | None,
+    limit: ReadLimit,
 ) -> Page[T]:
     """Read a list page by page, and return it as one."""
     path = resource.collection(namespace)
     accept = resource.accept_list
+    limit.reset()
     data = await transport.request("GET", path, query=query, accept=accept, timeout=PAGE_SECONDS)
     page = decode_page(resource, data)
+    limit.add_page(resource, len(data), page)
     items, unreadable = list(page.items), dict(page.unreadable)
     # The continue token holds the resourceVersion; the server refuses a request with both.
     rest = {k: v for k, v in query.items() if not k.startswith("resourceVersion")}
-    pages = 1
     while page.continuation:
-        if pages == most_pages:
-            raise MalformedAnswer(f"the list of {resource.plural} has more than {pages} pages")
-        pages += 1
         rest["continue"] = page.continuation
         try:
             data = await transport.request(
@@ -118,6 +169,7 @@ async def _list_pages(
         except Expired as error:
             raise _TokenExpired from error
         page = decode_page(resource, data)
+        limit.add_page(resource, len(data), page)
         items += page.items
         unreadable.update(page.unreadable)
     return Page(tuple(items), page.revision, unreadable)

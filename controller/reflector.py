@@ -37,7 +37,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from controller import errors
+from controller import errors, lists
 from controller.backoff import WATCH_MAX_SECONDS, WatchBackoff
 from controller.cache import Cache
 from controller.clock import Clock
@@ -50,18 +50,8 @@ from controller.codec import (
     WatchEvent,
     decode_event,
 )
-from controller.errors import (
-    ApiError,
-    BadRequest,
-    ControllerError,
-    Invalid,
-    NoAnswer,
-    ServerFailure,
-    SilentWatch,
-    SourceError,
-    TooManyRequests,
-)
-from controller.lists import STREAM_SECONDS, InitialEvents, list_all, list_query, stream_query
+from controller.errors import ControllerError
+from controller.lists import STREAM_SECONDS, InitialEvents, ReadLimit
 from controller.meta import Key, Object
 from controller.resource import Scope
 from controller.transport import Transport
@@ -129,6 +119,7 @@ class Reflector(Generic[T]):
         longest_pause: seconds at which delays after failures stop growing; jitter comes on top.
         randomness: for jitter; tests give a seeded one.
         streams: read lists as initial events of watches, until the server shows that it cannot.
+        most_bytes: of a list, and of the events before the next list; None for no limit.
         observer: called when lists and watches end, for metrics.
         listed: called when a list has been put into the cache.
     """
@@ -144,6 +135,7 @@ class Reflector(Generic[T]):
         longest_pause: float = WATCH_MAX_SECONDS,
         randomness: random.Random | None = None,
         streams: bool = False,
+        most_bytes: int | None = None,
         observer: WatchObserver | None = None,
         listed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -158,6 +150,7 @@ class Reflector(Generic[T]):
         self._empty_watches = 0
         self._cluster_changed = False
         self._streams = streams
+        self._limit = ReadLimit(most_bytes)
         self._cut_streams = 0
         self._accepted = False
         self._highest_revision = 0
@@ -167,7 +160,7 @@ class Reflector(Generic[T]):
         self._kind = cache.resource.full_name
         self.state: State = Empty()
         """The state of the loop."""
-        self.last_error: SourceError | None = None
+        self.last_error: errors.SourceError | None = None
         """Why list or watch fails; None while they succeed."""
         self.failing_since: float | None = None
         """Since when (monotonic seconds) list or watch fails; None while they succeed."""
@@ -215,16 +208,17 @@ class Reflector(Generic[T]):
         self._highest_revision = self._cache.highest_revision
         self._accepted = False
         try:
-            page = await list_all(
+            page = await lists.list_all(
                 self._transport,
                 self._cache.resource,
                 self._scope.namespace,
-                self._scope.query | list_query(revision),
+                self._scope.query | lists.list_query(revision),
+                self._limit,
             )
             self._check_not_older(page, revision)
         except ControllerError as error:
             await self._wait_after("list", error)
-            anew = _is_expired(error) or self._unreachable(error)
+            anew = errors.is_expired(error) or self._unreachable(error)
             return Expired() if anew else Listing(revision)
         self._replace(page, revision)
         return Watching()
@@ -250,6 +244,7 @@ class Reflector(Generic[T]):
         replaced = not revision and page.revision < self._highest_revision
         if replaced:
             log.warning("listed revision went back", resource=self._kind, revision=page.revision)
+        self._limit.reset()
         self._cache.replace(page.items, page.revision, page.unreadable, replaced=replaced)
         self._listed()
 
@@ -260,9 +255,9 @@ class Reflector(Generic[T]):
         try:
             received = await self._read_watch()
             if self._initial is not None:
-                raise NoAnswer("the watch ended before its initial events were complete")
+                raise errors.NoAnswer("the watch ended before its initial events were complete")
         except ControllerError as error:
-            self._observer.restarted(end_reason(error, expired=_is_expired(error)))
+            self._observer.restarted(end_reason(error))
             if self._initial is not None:
                 return await self._after_incomplete_stream(self._initial, error)
             if self._clock.monotonic() - begun >= RESET_WATCH_SECONDS:
@@ -271,41 +266,51 @@ class Reflector(Generic[T]):
             return self._after_failed_watch(error)
         if received or self._clock.monotonic() - begun >= SHORT_WATCH_SECONDS:
             self._observer.restarted(ENDED)
-            return Watching()
+            if not self._limit.exceeded:
+                return Watching()
+            if self._clock.monotonic() - begun < RESET_WATCH_SECONDS:
+                await self._wait_after("watch", errors.MalformedAnswer("too many events at once"))
+            return self._read_all(str(self._cache.position))
         # Some servers and proxies end the watch at once instead of answering 410.
         self._observer.restarted(SHORT)
-        await self._wait_after("watch", NoAnswer("the watch ended at once, without an event"))
+        await self._wait_after(
+            "watch", errors.NoAnswer("the watch ended at once, without an event")
+        )
         return self._read_all(str(self._cache.position))
 
     def _unreachable(self, error: ControllerError) -> bool:
         """Return whether the server was away since the last list; a load balancer may say so."""
-        failed = isinstance(error, NoAnswer | ServerFailure) and not _is_expired(error)
+        failed = isinstance(
+            error, errors.NoAnswer | errors.ServerFailure
+        ) and not errors.is_expired(error)
         return failed and not self._accepted and self._cache.synced
 
     def _after_failed_watch(self, error: ControllerError) -> State:
         if self._unreachable(error):
             return Expired()
-        if isinstance(error, NoAnswer | TooManyRequests):
+        if isinstance(error, errors.NoAnswer | errors.TooManyRequests):
             # After a backup was restored our position may be in the server's future: then watches
             # stay empty. Where bookmarks are known to come, two empty watches mean that.
             return Expired() if self._bookmarks_seen and self._empty_watches >= 2 else Watching()
-        return Expired() if _is_expired(error) else self._read_all(str(self._cache.position))
+        return Expired() if errors.is_expired(error) else self._read_all(str(self._cache.position))
 
     async def _after_incomplete_stream(
         self, initial: InitialEvents[T], error: ControllerError
     ) -> State:
         listing = Listing(initial.revision or ("" if self._cache.synced else "0"))
-        if isinstance(error, SilentWatch | BadRequest | Invalid):
+        if isinstance(error, errors.SilentWatch | errors.BadRequest | errors.Invalid):
             # The server lacks the feature, or a proxy drops the bookmark: neither will change.
             self._streams = False
             log.warning(
                 "initial events not available, using LIST", resource=self._kind, error=str(error)
             )
             return listing
-        if not (_is_expired(error) or isinstance(error, NoAnswer | TooManyRequests)):
+        if not (
+            errors.is_expired(error) or isinstance(error, errors.NoAnswer | errors.TooManyRequests)
+        ):
             return listing  # which fails, too, unless only watches fail
         await self._wait_after("watch", error)
-        if _is_expired(error) or self._unreachable(error):
+        if errors.is_expired(error) or self._unreachable(error):
             return Expired()
         self._cut_streams += initial.opened
         return listing if self._cut_streams >= CUT_STREAMS else Streaming(initial.revision)
@@ -318,7 +323,7 @@ class Reflector(Generic[T]):
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(self._random.randint(*WATCH_SECONDS)),
         }
-        query |= stream_query(initial.revision) if initial else {}
+        query |= lists.stream_query(initial.revision) if initial else {}
         query.setdefault("resourceVersion", str(self._cache.position))
         resource = self._cache.resource
         path = resource.collection(self._scope.namespace)
@@ -337,7 +342,10 @@ class Reflector(Generic[T]):
                     received, self._empty_watches = True, 0
                     self.last_received = self._clock.monotonic()
                     for line in lines:
+                        self._limit.add(len(line), 1)
                         self._process(decode_event(resource, line))
+                    if self._limit.exceeded:
+                        return received
         return received
 
     def _max_silence(self) -> float:
@@ -378,11 +386,11 @@ class Reflector(Generic[T]):
         """Wait as long as the backoff, or the server, says after a failed list or watch."""
         if self._unreachable(error):
             self._cache.unconfirm_history()
-        self.last_error = SourceError(verb, self._kind, error)
+        self.last_error = errors.SourceError(verb, self._kind, error)
         if self.failing_since is None:
             self.failing_since = self._clock.monotonic()
         seconds = self._backoff.failed()
-        if isinstance(error, ApiError) and error.retry_after is not None:
+        if isinstance(error, errors.ApiError) and error.retry_after is not None:
             seconds = max(seconds, error.retry_after)
         log.warning(
             "list/watch failed, retrying",
@@ -390,11 +398,3 @@ class Reflector(Generic[T]):
             retry_seconds=round(seconds, 1),
         )
         await self._clock.sleep(seconds)
-
-
-def _is_expired(error: ControllerError) -> bool:
-    """Whether the position is before the server's history (410) or after it (504 with a cause)."""
-    return isinstance(error, errors.Expired) or (
-        isinstance(error, ApiError)
-        and any(cause.reason == "ResourceVersionTooLarge" for cause in error.causes)
-    )

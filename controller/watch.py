@@ -9,6 +9,7 @@ from controller.errors import (
     NoAnswer,
     SilentWatch,
     TooManyRequests,
+    is_expired,
 )
 
 MAX_LINE = 32 * 1024 * 1024
@@ -17,7 +18,7 @@ MAX_LINE = 32 * 1024 * 1024
 IDLE = "idle"
 """Nothing came for too long, not even a bookmark: the connection was dead."""
 ENDED = "ended"
-"""The server ended it normally, as it does every few minutes."""
+"""The server ended it normally, as it does every few minutes; or we did, to list again."""
 SHORT = "short"
 """The server ended it within a second without sending anything."""
 EXPIRED = "expired"
@@ -45,14 +46,9 @@ class WatchObserver:
         """All objects were read, in pages or as initial events."""
 
 
-def end_reason(error: ControllerError, *, expired: bool) -> str:
-    """Return the one of `REASONS` for which a watch failed.
-
-    Args:
-        error: what it failed with.
-        expired: whether the error says that our position is not in the server's history.
-    """
-    if expired:
+def end_reason(error: ControllerError) -> str:
+    """Return the one of `REASONS` for which a watch failed with `error`."""
+    if is_expired(error):
         return EXPIRED
     match error:
         case SilentWatch():

@@ -140,7 +140,6 @@ FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 300.0
 MOST_RETRIES = 2
 """How many tenants that did not answer last time are tried at once."""
-MOST_PAGES = 100  # of one list, each of 500 objects
 UNKNOWN_SECONDS = 300.0  # until an identity that could not be read is read again
 
 
@@ -208,6 +207,7 @@ class TenantClients:
         self._guard = guard or AdmitAll()
         self._clock = clock
         self._open = open_transport or strict_opener(settings)
+        self._most_bytes = settings.answer_limit
         self._connections: dict[Key, _Connection] = {}
         self._unanswered: dict[Key, _Unanswered] = {}
         # Tenants that the guard refused when they were last entered.
@@ -355,7 +355,7 @@ class TenantClients:
             return known  # another pass opened it meanwhile
         transport = self._transport(kubeconfig)
         manager = names.TENANT_FIELD_MANAGER
-        client = Client(transport, field_manager=manager, most_pages=MOST_PAGES)
+        client = Client(transport, field_manager=manager, most_bytes=self._most_bytes)
         connection = _Connection(key, tenant.metadata.uid, transport, client)
         self._connections[key] = connection
         return connection

@@ -25,10 +25,12 @@ def tenant_watches(
         clusters: the TenantClusters, to find a watched tenant's kubeconfig.
         tenants: clients of the tenants.
         clock: the time, for the watches' pauses.
-        settings: how many watches may be open.
+        settings: how many watches may be open, and how much a tenant may send.
     """
     bounds = ClusterSettings(
-        limit=settings.service_watches, idle_seconds=_IDLE_REQUEUES * settings.requeue_old
+        limit=settings.service_watches,
+        idle_seconds=_IDLE_REQUEUES * settings.requeue_old,
+        most_bytes=settings.answer_limit,
     )
     return Clusters(partial(_connect, clusters, tenants), clock, bounds)
 
