@@ -22,9 +22,10 @@ from controller.codec import (
     with_metadata,
 )
 from controller.errors import MalformedAnswer, NotFound
-from controller.lists import PAGE_SIZE, ReadLimit, list_all
+from controller.lists import PAGE_SIZE, list_all
 from controller.meta import Key, Object, Version
 from controller.resource import Resource
+from controller.watch import ReadLimit
 
 if TYPE_CHECKING:  # a client that is given its transport does not need to load aiohttp
     from controller.transport import Transport

@@ -14,12 +14,13 @@ the list must be complete within a deadline.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from controller.codec import Bookmark, Deleted, ObjectEvent, Page, Unreadable, decode_page
-from controller.errors import Expired, MalformedAnswer
+from controller.errors import Expired
 from controller.meta import Key, Object
 from controller.resource import Resource
+from controller.watch import ReadLimit
 
 if TYPE_CHECKING:  # a client that is given its transport does not need to load aiohttp
     from controller.transport import Transport
@@ -31,58 +32,6 @@ PAGE_SECONDS = 60.0
 """Timeout for one page."""
 STREAM_SECONDS = 30.0
 """Deadline for all initial events of a watch."""
-
-
-OBJECT_BYTES = 1024
-"""Counted for each object besides the bytes it came in: what an empty one takes in a cache."""
-PAGE_BYTES = 64 * 1024
-"""Counted for each page of a list, so that one of empty pages ends."""
-
-
-class ReadLimit:
-    """Counts what a server sends, so that one that is not trusted cannot fill the memory.
-
-    A list may have as much as the limit. So may the events of the watches after it; then the
-    objects are listed again, and the cache never holds more than twice the limit.
-
-    Args:
-        most_bytes: of one list, or of the events after it; None for no limit.
-    """
-
-    def __init__(self, most_bytes: int | None = None) -> None:
-        self._most_bytes = most_bytes
-        self._read = 0
-
-    @property
-    def exceeded(self) -> bool:
-        """Whether more came than the limit allows."""
-        return self._most_bytes is not None and self._read > self._most_bytes
-
-    def reset(self) -> None:
-        """Count from zero, before a list and after it."""
-        self._read = 0
-
-    def add(self, size: int, objects: int) -> None:
-        """Count `objects` that came in `size` bytes."""
-        self._read += size + objects * OBJECT_BYTES
-
-    def add_page(self, resource: Resource[Any], size: int, page: Page[Any]) -> None:
-        """Count a page of a list.
-
-        Args:
-            resource: the kind, for the error.
-            size: the page's bytes.
-            page: its objects.
-
-        Raises:
-            MalformedAnswer: the list is larger than the limit.
-        """
-        self.add(PAGE_BYTES + size, len(page.items) + len(page.unreadable))
-        if self.exceeded:
-            raise MalformedAnswer(
-                f"the list of {resource.plural} is larger than {self._most_bytes} bytes"
-                f" (an object counts {OBJECT_BYTES} more, a page {PAGE_BYTES})"
-            )
 
 
 def list_query(revision: str) -> dict[str, str]:
@@ -156,7 +105,7 @@ async def _list_pages(
     limit.reset()
     data = await transport.request("GET", path, query=query, accept=accept, timeout=PAGE_SECONDS)
     page = decode_page(resource, data)
-    limit.add_page(resource, len(data), page)
+    limit.add_page(resource.plural, len(data), len(page.items) + len(page.unreadable))
     items, unreadable = list(page.items), dict(page.unreadable)
     # The continue token holds the resourceVersion; the server refuses a request with both.
     rest = {k: v for k, v in query.items() if not k.startswith("resourceVersion")}
@@ -169,7 +118,7 @@ async def _list_pages(
         except Expired as error:
             raise _TokenExpired from error
         page = decode_page(resource, data)
-        limit.add_page(resource, len(data), page)
+        limit.add_page(resource.plural, len(data), len(page.items) + len(page.unreadable))
         items += page.items
         unreadable.update(page.unreadable)
     return Page(tuple(items), page.revision, unreadable)

@@ -51,11 +51,11 @@ from controller.codec import (
     decode_event,
 )
 from controller.errors import ControllerError
-from controller.lists import STREAM_SECONDS, InitialEvents, ReadLimit
+from controller.lists import STREAM_SECONDS, InitialEvents
 from controller.meta import Key, Object
 from controller.resource import Scope
 from controller.transport import Transport
-from controller.watch import ENDED, SHORT, WatchObserver, end_reason, read_lines
+from controller.watch import ENDED, SHORT, ReadLimit, WatchObserver, end_reason, read_lines
 
 T = TypeVar("T", bound=Object)
 

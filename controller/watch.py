@@ -1,4 +1,4 @@
-"""One watch: its chunks cut into lines under a deadline for silence, and why it ended."""
+"""One watch: cut into lines under a deadline for silence, how much may come, why it ended."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
@@ -14,6 +14,11 @@ from controller.errors import (
 
 MAX_LINE = 32 * 1024 * 1024
 """Bytes of the longest event that is accepted; etcd refuses objects above 1.5 MiB."""
+
+OBJECT_BYTES = 1024
+"""Counted for each object besides the bytes it came in: what an empty one takes in a cache."""
+PAGE_BYTES = 64 * 1024
+"""Counted for each page of a list, so that one of empty pages ends."""
 
 IDLE = "idle"
 """Nothing came for too long, not even a bookmark: the connection was dead."""
@@ -59,6 +64,52 @@ def end_reason(error: ControllerError) -> str:
             return BROKEN
         case _:
             return FAILED
+
+
+class ReadLimit:
+    """Counts what a server sends, so that one that is not trusted cannot fill the memory.
+
+    A list may have as much as the limit. So may the events of the watches after it; then the
+    objects are listed again, and the cache never holds more than twice the limit.
+
+    Args:
+        most_bytes: of one list, or of the events after it; None for no limit.
+    """
+
+    def __init__(self, most_bytes: int | None = None) -> None:
+        self._most_bytes = most_bytes
+        self._read = 0
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether more came than the limit allows."""
+        return self._most_bytes is not None and self._read > self._most_bytes
+
+    def reset(self) -> None:
+        """Count from zero, before a list and after it."""
+        self._read = 0
+
+    def add(self, size: int, objects: int) -> None:
+        """Count `objects` that came in `size` bytes."""
+        self._read += size + objects * OBJECT_BYTES
+
+    def add_page(self, plural: str, size: int, objects: int) -> None:
+        """Count a page of a list.
+
+        Args:
+            plural: the kind, for the error.
+            size: the page's bytes.
+            objects: how many are in it.
+
+        Raises:
+            MalformedAnswer: the list is larger than the limit.
+        """
+        self.add(PAGE_BYTES + size, objects)
+        if self.exceeded:
+            raise MalformedAnswer(
+                f"the list of {plural} is larger than {self._most_bytes} bytes"
+                f" (an object counts {OBJECT_BYTES} more, a page {PAGE_BYTES})"
+            )
 
 
 class LineSplitter:

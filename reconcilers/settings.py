@@ -97,7 +97,7 @@ class TenantSettings:
     waits for a webhook, so that one whose node is down is not taken for silence of the tenant."""
     answer_limit: int = 32 * 1024 * 1024
     """The most bytes that a tenant's answer may have, or a list in pages, or the events of a watch
-    before everything is listed again; `controller.lists` says what an object and a page count."""
+    before everything is listed again; `controller.watch` says what an object and a page count."""
     metallb_namespace: str = "metallb-system"
     """Where MetalLB lives in tenants."""
     metallb_wait: float = 10.0

@@ -4,9 +4,9 @@ import anyio
 
 from controller.cache import Cache
 from controller.clusters import ClusterSettings
-from controller.lists import OBJECT_BYTES, PAGE_BYTES
 from controller.meta import Key
 from controller.reflector import Reflector
+from controller.watch import OBJECT_BYTES, PAGE_BYTES
 from tests.clock import VirtualClock
 from tests.controller.fleet import Fleet, running
 from tests.controller.scripted import Scripted, Watch
