@@ -91,6 +91,27 @@ class Parts:
             self._forgotten = revision
         return revision
 
+    @property
+    def etcd_pid(self) -> int:
+        """The number of etcd's process."""
+        return self._etcd.process.pid
+
+    @property
+    def apiserver_pid(self) -> int:
+        """The number of kube-apiserver's process."""
+        return self._apiserver.process.pid
+
+    async def kill_etcd(self) -> None:
+        """End etcd as `kill -9` does."""
+        await _kill(self._etcd)
+
+    async def start_etcd(self) -> None:
+        """Start etcd again, with the data that it had."""
+        program, *arguments = _command(self._etcd)
+        self._etcd = self._children.start(Path(program), arguments)
+        async with ClientSession(self.etcd_url) as session:
+            await self._children.ready(self._etcd, session, "/health")
+
     async def kill_apiserver(self) -> None:
         """End kube-apiserver as `kill -9` does."""
         await _kill(self._apiserver)
@@ -103,7 +124,7 @@ class Parts:
         """Copy what etcd has stored; it is stopped meanwhile, and kube-apiserver goes on."""
         await _end(self._etcd)
         await to_thread.run_sync(shutil.copytree, _flag(self._etcd, "data-dir"), folder)
-        await self._start_etcd()
+        await self.start_etcd()
 
     async def restore(self, folder: Path, found_away: Callable[[], bool] = lambda: True) -> None:
         """Take both back in time to a copy, as one restores a cluster: with both stopped.
@@ -120,7 +141,7 @@ class Parts:
         data = _flag(self._etcd, "data-dir")
         await to_thread.run_sync(shutil.rmtree, data)
         await to_thread.run_sync(shutil.copytree, folder, data)
-        await self._start_etcd()
+        await self.start_etcd()
         await self.start_apiserver()
 
     @asynccontextmanager
@@ -144,12 +165,6 @@ class Parts:
                 # Ended in good order it would wait for etcd, which the pipe no longer leads to.
                 with anyio.CancelScope(shield=True):
                     await second.kill()
-
-    async def _start_etcd(self) -> None:
-        program, *arguments = _command(self._etcd)
-        self._etcd = self._children.start(Path(program), arguments)
-        async with ClientSession(self.etcd_url) as session:
-            await self._children.ready(self._etcd, session, "/health")
 
     async def again(
         self, child: Child, plane: Plane | None = None, changed: dict[str, str] | None = None

@@ -16,6 +16,7 @@ from contextlib import (
 )
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import anyio
@@ -111,12 +112,22 @@ class Tenant:
             spec: what else theirs has.
             annotations: theirs.
         """
-        common = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}
         async with anyio.create_task_group() as group:
             for name in services:
-                meta = {"name": name, "annotations": dict(annotations or {})}
-                body = {"metadata": meta, "spec": common | dict(spec or {})}
-                group.start_soon(self.client.create, SERVICE, "default", body)
+                group.start_soon(self.create_service, name, spec or {}, annotations or {})
+
+    async def create_service(
+        self,
+        name: str,
+        spec: Mapping[str, Any] = MappingProxyType({}),
+        annotations: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Create a Service of type LoadBalancer, as `serve` creates several."""
+        common = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}
+        meta = {"name": name, "annotations": dict(annotations)}
+        await self.client.create(
+            SERVICE, "default", {"metadata": meta, "spec": common | dict(spec)}
+        )
 
     async def stop_serving(self, *services: str) -> None:
         """Delete Services."""
@@ -156,11 +167,13 @@ class Site:
     """A management cluster and its tenants.
 
     Args:
-        transport: the way into the management cluster.
+        plane: the management cluster's API server.
+        transport: the way into it.
         tenants: by name; each is the TenantCluster of that name in the namespace `team`.
         kubeconfig: of the management cluster's administrator.
     """
 
+    plane: Plane
     transport: Transport
     tenants: Mapping[str, Tenant]
     kubeconfig: Path
@@ -329,4 +342,5 @@ async def site(folder: Path, tenants: Sequence[str] = ("a",)) -> AsyncIterator[S
             data = {"admin.conf": base64.b64encode(text.encode()).decode()}
             body = {"metadata": {"name": f"{name}-admin-kubeconfig"}, "data": data}
             await management.create(SECRET, TEAM, body)
-        yield Site(ways["management"], found, folder / "management.kubeconfig")
+        kubeconfig = folder / "management.kubeconfig"
+        yield Site(planes["management"], ways["management"], found, kubeconfig)

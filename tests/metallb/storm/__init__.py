@@ -1,0 +1,1 @@
+"""A storm: every process is killed or frozen in its turn while people use three tenants."""

@@ -1,0 +1,143 @@
+"""What people do during a storm: in tenants, and in the management cluster."""
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import anyio
+
+from controller.errors import ControllerError
+from controller.meta import Version
+from reconcilers.api import names
+from reconcilers.api.resources import IP_ADDRESS_POOL, IP_ALLOCATION, SERVICE
+from tests.metallb.site import HOME, POOL, PROJECTED, TEAM, Site, Tenant
+
+TENANTS = ("a", "b", "c")
+MOST_SERVICES, MOST_RIVALS = 4, 6
+"""Of one tenant, and in the management cluster: together with the nodes they fit into the pool."""
+
+
+@dataclass
+class People:
+    """Those who use a tenant, or the management cluster, and do not wait for anything.
+
+    Args:
+        choices: what they do and when.
+        deeds: what they may do; each is one request or a few.
+    """
+
+    choices: random.Random
+    deeds: Sequence[Callable[[], Awaitable[None]]]
+    done: int = 0
+    refused: list[str] = field(default_factory=list)
+    until: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """Cancelled when they stop."""
+
+    async def act(self) -> None:
+        """Do one thing after the other; what a server refuses is noted."""
+        with self.until:
+            while True:
+                try:
+                    await self.choices.choice(self.deeds)()
+                    self.done += 1
+                except ControllerError as error:
+                    self.refused.append(str(error))
+                await anyio.sleep(self.choices.uniform(0.05, 0.4))
+
+
+class Users:
+    """What people do in one tenant."""
+
+    def __init__(self, here: Site, tenant: Tenant, choices: random.Random) -> None:
+        self._here = here
+        self._tenant = tenant
+        self._choices = choices
+        self._made = 0
+        number = TENANTS.index(tenant.key.name)
+        self._foreign = f"10.99.{number}.0-10.99.{number}.3"
+
+    def people(self) -> People:
+        """Return those who do it: mostly they make and delete Services."""
+        often = [self.serve, self.stop_serving] * 4
+        return People(self._choices, [*often, self.edit, self.remove_pool, self.delete_growth])
+
+    async def serve(self) -> None:
+        """Create a Service."""
+        if len(await self._services()) < MOST_SERVICES:
+            self._made += 1
+            await self._tenant.create_service(f"web-{self._made}")
+
+    async def stop_serving(self) -> None:
+        """Delete a Service."""
+        if found := await self._services():
+            await self._tenant.stop_serving(self._choices.choice(found))
+
+    async def edit(self) -> None:
+        """Change our pool: other addresses, some of ours, or no automatic assignment."""
+        client = self._tenant.client
+        pool = await client.get(IP_ADDRESS_POOL, PROJECTED)
+        changes = (
+            {"addresses": [self._foreign]},
+            {"addresses": [*pool.spec.addresses[1:], self._foreign]},
+            {"autoAssign": False},
+        )
+        change = {"spec": self._choices.choice(changes)}
+        await client.patch(IP_ADDRESS_POOL, Version.from_object(pool), change)
+
+    async def remove_pool(self) -> None:
+        """Delete our pool."""
+        pool = await self._tenant.client.get(IP_ADDRESS_POOL, PROJECTED)
+        await self._tenant.client.delete(IP_ADDRESS_POOL, Version.from_object(pool))
+
+    async def delete_growth(self) -> None:
+        """Delete an allocation of the tenant in the management cluster."""
+        found = [
+            one
+            for one in (await self._here.client.list(IP_ALLOCATION)).items
+            if one.spec.tenantClusterRef.key == self._tenant.key
+            and one.spec.type == names.TYPE_LOADBALANCER
+        ]
+        if found:
+            chosen = Version.from_object(self._choices.choice(found))
+            await self._here.client.delete(IP_ALLOCATION, chosen)
+
+    async def _services(self) -> list[str]:
+        page = await self._tenant.client.list(SERVICE, namespace="default")
+        return [one.metadata.name for one in page.items if one.metadata.name.startswith("web-")]
+
+
+class Rivals:
+    """Who asks in the management cluster for whatever becomes free, and gives it back."""
+
+    def __init__(self, here: Site, choices: random.Random) -> None:
+        self._client = here.client
+        self._choices = choices
+        self._made = 0
+
+    def people(self) -> People:
+        """Return those who do it."""
+        return People(self._choices, [self.ask, self.give_back])
+
+    async def ask(self) -> None:
+        """Create an allocation."""
+        if len(await self.found()) < MOST_RIVALS:
+            self._made += 1
+            spec = {
+                "poolRef": {"name": POOL.name},
+                "tenantClusterRef": {"name": "rival", "namespace": TEAM},
+                "type": names.TYPE_NODES,
+                "count": 1,
+            }
+            body = {"metadata": {"name": f"rival-{self._made}"}, "spec": spec}
+            await self._client.create(IP_ALLOCATION, HOME, body)
+
+    async def give_back(self) -> None:
+        """Delete one."""
+        if found := await self.found():
+            await self._client.delete(IP_ALLOCATION, self._choices.choice(found))
+
+    async def found(self) -> list[Version]:
+        """Return those that are there."""
+        page = await self._client.list(IP_ALLOCATION)
+        rivals = [one for one in page.items if one.spec.tenantClusterRef.name == "rival"]
+        return [Version.from_object(one) for one in rivals]

@@ -1,0 +1,155 @@
+"""A storm: every process is killed or frozen in its turn while people use three tenants.
+
+    KUBEBUILDER_ASSETS=$PWD/.real/newest python -m tests.metallb.storm 0 --to 20
+
+A seed decides who is struck when, with which signal and for how long, and what people do. They
+make and delete Services, edit and delete the pools in their tenants, delete allocations, and ask
+in the management cluster for whatever is free. Real processes keep no time, so a seed repeats the
+choices and not the moments: a finding may need several runs of its seed.
+
+Before, during and after it everything is recorded (audit/). Afterwards all Services have
+addresses of their own tenants, what is held and what is free make up the whole pool, and when all
+have left the whole pool is free.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import anyio
+import structlog
+
+from controller.meta import Version
+from reconcilers import ranges
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, SERVICE, TENANT_CLUSTER
+from tests.metallb.site import POOL, TEAM, Site, Tenant, entry, site
+from tests.metallb.storm.parts import started_parts
+from tests.metallb.storm.people import TENANTS, Rivals, Users
+from tests.polling import until
+
+BLOCK, WHOLE = "10.40.0.0/27", 32
+CALM_SECONDS = 240.0
+"""Within which all is well after the last fault: who was away is tried ever less often."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class Report:
+    """What came of a storm.
+
+    Args:
+        faults: what was done to whom, in order.
+        done: what people did.
+        refused: what servers refused them.
+        summary: how closely it was watched.
+        findings: what must not be; empty if all was well.
+    """
+
+    faults: Sequence[str]
+    done: int
+    refused: Sequence[str]
+    summary: str
+    findings: Sequence[str]
+
+
+async def storm(seed: int, folder: Path, rounds: int = 1) -> Report:
+    """Play a storm; every part is struck once in each round.
+
+    Args:
+        seed: decides everything that is chosen.
+        folder: for kubeconfigs.
+        rounds: how often.
+
+    Raises:
+        AssertionError: afterwards the tenants or the pool did not come to what they should be.
+    """
+    choices = random.Random(seed)
+    faults: list[str] = []
+    async with site(folder, TENANTS) as here, here.recorded() as recording:
+        sizes = {"initialPoolSize": 1, "growthIncrement": 1}
+        await here.offer(BLOCK, allocationMode="elastic", **sizes)
+        rivals = Rivals(here, random.Random(choices.random()))
+        users = [
+            Users(here, one, random.Random(choices.random())) for one in here.tenants.values()
+        ]
+        crowd = [rivals.people(), *(one.people() for one in users)]
+        # The group is outside of what is started anew within it, as scopes end in order.
+        async with anyio.create_task_group() as group, started_parts(here) as parts:
+            for name in TENANTS:
+                await here.found_cluster(name)
+            for name in TENANTS:
+                await here.ready(name)
+            for people in crowd:
+                group.start_soon(people.act)
+            for _ in range(rounds):
+                for part in choices.sample(parts, len(parts)):
+                    faults.append(await part.strike(choices))
+                    log.info("fault", what=faults[-1])
+            for people in crowd:
+                people.until.cancel()
+            for version in await rivals.found():
+                await here.client.delete(IP_ALLOCATION, version)
+            await _all_is_well(here)
+            await _all_is_given_back(here)
+            findings = await recording.findings()  # every server has to answer once more
+        done = sum(people.done for people in crowd)
+        refused = [error for people in crowd for error in people.refused]
+        return Report(faults, done, refused, recording.summary(), findings)
+
+
+async def _all_is_well(here: Site) -> None:
+    """Wait until every tenant and the pool are as they should be without faults."""
+    for tenant in here.tenants.values():
+        await until(
+            partial(_tenant_state, here, tenant),
+            lambda found: not found,
+            seconds=CALM_SECONDS,
+        )
+    await until(lambda: _pool_state(here), lambda found: not found, seconds=CALM_SECONDS)
+
+
+async def _tenant_state(here: Site, tenant: Tenant) -> list[str]:
+    """Return what is not as it should be in a tenant, as sentences."""
+    name = tenant.key.name
+    held = await here.ranges_of(name)
+    entries = sorted(await tenant.entries())
+    wrong = []
+    if entries != sorted(map(entry, held)):
+        wrong.append(f"{name}: its pool has {entries}, it holds {held}")
+    shown = await tenant.addresses()
+    page = await tenant.client.list(SERVICE, namespace="default")
+    for service in page.items:
+        if not service.metadata.name.startswith("web-"):
+            continue
+        ip = shown.get(service.metadata.name, "")
+        if not any(ip and span.contains(ip) for span in held):
+            wrong.append(f"{name}: {service.metadata.name} shows {ip or 'nothing'}")
+    return wrong
+
+
+async def _pool_state(here: Site) -> list[str]:
+    """Return where held and free addresses do not make up the pool."""
+    page = await here.client.list(IP_ALLOCATION)
+    held = sum(span.size for one in page.items if (span := ranges.held(one)) is not None)
+    status = (await here.client.get(NETWORK_POOL, POOL)).status
+    counted = (status.allocatedIPs, status.availableIPs, status.totalIPs)
+    right = (held, WHOLE - held, WHOLE)
+    return [] if counted == right else [f"the pool counts {counted}, there are {right}"]
+
+
+async def _all_is_given_back(here: Site) -> None:
+    """Delete all Services and clusters; wait until the whole pool is free."""
+    for tenant in here.tenants.values():
+        await tenant.stop_serving(*await tenant.addresses())
+        cluster = await here.client.get(TENANT_CLUSTER, tenant.key)
+        await here.client.delete(TENANT_CLUSTER, Version.from_object(cluster))
+    for tenant in here.tenants.values():
+        await here.gone(TENANT_CLUSTER, TEAM, tenant.key.name)
+    await until(
+        lambda: here.client.get(NETWORK_POOL, POOL),
+        lambda pool: pool.status.availableIPs == WHOLE,
+        seconds=CALM_SECONDS,
+    )
