@@ -18,7 +18,7 @@ from allocator.addresses import AddressRange, Family, Span, address_in, minus, q
 from allocator.errors import InvalidCIDR, InvalidPool, OutOfRange, PoolTooLarge
 
 MAX_ADDRESSES = 1_048_576
-"""How many addresses a pool may span by default: a /12."""
+"""How many addresses a pool of IPv4 may span by default: a /12."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,13 @@ class Layout:
             cidr: the CIDR of the pool.
             reserved: CIDRs inside it that are never handed out.
             ranges: (start, end) of what is handed out; none means the whole CIDR.
-            max_addresses: how many addresses there may be from the first of the first range to
-                the last of the last, gaps included; None for any number.
+            max_addresses: how many IPv4 addresses there may be from the first of the first range
+                to the last of the last, gaps included; None for any number. IPv6 has no limit: the
+                smallest subnet in use there, a /64, is beyond any that means something for IPv4.
 
         Raises:
             InvalidPool: the specification contradicts itself; carries every fault found.
-            PoolTooLarge: it spans more than `max_addresses`.
+            PoolTooLarge: it spans more than `max_addresses` of IPv4.
         """
         messages = validate_pool(cidr, reserved, ranges)
         if messages:
@@ -86,7 +87,7 @@ class Layout:
         parsed = [_read_range(*ends, whole.family) for ends in ranges] or [whole]
         kept = [_read_reserved(text, whole.family) for text in reserved]
         span = parsed[-1].last - parsed[0].first + 1
-        if max_addresses is not None and span > max_addresses:
+        if max_addresses is not None and whole.family == 4 and span > max_addresses:
             raise PoolTooLarge(span, max_addresses)
         return cls(whole, tuple(kept), tuple(parsed))
 

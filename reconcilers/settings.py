@@ -32,7 +32,7 @@ class PoolSettings:
     event_interval: float = 600.0
     """Between two events about one pool entering, or leaving, one tier of utilization."""
     max_addresses: int = 1_048_576
-    """The largest pool, in addresses."""
+    """The largest pool of IPv4, in addresses; a pool of IPv6 is of any size."""
     gather: float = 0.1
     """How long releases, and ranges known to be written, wait to be counted by one pass."""
     batch: int = 256

@@ -140,7 +140,7 @@ def size(text: str) -> Size:
     "--max-pool-addresses",
     type=click.IntRange(min=1),
     default=Settings().pool.max_addresses,
-    help="The largest pool, in addresses.",
+    help="The largest pool of IPv4, in addresses.",
 )
 @option(
     "--backfill-node-allocations",

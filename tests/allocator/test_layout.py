@@ -123,6 +123,11 @@ def test_the_limit_is_a_setting() -> None:
         Layout.parse("10.0.0.0/24", max_addresses=255)
 
 
+def test_the_limit_is_one_of_ipv4() -> None:
+    assert Layout.parse("fd00::/8").total == 1 << 120
+    assert Layout.parse("fd00::/64", max_addresses=1).total == 1 << 64
+
+
 @pytest.mark.parametrize(
     ("cidr", "reserved", "ranges"),
     [
