@@ -1,8 +1,8 @@
 """CEL by a library: rules of custom resources, and match conditions of webhooks.
 
 The library brings the language, its texts and its optional values. Of what Kubernetes adds, the
-functions on IP addresses and networks and isSorted are here; an expression that calls others is
-refused, with a sentence that says so. Nothing limits what an expression may cost, and lists of
+functions on IP addresses and networks, isSorted and sum are here; an expression that calls others
+is refused, with a sentence that says so. Nothing limits what an expression may cost, and lists of
 type set and map are compared with their order.
 """
 
@@ -29,7 +29,8 @@ _CODED: Final = re.compile(r"[A-Z_]+: (.*?)(?: \[[A-Z_]+\])?", re.DOTALL)
 _NO_KEY: Final = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
 _KNOWN: Final = (
     "; the embedded server knows the functions of CEL, of its libraries of texts and optional "
-    "values, and of Kubernetes' own ip, isIP, cidr, isCIDR, their methods, and isSorted"
+    "values, and of Kubernetes' own ip, isIP, cidr, isCIDR, their methods, isSorted, and sum of "
+    "integers"
 )
 
 
@@ -92,6 +93,7 @@ def _contains_cidr(cidr: str, other: str) -> bool:
 _Function = tuple[str, bool, tuple[Any, ...], Any, Callable[..., Any]]
 _FUNCTIONS: Final[tuple[_Function, ...]] = (
     ("isSorted", True, (_Type.List(_Type.DYN),), _Type.BOOL, lambda items: items == sorted(items)),
+    ("sum", True, (_Type.List(_Type.INT),), _Type.INT, sum),
     ("isIP", False, (_Type.STRING,), _Type.BOOL, _is(_address)),
     ("isCIDR", False, (_Type.STRING,), _Type.BOOL, _is(_interface)),
     ("ip", False, (_Type.STRING,), _IP, lambda text: str(_address(text))),

@@ -20,8 +20,10 @@ Without this the API server drops them with the next write of the object, whoeve
 that we read do without, so that a misspelt field is met with a warning.
 """
 
-IPV4 = r"^(\d{1,3}\.){3}\d{1,3}$"
-IPV4_CIDR = r"^(\d{1,3}\.){3}\d{1,3}/\d{1,2}$"
+_IPV4 = r"(\d{1,3}\.){3}\d{1,3}"
+_IPV6 = r"[0-9a-fA-F:.]*:[0-9a-fA-F:.]*"
+IP = f"^({_IPV4}|{_IPV6})$"
+IP_CIDR = rf"^({_IPV4}/\d{{1,2}}|{_IPV6}/\d{{1,3}})$"
 INT32_MAX = 2**31 - 1
 
 Int32 = Annotated[int, Field(json_schema_extra={"format": "int32"})]
@@ -109,42 +111,88 @@ def is_ipv4(address: str) -> str:
     return address + r".matches('^[0-9]{1,3}(\\.[0-9]{1,3}){3}$')"
 
 
+def halves(address: str) -> str:
+    """Return CEL for the two halves of an IPv6 address, as a list of two numbers.
+
+    CEL reads no hexadecimal numbers, so each digit is looked up in the list of all. A half has 64
+    bits and an int a sign, so 2^63 is taken off each: their order stays.
+
+    The estimated cost is small because the estimator knows how long everything is that is walked
+    through. Of the parts of a text that was split it does not, so a digit is taken by `charAt`:
+    comparing such parts, or padding them with zeros to compare them as texts, has no bound.
+
+    Args:
+        address: CEL for its text.
+    """
+    colons = f"(size({address}.split(':')) - 1)"
+    zeros = f"':0:0:0:0:0:0:0:'.substring(0, 17 - 2 * {colons})"
+    parts = f"{address}.lowerAscii().replace('::', {zeros}).split(':')"
+    digit = "'0123456789abcdef'.indexOf(p[h + i].charAt(size(p[h + i]) - 1 - d))"
+    part = f"[0, 1, 2, 3].map(d, d < size(p[h + i]) ? {digit} * [1, 16, 256, 4096][d] : 0).sum()"
+    weights = [1 << 48, 1 << 32, 1 << 16, 1]
+    half = f"[0, 1, 2, 3].map(i, ({part} - [{1 << 15}, 0, 0, 0][i]) * {weights}[i]).sum()"
+    return f"[{parts}].map(p, [0, 4].map(h, {half}))[0]"
+
+
+def is_ipv6(address: str) -> str:
+    """Return CEL for whether a text is an IPv6 address as `halves` reads it: without a dot."""
+    return f"(isIP({address}) && {address}.contains(':') && !{address}.contains('.'))"
+
+
+def precedes(first: str, second: str, *, equal: bool) -> str:
+    """Return CEL for whether one IPv6 address comes before another, or is the same if `equal`."""
+    less = "<=" if equal else "<"
+    return (
+        f"[[{halves(first)}, {halves(second)}]].all(a, a[0][0] < a[1][0]"
+        f" || (a[0][0] == a[1][0] && a[0][1] {less} a[1][1]))"
+    )
+
+
 def in_order(first: str, last: str) -> Rule:
     """Return the rule that the address in `first` is not after the one in `last`.
 
-    Texts that are no IPv4 addresses pass: what is wrong with them is said elsewhere.
+    Texts that are no addresses of one family pass: what is wrong with them is said elsewhere.
     """
-    comparable = f"has(self.{first}) && has(self.{last}) && " + " && ".join(
-        is_ipv4(f"self.{field}") for field in (first, last)
-    )
+    given = f"has(self.{first}) && has(self.{last})"
+    ends = f"self.{first}", f"self.{last}"
+    four, six = (" && ".join(map(judge, ends)) for judge in (is_ipv4, is_ipv6))
     return Rule(
-        f"!({comparable}) || {number(f'self.{first}')} <= {number(f'self.{last}')}",
+        f"!({given}) || ({four} ? {number(ends[0])} <= {number(ends[1])}"
+        f" : !({six}) || {precedes(*ends, equal=True)})",
         f"{first} must not be after {last}",
     )
 
 
-IS_ADDRESS = Rule("isIP(self)", "must be an IP address, as in 10.40.0.16")
+def one_family(first: str, last: str) -> Rule:
+    """Return the rule that the addresses in `first` and `last` are both IPv4 or both IPv6."""
+    return Rule(
+        f"self.{first}.contains(':') == self.{last}.contains(':')",
+        f"{first} and {last} must be of one family, IPv4 or IPv6",
+    )
+
+
+IS_ADDRESS = Rule("isIP(self)", "must be an IP address, as in 10.40.0.16 or fd00::10")
 IS_ADDRESS_OR_EMPTY = Rule("self == '' || isIP(self)", IS_ADDRESS.message)
-IS_CIDR = Rule("isCIDR(self)", "must be a CIDR, as in 10.40.0.0/24")
+IS_CIDR = Rule("isCIDR(self)", "must be a CIDR, as in 10.40.0.0/24 or fd00::/64")
 
 ADDRESS_MAX = 45
 """The longest text of an address: IPv6 with IPv4 at its end."""
 
-Address = Annotated[str, Field(pattern=IPV4, max_length=15)]
+Address = Annotated[str, Field(pattern=IP, max_length=ADDRESS_MAX)]
 PinnedAddress = Annotated[
-    str, Field(pattern=IPV4, max_length=15, json_schema_extra=rules(IS_ADDRESS))
+    str, Field(pattern=IP, max_length=ADDRESS_MAX, json_schema_extra=rules(IS_ADDRESS))
 ]
 AddressText = Annotated[str, Field(max_length=ADDRESS_MAX, json_schema_extra=rules(IS_ADDRESS))]
 OptionalAddressText = Annotated[
     str, Field(max_length=ADDRESS_MAX, json_schema_extra=rules(IS_ADDRESS_OR_EMPTY))
 ]
-CIDR_MAX = 18
+CIDR_MAX = ADDRESS_MAX + len("/128")
 
 
 def cidr(*cel: Rule) -> Any:
     """Return the marker of a text that is a CIDR, for which these rules hold besides."""
     extra = rules(IS_CIDR, *cel)
-    return Field(pattern=IPV4_CIDR, max_length=CIDR_MAX, json_schema_extra=extra)
+    return Field(pattern=IP_CIDR, max_length=CIDR_MAX, json_schema_extra=extra)
 
 
 _CONDITION_SCHEMA: dict[str, Any] = {

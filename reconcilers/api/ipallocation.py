@@ -20,6 +20,7 @@ from reconcilers.api.fields import (
     Rule,
     in_order,
     model,
+    one_family,
     rules,
     words,
 )
@@ -56,7 +57,10 @@ class TenantReference:
         return Key(self.namespace, self.name)
 
 
-@with_config(model(in_order("startAddress", "endAddress")))
+_ENDS = ("startAddress", "endAddress")
+
+
+@with_config(model(one_family(*_ENDS), in_order(*_ENDS)))
 @dataclass(frozen=True, slots=True)
 class PinnedRange:
     """Exactly these addresses, instead of best fit."""

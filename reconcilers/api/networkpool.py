@@ -22,8 +22,11 @@ from reconcilers.api.fields import (
     cidr,
     in_order,
     is_ipv4,
+    is_ipv6,
     model,
     number,
+    one_family,
+    precedes,
 )
 from reconcilers.api.writers import TracedMeta
 
@@ -33,7 +36,8 @@ MAX_RANGES = 16
 MAX_RESERVED = 1024
 MAX_ASSIGNMENTS = 512
 
-_SPAN = model(in_order("start", "end"))
+_SPAN = model(one_family("start", "end"), in_order("start", "end"))
+_ORDERED = "ranges must be sorted by start IP and non-overlapping"
 _COMPARABLE = f"self.ranges.all(r, {is_ipv4('r.start')} && {is_ipv4('r.end')})"
 # Each range overlaps one range only: itself.
 SORTED = Rule(
@@ -41,7 +45,15 @@ SORTED = Rule(
     f" || (self.ranges.map(r, {number('r.start')}).isSorted()"
     " && self.ranges.all(a, self.ranges.exists_one(b,"
     f" {number('b.start')} <= {number('a.end')} && {number('a.start')} <= {number('b.end')})))",
-    "ranges must be sorted by start IP and non-overlapping",
+    _ORDERED,
+    ".ranges",
+)
+_NEXT = precedes("self.ranges[n].end", "self.ranges[n + 1].start", equal=False)
+SORTED_IPV6 = Rule(
+    "!has(self.ranges)"
+    f" || !self.ranges.all(r, {is_ipv6('r.start')} && {is_ipv6('r.end')})"
+    f" || {list(range(MAX_RANGES - 1))}.all(n, n + 1 >= size(self.ranges) || {_NEXT})",
+    _ORDERED,
     ".ranges",
 )
 TOGETHER = Rule("has(self.start) == has(self.end)", "start and end go together: give both or none")
@@ -49,6 +61,7 @@ _TENANT_ALLOCATION = model(
     TOGETHER,
     in_order("start", "end"),
     SORTED,
+    SORTED_IPV6,
 )
 
 
@@ -94,6 +107,7 @@ ENDS_INSIDE = Rule(
 )
 # That a reservation does not straddle a range's end takes arithmetic that CEL makes unreadable:
 # the webhook refuses it, and without webhooks the pool's controller does, by a condition.
+# What lies within the CIDR is of its family.
 _POOL = model(RESERVED_INSIDE, RANGES_INSIDE, ENDS_INSIDE)
 
 
@@ -151,7 +165,7 @@ class NetworkPoolSpec:
     """What the administrator declares."""
 
     cidr: Annotated[str, cidr(GROWS)]
-    """The block this pool owns."""
+    """The block this pool owns, of IPv4 or IPv6. Everything in the spec is of its family."""
     reserved: Annotated[tuple[ReservedRange, ...], Field(max_length=MAX_RESERVED)] = ()
     """Ranges within the block that are never handed out."""
     tenantAllocation: TenantAllocation | None = None

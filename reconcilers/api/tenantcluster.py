@@ -25,6 +25,7 @@ from reconcilers.api.fields import (
     Rule,
     in_order,
     model,
+    one_family,
     words,
 )
 from reconcilers.api.tenantaddons import Addons
@@ -67,11 +68,12 @@ class ProviderReference:
 
 
 POOL_OF_ADDRESSES = Rule(
-    "isIP(self.start) && isIP(self.end)", "start and end must be IP addresses, as in 10.40.0.16"
+    "isIP(self.start) && isIP(self.end)",
+    "start and end must be IP addresses, as in 10.40.0.16 or fd00::10",
 )
 
 
-@with_config(model(POOL_OF_ADDRESSES, in_order("start", "end")))
+@with_config(model(POOL_OF_ADDRESSES, one_family("start", "end"), in_order("start", "end")))
 @dataclass(frozen=True, slots=True)
 class LoadBalancerPool:
     """Addresses for load balancers given by hand."""

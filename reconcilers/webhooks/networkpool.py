@@ -225,8 +225,10 @@ def _left_out(
     before, after = _geometry(old, max_addresses), ranges.layout(new.spec, max_addresses)
     for holder in _holders(old, view):
         span = after.span_of(holder.range)
-        if span is None:
-            yield _outside(new, holder.name, holder.range.start_text)
+        if span is None:  # of the other family
+            known = before.span_of(holder.range) if before is not None else None
+            if before is None or (known is not None and before.clip(known)):
+                yield _outside(new, holder.name, holder.range.start_text)
             continue
         covered = [span] if before is None else before.clip(span)
         lost = list(minus(covered, _spans(after.blocks)))

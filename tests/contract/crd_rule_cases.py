@@ -118,6 +118,88 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
         f"{TENANT}.ranges[0].start",
         "must be an IP address",
     ),
+    "a reserved CIDR of the other family": (
+        "NetworkPool",
+        pool("fd00::/64", reserved=[{"cidr": "10.0.0.0/28"}]),
+        "spec.reserved",
+        "must lie within the pool CIDR",
+    ),
+    "a range of the other family": (
+        "NetworkPool",
+        pool() | ranges(("fd00::1", "fd00::9")),
+        f"{TENANT}.ranges",
+        "must lie within the pool CIDR",
+    ),
+    "start and end of the other family": (
+        "NetworkPool",
+        pool("fd00::/64", tenantAllocation={"start": "10.0.0.1", "end": "10.0.0.9"}),
+        TENANT,
+        "must lie within the pool CIDR",
+    ),
+    "a range of two families": (
+        "NetworkPool",
+        pool() | ranges(("10.0.0.1", "fd00::9")),
+        f"{TENANT}.ranges[0]",
+        "must be of one family",
+    ),
+    "an IPv6 CIDR that is none": ("NetworkPool", pool("fd00::/129"), "spec.cidr", "a CIDR"),
+    "IPv6 start after end": (
+        "NetworkPool",
+        pool("fd00::/64", tenantAllocation={"start": "fd00::10", "end": "fd00::9"}),
+        TENANT,
+        "must not be after",
+    ),
+    "an IPv6 range backwards": (
+        "NetworkPool",
+        pool("fd00::/64") | ranges(("fd00::10", "fd00::9")),
+        f"{TENANT}.ranges[0]",
+        "must not be after",
+    ),
+    "IPv6 ranges that overlap": (
+        "NetworkPool",
+        pool("fd00::/64") | ranges(("fd00::1", "fd00::1:0"), ("fd00::1:0", "fd00::2:0")),
+        f"{TENANT}.ranges",
+        "sorted by start IP and non-overlapping",
+    ),
+    "the last of many IPv6 ranges out of order": (
+        "NetworkPool",
+        pool("fd00::/64")
+        | ranges(
+            *((f"fd00::{n:x}:0", f"fd00::{n:x}:8") for n in range(16, 31)), ("fd00::", "fd00::1")
+        ),
+        f"{TENANT}.ranges",
+        "sorted by start IP and non-overlapping",
+    ),
+    "an IPv6 range outside": (
+        "NetworkPool",
+        pool("fd00::/64") | ranges(("fd00::1", "fd00:0:0:1::")),
+        f"{TENANT}.ranges",
+        "must lie within the pool CIDR",
+    ),
+    "an IPv6 pinned range backwards": (
+        "IPAllocation",
+        request(pinnedRange={"startAddress": "FD00::10", "endAddress": "fd00::f"}),
+        "spec.pinnedRange",
+        "must not be after",
+    ),
+    "a pinned range of two families": (
+        "IPAllocation",
+        request(pinnedRange={"startAddress": "10.0.0.1", "endAddress": "fd00::f"}),
+        "spec.pinnedRange",
+        "must be of one family",
+    ),
+    "a load-balancer pool of two families": (
+        "TenantCluster",
+        by_hand("10.0.0.1", "fd00::9"),
+        "spec.networking.loadBalancerPool",
+        "must be of one family",
+    ),
+    "an IPv6 load-balancer pool backwards": (
+        "TenantCluster",
+        by_hand("fd00::a0", "fd00::9"),
+        "spec.networking.loadBalancerPool",
+        "must not be after",
+    ),
     "a pinned range backwards": (
         "IPAllocation",
         request(pinnedRange={"startAddress": "10.0.0.10", "endAddress": "10.0.0.9"}),
@@ -196,6 +278,31 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
 }
 
 ACCEPTED: Mapping[str, tuple[str, Json]] = {
+    "a pool of IPv6 as large as there is": ("NetworkPool", pool("::/0")),
+    "a pool of IPv6 with as many ranges as there may be": (
+        "NetworkPool",
+        pool(
+            "2001:DB8::7/32",
+            reserved=[{"cidr": f"2001:db8:{n:x}::/64"} for n in range(256)],
+            **ranges(
+                *((f"2001:db8:{n:x}::", f"2001:db8:{n:x}:ffff::") for n in range(0, 160, 10))
+            ),
+        ),
+    ),
+    "an IPv6 range of one address, written in two ways": (
+        "NetworkPool",
+        pool("fd00::/64") | ranges(("fd00::a", "FD00:0:0:0:0:0:0:000A")),
+    ),
+    "IPv6 ranges that touch": (
+        "NetworkPool",
+        pool("fd00::/64")
+        | ranges(("fd00::", "fd00::ffff"), ("fd00::1:0", "fd00::ffff:ffff:ffff:ffff")),
+    ),
+    "one pinned IPv6 address": (
+        "IPAllocation",
+        request(pinnedRange={"startAddress": "fd00::9", "endAddress": "fd00::9"}),
+    ),
+    "a load-balancer pool of IPv6": ("TenantCluster", by_hand("fd00::9", "fd00::10")),
     "a size above the quota, as tenants get the quota": (
         "ProviderConfig",
         network(loadBalancer={"defaultPoolSize": 5}, **QUOTA),

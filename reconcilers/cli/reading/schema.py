@@ -17,6 +17,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from reconcilers.api import crd
+from reconcilers.api.fields import IP, IP_CIDR
 from reconcilers.cli.reading.findings import Step, value_text
 from reconcilers.cli.reading.objects import OURS
 
@@ -68,8 +69,8 @@ _METADATA: Schema = {
     },
 }
 _EXPECTATIONS = {
-    r"^(\d{1,3}\.){3}\d{1,3}$": "is no IPv4 address as in 10.40.1.0",
-    r"^(\d{1,3}\.){3}\d{1,3}/\d{1,2}$": "is no CIDR as in 10.40.0.0/24",
+    IP: "is no IP address as in 10.40.1.0 or fd00::10",
+    IP_CIDR: "is no CIDR as in 10.40.0.0/24 or fd00::/64",
     r"^v\d+\.\d+\.\d+$": "is no version as in v1.33.1",
     r"^https?://": "is no URL: it has to begin with http:// or https://",
     _NAME_PATTERN: "has to be lower-case letters, digits, '-' and '.', as a DNS name",

@@ -69,6 +69,7 @@ HOLDS = (
     "self.rows[0][1] == 'b' && self.rows.all(row, row.size() < 3)",
     "self.disks.exists_one(disk, disk.size == 2 && disk.__for__ == 'b')",
     "self.disks.map(disk, disk.size).isSorted()",
+    "self.disks.map(disk, disk.size).sum() == 3",
     "self.disks.filter(disk, disk.size > 1).size() == 1",
     "self.share > 1 && self.share * 2.0 == 4.0",
     "self.at > timestamp('2025-01-01T00:00:00Z') && self.at.getFullYear() == 2026",

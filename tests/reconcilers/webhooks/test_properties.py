@@ -1,12 +1,12 @@
 """Edits of all kinds against an oracle that counts addresses one by one."""
 
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allocator import InvalidPool
+from allocator import Family, InvalidPool
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
@@ -14,22 +14,39 @@ from reconcilers.webhooks import networkpool
 from reconcilers.webhooks.verdict import Verdict
 from tests.reconcilers import make
 
-BASE = int(IPv4Address("10.0.0.0"))
+BASES: dict[Family, int] = {4: int(IPv4Address("10.0.0.0")), 6: int(IPv6Address("fd00::ffc0"))}
+"""Where the pools begin; in the IPv6 one addresses after the 64th have one digit more."""
 LIMIT = 1 << 20
 
-ADDRESSES = st.integers(BASE - 2, BASE + 34).map(lambda n: str(IPv4Address(n)))
-CIDRS = st.builds(
-    lambda host, bits: f"{IPv4Address(BASE + host)}/{bits}",
-    st.integers(0, 31),
-    st.integers(26, 32),
-)
-SPANS = st.tuples(ADDRESSES, ADDRESSES)
-SOUND_SPANS = st.lists(st.integers(BASE, BASE + 31), min_size=2, max_size=6, unique=True).map(
-    lambda ends: [
-        (str(IPv4Address(a)), str(IPv4Address(b)))
-        for a, b in zip(sorted(ends)[::2], sorted(ends)[1::2], strict=False)
-    ]
-)
+
+def address(family: Family, offset: int) -> str:
+    """Return an address in or near the pools, as people write it: in capitals, say."""
+    number = BASES[family] + offset
+    if family == 4:
+        return str(IPv4Address(number))
+    written = IPv6Address(number)
+    return (str(written), written.exploded.upper(), str(written).upper())[offset % 3]
+
+
+def _cidrs(family: Family) -> st.SearchStrategy[str]:
+    bits = 32 if family == 4 else 128
+    return st.builds(
+        lambda host, length: f"{address(family, host)}/{length}",
+        st.integers(0, 31),
+        st.integers(bits - 6, bits),
+    )
+
+
+def _spans(family: Family) -> st.SearchStrategy[list[tuple[str, str]]]:
+    """Draw the ranges of a pool, sound ones and any."""
+    sound = st.lists(st.integers(0, 31), min_size=2, max_size=6, unique=True).map(
+        lambda ends: [
+            (address(family, a), address(family, b))
+            for a, b in zip(sorted(ends)[::2], sorted(ends)[1::2], strict=False)
+        ]
+    )
+    ends = st.integers(-2, 34).map(lambda offset: address(family, offset))
+    return st.one_of(st.just([]), sound, st.lists(st.tuples(ends, ends), max_size=3))
 
 
 def _tenant(spans: list[tuple[str, str]], in_ranges: bool) -> dict[str, Any] | None:
@@ -40,18 +57,30 @@ def _tenant(spans: list[tuple[str, str]], in_ranges: bool) -> dict[str, Any] | N
     return {"start": spans[0][0], "end": spans[0][1]}
 
 
-POOLS = st.builds(
-    lambda cidr, reserved, spans, in_ranges: make.pool(
-        cidr=cidr, reserved=reserved, tenant=_tenant(spans, in_ranges)
-    ),
-    st.one_of(st.just("10.0.0.0/27"), st.just("10.0.0.0/26"), CIDRS),
-    st.lists(CIDRS, max_size=2),
-    st.one_of(st.just([]), SOUND_SPANS, st.lists(SPANS, max_size=3)),
-    st.booleans(),
-)
+def _pools(family: Family) -> st.SearchStrategy[NetworkPool]:
+    large = [
+        f"{address(family, 0)}/{length}" for length in ((27, 26) if family == 4 else (123, 122))
+    ]
+    return st.builds(
+        lambda cidr, reserved, spans, in_ranges: make.pool(
+            cidr=cidr, reserved=reserved, tenant=_tenant(spans, in_ranges)
+        ),
+        st.one_of(*map(st.just, large), _cidrs(family)),
+        st.lists(_cidrs(family), max_size=2),
+        _spans(family),
+        st.booleans(),
+    )
+
+
+POOLS = st.sampled_from(list(BASES)).flatmap(_pools)
 HELD = st.lists(
     st.tuples(st.integers(0, 31), st.integers(0, 4), st.booleans()), min_size=1, max_size=4
 )
+
+
+def family_of(pool: NetworkPool) -> Family:
+    """Return the family of a pool."""
+    return 6 if ":" in pool.spec.cidr else 4
 
 
 def oracle(spec: NetworkPoolSpec) -> set[int] | None:
@@ -60,15 +89,16 @@ def oracle(spec: NetworkPoolSpec) -> set[int] | None:
         ranges.layout(spec, LIMIT)
     except InvalidPool:
         return None
-    network = IPv4Network(spec.cidr, strict=False)
+    network = ip_network(spec.cidr, strict=False)
     spans = spec.spans() or ((str(network[0]), str(network[-1])),)
     handed = {
-        address
+        number
         for start, end in spans
-        for address in range(int(IPv4Address(start)), int(IPv4Address(end)) + 1)
+        for number in range(int(ip_address(start)), int(ip_address(end)) + 1)
     }
-    reserved = [IPv4Network(one.cidr, strict=False) for one in spec.reserved]
-    return {a for a in handed if not any(IPv4Address(a) in one for one in reserved)}
+    reserved = [ip_network(one.cidr, strict=False) for one in spec.reserved]
+    kind = type(network[0])
+    return {a for a in handed if not any(kind(a) in one for one in reserved)}
 
 
 def situation(
@@ -76,9 +106,10 @@ def situation(
 ) -> tuple[NetworkPool, list[IPAllocation], dict[str, set[int]]]:
     """Return the pool with its promises, the allocations, and who has which addresses."""
     allocations, promises, has = [], [], {}
+    family = family_of(old)
     for number, (offset, more, promised) in enumerate(held):
-        name, first = f"a{number}", BASE + offset
-        ends = str(IPv4Address(first)), str(IPv4Address(first + more))
+        name, first = f"a{number}", BASES[family] + offset
+        ends = address(family, offset), address(family, offset + more)
         found = make.allocation(name, held=None if promised else ends)
         allocations.append(found)
         has[name] = set(range(first, first + more + 1))
@@ -137,9 +168,9 @@ def test_an_edit_passes_exactly_if_nobody_loses_an_address(
 def test_no_row_of_accepted_edits_leaves_an_allocation_outside(
     first: NetworkPool, second: NetworkPool, third: NetworkPool, held: list[tuple[int, int, bool]]
 ) -> None:
-    covered = oracle(first.spec) or set()
+    covered, base = oracle(first.spec) or set(), BASES[family_of(first)]
     inside = [
-        one for one in held if set(range(BASE + one[0], BASE + one[0] + one[1] + 1)) <= covered
+        one for one in held if set(range(base + one[0], base + one[0] + one[1] + 1)) <= covered
     ]
     pool, allocations, has = situation(first, inside)
     current = pool
