@@ -37,16 +37,16 @@ from reconcilers.caches import Part
 from reconcilers.tenantcluster.status import DEMAND_MET, LOAD_BALANCER_READY
 
 POOL_GAUGES: tuple[tuple[str, str, Callable[[NetworkPoolStatus], int]], ...] = (
-    ("total_ips", "Allocatable addresses.", lambda s: s.totalIPs),
-    ("allocated_ips", "Addresses held by or promised to allocations.", lambda s: s.allocatedIPs),
-    ("available_ips", "Free addresses.", lambda s: s.availableIPs),
+    ("total_ips", "Allocatable addresses.", lambda s: s.total),
+    ("allocated_ips", "Addresses held by or promised to allocations.", lambda s: s.allocated),
+    ("available_ips", "Free addresses.", lambda s: s.available),
     ("allocation_count", "Allocations that hold a range.", lambda s: s.allocationCount),
     (
         "fragmentation_percent",
         "0: the free space is one block; near 100: many small ones.",
         lambda s: s.fragmentationPercent or 0,
     ),
-    ("largest_free_block", "Addresses in the largest free block.", lambda s: s.largestFreeBlock),
+    ("largest_free_block", "Addresses in the largest free block.", lambda s: s.largest_free),
     ("open_assignments", "Promised ranges not known to be written.", lambda s: len(s.assignments)),
 )
 POOL = ["pool", "namespace"]

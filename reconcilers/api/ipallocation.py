@@ -11,6 +11,7 @@ from reconcilers.api import names
 from reconcilers.api.fields import (
     FORBIDDEN,
     MODEL,
+    BigNumber,
     Conditions,
     Int32,
     Int64,
@@ -18,6 +19,7 @@ from reconcilers.api.fields import (
     PinnedAddress,
     PositiveInt32,
     Rule,
+    exactly,
     in_order,
     model,
     one_family,
@@ -106,7 +108,9 @@ class IPAllocationStatus:
     addresses: tuple[str, ...] = ()
     """Every address; the first 65,536 of a larger range."""
     allocatedCount: Int32 | None = None
-    """How many addresses the range holds."""
+    """How many addresses the range holds. At most 2147483647, see exactCount."""
+    exactCount: BigNumber | None = None
+    """How many addresses the range holds, as text; only if that is above 2147483647."""
     observedGeneration: Int64 | None = None
     """The generation of spec that this status describes."""
     allocatedAt: datetime | None = None
@@ -115,6 +119,11 @@ class IPAllocationStatus:
     """When the range was given back."""
     allocatedBy: str | None = None
     """Which controller chose it."""
+
+    @property
+    def count(self) -> int:
+        """How many addresses the range holds, 0 if there is none."""
+        return exactly(self.exactCount, self.allocatedCount or 0)
 
 
 POOL_INDEX = "spec.poolRef.name"

@@ -11,6 +11,7 @@ from reconcilers.api.fields import (
     MODEL,
     Address,
     AddressText,
+    BigNumber,
     Conditions,
     Int32,
     Int64,
@@ -20,6 +21,7 @@ from reconcilers.api.fields import (
     PositiveInt32,
     Rule,
     cidr,
+    exactly,
     in_order,
     is_ipv4,
     is_ipv6,
@@ -254,21 +256,38 @@ class UnmanagedRange:
 
 @with_config(MODEL)
 @dataclass(frozen=True, slots=True)
+class ExactCounts:
+    """Counters of a pool that has more addresses than an integer of 32 bits counts."""
+
+    totalIPs: BigNumber
+    """Allocatable addresses."""
+    allocatedIPs: BigNumber
+    """Of these, held by or promised to allocations."""
+    availableIPs: BigNumber
+    """The difference."""
+    largestFreeBlock: BigNumber
+    """Addresses in the largest free block."""
+
+
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
 class NetworkPoolStatus:
     """What the pool holds, as its controller last saw it."""
 
     totalIPs: Int32 = 0
-    """Allocatable addresses: in the ranges, not reserved."""
+    """Allocatable addresses: in the ranges, not reserved. At most 2147483647, see exactCounts."""
     allocatedIPs: Int32 = 0
-    """Of these, held by or promised to allocations."""
+    """Of these, held by or promised to allocations. At most 2147483647."""
     availableIPs: Int32 = 0
-    """The difference."""
+    """The difference. At most 2147483647."""
+    exactCounts: ExactCounts | None = None
+    """The counters as text; only if one of them is above 2147483647."""
     allocationCount: Int32 = 0
     """Allocations that hold or were promised a range."""
     fragmentationPercent: Percent | None = None
     """0: the free space is one block; near 100: many small ones."""
     largestFreeBlock: Int32 = 0
-    """Addresses in the largest free block."""
+    """Addresses in the largest free block. At most 2147483647."""
     utilizationPercent: Percent | None = None
     """Allocated of total, rounded down."""
     observedGeneration: Int64 = 0
@@ -302,6 +321,30 @@ class NetworkPoolStatus:
     """Stretches of the CIDR that are neither reserved nor for tenants."""
     unmanagedScopeIPs: Int32 | None = None
     """How many addresses these hold."""
+
+    def _exact(self, field: str) -> int:
+        """Return a count of addresses, however large."""
+        return exactly(getattr(self.exactCounts, field, None), getattr(self, field))
+
+    @property
+    def total(self) -> int:
+        """How many addresses there are to hand out."""
+        return self._exact("totalIPs")
+
+    @property
+    def allocated(self) -> int:
+        """How many of them are held or promised."""
+        return self._exact("allocatedIPs")
+
+    @property
+    def available(self) -> int:
+        """How many of them are free."""
+        return self._exact("availableIPs")
+
+    @property
+    def largest_free(self) -> int:
+        """How many addresses the largest free block has."""
+        return self._exact("largestFreeBlock")
 
 
 @with_config(MODEL)

@@ -220,7 +220,7 @@ class Capacity:
     """What the provider's pools still hold."""
 
     availableIPs: Int32 = 0
-    """Free addresses in its pools."""
+    """Free addresses in its pools. At most 2147483647; the message of PoolAvailable has all."""
     estimatedTenants: Int32 = 0
     """How many more tenants of default size these suffice for."""
 

@@ -142,7 +142,7 @@ class IPAllocationReconciler:
         if pool is None or allocation.spec.pinnedRange is not None:
             return self._settings.pending_after
         wanted = allocation.spec.count or pool.spec.default_count(allocation.spec.type)
-        fits = pool.status.largestFreeBlock >= wanted
+        fits = pool.status.largest_free >= wanted
         busy = self._activity.busy(pool)
         return self._settings.pending_in_burst if fits and busy else self._settings.pending_after
 

@@ -94,7 +94,7 @@ class AllocationEvents:
         answers = [
             w.answer for w in granted if w.result is WriteResult.WRITTEN and w.answer is not None
         ]
-        total = sum(answer.status.allocatedCount or 0 for answer in answers)
+        total = sum(answer.status.count for answer in answers)
         self._record(
             pool, "Normal", "IPsAllocated", f"Allocated {total} IPs for", list(_grants(answers))
         )
@@ -195,7 +195,7 @@ def _grants(answers: Iterable[IPAllocation]) -> Iterator[_AllocationEvent]:
         status, name = answer.status, answer.metadata.name
         _log.info("allocated IPs", allocation=name, cidr=status.cidr)
         span = f"({status.startAddress} - {status.endAddress})"
-        note = f"Allocated {status.allocatedCount} IPs {span} for {name}"
+        note = f"Allocated {status.count} IPs {span} for {name}"
         yield _AllocationEvent(answer, note, f"{name} {span}")
 
 
@@ -265,7 +265,7 @@ class Crossing:
     def note(self, pool: NetworkPool) -> str:
         """The event's note."""
         what = "is over {}% utilized" if self.entered else "utilization recovered below {}%"
-        used = f"({pool.status.allocatedIPs}/{pool.status.totalIPs} IPs allocated)"
+        used = f"({pool.status.allocated}/{pool.status.total} IPs allocated)"
         return f"NetworkPool {what.format(THRESHOLDS[self.tier])} {used}"
 
     def still_true(self, pool: NetworkPool) -> bool:

@@ -37,7 +37,7 @@ from controller.errors import (
 )
 from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.api.fields import INT32_MAX
+from reconcilers.api.fields import capped
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, IPAllocation
 from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
@@ -139,7 +139,8 @@ def granted_status(allocation: IPAllocation, given: AddressRange, now: datetime)
         "startAddress": given.start_text,
         "endAddress": given.end_text,
         "addresses": given.addresses(limit=ranges.LISTED_ADDRESSES),
-        "allocatedCount": min(given.size, INT32_MAX),
+        "allocatedCount": capped(given.size),
+        **({"exactCount": str(given.size)} if capped(given.size) != given.size else {}),
         "observedGeneration": generation,
         "allocatedAt": rfc3339(now),
         "allocatedBy": names.ALLOCATED_BY,

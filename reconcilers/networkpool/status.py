@@ -1,14 +1,14 @@
 """A pool's status: counters, conditions, promises. A function of the objects alone."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from allocator import Capacity
 from controller.conditions import find, remove_condition
-from reconcilers.api.fields import INT32_MAX
-from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolStatus
+from reconcilers.api.fields import capped
+from reconcilers.api.networkpool import Assignment, ExactCounts, NetworkPool, NetworkPoolStatus
 from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
 from reconcilers.networkpool import problems
 from reconcilers.networkpool.protocol import Decision
@@ -61,18 +61,29 @@ class Summary:
             for tier, threshold in TIERS
         ]
 
-    def counters(self) -> dict[str, Any]:
-        """Return the numbers, as the status carries them."""
+    def counters(self, before: NetworkPoolStatus) -> dict[str, Any]:
+        """Return the numbers, as the status carries them after `before`."""
         size = self.capacity
+        counts = {
+            "totalIPs": size.total,
+            "allocatedIPs": size.allocated,
+            "availableIPs": size.available,
+            "largestFreeBlock": size.largest_free,
+        }
         return {
-            "totalIPs": min(size.total, INT32_MAX),
-            "allocatedIPs": min(size.allocated, INT32_MAX),
-            "availableIPs": min(size.available, INT32_MAX),
+            **_counts(counts, before),
             "allocationCount": self.allocations,
-            "largestFreeBlock": min(size.largest_free, INT32_MAX),
             "fragmentationPercent": size.fragmentation_percent,
             "utilizationPercent": 100 * size.allocated // size.total if size.total else 0,
         }
+
+
+def _counts(counts: Mapping[str, int], before: NetworkPoolStatus) -> dict[str, Any]:
+    """Return the counts of addresses: as numbers, and as texts where one is too large for that."""
+    shown: dict[str, Any] = {name: capped(count) for name, count in counts.items()}
+    if shown != counts:
+        return shown | {"exactCounts": {name: str(count) for name, count in counts.items()}}
+    return shown | ({"exactCounts": None} if before.exactCounts is not None else {})
 
 
 def summary(view: View, decision: Decision) -> Summary:
@@ -106,15 +117,11 @@ def served(
         now,
     )
     return {
-        **found.counters(),
+        **found.counters(pool.status),
         "observedGeneration": pool.metadata.generation,
         "conditions": rendered(conditions),
         **promises(decision.promises, decision.settlement.revision),
     }
-
-
-# The counters of a pool that serves nothing; allocatedIPs stay what they were.
-_NOTHING = {"totalIPs": 0, "availableIPs": 0, "largestFreeBlock": 0}
 
 
 def invalid(pool: NetworkPool, problems: Sequence[str], now: datetime) -> dict[str, Any]:
@@ -125,7 +132,13 @@ def invalid(pool: NetworkPool, problems: Sequence[str], now: datetime) -> dict[s
         Finding(STALLED, True, "ValidationFailed", message),
         *(Finding(tier, False, NO_CAPACITY, "Pool has no allocatable IPs") for tier, _ in TIERS),
     ]
-    return _NOTHING | _conditions_only(pool, findings, now)
+    # What serves nothing has nothing; what was allocated stays so.
+    nothing = {"totalIPs": 0, "availableIPs": 0, "largestFreeBlock": 0}
+    before = pool.status
+    counts = _counts(nothing | {"allocatedIPs": before.allocated}, before)
+    if before.exactCounts is None:
+        del counts["allocatedIPs"]
+    return counts | _conditions_only(pool, findings, now)
 
 
 def unreadable(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
@@ -190,6 +203,12 @@ def differs(status: NetworkPoolStatus, wanted: dict[str, Any]) -> bool:
     """
     ignored = {"assignments", "allocationsRevision", "conditions"}
     plain = any(
-        getattr(status, name) != value for name, value in wanted.items() if name not in ignored
+        _shown(status, name) != value for name, value in wanted.items() if name not in ignored
     )
     return plain or rendered(status.conditions) != wanted["conditions"]
+
+
+def _shown(status: NetworkPoolStatus, name: str) -> Any:
+    """Return a field of a status as a write carries it."""
+    value = getattr(status, name)
+    return asdict(value) if isinstance(value, ExactCounts) else value

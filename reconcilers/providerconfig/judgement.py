@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconcilers.api import names
-from reconcilers.api.fields import INT32_MAX
+from reconcilers.api.fields import capped
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import (
     ELASTIC,
@@ -127,7 +127,7 @@ def pools(config: ProviderConfig, found: Iterable[NetworkPool]) -> tuple[Finding
         )
         return finding, Capacity()
     there = list(found)
-    available = sum(pool.status.availableIPs for pool in there)
+    available = sum(pool.status.available for pool in there)
     tenants = sum(estimated_tenants(pool, network) for pool in there)
     if available == 0 and any(pool.status.observedGeneration == 0 for pool in there):
         message = "waiting for the NetworkPool controller"
@@ -138,7 +138,7 @@ def pools(config: ProviderConfig, found: Iterable[NetworkPool]) -> tuple[Finding
     message = f"{available} IPs available (~{tenants} tenants)"
     return (
         Finding(POOL_AVAILABLE, True, "PoolAvailable", message),
-        Capacity(availableIPs=min(available, INT32_MAX), estimatedTenants=min(tenants, INT32_MAX)),
+        Capacity(availableIPs=capped(available), estimatedTenants=capped(tenants)),
     )
 
 
@@ -150,7 +150,7 @@ def estimated_tenants(pool: NetworkPool, network: ProviderNetwork) -> int:
     nodes = pool.spec.default_count(names.TYPE_NODES)
     each = min(nodes, quota.maxNodeIPs or nodes)
     each += min(balancers, quota.maxLoadBalancerIPs or balancers)
-    return pool.status.availableIPs // each
+    return pool.status.available // each
 
 
 def overall(judgement: Judgement) -> Finding:

@@ -89,10 +89,10 @@ def _full(count: int, pool: NetworkPool) -> Iterator[str]:
     """Warn of a request that is larger than the largest free block of its pool."""
     status = pool.status
     looked = status.observedGeneration == pool.metadata.generation
-    if looked and count > status.largestFreeBlock:
+    if looked and count > status.largest_free:
         yield (
             f"spec.count: asks for {count} addresses in a row; NetworkPool {pool.metadata.key} has"
-            f" {status.largestFreeBlock} free now; the request waits"
+            f" {status.largest_free} free now; the request waits"
         )
 
 

@@ -245,6 +245,6 @@ def has_more_room(change: Change[NetworkPool]) -> bool:
         return True
     before, after = change.old, change.new
     return (
-        after.status.largestFreeBlock > before.status.largestFreeBlock
+        after.status.largest_free > before.status.largest_free
         or after.metadata.generation != before.metadata.generation
     )

@@ -60,19 +60,26 @@ def test_every_kind_has_a_sample() -> None:
     assert {param.values[0]["kind"] for param in _documents()} == set(OURS)
 
 
-def test_both_decoders_read_a_written_pool_status_alike() -> None:
-    pool, shown = make.pool(), make.view(make.allocation("a"), make.allocation("b", size=500))
+@pytest.mark.parametrize("cidr", ["10.40.0.0/24", "fd00::/64"])
+def test_both_decoders_read_a_written_pool_status_alike(cidr: str) -> None:
+    pool = make.pool(cidr=cidr)
+    shown = make.view(make.allocation("a"), make.allocation("b", size=500))
     decision = protocol.decide(pool, shown, ranges.layout(pool.spec, 1 << 20), 256)
     written = status.served(pool, shown, decision, make.EPOCH)
-    body = {"kind": "NetworkPool", "metadata": {"name": "lab"}, "spec": {"cidr": "10.40.0.0/24"}}
+    body = {"kind": "NetworkPool", "metadata": {"name": "lab"}, "spec": {"cidr": cidr}}
     decoded, validated = _read(body | {"status": written})
     assert decoded == validated
     assert not status.differs(decoded.status, written), "what was just written is no news"
 
 
-def test_both_decoders_read_a_written_allocation_status_alike() -> None:
+@pytest.mark.parametrize(
+    "ends", [("10.40.0.8", "10.40.0.15"), ("fd00::", "fd00::ffff:ffff:ffff:ffff")]
+)
+def test_both_decoders_read_a_written_allocation_status_alike(
+    ends: tuple[str, str],
+) -> None:
     allocation = make.allocation("a")
-    given = AddressRange.parse("10.40.0.8", "10.40.0.15")
+    given = AddressRange.parse(*ends)
     body = {
         "kind": "IPAllocation",
         "metadata": {"name": "a"},

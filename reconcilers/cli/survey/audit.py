@@ -171,10 +171,10 @@ def _status(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterator[
         return  # it has not been looked at yet, and says so
     capacity = usage(pool, allocations).capacity
     pairs = {
-        "totalIPs": (status.totalIPs, capacity.total),
-        "allocatedIPs": (status.allocatedIPs, capacity.allocated),
-        "availableIPs": (status.availableIPs, capacity.available),
-        "largestFreeBlock": (status.largestFreeBlock, capacity.largest_free),
+        "totalIPs": (status.total, capacity.total),
+        "allocatedIPs": (status.allocated, capacity.allocated),
+        "availableIPs": (status.available, capacity.available),
+        "largestFreeBlock": (status.largest_free, capacity.largest_free),
     }
     wrong = [
         f"{field} is {said}, not {true}" for field, (said, true) in pairs.items() if said != true

@@ -180,6 +180,21 @@ def test_what_a_pool_that_is_too_large_counts_is_not_promised_to_be_mended(
     assert findings(outcome) == {}
 
 
+def test_what_a_status_says_of_a_pool_beyond_32_bits_is_read_exactly(tmp_path: Path) -> None:
+    names = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock")
+    counts = dict(zip(names, (2**64, 8, 2**64 - 8, 2**64 - 8), strict=True))
+    exact = {name: str(count) for name, count in counts.items()}
+    shown = {name: min(count, 2**31 - 1) for name, count in counts.items()}
+    status = {"observedGeneration": 1, "exactCounts": exact} | shown
+    one = held("a", "fd00::", "fd00::7", annotations={UID: "u1"})
+    objects = (pool(cidr="fd00::/64", status=status), cluster(), one)
+    assert findings(ask(tmp_path, "check", "-o", "json", objects=objects)) == {}
+    drifted = status | {"exactCounts": exact | {"availableIPs": str(2**64)}}
+    objects = (pool(cidr="fd00::/64", status=drifted), cluster(), one)
+    found = findings(ask(tmp_path, "check", "-o", "json", objects=objects))
+    assert f"availableIPs is {2**64}, not {2**64 - 8}" in found["StatusDrift lab"]["sentence"]
+
+
 def test_drift_is_a_warning_and_counts_only_if_it_is_asked_to(tmp_path: Path) -> None:
     drifted = pool(status={"observedGeneration": 1, "totalIPs": 256, "availableIPs": 5})
     loose = held("a", "10.40.0.0", "10.40.0.7", labels={}, finalizers=[])

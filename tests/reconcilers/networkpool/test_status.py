@@ -100,6 +100,50 @@ def test_reserved_addresses_and_gaps_count_for_nothing() -> None:
     assert ready["message"] == "40/48 IPs available (1 allocations)"
 
 
+def test_what_an_integer_of_32_bits_cannot_count_is_a_text_beside_it() -> None:
+    pool = make.pool(cidr="fd00::/64")
+    found = _status(pool, make.allocation("a", held=("fd00::", "fd00::3")))
+    names = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock")
+    assert [found[name] for name in names] == [2**31 - 1, 4, 2**31 - 1, 2**31 - 1]
+    free = str(2**64 - 4)
+    assert found["exactCounts"] == dict(zip(names, (str(2**64), "4", free, free), strict=True))
+    assert (
+        _conditions(found)["Ready"]["message"] == f"{free}/{2**64} IPs available (1 allocations)"
+    )
+    assert (found["utilizationPercent"], found["fragmentationPercent"]) == (0, 0)
+    known = make.pool(cidr="fd00::/64", status=found).status
+    assert (known.total, known.allocated) == (2**64, 4)
+    assert (known.available, known.largest_free) == (2**64 - 4, 2**64 - 4)
+    assert not status.differs(known, found)
+
+
+def test_exact_counts_go_when_the_numbers_fit_again() -> None:
+    huge = make.pool(cidr="fd00::/64", status=_status(make.pool(cidr="fd00::/64")))
+    part = {"ranges": [{"start": "fd00::", "end": "fd00::ff"}]}
+    shrunk = make.pool(cidr="fd00::/64", tenant=part, status=_status(huge))
+    found = _status(shrunk)
+    assert (found["totalIPs"], found["exactCounts"]) == (256, None)
+    assert status.differs(shrunk.status, found)
+
+
+def test_a_pool_that_32_bits_count_has_no_exact_counts() -> None:
+    assert "exactCounts" not in _status(make.pool())
+
+
+def test_a_huge_pool_that_turns_invalid_serves_nothing_and_keeps_what_it_gave() -> None:
+    block = make.allocation("a", held=("fd00::", "fd00::ffff:ffff:ffff"))
+    pool = make.pool(cidr="fd00::/64", status=_status(make.pool(cidr="fd00::/64"), block))
+    found = status.invalid(pool, ["broken"], make.EPOCH)
+    assert found["exactCounts"] == {
+        "totalIPs": "0",
+        "allocatedIPs": str(2**48),
+        "availableIPs": "0",
+        "largestFreeBlock": "0",
+    }
+    assert (found["totalIPs"], found["allocatedIPs"]) == (0, 2**31 - 1)
+    assert "allocatedIPs" not in status.invalid(make.pool(), ["broken"], make.EPOCH)
+
+
 def test_promises_count_as_allocated_in_the_write_that_makes_them() -> None:
     found = _status(make.pool(), make.allocation("a"), make.allocation("b"))
     assert (found["allocatedIPs"], found["allocationCount"]) == (16, 2)

@@ -1,0 +1,95 @@
+"""Pools of IPv6, under the real manager on a virtual clock: as those of IPv4, and of any size."""
+
+from controller.manager import Manager
+from tests.reconcilers import make
+from tests.reconcilers.platform import Platform
+
+LAB = {"pool": "lab", "namespace": make.NAMESPACE}
+SIZE = 2**64
+SHOWN = 2**31 - 1
+COUNTERS = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock")
+
+
+def _platform(cidr: str = "FD00:0:0::/64", *reserved: str) -> Platform:
+    platform = Platform()
+    pool = make.pool(cidr=cidr, reserved=reserved, status={"allocationsRevision": ""})
+    platform.server.add("networkpools", pool)
+    platform.server.add("providerconfigs", make.provider("lab"))
+    return platform
+
+
+def _gauge(manager: Manager, name: str) -> float | None:
+    return manager.metrics.registry.get_sample_value(f"butler_network_pool_{name}", LAB)
+
+
+async def test_a_tenant_gets_ranges_of_a_pool_of_ipv6_in_canonical_text() -> None:
+    platform = _platform("FD00:0:0::/64", "FD00::000F/124")
+    tenant = platform.tenant("a")
+    async with platform.running():
+        platform.server.add("tenantclusters", make.tenant())
+        await platform.clock.advance(1.0)
+        assert platform.phase("tenantclusters", "a", "team") == "Ready"
+        held = {
+            name: platform.server.see("ipallocations", f"team-a-{name}")["status"]["cidr"]
+            for name in ("lb", "nodes")
+        }
+        assert held == {"lb": "fd00::10/125", "nodes": "fd00::18-fd00::1c"}
+        shown = tenant.see("ipaddresspools", "default-pool", namespace="metallb-system")
+        assert shown["spec"]["addresses"] == ["fd00::10-fd00::17"]
+
+
+async def test_a_pinned_range_of_any_spelling_is_given_and_its_neighbours_are_not_lost() -> None:
+    platform = _platform("fd00::/124")
+    async with platform.running():
+        pin = ("FD00::0004", "fd00:0:0:0:0:0:0:7")
+        platform.server.add("ipallocations", make.allocation("pinned", tenant="x/y", pin=pin))
+        await platform.clock.advance(1.0)
+        for name, size in (("four", 4), ("eight", 8)):
+            platform.server.add("ipallocations", make.allocation(name, tenant="x/y", size=size))
+            await platform.clock.advance(1.0)
+        found = {
+            name: platform.server.see("ipallocations", name)["status"]["cidr"]
+            for name in ("pinned", "four", "eight")
+        }
+    assert found == {"pinned": "fd00::4/126", "four": "fd00::/126", "eight": "fd00::8/125"}
+
+
+async def test_a_pool_beyond_32_bits_is_counted_exactly_wherever_it_is_shown() -> None:
+    platform = _platform()
+    async with platform.running() as manager:
+        platform.server.add("ipallocations", make.allocation("a", tenant="x/y", size=56))
+        await platform.clock.advance(1.0)
+        status = platform.server.see("networkpools", "lab")["status"]
+        provider = platform.server.see("providerconfigs", "default")["status"]
+        gauges = {name: _gauge(manager, name) for name in ("total_ips", "allocated_ips")}
+    assert [status[name] for name in COUNTERS] == [SHOWN, 56, SHOWN, SHOWN]
+    exact = dict(zip(COUNTERS, (SIZE, 56, SIZE - 56, SIZE - 56), strict=True))
+    assert status["exactCounts"] == {name: str(count) for name, count in exact.items()}
+    assert provider["capacity"] == {"availableIPs": SHOWN, "estimatedTenants": SHOWN}
+    [available] = [c for c in provider["conditions"] if c["type"] == "PoolAvailable"]
+    assert f"{SIZE - 56} IPs available" in available["message"]
+    assert gauges == {"total_ips": SIZE, "allocated_ips": 56}
+
+
+async def test_a_range_beyond_32_bits_is_counted_exactly() -> None:
+    platform = _platform("fd00::/48")
+    pin = ("fd00::", "fd00::ffff:ffff:ffff:ffff")
+    async with platform.running():
+        platform.server.add("ipallocations", make.allocation("a", tenant="x/y", pin=pin))
+        await platform.clock.advance(1.0)
+        status = platform.server.see("ipallocations", "a")["status"]
+        events = [event["note"] for event in platform.server.all("events")]
+    assert (status["cidr"], status["allocatedCount"]) == ("fd00::/64", SHOWN)
+    assert status["exactCount"] == str(SIZE)
+    assert len(status["addresses"]) == 65_536
+    assert f"Allocated {SIZE} IPs (fd00:: - fd00::ffff:ffff:ffff:ffff) for a" in events
+
+
+async def test_at_rest_nothing_is_written_about_a_pool_beyond_32_bits() -> None:
+    platform = _platform()
+    async with platform.running():
+        platform.server.add("ipallocations", make.allocation("a", tenant="x/y", size=56))
+        await platform.clock.advance(200)
+        platform.server.requests.clear()
+        await platform.clock.advance(600)
+        assert [r for r in platform.server.requests if r.verb not in {"watch", "list"}] == []
