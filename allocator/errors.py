@@ -34,10 +34,13 @@ class PoolExhausted(RequestRefused):
     Args:
         requested: how many addresses in a row were asked for.
         longest: how many the pool would have in a row if it were empty.
+        aligned: whether they have to begin where a CIDR of that size does, and `longest` counts
+            such blocks only.
     """
 
-    def __init__(self, requested: int, longest: int) -> None:
-        never = f": it never has {requested} addresses in a row, {longest} at the most"
+    def __init__(self, requested: int, longest: int, *, aligned: bool = False) -> None:
+        block = " as one CIDR" if aligned else ""
+        never = f": it never has {requested} addresses in a row{block}, {longest} at the most"
         super().__init__(
             "pool exhausted: no contiguous block available" + never * (requested > longest)
         )

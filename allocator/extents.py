@@ -185,6 +185,26 @@ class FreeExtents:
         self._total -= count
         return start
 
+    def take_aligned(self, count: int) -> int | None:
+        """Take `count` addresses that begin at a multiple of `count`.
+
+        They come from the shortest run that has such, of several such runs from the one with the
+        lowest address, and there as low as possible.
+
+        Returns:
+            The first address taken, None if no run has them.
+        """
+        found = self._by_size.from_(count << self._bits)
+        while found is not None:
+            size, start = found >> self._bits, found & self._mask
+            first = -(-start // count) * count
+            if first + count <= start + size:
+                self.cut(first, first + count - 1)
+                return first
+            # Only runs shorter than twice the block are passed over: all others have one.
+            found = self._by_size.from_(found + 1)
+        return None
+
     def within(self, first: int, last: int) -> Iterator[Span]:
         """Yield the free parts of a span, ascending; nothing may change meanwhile."""
         bits, mask = self._bits, self._mask

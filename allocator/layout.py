@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from allocator.addresses import AddressRange, Family, Span, address_in, minus, quoted, union
-from allocator.errors import InvalidCIDR, InvalidPool, OutOfRange, PoolTooLarge
+from allocator.addresses import BITS, AddressRange, Family, Span, address_in, minus, quoted, union
+from allocator.errors import InvalidCIDR, InvalidPool, InvalidRequest, OutOfRange, PoolTooLarge
 
 MAX_ADDRESSES = 1_048_576
 """How many addresses a pool of IPv4 may span by default: a /12."""
@@ -129,7 +129,30 @@ class Layout:
 
     def could_ever(self, count: int) -> bool:
         """Return whether the empty pool has `count` addresses in a row."""
-        return 0 < count <= max((block.size for block in self.blocks), default=0)
+        return 0 < count <= self.longest
+
+    def block_size(self, prefix_length: int) -> int:
+        """Return how many addresses a CIDR of this prefix length has.
+
+        Raises:
+            InvalidRequest: the pool's family has no such prefix length.
+        """
+        bits = BITS[self.family]
+        if not 0 <= prefix_length <= bits:
+            raise InvalidRequest(
+                f"prefix length {prefix_length} is none of IPv{self.family}: 0 to {bits} are"
+            )
+        return 1 << bits - prefix_length
+
+    @property
+    def longest(self) -> int:
+        """How many addresses in a row the empty pool has."""
+        return max((block.size for block in self.blocks), default=0)
+
+    @property
+    def largest_aligned(self) -> int:
+        """How many addresses the largest CIDR has that the empty pool could hand out."""
+        return max(map(_largest_aligned, self.blocks), default=0)
 
     def could_ever_pin(self, wanted: AddressRange) -> bool:
         """Return whether the empty pool would hand out exactly this range."""
@@ -158,6 +181,12 @@ class Layout:
                 f"Overlapping ranges: {', '.join(touched)}"
             )
         return f"{name} is outside allocatable ranges [{', '.join(named)}]"
+
+
+def _largest_aligned(block: AddressRange) -> int:
+    size = 1 << block.size.bit_length() - 1
+    fits = -(-block.first // size) * size + size - 1 <= block.last
+    return size if fits else size >> 1
 
 
 def _read_range(start: str, end: str, family: Family) -> AddressRange:

@@ -160,8 +160,23 @@ class Space:
             raise InvalidRequest("requested count must be positive")
         first = self._free.take(count)
         if first is None:
-            longest = max((block.size for block in self.layout.blocks), default=0)
-            raise PoolExhausted(count, longest)
+            raise PoolExhausted(count, self.layout.longest)
+        return self._added((first, first + count - 1))
+
+    def allocate_block(self, prefix_length: int) -> AddressRange:
+        """Take the best-fitting addresses that are one CIDR of this prefix length.
+
+        The shortest free block that holds such a CIDR gives its lowest one; of several such blocks
+        the one with the lowest address.
+
+        Raises:
+            InvalidRequest: the pool's family has no such prefix length.
+            PoolExhausted: no free block holds one.
+        """
+        count = self.layout.block_size(prefix_length)
+        first = self._free.take_aligned(count)
+        if first is None:
+            raise PoolExhausted(count, self.layout.largest_aligned, aligned=True)
         return self._added((first, first + count - 1))
 
     def pin(self, wanted: AddressRange) -> AddressRange:

@@ -71,6 +71,17 @@ class Bitmap:
                 best = (first, last)
         return None if best is None else (best[0], best[0] + count - 1)
 
+    def best_block(self, count: int) -> tuple[int, int] | None:
+        """Return where `count` addresses go that begin at a multiple of `count`."""
+        best: tuple[int, int, int] | None = None
+        for first, last in self.blocks():
+            starts = [at for at in range(first, last + 1) if at % count == 0]
+            fitting = [at for at in starts if at + count - 1 <= last]
+            size = last - first + 1
+            if fitting and (best is None or size < best[0]):
+                best = (size, fitting[0], fitting[0] + count - 1)
+        return None if best is None else best[1:]
+
     def first_conflict(self, first: int, last: int) -> int | None:
         for address in range(first, last + 1):
             if not self.free_at(address - self.base):

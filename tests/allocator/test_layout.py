@@ -2,7 +2,15 @@
 
 import pytest
 
-from allocator import MAX_ADDRESSES, AddressRange, InvalidPool, Layout, PoolTooLarge, Space
+from allocator import (
+    MAX_ADDRESSES,
+    AddressRange,
+    InvalidPool,
+    InvalidRequest,
+    Layout,
+    PoolTooLarge,
+    Space,
+)
 
 
 def texts(layout: Layout) -> list[str]:
@@ -153,6 +161,31 @@ def test_a_layout_that_contradicts_itself_cannot_be_made(
 def test_a_layout_needs_a_range() -> None:
     with pytest.raises(InvalidPool, match="no allocatable ranges defined"):
         Layout(AddressRange.parse_cidr("10.0.0.0/24"), (), ())
+
+
+@pytest.mark.parametrize(
+    ("cidr", "spans", "largest"),
+    [
+        ("fd00::/64", [], 1 << 64),
+        ("fd00::/64", [("fd00::1", "fd00::ffff:ffff:ffff:ffff")], 1 << 63),
+        ("fd00::/64", [("fd00::6", "fd00::9")], 2),
+        ("fd00::/64", [("fd00::7", "fd00::7")], 1),
+        ("10.0.0.0/24", [("10.0.0.1", "10.0.0.15"), ("10.0.0.32", "10.0.0.47")], 16),
+        ("10.0.0.0/24", [("10.0.0.1", "10.0.0.15"), ("10.0.0.33", "10.0.0.47")], 8),
+    ],
+)
+def test_the_largest_block_that_is_one_cidr_is_known(
+    cidr: str, spans: list[tuple[str, str]], largest: int
+) -> None:
+    assert Layout.parse(cidr, ranges=spans).largest_aligned == largest
+
+
+def test_a_prefix_length_is_one_of_the_pools_family() -> None:
+    four, six = Layout.parse("10.0.0.0/24"), Layout.parse("fd00::/48")
+    assert (four.block_size(28), six.block_size(64), six.block_size(128)) == (16, 1 << 64, 1)
+    for layout, length in ((four, 33), (six, 129), (six, -1)):
+        with pytest.raises(InvalidRequest, match=f"prefix length {length} is none of IPv"):
+            layout.block_size(length)
 
 
 def test_what_the_empty_pool_could_ever_serve_is_known_without_its_allocations() -> None:

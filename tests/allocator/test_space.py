@@ -93,6 +93,25 @@ def test_a_request_that_never_fits_says_so_and_what_would_fit() -> None:
     )
 
 
+def test_a_block_is_one_cidr_out_of_the_shortest_run_that_holds_one() -> None:
+    space = Space(pool((1, 20), (64, 73), (100, 127)))
+    assert space.allocate_block(29) == span(64, 71)  # not 8-15: that run is longer
+    assert space.allocate_block(29) == span(8, 15)
+    assert space.allocate_block(32) == span(72, 72)
+    assert free(space) == [(1, 7), (16, 20), (73, 73), (100, 127)]
+    with pytest.raises(PoolExhausted, match="it never has 32 addresses in a row as one CIDR, 16"):
+        space.allocate_block(27)
+
+
+def test_subnets_of_a_large_pool_are_handed_out_without_gaps() -> None:
+    space = Space(Layout.parse("fd00::/48"))
+    given = [space.allocate_block(64).text for _ in range(3)]
+    assert given == ["fd00::/64", "fd00:0:0:1::/64", "fd00:0:0:2::/64"]
+    assert space.allocate(8).text == "fd00:0:0:3::/125"
+    assert space.allocate_block(64).text == "fd00:0:0:4::/64"
+    assert space.allocate_block(80).text == "fd00:0:0:3:1::/80"
+
+
 def test_a_pinned_range_splits_the_block_that_it_lies_in() -> None:
     space = Space(pool((0, 31)))
     assert space.pin(span(8, 15)) == span(8, 15)

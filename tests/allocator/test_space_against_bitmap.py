@@ -58,6 +58,22 @@ class SpaceMachine(RuleBasedStateMachine):
         assert (given_out.first, given_out.last) == expected
         return self._took(given_out)
 
+    @rule(target=held, shorter=st.integers(0, 9))
+    def allocate_block(self, shorter: int) -> object:
+        layout, count = self.pool.layout, 1 << shorter
+        prefix = (32 if layout.family == 4 else 128) - shorter
+        expected = self.bitmap.best_block(count)
+        if expected is None:
+            with pytest.raises(PoolExhausted) as caught:
+                self.space.allocate_block(prefix)
+            assert ("never" in str(caught.value)) == (count > layout.largest_aligned)
+            return multiple()
+        assert count <= layout.largest_aligned
+        given_out = self.space.allocate_block(prefix)
+        assert (given_out.first, given_out.last) == expected
+        assert given_out.text == f"{given_out.start_text}/{prefix}"
+        return self._took(given_out)
+
     @rule(target=held, data=st.data())
     def pin(self, data: st.DataObject) -> object:
         wanted = self.pool.draw_range(data)
