@@ -6,7 +6,14 @@ Used by the webhooks and the command line, before a pool is used.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from allocator import AddressRange, AllocatorError, Layout, PoolTooLarge, pool_faults
+from allocator import (
+    AddressRange,
+    AllocatorError,
+    InvalidRequest,
+    Layout,
+    PoolTooLarge,
+    pool_faults,
+)
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
@@ -96,11 +103,23 @@ def never(
     if wanted is not None and not layout.could_ever_pin(wanted):
         what = f"{wanted.text} holds reserved addresses of NetworkPool {pool.metadata.key}"
         return Remark(("spec", "pinnedRange"), what)
-    if wanted is None and not layout.could_ever(count):
-        largest = max((block.size for block in layout.blocks), default=0)
-        what = (
-            f"asks for {count} addresses in a row; NetworkPool {pool.metadata.key} has"
-            f" {largest} at most, even empty"
-        )
-        return Remark(("spec", "count"), what)
-    return None
+    return None if wanted is not None else _never_so_many(allocation, count, pool, layout)
+
+
+def _never_so_many(
+    allocation: IPAllocation, count: int, pool: NetworkPool, layout: Layout
+) -> Remark | None:
+    prefix, largest, what = allocation.spec.prefixLength, layout.longest, "addresses in a row"
+    if prefix is not None:
+        try:
+            count = layout.block_size(prefix)
+        except InvalidRequest as impossible:
+            return Remark(("spec", "prefixLength"), str(impossible))
+        largest, what = layout.largest_aligned, f"addresses as one CIDR, a /{prefix}"
+    if count <= largest:
+        return None
+    return Remark(
+        ("spec", "count" if prefix is None else "prefixLength"),
+        f"asks for {count} {what}; NetworkPool {pool.metadata.key} has {largest} at most, even"
+        " empty",
+    )

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from allocator import AddressRange, AllocatorError, Layout
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.networkpool import Assignment, NetworkPoolSpec
+from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolSpec
 
 T = TypeVar("T")
 
@@ -77,6 +77,18 @@ def pinned(allocation: IPAllocation) -> AddressRange | None:
     if wanted is None:
         return None
     return AddressRange.parse(wanted.startAddress, wanted.endAddress)
+
+
+def requested(allocation: IPAllocation, pool: NetworkPool) -> int:
+    """Return how many addresses an unpinned allocation asks for.
+
+    With a prefix length that the pool's family does not have it asks for nothing.
+    """
+    spec, prefix = allocation.spec, allocation.spec.prefixLength
+    if prefix is None:
+        return spec.count or pool.spec.default_count(spec.type)
+    bits = 128 if ":" in pool.spec.cidr else 32
+    return 1 << bits - prefix if prefix <= bits else 0
 
 
 def overlapping(found: Iterable[tuple[T, AddressRange]]) -> Iterator[tuple[T, T]]:

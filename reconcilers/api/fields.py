@@ -30,6 +30,7 @@ INT32_MAX = 2**31 - 1
 Int32 = Annotated[int, Field(json_schema_extra={"format": "int32"})]
 Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]
 PositiveInt32 = Annotated[int, Field(ge=1, json_schema_extra={"format": "int32"})]
+PrefixLength = Annotated[int, Field(ge=1, le=128, json_schema_extra={"format": "int32"})]
 Percent = Annotated[int, Field(ge=0, le=100, json_schema_extra={"format": "int32"})]
 NonEmpty = Annotated[str, Field(min_length=1)]
 BIG_NUMBER = r"^[0-9]{1,39}$"

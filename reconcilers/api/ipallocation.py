@@ -18,6 +18,7 @@ from reconcilers.api.fields import (
     NonEmpty,
     PinnedAddress,
     PositiveInt32,
+    PrefixLength,
     Rule,
     exactly,
     in_order,
@@ -86,6 +87,8 @@ class IPAllocationSpec:
     """What the addresses are for."""
     count: PositiveInt32 | None = None
     """How many addresses; the pool's default for this type if absent. Ignored with pinnedRange."""
+    prefixLength: PrefixLength | None = None
+    """A block that is one CIDR of this prefix length, instead of count: 64 of IPv6, say."""
     pinnedRange: PinnedRange | None = None
     """A specific range instead of best fit."""
 
@@ -137,6 +140,13 @@ IMMUTABLE = Rule(
     reason=FORBIDDEN,
 )
 
+ONE_SIZE = Rule(
+    "!has(self.prefixLength) || !(has(self.count) || has(self.pinnedRange))",
+    "prefixLength stands instead of count and pinnedRange: give one of them",
+    ".prefixLength",
+    FORBIDDEN,
+)
+
 
 @with_config(MODEL)
 @dataclass(frozen=True, slots=True)
@@ -144,7 +154,7 @@ class IPAllocation:
     """A request for contiguous addresses from a NetworkPool, and its answer."""
 
     metadata: TracedMeta
-    spec: Annotated[IPAllocationSpec, Field(json_schema_extra=rules(IMMUTABLE))]
+    spec: Annotated[IPAllocationSpec, Field(json_schema_extra=rules(IMMUTABLE, ONE_SIZE))]
     """The request."""
     status: IPAllocationStatus = field(default_factory=IPAllocationStatus)
     """The answer."""

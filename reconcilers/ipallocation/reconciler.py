@@ -141,8 +141,7 @@ class IPAllocationReconciler:
         """
         if pool is None or allocation.spec.pinnedRange is not None:
             return self._settings.pending_after
-        wanted = allocation.spec.count or pool.spec.default_count(allocation.spec.type)
-        fits = pool.status.largest_free >= wanted
+        fits = pool.status.largest_free >= ranges.requested(allocation, pool)
         busy = self._activity.busy(pool)
         return self._settings.pending_in_burst if fits and busy else self._settings.pending_after
 

@@ -175,11 +175,6 @@ _REASONS: dict[type[AllocatorError], str] = {
 }
 
 
-def requested(allocation: IPAllocation, pool: NetworkPool) -> int:
-    """Return how many addresses an unpinned allocation asks for."""
-    return allocation.spec.count or pool.spec.default_count(allocation.spec.type)
-
-
 def choose(pool: NetworkPool, asking: Iterable[IPAllocation], space: Space, room: int) -> Choice:
     """Serve `asking` in order from `space`, at most `room`; smaller ones may pass larger ones."""
     grants: list[Grant] = []
@@ -199,10 +194,21 @@ def _take(pool: NetworkPool, allocation: IPAllocation, space: Space) -> AddressR
     kept = ranges.held(allocation)
     if kept is not None:  # its phase was wiped: it gets what it holds
         return kept
-    wanted = ranges.pinned(allocation)
+    return take(pool, allocation, space)
+
+
+def take(pool: NetworkPool, allocation: IPAllocation, space: Space) -> AddressRange:
+    """Take from `space` what an allocation asks for that holds nothing.
+
+    Raises:
+        AllocatorError: it cannot be served.
+    """
+    wanted, prefix = ranges.pinned(allocation), allocation.spec.prefixLength
     if wanted is not None:
         return space.pin(wanted)
-    return space.allocate(requested(allocation, pool))
+    if prefix is not None:
+        return space.allocate_block(prefix)
+    return space.allocate(ranges.requested(allocation, pool))
 
 
 def _refusal(allocation: IPAllocation, refused: AllocatorError) -> Refusal:

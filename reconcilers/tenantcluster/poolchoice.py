@@ -22,7 +22,7 @@ from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.networkpool.contents import place, waits
-from reconcilers.networkpool.protocol import requested
+from reconcilers.networkpool.protocol import take
 
 
 class PoolForecast:
@@ -144,11 +144,7 @@ class PoolForecast:
             return
         self._unplaced[uid] = allocation
         try:
-            pinned = ranges.pinned(allocation)
-            if pinned is not None:
-                self._placed[uid] = self._space.pin(pinned)
-            else:
-                self._placed[uid] = self._space.allocate(requested(allocation, self._pool))
+            self._placed[uid] = take(self._pool, allocation, self._space)
         except AllocatorError:
             return
         del self._unplaced[uid]

@@ -13,6 +13,7 @@ from typing import Any
 from controller.cache import Cache
 from reconcilers import ranges
 from reconcilers.api import names
+from reconcilers.api.fields import capped
 from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ELASTIC, ProviderConfig, ProviderNetwork
@@ -220,7 +221,7 @@ class RequestPlanner:
         waiting = [one.requested_at for one in rivals if ranges.held(one) is None]
         first = min([deleted.requested_at, *waiting]) - timedelta(seconds=1)
         name, pool = membership.successor_name(tenant, deleted), deleted.spec.poolRef.name
-        body = membership.request(tenant, deleted.spec.type, name, pool, held.size)
+        body = membership.request(tenant, deleted.spec.type, name, pool, capped(held.size))
         body["metadata"]["annotations"] |= {
             names.ANNOTATION_REPLACES: meta.uid,
             names.ANNOTATION_REQUESTED_AT: first.isoformat(),

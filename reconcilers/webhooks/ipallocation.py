@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 
 from allocator import AddressRange, AllocatorError, InvalidPool
 from reconcilers import poolspec, ranges
-from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.ipallocation import ONE_SIZE, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.networkpool.protocol import requested, settle
+from reconcilers.networkpool.protocol import settle
 from reconcilers.networkpool.view import View
 from reconcilers.webhooks.verdict import Verdict, forbidden, invalid
 
@@ -31,10 +31,9 @@ def created(
         view: reads the pool's allocations; called only if the verdict depends on them.
         max_addresses: the largest pool, in addresses.
     """
-    try:
-        ranges.pinned(new)
-    except AllocatorError as malformed:
-        return Verdict.from_causes([invalid(PINNED, str(malformed))])
+    alone = judged_alone(new)
+    if not alone.allowed:
+        return alone
     if pool is None:
         what = f"NetworkPool {new.pool_key} does not exist; the request waits until it does"
         return Verdict.from_causes(warnings=[f"spec.poolRef.name: {what}"])
@@ -43,10 +42,22 @@ def created(
     except InvalidPool as contradicting:
         what = f"NetworkPool {new.pool_key} hands out nothing until its spec is corrected"
         return Verdict.from_causes(warnings=[f"spec.poolRef.name: {what}: {contradicting}"])
-    impossible = poolspec.never(new, requested(new, pool), pool, geometry)
+    impossible = poolspec.never(new, ranges.requested(new, pool), pool, geometry)
     if impossible is not None:
         return Verdict.from_causes([invalid(impossible.path, impossible.message)])
     return Verdict.from_causes(warnings=_waiting_warnings(new, pool, view))
+
+
+def judged_alone(new: IPAllocation) -> Verdict:
+    """Judge what a request says of itself, whatever pool it names."""
+    try:
+        ranges.pinned(new)
+    except AllocatorError as malformed:
+        return Verdict.from_causes([invalid(PINNED, str(malformed))])
+    spec = new.spec
+    if spec.prefixLength is not None and (spec.count is not None or spec.pinnedRange is not None):
+        return Verdict.from_causes([forbidden(("spec", "prefixLength"), ONE_SIZE.message)])
+    return Verdict()
 
 
 def updated(new: IPAllocation, old: IPAllocation | None) -> Verdict:
@@ -72,7 +83,7 @@ def _waiting_warnings(
         return
     wanted = ranges.pinned(new)
     if wanted is None:
-        yield from _full(requested(new, pool), pool)
+        yield from _full(new, pool)
         return
     if new.spec.count is not None and new.spec.count != wanted.size:
         yield f"spec.count: ignored, as pinnedRange names {wanted.size} addresses"
@@ -85,14 +96,15 @@ def _waiting_warnings(
             return
 
 
-def _full(count: int, pool: NetworkPool) -> Iterator[str]:
+def _full(new: IPAllocation, pool: NetworkPool) -> Iterator[str]:
     """Warn of a request that is larger than the largest free block of its pool."""
-    status = pool.status
+    status, count = pool.status, ranges.requested(new, pool)
     looked = status.observedGeneration == pool.metadata.generation
     if looked and count > status.largest_free:
+        field = "count" if new.spec.prefixLength is None else "prefixLength"
         yield (
-            f"spec.count: asks for {count} addresses in a row; NetworkPool {pool.metadata.key} has"
-            f" {status.largest_free} free now; the request waits"
+            f"spec.{field}: asks for {count} addresses in a row; NetworkPool"
+            f" {pool.metadata.key} has {status.largest_free} free now; the request waits"
         )
 
 

@@ -212,6 +212,26 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
         "spec.pinnedRange.endAddress",
         "must be an IP address",
     ),
+    "a prefix length beside a count": (
+        "IPAllocation",
+        request(prefixLength=64, count=4),
+        "spec.prefixLength",
+        "give one of them",
+    ),
+    "a prefix length beside a pinned range": (
+        "IPAllocation",
+        request(
+            prefixLength=128, pinnedRange={"startAddress": "fd00::1", "endAddress": "fd00::1"}
+        ),
+        "spec.prefixLength",
+        "give one of them",
+    ),
+    "a prefix length that no family has": (
+        "IPAllocation",
+        request(prefixLength=129),
+        "spec.prefixLength",
+        "less than or equal",
+    ),
     "a count of nothing": (
         "IPAllocation",
         request(count=0),
@@ -298,6 +318,7 @@ ACCEPTED: Mapping[str, tuple[str, Json]] = {
         pool("fd00::/64")
         | ranges(("fd00::", "fd00::ffff"), ("fd00::1:0", "fd00::ffff:ffff:ffff:ffff")),
     ),
+    "a block by its prefix length": ("IPAllocation", request(prefixLength=64)),
     "one pinned IPv6 address": (
         "IPAllocation",
         request(pinnedRange={"startAddress": "fd00::9", "endAddress": "fd00::9"}),

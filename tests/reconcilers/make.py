@@ -65,6 +65,7 @@ def allocation(
     tenant: str = "team/a",
     kind: str = "loadbalancer",
     size: int | None = None,
+    prefix: int | None = None,
     pin: tuple[str, str] | None = None,
     held: tuple[str, str] | None = None,
     phase: str | None = None,
@@ -81,6 +82,8 @@ def allocation(
     }
     if size is not None:
         spec["count"] = size
+    if prefix is not None:
+        spec["prefixLength"] = prefix
     if pin is not None:
         spec["pinnedRange"] = {"startAddress": pin[0], "endAddress": pin[1]}
     reported: dict[str, Any] = {"phase": phase or ("Allocated" if held else None)}

@@ -93,3 +93,51 @@ async def test_at_rest_nothing_is_written_about_a_pool_beyond_32_bits() -> None:
         platform.server.requests.clear()
         await platform.clock.advance(600)
         assert [r for r in platform.server.requests if r.verb not in {"watch", "list"}] == []
+
+
+async def test_blocks_by_prefix_length_are_aligned_and_shown_as_a_cidr() -> None:
+    platform = _platform("fd00::/48", "fd00:0:0:1::/64")
+    async with platform.running():
+        for name, size, prefix in (("a", None, 64), ("small", 8, None), ("b", None, 64)):
+            asked = make.allocation(name, tenant="x/y", size=size, prefix=prefix)
+            platform.server.add("ipallocations", asked)
+            await platform.clock.advance(1.0)
+        found = {
+            name: platform.server.see("ipallocations", name)["status"]["cidr"]
+            for name in ("a", "small", "b")
+        }
+        assert found == {"a": "fd00::/64", "small": "fd00:0:0:2::/125", "b": "fd00:0:0:3::/64"}
+        huge = make.allocation("huge", tenant="x/y", prefix=48)
+        platform.server.add("ipallocations", huge)
+        await platform.clock.advance(1.0)
+        [ready] = platform.server.see("ipallocations", "huge")["status"]["conditions"]
+    assert ready["reason"] == "PoolExhausted"
+    assert (
+        f"it never has {2**80} addresses in a row as one CIDR, {2**79} at the most"
+        in (ready["message"])
+    )
+
+
+async def test_a_block_that_is_freed_goes_to_who_waits_for_one() -> None:
+    platform = _platform("fd00::/64")
+    async with platform.running():
+        for name in ("low", "high"):
+            platform.server.add("ipallocations", make.allocation(name, tenant="x/y", prefix=65))
+            await platform.clock.advance(1.0)
+        platform.server.add("ipallocations", make.allocation("next", tenant="x/y", prefix=65))
+        await platform.clock.advance(1.0)
+        assert platform.phase("ipallocations", "next") == "Failed"
+        platform.server.delete("ipallocations", "low")
+        await platform.clock.advance(1.0)
+        status = platform.server.see("ipallocations", "next")["status"]
+    assert (status["phase"], status["cidr"]) == ("Allocated", "fd00::/65")
+
+
+async def test_a_prefix_length_of_another_family_is_a_request_that_cannot_be_served() -> None:
+    platform = _platform("10.40.0.0/24")
+    async with platform.running():
+        platform.server.add("ipallocations", make.allocation("a", tenant="x/y", prefix=64))
+        await platform.clock.advance(1.0)
+        status = platform.server.see("ipallocations", "a")["status"]
+    assert status["phase"] == "Failed"
+    assert [c["reason"] for c in status["conditions"]] == ["InvalidRequest"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from allocator import AddressRange, AllocatorError, Layout
+from allocator import AddressRange, Layout
 from controller.meta import Key
 from reconcilers import poolspec, ranges
 from reconcilers.api.ipallocation import IPAllocation
@@ -18,9 +18,9 @@ from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.reading.findings import Findings, Step, path_of
 from reconcilers.cli.reading.manifests import Manifest, Manifests
-from reconcilers.networkpool.protocol import requested
 from reconcilers.settings import Settings
 from reconcilers.webhooks import providerconfig, tenantcluster
+from reconcilers.webhooks.ipallocation import judged_alone
 from reconcilers.webhooks.tenantcluster import Provision
 from reconcilers.webhooks.verdict import Verdict
 
@@ -124,15 +124,13 @@ class Audit:
         if pool is None:
             what = f"names {self._absent('NetworkPool', allocation.pool_key)}"
             self._error(manifest, ("spec", "poolRef", "name"), what)
-        try:
-            ranges.pinned(allocation)
-        except AllocatorError as malformed:
-            self._error(manifest, ("spec", "pinnedRange"), str(malformed))
+        self._causes(manifest, judged_alone(allocation))
         self._check_range(manifest)
         layout = self._layouts.get(allocation.pool_key)
         if pool is None or layout is None or ranges.held(allocation) is not None:
             return
-        impossible = poolspec.never(allocation, requested(allocation, pool), pool, layout)
+        count = ranges.requested(allocation, pool)
+        impossible = poolspec.never(allocation, count, pool, layout)
         if impossible is None:
             return
         # A request that is too large may fit after an edit of the pool; an address never moves.

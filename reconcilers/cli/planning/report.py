@@ -16,7 +16,6 @@ from reconcilers.cli.output import Cell, Column, bar, number, percent, report, t
 from reconcilers.cli.planning.ledger import Ledger
 from reconcilers.cli.reading.manifests import Manifests
 from reconcilers.conditions import READY
-from reconcilers.networkpool.protocol import requested
 from reconcilers.tenantcluster.status import NETWORK_READY
 
 
@@ -246,7 +245,7 @@ def _wanted(allocation: IPAllocation, ledger: Ledger) -> int | None:
     if pin is not None:
         return pin.size
     pool = ledger.pools.cache.get(allocation.pool_key)
-    return requested(allocation, pool) if pool is not None else allocation.spec.count
+    return ranges.requested(allocation, pool) if pool is not None else allocation.spec.count
 
 
 def _remarks(

@@ -375,5 +375,5 @@ class Scaler:
 
     def _size(self, allocation: IPAllocation) -> int:
         pool = self._caches.pools.get(allocation.pool_key)
-        default = pool.spec.default_count(allocation.spec.type) if pool is not None else 1
-        return growth.size_of(allocation, default)
+        asked = ranges.requested(allocation, pool) if pool is not None else 1
+        return growth.size_of(allocation, asked)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from reconcilers.api.ipallocation import ONE_SIZE
 from tests.reconcilers.cli.commandline import allocation, cluster, plan, pool, thing
 
 POOL = {"cidr": "10.0.0.0/24"}
@@ -121,6 +122,11 @@ def test_a_quantity_is_a_text_of_its_form_or_a_whole_number(memory: Any, fault: 
         ),
         ({"poolRef": {"name": ""}}, "spec.poolRef.name: must not be empty"),
         ({"tenantClusterRef": {"name": "x"}}, "spec.tenantClusterRef.namespace: is missing"),
+        (
+            {"prefixLength": 64, "count": 8},
+            f"spec.prefixLength: {ONE_SIZE.message}",
+        ),
+        ({"prefixLength": 129, "count": None}, "spec.prefixLength: must be at most 128, not 129"),
         (
             {"pinnedRange": {"startAddress": "10.0.0.9", "endAddress": "10.0.0.1"}},
             "spec.pinnedRange: invalid IP range: start is after end: start 10.0.0.9, end 10.0.0.1",

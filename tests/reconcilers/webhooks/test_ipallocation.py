@@ -30,6 +30,18 @@ def create(new: IPAllocation, pool: NetworkPool | None = POOL, *others: Any) -> 
         (make.allocation("a", pin=("10.99.0.0", "10.99.0.1")), "pinnedRange", "outside"),
         (make.allocation("a", pin=("10.40.0.0", "10.40.0.3")), "pinnedRange", "holds reserved"),
         (make.allocation("a", size=500), "count", "asks for 500 addresses in a row"),
+        (
+            make.allocation("a", prefix=24),
+            "prefixLength",
+            "asks for 256 addresses as one CIDR, a /24",
+        ),
+        (make.allocation("a", prefix=64), "prefixLength", "prefix length 64 is none of IPv4"),
+        (make.allocation("a", prefix=28, size=16), "prefixLength", "give one of them"),
+        (
+            make.allocation("a", prefix=28, pin=("10.40.0.16", "10.40.0.31")),
+            "prefixLength",
+            "give one of them",
+        ),
     ],
 )
 def test_what_its_pool_could_never_serve_is_refused(
@@ -38,6 +50,15 @@ def test_what_its_pool_could_never_serve_is_refused(
     [cause] = create(new).causes
     assert cause.field == f"spec.{where}"
     assert what in cause.message
+
+
+def test_a_block_that_its_pool_could_serve_is_accepted() -> None:
+    assert create(make.allocation("a", prefix=25)) == Verdict()
+    assert create(make.allocation("a", prefix=64), make.pool(cidr="fd00::/48")) == Verdict()
+    full = {"observedGeneration": 1, "largestFreeBlock": 9}
+    verdict = create(make.allocation("a", prefix=28), make.pool(status=full))
+    assert verdict.allowed
+    assert "spec.prefixLength: asks for 16 addresses" in verdict.warnings[0]
 
 
 def test_a_default_that_its_pool_could_never_serve_is_refused() -> None:
