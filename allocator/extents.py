@@ -162,6 +162,10 @@ class FreeExtents:
         """The length of the longest run, 0 if there is none."""
         return (self._by_size.greatest() or 0) >> self._bits
 
+    def shortest(self, count: int) -> int:
+        """Return the length of the shortest run that has `count` addresses, 0 if none has."""
+        return (self._by_size.from_(count << self._bits) or 0) >> self._bits
+
     def take(self, count: int) -> int | None:
         """Take `count` addresses from the start of the shortest run that has so many.
 

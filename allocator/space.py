@@ -306,6 +306,10 @@ class Space:
         """Return whether `allocate(count)` would succeed now."""
         return 0 < count <= self.largest_free
 
+    def shortest_free(self, count: int) -> int:
+        """Return the length of the block that `allocate(count)` would take from, 0 if none."""
+        return self._free.shortest(count)
+
     def could_ever(self, count: int) -> bool:
         """Return whether the empty pool has `count` addresses in a row."""
         return self.layout.could_ever(count)

@@ -11,6 +11,7 @@ import structlog
 
 from controller.meta import Key
 from reconcilers import ranges
+from reconcilers.api.fields import INT32_MAX
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.names import DEFAULT_NAMESPACE
 from reconcilers.cli import problems
@@ -24,8 +25,6 @@ from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import Manifests, read
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import referred
-
-MOST_ADDRESSES = 2**32
 
 EXIT_CODES = """
 \b
@@ -101,8 +100,8 @@ def size(text: str) -> Size:
     counts = [int(part) for part in (nodes, balancers) if part.isascii() and part.isdecimal()]
     if not plus or len(counts) != 2 or not any(counts):
         raise click.BadParameter(f"{text!r} is not of the form NODES+LB: write 5+8, or 0+4")
-    if max(counts) > MOST_ADDRESSES:
-        raise click.BadParameter(f"{text!r} asks for more addresses than IPv4 has")
+    if max(counts) > INT32_MAX:
+        raise click.BadParameter(f"{text!r} asks for more addresses than spec.count can")
     return Size(*counts)
 
 

@@ -49,6 +49,9 @@ class SpaceMachine(RuleBasedStateMachine):
     def allocate(self, count: int) -> object:
         expected = self.bitmap.best_fit(count)
         assert self.space.fits(count) == (expected is not None)
+        sizes = [last - first + 1 for first, last in self.bitmap.blocks()]
+        shortest = min((size for size in sizes if size >= count), default=0)
+        assert self.space.shortest_free(count) == shortest
         if expected is None:
             with pytest.raises(PoolExhausted):
                 self.space.allocate(count)

@@ -49,6 +49,12 @@ def test_a_tenant_fits_only_where_both_its_ranges_do() -> None:
     assert printed["before"]["fits"][0]["tenants"] == 0
 
 
+def test_tenants_of_a_pool_of_any_size_are_counted_at_once() -> None:
+    printed = figures(pool(cidr="fd00::/64"), fit="5+8")["lab"]
+    assert printed["before"]["fits"][0]["tenants"] == 2**64 // 13
+    assert printed["before"]["total"] == 2**64
+
+
 def test_the_table_has_a_column_for_each_size() -> None:
     text = json.dumps(pool(cidr="10.40.0.0/24"))
     out = plan_text(text, "--fit", "5+8", "--fit", "0+4").out
