@@ -94,9 +94,9 @@ def demand_of(services: Iterable[Service], ours: str, families: Collection[int])
 
 
 def families(members: Iterable[IPAllocation]) -> set[int]:
-    """Return of which families a tenant has addresses, or could have."""
+    """Return of which families a tenant has addresses; one that has none could have IPv4."""
     held = (ranges.held(one) for one in members if one.spec.type == names.TYPE_LOADBALANCER)
-    return {4} | {one.family for one in held if one is not None}
+    return {one.family for one in held if one is not None} or {4}
 
 
 def is_ours(service: Service, ours: str) -> bool:
