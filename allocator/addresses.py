@@ -136,6 +136,16 @@ class AddressRange:
         stop = min(self.last + 1, self.first + max(limit, 0))
         return [address_text(value, self.family) for value in range(self.first, stop)]
 
+    def cidrs(self) -> Iterator["AddressRange"]:
+        """Yield the fewest CIDRs that make up the range, ascending."""
+        first = self.first
+        while first <= self.last:
+            longest = 1 << (self.last - first + 1).bit_length() - 1
+            aligned = first & -first or longest  # address 0 is aligned to any size
+            last = first + min(longest, aligned) - 1
+            yield AddressRange(first, last, self.family)
+            first = last + 1
+
     def in_family(self, family: Family) -> "AddressRange | None":
         """Return the same addresses as members of `family`, or None where they are not.
 

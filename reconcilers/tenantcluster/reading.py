@@ -21,7 +21,7 @@ from reconcilers.settings import TenantSettings
 from reconcilers.tenantcluster.metallb import Projection
 from reconcilers.tenantcluster.poolwatch import PoolWatches
 from reconcilers.tenantcluster.status import LOAD_BALANCER_READY
-from reconcilers.tenantcluster.uptake import complaint, counted
+from reconcilers.tenantcluster.uptake import as_metallb_counts, complaint, counted
 
 NOT_RUNNING = "MetalLBNotRunning"
 """The reason while MetalLB has not read the pool, for longer than it takes one that runs."""
@@ -120,8 +120,8 @@ def _has_counted(pool: IPAddressPool | None, wanted: Projection) -> bool:
     """Return whether MetalLB has counted as many addresses in a pool as are wanted there."""
     if pool is None or pool.spec.addresses != wanted.entries:
         return False
-    found = (ranges.parsed_entry(one) for one in wanted.entries)
-    return counted(pool.status) == sum(one.size for one in found if one is not None)
+    found = [span for one in wanted.entries if (span := ranges.parsed_entry(one)) is not None]
+    return counted(pool.status) == as_metallb_counts(found)
 
 
 def _is_uncounted(pool: IPAddressPool | None, wanted: Projection) -> bool:

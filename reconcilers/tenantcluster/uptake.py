@@ -50,6 +50,8 @@ _BLOCKS = ("192.0.2", "198.51.100", "203.0.113")
 _MARKER_ENTRY = re.compile(
     rf"(?P<block>{'|'.join(map(re.escape, _BLOCKS))})\.1-(?P=block)\.(?P<size>[0-9]{{1,3}})"
 )
+_ENORMOUS = 1 << 62
+_INT64_MAX = (1 << 63) - 1
 _FORGET = 3_600.0
 _SHORT = 300
 
@@ -93,6 +95,20 @@ def counted(status: AddressPoolStatus | None) -> int | None:
         return None
     four, six = status.assignedIPv4 + status.availableIPv4, status.assignedIPv6
     return four + six + status.availableIPv6
+
+
+def as_metallb_counts(spans: Iterable[AddressRange]) -> int:
+    """Return how many addresses MetalLB finds in a pool of these, which is not always how many.
+
+    Those of IPv6 it adds up by CIDR, in an integer of 64 bits. A CIDR of 2^62 addresses or more
+    makes that the greatest there is, whatever came before it, and what comes after it overflows.
+    """
+    spans = list(spans)
+    six = 0
+    for part in (cidr for span in spans if span.family == 6 for cidr in span.cidrs()):
+        six = _INT64_MAX if part.size >= _ENORMOUS else six + part.size
+        six = (six + _INT64_MAX + 1) % (1 << 64) - _INT64_MAX - 1
+    return six + sum(span.size for span in spans if span.family == 4)
 
 
 def marker_size(marker: IPAddressPool) -> int | None:

@@ -20,6 +20,20 @@ from allocator import (
 from allocator.addresses import Span, minus, union
 
 
+@given(
+    st.sampled_from([ipaddress.IPv4Address, ipaddress.IPv6Address]),
+    st.lists(st.integers(0, 2**128 - 1) | st.integers(0, 300), min_size=2, max_size=2).map(sorted),
+)
+def test_a_range_is_made_up_of_cidrs(
+    kind: type[ipaddress.IPv4Address | ipaddress.IPv6Address], ends: list[int]
+) -> None:
+    bits = 32 if kind is ipaddress.IPv4Address else 128
+    first, last = sorted(kind(end % (1 << bits)) for end in ends)
+    expected = [str(one) for one in ipaddress.summarize_address_range(first, last)]
+    parts = AddressRange.parse(str(first), str(last)).cidrs()
+    assert [str(ipaddress.ip_network(one.text)) for one in parts] == expected
+
+
 @pytest.mark.parametrize(
     ("start", "end", "text"),
     [

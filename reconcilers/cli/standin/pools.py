@@ -16,6 +16,7 @@ import yaml
 from allocator import AddressRange, AllocatorError
 from controller.meta import ObjectMeta
 from controller.resource import Resource
+from reconcilers.tenantcluster.uptake import as_metallb_counts
 
 GROUP = "metallb.io"
 VERSION = "v1beta1"
@@ -75,7 +76,7 @@ class Pool:
         found: dict[str, int] = {}
         for family in (4, 6):
             used = sum(one.family == family for one in mine)
-            size = sum(one.size for one in self.entries.values() if one.family == family)
+            size = as_metallb_counts(e for e in self.entries.values() if e.family == family)
             found |= {f"assignedIPv{family}": used, f"availableIPv{family}": size - used}
         return found
 

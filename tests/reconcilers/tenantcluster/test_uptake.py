@@ -4,12 +4,20 @@ from typing import Any
 
 import pytest
 
+from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.resources import AddressPoolSpec, AddressPoolStatus, IPAddressPool
 from reconcilers.api.writers import TracedMeta
 from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.settings import Settings, TenantSettings
-from reconcilers.tenantcluster.uptake import MARKER, Step, marker_entry, next_step, refusal
+from reconcilers.tenantcluster.uptake import (
+    MARKER,
+    Step,
+    as_metallb_counts,
+    marker_entry,
+    next_step,
+    refusal,
+)
 from tests.reconcilers import make
 from tests.reconcilers.lab import TENANT_KINDS, Lab
 from tests.reconcilers.server import Json, Server
@@ -29,6 +37,26 @@ def _pool(*entries: str, basis: int = 0, counted: int | None = None) -> IPAddres
 def _step(marker: IPAddressPool | None, **others: IPAddressPool) -> Step:
     pools = others | ({MARKER: marker} if marker is not None else {})
     return next_step(pools, MARK, basis=MARK + 9)
+
+
+MOST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("entries", "count"),
+    [
+        (["10.0.0.1-10.0.0.4", "fd00::/120"], 4 + 256),
+        (["fd00::/67"], 2**61),
+        (["fd00::/66"], MOST),
+        (["fd00::/64", "10.0.0.0/30"], MOST + 4),
+        (["10.0.0.0/30", "fd00:1::/120", "fd00::/64"], MOST + 4),
+        (["fd00::/64", "fd00:1::/120"], MOST + 256 - 2**64),
+        (["fd00::-fd00::ffff:ffff:ffff:fffe"], MOST + 2**62 - 1 - 2**64),
+    ],
+)
+def test_a_pool_of_any_size_is_counted_as_metallb_does(entries: list[str], count: int) -> None:
+    spans = [one for entry in entries if (one := ranges.parsed_entry(entry))]
+    assert as_metallb_counts(spans) == count
 
 
 class TestTheNextStep:
