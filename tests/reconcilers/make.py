@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address, IPv6Address
 from itertools import count
 from typing import Any
 
@@ -17,6 +18,28 @@ from reconcilers.networkpool.view import View
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 NAMESPACE = "butler-system"
 _revisions = count(1000)
+
+
+FIRST: dict[int, IPv4Address | IPv6Address] = {
+    4: IPv4Address("10.40.0.0"),
+    6: IPv6Address("fd00::40:0"),
+}
+"""Where a pool begins by default, in each family."""
+
+
+def address(offset: int, family: int = 4) -> str:
+    """Return the address that is so far from where a pool begins."""
+    return str(FIRST[family] + offset)
+
+
+def cidr(bits: int = 8, family: int = 4) -> str:
+    """Return the CIDR with 2^bits addresses with which a pool begins."""
+    return f"{FIRST[family]}/{prefix_length(bits, family)}"
+
+
+def prefix_length(bits: int, family: int = 4) -> int:
+    """Return the prefix length of CIDRs with 2^bits addresses."""
+    return (32 if family == 4 else 128) - bits
 
 
 def key(name: str, namespace: str = NAMESPACE) -> Key:

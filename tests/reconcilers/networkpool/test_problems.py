@@ -141,13 +141,22 @@ def test_a_pool_is_not_degraded_where_contiguous_space_would_change_nothing(
 spans = st.tuples(st.integers(0, 255), st.integers(0, 15)).map(lambda s: (s[0], min(255, sum(s))))
 
 
-@given(st.lists(spans, max_size=12), st.integers(0, 200), st.integers(0, 55))
+@given(
+    st.lists(spans, max_size=12),
+    st.integers(0, 200),
+    st.integers(0, 55),
+    st.sampled_from([4, 6]),
+)
 def test_the_quick_check_misses_nothing_that_the_full_check_finds(
-    held: list[tuple[int, int]], low: int, size: int
+    held: list[tuple[int, int]], low: int, size: int, family: int
 ) -> None:
-    tenant = {"start": f"10.40.0.{low}", "end": f"10.40.0.{low + size}"}
-    pool = make.pool(tenant=tenant)
-    found = _findings(pool, *(_held(f"a{n}", *span) for n, span in enumerate(held)))
+    tenant = {"start": make.address(low, family), "end": make.address(low + size, family)}
+    pool = make.pool(cidr=make.cidr(8, family), tenant=tenant)
+    holders = [
+        make.allocation(f"a{n}", held=(make.address(first, family), make.address(last, family)))
+        for n, (first, last) in enumerate(held)
+    ]
+    found = _findings(pool, *holders)
     everything = [address for first, last in held for address in range(first, last + 1)]
     assert found["RangesOverlap"].status == (len(set(everything)) < len(everything))
     assert found["OutOfRange"].status == any(not low <= a <= low + size for a in everything)

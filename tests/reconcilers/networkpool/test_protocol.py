@@ -195,15 +195,18 @@ def test_the_status_never_carries_more_promises_than_the_schema_allows() -> None
 @given(
     held=st.lists(st.integers(0, 60), max_size=6, unique=True),
     sizes=st.lists(st.integers(1, 9), max_size=12),
+    blocks=st.lists(st.integers(0, 6), max_size=6),
+    family=st.sampled_from([4, 6]),
 )
 def test_grants_overlap_neither_each_other_nor_what_is_held(
-    held: list[int], sizes: list[int]
+    held: list[int], sizes: list[int], blocks: list[int], family: int
 ) -> None:
-    holders = [
-        make.allocation(f"h{n}", held=(f"10.40.0.{n * 4}", f"10.40.0.{n * 4 + 3}")) for n in held
-    ]
+    ends = {n: (make.address(n * 4, family), make.address(n * 4 + 3, family)) for n in held}
+    holders = [make.allocation(f"h{n}", held=ends[n]) for n in held]
     asking = [make.allocation(f"w{n}", size=size) for n, size in enumerate(sizes)]
-    decision = _decide(make.pool(), *holders, *asking)
+    lengths = [make.prefix_length(bits, family) for bits in blocks]
+    asking += [make.allocation(f"b{n}", prefix=length) for n, length in enumerate(lengths)]
+    decision = _decide(make.pool(cidr=make.cidr(8, family)), *holders, *asking)
     spans = [ranges.held(h) for h in holders] + [g.range for g in decision.choice.grants]
     addresses = [address for span in spans if span for address in span.addresses()]
     assert len(addresses) == len(set(addresses))

@@ -22,12 +22,12 @@ LIMIT = 1_048_576
 class World:
     """A pool and its allocations, in caches that a choice listens to from the beginning."""
 
-    def __init__(self) -> None:
+    def __init__(self, family: int = 4) -> None:
         self.pools: Cache[NetworkPool] = Cache(NETWORK_POOL)
         self.allocations: Cache[IPAllocation] = Cache(
             IP_ALLOCATION, indexes={POOL_INDEX: pool_index}
         )
-        self.pools.replace([make.pool(cidr="10.40.0.0/26")], 1)
+        self.pools.replace([make.pool(cidr=make.cidr(6, family))], 1)
         self.allocations.replace([], 1)
         self.choice = PoolChoice(self.pools, self.allocations, LIMIT)
         self.choice.first_fit(make.provider("lab"), lambda _: 1)
@@ -68,6 +68,7 @@ class World:
 NAMES = st.sampled_from("abcdefgh")
 STEPS = st.one_of(
     st.tuples(st.just("ask"), NAMES, st.integers(1, 20)),
+    st.tuples(st.just("block"), NAMES, st.integers(0, 5)),
     st.tuples(st.just("pin"), NAMES, st.integers(0, 63)),
     st.tuples(st.just("delete"), NAMES, st.just(0)),
     st.tuples(st.just("hold"), NAMES, st.integers(0, 60)),
@@ -75,21 +76,23 @@ STEPS = st.one_of(
 )
 
 
-@example([("pin", "a", 32), ("pin", "b", 0), ("pin", "b", 32)])
+@example([("pin", "a", 32), ("pin", "b", 0), ("pin", "b", 32)], 4)
 @settings(max_examples=60, deadline=None)
-@given(st.lists(STEPS, max_size=25))
+@given(st.lists(STEPS, max_size=25), st.sampled_from([4, 6]))
 def test_a_pools_free_space_after_allocation_is_what_was_predicted(
-    steps: list[tuple[str, str, int]],
+    steps: list[tuple[str, str, int]], family: int
 ) -> None:
-    world = World()
+    world = World(family)
     for what, name, number in steps:
-        address = f"10.40.0.{number}"
-        if what == "ask":
+        address = make.address(number, family)
+        if what == "block":
+            world.put(make.allocation(name, prefix=make.prefix_length(number, family)))
+        elif what == "ask":
             world.put(make.allocation(name, size=number))
         elif what == "pin":
             world.put(make.allocation(name, pin=(address, address)))
         elif what == "hold":
-            world.put(make.allocation(name, held=(address, f"10.40.0.{number + 3}")))
+            world.put(make.allocation(name, held=(address, make.address(number + 3, family))))
         elif what == "delete":
             world.delete(name)
         else:
