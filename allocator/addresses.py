@@ -22,14 +22,17 @@ from allocator.errors import InvalidCIDR, InvalidRange
 
 Family = Literal[4, 6]
 
-LISTED_ADDRESSES = 65_536
-"""How many addresses of a range are listed one by one at most."""
-
 Span = tuple[int, int]
 """A first and a last address as numbers; a set of addresses is spans, ascending and disjoint."""
 
 BITS: Mapping[Family, int] = {4: 32, 6: 128}
 """How long an address of each family is."""
+
+LISTED_ADDRESSES: Mapping[Family, int] = {4: 65_536, 6: 16_384}
+"""How many addresses of a range are listed one by one at most.
+
+An object in etcd has at most 1.5 MiB. The texts of IPv6 are up to 39 characters long.
+"""
 
 _LAST: Mapping[Family, int] = {family: (1 << bits) - 1 for family, bits in BITS.items()}
 _SHOWN = 64  # characters of a text in a message; no address or CIDR is as long
@@ -131,9 +134,14 @@ class AddressRange:
         same = self.family == other.family
         return same and self.first <= other.last and other.first <= self.last
 
-    def addresses(self, limit: int = LISTED_ADDRESSES) -> list[str]:
-        """List the addresses as texts, the first `limit` of them if there are more."""
-        stop = min(self.last + 1, self.first + max(limit, 0))
+    def addresses(self, limit: int | None = None) -> list[str]:
+        """List the addresses as texts, the first `limit` of them if there are more.
+
+        Args:
+            limit: at most so many; None for LISTED_ADDRESSES.
+        """
+        most = LISTED_ADDRESSES[self.family] if limit is None else max(limit, 0)
+        stop = min(self.last + 1, self.first + most)
         return [address_text(value, self.family) for value in range(self.first, stop)]
 
     def cidrs(self) -> Iterator["AddressRange"]:

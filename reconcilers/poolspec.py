@@ -76,11 +76,18 @@ def spec_warnings(spec: NetworkPoolSpec, layout: Layout) -> Iterator[Remark]:
                 what = f"{parsed.text} overlaps reserved[{earlier}] ({other.text})"
                 yield Remark(path, what)
     for field, text, parsed in written:
-        if text.partition("/")[0] != parsed.start_text:
+        if not _begins(text.partition("/")[0], parsed):
             yield Remark(field, f"{text!r} has host bits set; it is taken for {parsed.text}")
     if layout.total == 0:
         what = "everything that tenants may draw from is reserved: nothing can be handed out"
         yield Remark(("spec",), what)
+
+
+def _begins(address: str, found: AddressRange) -> bool:
+    """Return whether a range begins at an address, however that is written."""
+    written = ranges.parsed(address, address)
+    same = written.in_family(found.family) if written is not None else None
+    return same is not None and same.first == found.first
 
 
 def never(

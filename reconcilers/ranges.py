@@ -10,8 +10,6 @@ from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolSpec
 
 T = TypeVar("T")
 
-LISTED_ADDRESSES = 65_536
-
 
 def layout(spec: NetworkPoolSpec, max_addresses: int) -> Layout:
     """Return the geometry that a pool's spec declares.

@@ -109,7 +109,7 @@ class IPAllocationStatus:
     endAddress: str | None = None
     """Last address."""
     addresses: tuple[str, ...] = ()
-    """Every address; the first 65,536 of a larger range."""
+    """Every address; the first 65,536 of a larger range, of IPv6 the first 16,384."""
     allocatedCount: Int32 | None = None
     """How many addresses the range holds. At most 2147483647, see exactCount."""
     exactCount: BigNumber | None = None

@@ -138,7 +138,7 @@ def granted_status(allocation: IPAllocation, given: AddressRange, now: datetime)
         "cidr": given.text,
         "startAddress": given.start_text,
         "endAddress": given.end_text,
-        "addresses": given.addresses(limit=ranges.LISTED_ADDRESSES),
+        "addresses": given.addresses(),
         "allocatedCount": capped(given.size),
         **({"exactCount": str(given.size)} if capped(given.size) != given.size else {}),
         "observedGeneration": generation,

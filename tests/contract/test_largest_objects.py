@@ -4,21 +4,25 @@ A real API server bounds the cost of a rule twice: estimated, when a definition 
 counted, each time a rule runs. Both bounds have to leave room for the longest list of everything.
 """
 
-from collections.abc import Iterator
-from ipaddress import IPv4Address
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 import httpx
 import pytest
 
-from allocator.addresses import LISTED_ADDRESSES
+from allocator import LISTED_ADDRESSES, Family
 from reconcilers.api import crd, names
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Json = dict[str, Any]
 BASE = f"/apis/{names.API_VERSION}/namespaces/default"
 MERGE = {"Content-Type": "application/merge-patch+json"}
-FIRST = int(IPv4Address("200.100.0.0"))
+FIRST: Mapping[Family, IPv4Address | IPv6Address] = {
+    4: IPv4Address("200.100.0.0"),
+    6: IPv6Address("ffff:ffff:ffff:ffff:ffff:ffff:ffff:0"),
+}
+FAMILIES = pytest.mark.parametrize("family", list(FIRST))
 LONGEST_NAME = 253
 NOW = "2026-01-01T00:00:00Z"
 
@@ -32,37 +36,43 @@ def most(plural: str, *path: str) -> int:
     return int(schema["maxItems"])
 
 
-def text(offset: int) -> str:
-    return str(IPv4Address(FIRST + offset))
+def text(offset: int, family: Family) -> str:
+    return (FIRST[family] + offset).exploded.upper()
 
 
-def largest_pool() -> Json:
+def largest_pool(family: Family) -> Json:
     """Return the spec of a pool with as many ranges and reservations as there may be."""
+    bits = 32 if family == 4 else 128
     reserved = most("networkpools", "spec", "reserved")
     ranges = most("networkpools", "spec", "tenantAllocation", "ranges")
     return {
-        "cidr": "200.100.0.0/16",
-        "reserved": [{"cidr": f"{text(number * 32)}/28"} for number in range(reserved)],
+        "cidr": f"{text(0, family)}/{bits - 16}",
+        "reserved": [
+            {"cidr": f"{text(number * 32, family)}/{bits - 4}"} for number in range(reserved)
+        ],
         "tenantAllocation": {
-            "start": text(0),
-            "end": text(65_535),
+            "start": text(0, family),
+            "end": text(65_535, family),
             "ranges": [
-                {"start": text(number * 4_000), "end": text(number * 4_000 + 3_999)}
+                {
+                    "start": text(number * 4_000, family),
+                    "end": text(number * 4_000 + 3_999, family),
+                }
                 for number in range(ranges)
             ],
         },
     }
 
 
-def assignments() -> Iterator[Json]:
+def assignments(family: Family) -> Iterator[Json]:
     """Yield as many promises as a pool may hold, each with the longest texts."""
     for number in range(most("networkpools", "status", "assignments")):
         yield {
             "name": f"{number:0{LONGEST_NAME}}",
             "uid": "12345678-1234-1234-1234-123456789012",
             "resourceVersion": "9" * 19,
-            "startAddress": text(number * 100),
-            "endAddress": text(number * 100 + 99),
+            "startAddress": text(number * 100, family),
+            "endAddress": text(number * 100 + 99, family),
         }
 
 
@@ -77,11 +87,11 @@ def conditions(message: str) -> list[Json]:
     return [{"type": kind, **reported} for kind in kinds]
 
 
-async def create(http: httpx.AsyncClient, plural: str, kind: str, spec: Json) -> None:
+async def create(http: httpx.AsyncClient, plural: str, kind: str, spec: Json, name: str) -> None:
     body = {
         "apiVersion": names.API_VERSION,
         "kind": kind,
-        "metadata": {"name": "largest"},
+        "metadata": {"name": name},
         "spec": spec,
     }
     answer = await http.post(f"{BASE}/{plural}", params={"fieldValidation": "Strict"}, json=body)
@@ -96,31 +106,36 @@ async def change(http: httpx.AsyncClient, path: str, body: Json) -> Json:
     return changed
 
 
+@FAMILIES
 async def test_the_largest_pool_can_be_created_and_changed_and_its_status_written(
-    shared_admin: httpx.AsyncClient,
+    shared_admin: httpx.AsyncClient, family: Family
 ) -> None:
-    await create(shared_admin, "networkpools", "NetworkPool", largest_pool())
-    status = {"assignments": list(assignments()), "conditions": conditions("m" * 32_768)}
-    reported = await change(shared_admin, "networkpools/largest/status", {"status": status})
+    name, spec = f"largest-{family}", largest_pool(family)
+    await create(shared_admin, "networkpools", "NetworkPool", spec, name)
+    status = {"assignments": list(assignments(family)), "conditions": conditions("m" * 32_768)}
+    reported = await change(shared_admin, f"networkpools/{name}/status", {"status": status})
     assert reported["status"] == status
-    wider = await change(
-        shared_admin, "networkpools/largest", {"spec": {"cidr": "200.100.0.0/15"}}
-    )
+    cidr = f"{text(0, family)}/{15 if family == 4 else 111}"
+    wider = await change(shared_admin, f"networkpools/{name}", {"spec": {"cidr": cidr}})
     assert wider["status"] == status
 
 
-async def test_the_largest_allocation_lists_its_addresses(shared_admin: httpx.AsyncClient) -> None:
+@FAMILIES
+async def test_the_largest_allocation_lists_its_addresses(
+    shared_admin: httpx.AsyncClient, family: Family
+) -> None:
     reference = {"name": "n" * LONGEST_NAME, "namespace": "n" * 63}
     spec = {"poolRef": {"name": "lab"}, "tenantClusterRef": reference, "type": "nodes"}
-    await create(shared_admin, "ipallocations", "IPAllocation", spec | {"count": LISTED_ADDRESSES})
+    name, most = f"largest-{family}", LISTED_ADDRESSES[family]
+    await create(shared_admin, "ipallocations", "IPAllocation", spec | {"count": most}, name)
     status = {
         "phase": "Allocated",
-        "startAddress": text(0),
-        "endAddress": text(LISTED_ADDRESSES - 1),
-        "addresses": [text(number) for number in range(LISTED_ADDRESSES)],
+        "startAddress": text(0, family),
+        "endAddress": text(most - 1, family),
+        "addresses": [text(number, family) for number in range(most)],
         "conditions": conditions("m" * 1_000),
     }
-    reported = await change(shared_admin, "ipallocations/largest/status", {"status": status})
+    reported = await change(shared_admin, f"ipallocations/{name}/status", {"status": status})
     assert reported["status"] == status
     marked = {"metadata": {"finalizers": [names.FINALIZER_ALLOCATION], "labels": {"a": "b"}}}
-    assert (await change(shared_admin, "ipallocations/largest", marked))["status"] == status
+    assert (await change(shared_admin, f"ipallocations/{name}", marked))["status"] == status
