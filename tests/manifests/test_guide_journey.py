@@ -21,7 +21,7 @@ JOURNEY = (
     *("Troubleshooting", "Runbooks", "Upgrade and roll back", "Uninstall"),
 )
 """The sections that one cluster lives through."""
-ELSEWHERE = {"Migrate from Butler's controller", "Back up and restore"}
+ELSEWHERE = {"Migrate from Butler's controller", "Back up and restore", "Pools of IPv6"}
 
 
 async def test_every_line_of_the_guide_is_typed_by_some_test_or_says_why_not() -> None:
