@@ -141,3 +141,14 @@ async def test_a_prefix_length_of_another_family_is_a_request_that_cannot_be_ser
         status = platform.server.see("ipallocations", "a")["status"]
     assert status["phase"] == "Failed"
     assert [c["reason"] for c in status["conditions"]] == ["InvalidRequest"]
+
+
+async def test_nothing_new_is_written_about_what_32_bits_count() -> None:
+    platform = _platform("10.40.0.0/24")
+    async with platform.running():
+        platform.server.add("ipallocations", make.allocation("a", tenant="x/y", size=56))
+        await platform.clock.advance(1.0)
+    written = [h.object.get("status") or {} for h in platform.server.history]
+    assert any("allocatedIPs" in one for one in written)
+    assert any("allocatedCount" in one for one in written)
+    assert not any({"exactCount", "exactCounts"} & set(one) for one in written)

@@ -68,21 +68,26 @@ def test_overlaps_and_ranges_outside_the_pool_are_on_the_map(tmp_path: Path) -> 
 spans = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda s: (s[0], s[0] + s[1] - 1))
 
 
-def in_last_octet(span: tuple[int, int]) -> tuple[str, str]:
-    return f"10.0.0.{span[0]}", f"10.0.0.{span[1]}"
+def ends(span: tuple[int, int], family: int) -> tuple[str, str]:
+    return make.address(span[0], family), make.address(span[1], family)
 
 
-@given(held_spans=st.lists(spans, max_size=6), window=spans, reserved=st.integers(0, 7))
+@given(
+    held_spans=st.lists(spans, max_size=6),
+    window=spans,
+    reserved=st.integers(0, 7),
+    family=st.sampled_from([4, 6]),
+)
 def test_the_map_says_of_every_address_what_a_look_at_all_objects_says(
-    held_spans: list[tuple[int, int]], window: tuple[int, int], reserved: int
+    held_spans: list[tuple[int, int]], window: tuple[int, int], reserved: int, family: int
 ) -> None:
     network = make.pool(
-        cidr="10.0.0.0/26",
-        reserved=(f"10.0.0.{reserved * 8}/29",),
-        tenant={"ranges": [dict(zip(("start", "end"), in_last_octet(window), strict=True))]},
+        cidr=make.cidr(6, family),
+        reserved=(f"{make.address(reserved * 8, family)}/{make.prefix_length(3, family)}",),
+        tenant={"ranges": [dict(zip(("start", "end"), ends(window, family), strict=True))]},
     )
     allocations: list[IPAllocation] = [
-        make.allocation(f"a{at}", phase="Allocated", held=in_last_octet(span))
+        make.allocation(f"a{at}", phase="Allocated", held=ends(span, family))
         for at, span in enumerate(held_spans)
     ]
     found = picture(network, allocations)
@@ -103,7 +108,7 @@ def test_the_map_says_of_every_address_what_a_look_at_all_objects_says(
         return State.FREE if inside else State.OUTSIDE
 
     for address in range(64):
-        extent = found.at(f"10.0.0.{address}")
+        extent = found.at(make.address(address, family))
         assert extent is not None
         assert extent.state is expected(address), address
     for before, after in zip(found.extents, found.extents[1:], strict=False):
@@ -120,6 +125,19 @@ def test_the_map_for_a_terminal_has_a_grid_a_legend_and_every_stretch(tmp_path: 
     assert "each cell: 1 address" in lines
     assert any(line.split()[:3] == ["#", "8", "held"] for line in lines)
     assert any(line.startswith("10.0.0.72") and "free" in line for line in lines)
+
+
+def test_a_pool_of_ipv6_is_drawn_by_its_stretches_whatever_its_size(tmp_path: Path) -> None:
+    objects = (pool(cidr="FD00::/64"), held("a", "fd00::ffff:0:0:0", "fd00::ffff:0:0:7"))
+    out = ask(tmp_path, "map", objects=objects).out
+    assert f"each cell: {2**64 // 2048:,} addresses" in out
+    listed = [line.split()[:4] for line in out.partition("START")[2].splitlines()[1:]]
+    before, after = 0xFFFF << 48, (1 << 48) - 8
+    assert listed == [
+        ["fd00::", "fd00::fffe:ffff:ffff:ffff", f"{before:,}", "free"],
+        ["fd00::ffff:0:0:0", "fd00::ffff:0:0:7", "8", "allocated"],
+        ["fd00::ffff:0:0:8", "fd00::ffff:ffff:ffff:ffff", f"{after:,}", "free"],
+    ]
 
 
 def test_a_pool_of_a_million_addresses_fits_the_grid(tmp_path: Path) -> None:
