@@ -26,7 +26,8 @@ from envtest.processes import Child, Children, PortTakenError
 from envtest.settings import PlaneError, Settings
 
 _HOST = "127.0.0.1"
-_SERVICES = "10.96.0.0/16"
+# Of both families, so that a Service may ask for either; one that does not gets IPv4.
+_SERVICES = "10.96.0.0/16,fd96::/112"
 _TRIES = 5
 # What kube-controller-manager calls them.
 _CONTROLLERS: dict[Controller, str] = {
