@@ -5,7 +5,6 @@ server enforces the words, and an object that some other version of the CRD let 
 readable.
 """
 
-import re
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import ConfigDict, Field
@@ -37,16 +36,6 @@ BIG_NUMBER = r"^[0-9]{1,39}$"
 BigNumber = Annotated[str, Field(pattern=BIG_NUMBER, max_length=39)]
 """A count of addresses as text: there are 2^128 of IPv6, 39 digits."""
 FreeForm = Annotated[dict[str, Any], Field(json_schema_extra={_PRESERVE: True})]
-
-
-def capped(number: int) -> int:
-    """Return a count of addresses as an Int32 shows it: the greatest that fits, if it is more."""
-    return min(number, INT32_MAX)
-
-
-def exactly(text: str | None, shown: int) -> int:
-    """Return a count of addresses, given it as text, if it was too large, and as an Int32."""
-    return int(text) if text is not None and re.fullmatch(BIG_NUMBER, text) else shown
 
 
 def _as_quantity(schema: dict[str, Any]) -> None:

@@ -20,13 +20,13 @@ from reconcilers.api.fields import (
     PositiveInt32,
     PrefixLength,
     Rule,
-    exactly,
     in_order,
     model,
     one_family,
     rules,
     words,
 )
+from reconcilers.api.networkpool import exactly
 from reconcilers.api.writers import TracedMeta
 
 PENDING = "Pending"

@@ -1,5 +1,6 @@
 """NetworkPool: a block of addresses that administrators declare and tenants draw from."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -7,7 +8,9 @@ from pydantic import Field, with_config
 
 from reconcilers.api import names
 from reconcilers.api.fields import (
+    BIG_NUMBER,
     FORBIDDEN,
+    INT32_MAX,
     MODEL,
     Address,
     AddressText,
@@ -21,7 +24,6 @@ from reconcilers.api.fields import (
     PositiveInt32,
     Rule,
     cidr,
-    exactly,
     in_order,
     is_ipv4,
     is_ipv6,
@@ -37,6 +39,17 @@ DEFAULT_LOADBALANCER = 8
 MAX_RANGES = 16
 MAX_RESERVED = 1024
 MAX_ASSIGNMENTS = 512
+
+
+def capped(number: int) -> int:
+    """Return a count of addresses as an Int32 shows it: the greatest that fits, if it is more."""
+    return min(number, INT32_MAX)
+
+
+def exactly(text: str | None, shown: int) -> int:
+    """Return a count of addresses, given it as text, if it was too large, and as an Int32."""
+    return int(text) if text is not None and re.fullmatch(BIG_NUMBER, text) else shown
+
 
 _SPAN = model(one_family("start", "end"), in_order("start", "end"))
 _ORDERED = "ranges must be sorted by start IP and non-overlapping"

@@ -37,9 +37,8 @@ from controller.errors import (
 )
 from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.api.fields import capped
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, PENDING, IPAllocation
-from reconcilers.api.networkpool import Assignment, NetworkPool
+from reconcilers.api.networkpool import Assignment, NetworkPool, capped
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.conditions import READY, Finding, rendered, with_findings
 from reconcilers.networkpool.protocol import Refusal

@@ -7,8 +7,13 @@ from typing import Any
 
 from allocator import Capacity
 from controller.conditions import find, remove_condition
-from reconcilers.api.fields import capped
-from reconcilers.api.networkpool import Assignment, ExactCounts, NetworkPool, NetworkPoolStatus
+from reconcilers.api.networkpool import (
+    Assignment,
+    ExactCounts,
+    NetworkPool,
+    NetworkPoolStatus,
+    capped,
+)
 from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
 from reconcilers.networkpool import problems
 from reconcilers.networkpool.protocol import Decision

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconcilers.api import names
-from reconcilers.api.fields import capped
-from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.networkpool import NetworkPool, capped
 from reconcilers.api.providerconfig import (
     ELASTIC,
     IPAM,

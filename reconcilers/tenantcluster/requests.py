@@ -13,9 +13,8 @@ from typing import Any
 from controller.cache import Cache
 from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.api.fields import capped
 from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, IPAllocation
-from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.networkpool import NetworkPool, capped
 from reconcilers.api.providerconfig import ELASTIC, ProviderConfig, ProviderNetwork
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.tenantcluster import membership
