@@ -3,21 +3,50 @@
 A service is a coroutine function that runs next to the controllers, a periodic job for example.
 One that raises is started again after a delay, so that one odd object does not end it for good.
 One that has nothing more to do waits until it is cancelled: to return is an error (supervisor.py).
+
+With shards (shards.py) all of that runs in every replica, but a controller reconciles only keys of
+the shards that are held here, and the services for the leader run where `LEADING_SHARD` is held.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import anyio
 import structlog
 
+from controller.clock import Clock
+from controller.informer import Registration
+from controller.meta import Key
 from controller.runner import Controller
+from controller.shards import Partition, Shards
 from controller.supervisor import Supervisor, Task
-from controller.triggers import Trigger
+from controller.triggers import KeySink, Trigger
 
 Service = Callable[[], Awaitable[None]]
 
+LEADING_SHARD = 0
+"""Who holds it also runs what is not done by keys: the services for the leader."""
+
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    """Passes keys on to a queue: those of the shards that are held here, or of one of them."""
+
+    queue: KeySink
+    partition: Partition
+    shard: int | None = None
+
+    def add_after(self, key: Key, seconds: float, *, priority: int = 0) -> None:
+        """Queue a key unless it is of another shard."""
+        if self.shard is None:
+            wanted = self.partition.owns(key)
+        else:
+            wanted = self.partition.shard(key) == self.shard
+        if wanted:
+            self.queue.add_after(key, seconds, priority=priority)
 
 
 class ControllerJob:
@@ -26,14 +55,22 @@ class ControllerJob:
     Args:
         controller: what is run.
         triggers: what feeds its queue.
+        partition: the controller's keys in this process; None for all.
     """
 
-    def __init__(self, controller: Controller, triggers: Sequence[Trigger]) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        triggers: Sequence[Trigger],
+        partition: Partition | None = None,
+    ) -> None:
         self.controller = controller
+        self.partition = partition
         self.ended = anyio.Event()
         """Set when `run` has ended."""
         self._triggers = triggers
         self._stopped = anyio.Event()
+        self._connected = False
 
     async def run(self) -> None:
         """Wait for the first lists, then run the controller until `stop` or cancelled."""
@@ -56,13 +93,28 @@ class ControllerJob:
     async def _run_controller(self) -> None:
         # Connected only now, so that the first reconciliation finds all caches filled, and the
         # queue of a standby does not fill up while another replica leads.
-        registrations = [trigger.connect(self.controller.queue) for trigger in self._triggers]
+        registrations = self._connect()
+        self._connected = True
         log.info("Starting workers", controller=self.controller.name)
         try:
             await self.controller.run()
         finally:
+            self._connected = False
             for registration in registrations:
                 registration.close()
+
+    def enqueue_shard(self, shard: int) -> None:
+        """Queue all keys of a shard that is held here from now on, if the controller runs."""
+        if self._connected:
+            for registration in self._connect(shard):
+                registration.close()
+
+    def _connect(self, shard: int | None = None) -> list[Registration]:
+        """Queue the keys of everything in the caches, and of changes until this is closed."""
+        queue: KeySink = self.controller.queue
+        if self.partition is not None:
+            queue = _Filter(queue, self.partition, shard)
+        return [trigger.connect(queue) for trigger in self._triggers]
 
 
 class Services:
@@ -98,6 +150,103 @@ class Services:
             for name, (run, only) in self._services.items()
             if only == leader_only
         ]
+
+
+class LeaderServices:
+    """Runs the services for the leader again and again, whenever `begin` was called.
+
+    Args:
+        tasks: returns what is run.
+    """
+
+    def __init__(self, tasks: Callable[[], Sequence[Task]]) -> None:
+        self._tasks = tasks
+        self._begun = anyio.Event()
+        self._scope: anyio.CancelScope | None = None
+        self._ended = anyio.Event()
+
+    async def run(self) -> None:
+        """Run the services between `begin` and `end`, until cancelled."""
+        while True:
+            begun = self._begun
+            await begun.wait()
+            if begun is not self._begun:
+                continue  # ended before this task had its turn
+            try:
+                with anyio.CancelScope() as self._scope:
+                    async with running(self._tasks()):
+                        await anyio.sleep_forever()
+            finally:
+                self._scope = None
+                self._ended.set()
+                self._ended = anyio.Event()
+
+    def begin(self) -> None:
+        """Start the services."""
+        self._begun.set()
+
+    async def end(self) -> None:
+        """Cancel the services, and return once they have ended."""
+        self._begun = anyio.Event()
+        if self._scope is not None:
+            self._scope.cancel()
+            await self._ended.wait()
+
+
+class ShardWork:
+    """What is done in this process for the shards that are held here.
+
+    Args:
+        shards: those that are held; changed by `begin` and `end`.
+        jobs: the controllers.
+        services: of the leader.
+        clock: for the grace period.
+    """
+
+    def __init__(
+        self,
+        shards: Shards,
+        jobs: Sequence[ControllerJob],
+        services: LeaderServices,
+        clock: Clock,
+    ) -> None:
+        self.shards = shards
+        self._jobs = jobs
+        self._services = services
+        self._clock = clock
+
+    def begin(self, shard: int) -> None:
+        """Reconcile the keys of a shard from now on, first all that there are."""
+        self.shards.held.add(shard)
+        for job in self._jobs:
+            job.enqueue_shard(shard)
+        if shard == LEADING_SHARD:
+            self._services.begin()
+
+    async def end(self, shard: int, grace_seconds: float = 0.0) -> None:
+        """Begin nothing more for a shard; return once nothing is done for it.
+
+        Args:
+            shard: which one.
+            grace_seconds: how long running reconciliations may go on before they are cancelled.
+        """
+        self.shards.held.discard(shard)
+        with self._clock.move_on_after(grace_seconds):
+            await self._wait_idle(shard)
+        for job in self._jobs:
+            if job.partition is not None:
+                job.partition.cancel(shard)
+        if shard == LEADING_SHARD:
+            await self._services.end()
+        await self._wait_idle(shard)
+        for job in self._jobs:
+            if job.partition is not None:
+                job.partition.forget(shard)
+
+    async def _wait_idle(self, shard: int) -> None:
+        for job in self._jobs:
+            if job.partition is not None:
+                await job.partition.wait_idle(shard)
 
 
 @asynccontextmanager

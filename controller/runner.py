@@ -42,6 +42,7 @@ from controller.metrics import Metrics, ReconcileMetrics
 from controller.outcome import Again, Blocked, Outcome, Settled
 from controller.queueorder import KEY_BASE_SECONDS
 from controller.resource import Resource
+from controller.shards import Partition
 from controller.supervisor import as_exception, cancellation_requested, is_bug
 from controller.workqueue import QueueShutDown, WorkQueue
 
@@ -68,6 +69,7 @@ class Controller:
         kind: the kind of the keys' objects, for log lines.
         timeout_seconds: how long a reconciliation may take; None for no limit. One that takes
             longer is cancelled, and retried with back-off.
+        partition: which keys are reconciled in this process; None for all.
     """
 
     def __init__(  # noqa: PLR0913 - what a controller is made of
@@ -80,6 +82,7 @@ class Controller:
         metrics: ReconcileMetrics | None = None,
         kind: Resource[Any] | None = None,
         timeout_seconds: float | None = None,
+        partition: Partition | None = None,
     ) -> None:
         if concurrency < 1:
             raise ValueError(f"controller {name}: concurrency must be at least 1")
@@ -88,6 +91,7 @@ class Controller:
         self.concurrency = concurrency
         self._reconcile = reconcile
         self._timeout = timeout_seconds
+        self._partition = partition
         self._metrics = metrics or Metrics().controller(name, concurrency)
         self._log_context = {"controller": name} | (
             {"controllerGroup": kind.group, "controllerKind": kind.kind} if kind else {}
@@ -125,6 +129,22 @@ class Controller:
             await self._process(key)
 
     async def _process(self, key: Key) -> None:
+        """Reconcile a key, unless its shard has gone to another replica since it was queued."""
+        if self._partition is None:
+            await self._reconcile_once(key)
+        elif self._partition.owns(key):
+            with self._partition.running(key) as scope:
+                await self._reconcile_once(key)
+            if scope.cancelled_caught:
+                self._log.info(
+                    "Cancelled, the shard is lost", namespace=key.namespace, name=key.name
+                )
+        else:
+            self._hurries.pop(key, None)
+            self.queue.forget(key)
+            self.queue.done(key)
+
+    async def _reconcile_once(self, key: Key) -> None:
         """Reconcile one key, with log context and metrics; queue it again if it asks for it."""
         clock, metrics = self.queue.clock, self._metrics
         begun = clock.monotonic()

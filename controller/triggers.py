@@ -12,19 +12,26 @@ removed needs a reconciliation as much as the one that was added.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from controller.cache import Change
 from controller.clusters import ClusterKind
 from controller.informer import Informer, Registration
 from controller.meta import Key, Object
 from controller.resource import Resource
-from controller.workqueue import LOW_PRIORITY, WorkQueue
+from controller.workqueue import LOW_PRIORITY
 
 T = TypeVar("T", bound=Object)
 Mapping = Callable[[T], Iterable[Key]]
 Predicate = Callable[[Change[Any]], bool]
 Delay = Callable[[Change[Any]], float]
+
+
+class KeySink(Protocol):
+    """Gets the keys: a work queue, or what passes only some of them on to one."""
+
+    def add_after(self, key: Key, seconds: float, *, priority: int = 0) -> None:
+        """Queue `key` in `seconds`, or earlier if it is queued earlier already."""
 
 
 def to_self(obj: Object) -> Iterable[Key]:
@@ -100,7 +107,7 @@ class Watch(Generic[T]):
         """Return once the informer's first list has been delivered."""
         await self.informer.wait_synced()
 
-    def connect(self, queue: WorkQueue[Key]) -> Registration:
+    def connect(self, queue: KeySink) -> Registration:
         """Enqueue keys from now on, first those of all objects in the cache.
 
         The objects in the cache are enqueued with low priority, so that live changes go first.
@@ -139,7 +146,7 @@ class ClusterWatch(Generic[T]):
     async def wait_ready(self) -> None:
         """Return at once."""
 
-    def connect(self, queue: WorkQueue[Key]) -> Registration:
+    def connect(self, queue: KeySink) -> Registration:
         """Enqueue keys from now on, first those of all objects in the open clusters' caches.
 
         Args:
@@ -166,7 +173,7 @@ def keys_of(change: Change[T], mapping: Mapping[T]) -> tuple[Key, ...]:
 
 
 def _enqueue(
-    queue: WorkQueue[Key],
+    queue: KeySink,
     mapping: Mapping[T],
     predicate: Predicate | None,
     delay: Delay | None,
