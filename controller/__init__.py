@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from controller.owners import owned
     from controller.renewable import Connection
     from controller.resource import Resource
+    from controller.shards import shard_of
     from controller.signals import run_until_signal
     from controller.tenantconfig import parse_kubeconfig, tenant_transport
     from controller.transport import HttpTransport, Transport
@@ -108,6 +109,7 @@ __all__ = [
     "remove_finalizer",
     "run_until_signal",
     "set_condition",
+    "shard_of",
     "tenant_transport",
     "to_owner",
     "to_self",
@@ -138,6 +140,7 @@ _MODULES = {
     "owners": "owned",
     "renewable": "Connection",
     "resource": "Resource",
+    "shards": "shard_of",
     "signals": "run_until_signal",
     "tenantconfig": "parse_kubeconfig tenant_transport",
     "transport": "HttpTransport Transport",

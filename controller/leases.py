@@ -19,7 +19,7 @@ lease has expired may still send a request: writes need preconditions in any cas
 
 import math
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,6 +76,7 @@ class LeaseSettings:
         lease_duration: seconds after which others may take a lease that was not renewed.
         renew_deadline: seconds after which a holder that cannot renew stops leading.
         retry_period: seconds between attempts.
+        labels: what the Lease is labelled with when it is written.
 
     Raises:
         ValueError: the identity is empty, or the times contradict each other.
@@ -86,6 +87,7 @@ class LeaseSettings:
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.identity:
@@ -117,6 +119,10 @@ class _Observed:
 
     lease: Lease
     since: float
+
+    def is_before(self, other: Lease) -> bool:
+        """Return whether another record of the same lease was written later."""
+        return other.metadata.revision > self.lease.metadata.revision
 
 
 class Elector:
@@ -156,6 +162,16 @@ class Elector:
             await self._clock.sleep(period * (1 + JITTER * self._jitter()))
         self.leading = self._working = True
         log.info("Acquired lease", lease=str(self._settings.key))
+
+    def note(self, lease: Lease) -> None:
+        """Take in the record as somebody else has read it; an older one than known is ignored.
+
+        A candidate that begins to look late has to wait for a whole lease duration, as it cannot
+        tell when the record was written. One that was told of it all along does not.
+        """
+        known = self._observed
+        if not self.leading and (known is None or known.is_before(lease)):
+            self._remember(lease)
 
     async def hold(self) -> None:
         """Renew the lease until cancelled.
@@ -281,7 +297,8 @@ class Elector:
         self._claimed = True
         if self._observed is None:
             key = self._settings.key
-            body = {"metadata": {"name": key.name}, "spec": self._record(LeaseSpec())}
+            metadata = {"name": key.name, "labels": dict(self._settings.labels)}
+            body = {"metadata": metadata, "spec": self._record(LeaseSpec())}
             self._remember(await self._client.create(LEASES, key.namespace, body))
         else:
             lease = self._observed.lease
@@ -323,6 +340,7 @@ class Elector:
 
     async def _replace(self, lease: Lease, record: dict[str, Any]) -> Lease:
         meta = lease.metadata
-        metadata = {"labels": dict(meta.labels), "annotations": dict(meta.annotations)}
+        labels = {**meta.labels, **self._settings.labels}
+        metadata = {"labels": labels, "annotations": dict(meta.annotations)}
         body = {"metadata": metadata, "spec": record}
         return await self._client.replace(LEASES, Version.from_object(lease), body)

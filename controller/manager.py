@@ -10,13 +10,16 @@
 A controller starts when the kinds it watches are listed. If a CRD or a role is missing, only the
 controllers that need that kind wait for it, and /readyz fails.
 
+With `shards` there is a lease for each shard, and nothing waits: controllers run in every replica,
+each for the keys of its shards, and the services of the leader run where shard 0 is held.
+
 When the manager stops, running reconciliations may end within a grace period and are then
 cancelled. When the lease is lost they are cancelled at once: `run` raises LeaderLost, and the
 process must exit.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
 import anyio
@@ -34,7 +37,14 @@ from controller.events import Recorder
 from controller.health import PING, Check
 from controller.indexes import IndexFunction
 from controller.informer import Informer, Informers
-from controller.jobs import ControllerJob, Service, Services, running
+from controller.jobs import (
+    ControllerJob,
+    LeaderServices,
+    Service,
+    Services,
+    ShardWork,
+    running,
+)
 from controller.leases import Elector
 from controller.meta import Key, Object
 from controller.metrics import Metrics
@@ -43,6 +53,8 @@ from controller.options import ManagerOptions
 from controller.resource import Resource, Scope
 from controller.runner import Controller, Reconcile
 from controller.serving import Serving
+from controller.shardleases import ShardLeases, hold_shards
+from controller.shards import Partition, ShardBy, Shards
 from controller.supervisor import Supervisor, Task
 from controller.transport import HttpTransport, Transport
 from controller.triggers import Trigger
@@ -92,6 +104,8 @@ class Manager:
         """A client for the API server; objects in its responses enter the manager's caches."""
         self.lost = anyio.Event()
         """Set as soon as the lease is lost and the running work is cancelled."""
+        self.shards = Shards(self.options.shards) if self.options.shards else None
+        """The shards of keys that are held here; None if this process works on all keys."""
         self._stopping = anyio.Event()
         restarts = self.metrics.service_restarts
         self._supervisor = Supervisor(self.clock, restarts, self._stopping.is_set)
@@ -100,6 +114,7 @@ class Manager:
         )
         self._jobs: dict[str, ControllerJob] = {}
         self._services = Services(self._supervisor)
+        self._leader_services = LeaderServices(self._leader_tasks)
         self._started = False
         self._listening = anyio.Event()
 
@@ -133,7 +148,7 @@ class Manager:
         scope = Scope(namespace, labels, fields)
         return self._informers.get_or_create(resource, scope, indexes)
 
-    def controller(
+    def controller(  # noqa: PLR0913 - what a controller is made of
         self,
         name: str,
         reconcile: Reconcile,
@@ -142,6 +157,8 @@ class Manager:
         concurrency: int = 1,
         group: Callable[[Key], Hashable] | None = None,
         timeout_seconds: float | None = None,
+        shard_by: ShardBy | None = None,
+        forget: Callable[[Key], None] | None = None,
     ) -> Controller:
         """Add a controller. Its log lines have the kind of its first watch.
 
@@ -154,6 +171,11 @@ class Manager:
             group: from a key to its group; groups take turns, so that a thousand keys of one
                 namespace, for example, delay the first key of another by at most one key. It may
                 read caches and must not raise. None for first in, first out.
+            shard_by: from a key to the key whose shard it belongs to, if there are shards. It may
+                read caches and must not raise; it returns None for a key that every replica may
+                reconcile. By default each key belongs to its own shard.
+            forget: called with each key that was reconciled here when its shard has gone, to drop
+                what is remembered of it and may be out of date later.
 
         Raises:
             ValueError: there is a controller of that name, or `watches` is empty.
@@ -165,6 +187,7 @@ class Manager:
         if not watches:
             raise ValueError(f"controller {name} watches nothing, so it would never run")
         observer = self.metrics.queue(name)
+        partition = Partition(self.shards, shard_by, forget) if self.shards is not None else None
         controller = Controller(
             name,
             reconcile,
@@ -173,9 +196,10 @@ class Manager:
             metrics=self.metrics.controller(name, concurrency),
             kind=watches[0].resource,
             timeout_seconds=timeout_seconds,
+            partition=partition,
         )
         observer.watch(controller.queue.statistics)
-        self._jobs[name] = ControllerJob(controller, watches)
+        self._jobs[name] = ControllerJob(controller, watches, partition)
         return controller
 
     def add_service(self, name: str, run: Service, *, leader_only: bool = True) -> None:
@@ -288,7 +312,7 @@ class Manager:
         """Run controllers and the leader's services until `stop`, then wait for work to end."""
         jobs = self._jobs.values()
         async with (
-            running([*self._services.tasks(leader_only=True), *self._serving.leader_tasks()]),
+            running([self._leader_services.run] if self.shards else self._leader_tasks()),
             running(
                 [
                     self._supervisor.lasting(f"controller/{name}", job.run)
@@ -303,7 +327,29 @@ class Manager:
                 for job in jobs:
                     await job.ended.wait()
 
+    def _leader_tasks(self) -> list[Task]:
+        return [*self._services.tasks(leader_only=True), *self._serving.leader_tasks()]
+
+    @asynccontextmanager
+    async def _sharing(self, shards: Shards) -> AsyncIterator[WaitToLead]:
+        """Take part in the elections for shards; with them nobody waits to lead."""
+        jobs, settings = list(self._jobs.values()), self.options.lease_settings()
+        leases = ShardLeases(
+            self.client,
+            self.clock,
+            settings,
+            ShardWork(shards, jobs, self._leader_services, self.clock),
+            grace_seconds=self.options.grace_seconds,
+            report=lambda name, held: self.metrics.leader_status.labels(name).set(held),
+        )
+        self._serving.liveness.append(leases.check())
+        self._serving.readiness.append(leases.check_reading())
+        async with hold_shards(leases, self.lost), without_election() as wait_to_lead:
+            yield wait_to_lead
+
     def _election(self) -> AbstractAsyncContextManager[WaitToLead]:
+        if self.shards is not None:
+            return self._sharing(self.shards)
         if not self.options.leader_elect:
             return without_election()
         elector = Elector(self.client, self.clock, self.options.lease_settings())

@@ -62,6 +62,8 @@ class ManagerOptions:
         lease_duration: seconds after which others may take a lease that was not renewed.
         renew_deadline: seconds after which a leader that cannot renew stops leading.
         retry_period: seconds between attempts.
+        shards: in how many parts the keys are divided, each with a lease of its own, so that all
+            replicas work; 0 for one lease, so that one works. It needs `leader_elect`.
         metrics_bind: the address of /metrics: `:8080`, `127.0.0.1:0`; empty or `0` for none.
         metrics_secure: serve /metrics over HTTPS, only to clients that RBAC allows it.
         metrics_cert_dir: the folder with tls.crt and tls.key for that; empty for a certificate
@@ -85,6 +87,7 @@ class ManagerOptions:
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
+    shards: int = 0
     metrics_bind: str = ""
     metrics_secure: bool = False
     metrics_cert_dir: str = ""
@@ -100,8 +103,11 @@ class ManagerOptions:
         """Return the settings of the election.
 
         Raises:
-            ConfigurationError: the lease has no name, or its times contradict each other.
+            ConfigurationError: the lease has no name, its times contradict each other, or shards
+                are asked for without leader election.
         """
+        if self.shards and not self.leader_elect:
+            raise ConfigurationError("shards are shared by leases: they need leader election")
         if not self.lease_name or not self.lease_namespace:
             raise ConfigurationError("leader election needs a name and a namespace for the lease")
         try:

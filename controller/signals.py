@@ -112,7 +112,8 @@ def describe_tasks() -> str:
 
 async def _exit_after_lost_lease(manager: Manager, clock: Clock) -> None:
     await manager.lost.wait()
-    await clock.sleep(manager.options.lease_settings().ending_seconds)
+    if manager.shards is None:  # the work of a shard had its time to end already
+        await clock.sleep(manager.options.lease_settings().ending_seconds)
     log.error("The lease is lost and the work does not end, exiting at once")
     os._exit(1)
 

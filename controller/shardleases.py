@@ -1,0 +1,338 @@
+"""One Lease for each shard: which shards this process holds, and how they move.
+
+    NAME-COUNT-0 … NAME-COUNT-(COUNT-1)    a Lease for each shard, by the rules of leases.py
+    NAME-COUNT-member-HASH                 a Lease for each replica, which only that one writes
+
+Every replica reads all of them once in a retry period, by their label. Those whose own Lease was
+renewed within the renew deadline are the members, and `spread` says which member is to have which
+shard. A replica tries for the shards that it is to have, and gives back those that another is to
+have: it begins no more work for them, lets running work end, cancels what is left, and releases
+the Lease. So a new replica gets its part within a few retry periods, and the shards of one that is
+gone are taken as soon as their Leases have expired.
+
+Replicas may be of different opinion about who the members are, for a while. Then a shard is tried
+for by two, of which its Lease admits one, or by none until the next look. Who works on a shard is
+decided by its Lease and by nothing else.
+
+A shard that is lost (not renewed in time, or held by another) is given up at once: its work is
+cancelled before another can have the Lease. The process goes on with its other shards; only if
+the work does not end does `hold_shards` raise LeaderLost, and the process must exit.
+
+With another number of shards all Leases have other names. While replicas with both numbers run,
+two may work on one key, as after a freeze.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import blake2b
+
+import anyio
+import structlog
+
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import ControllerError
+from controller.health import Check, Failing
+from controller.jobs import LEADING_SHARD, ShardWork
+from controller.leases import (
+    LEASES,
+    OVERDUE_SECONDS,
+    Elector,
+    LeaderLost,
+    Lease,
+    LeaseSettings,
+    LeaseSpec,
+)
+from controller.meta import Key, Version
+from controller.shards import spread
+from controller.supervisor import guarded
+
+LABEL = "shards-of"
+"""The label of all Leases of one division into shards."""
+FORGOTTEN_AFTER = 20
+"""The Lease of a replica is deleted when it has not been renewed for so many lease durations."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The record of a replica's Lease, and when (monotonic seconds) it was seen to change."""
+
+    spec: LeaseSpec
+    since: float
+
+
+class ShardLeases:
+    """Takes part in the elections for all shards.
+
+    Args:
+        client: for the requests.
+        clock: for delays and deadlines.
+        settings: the identity and the times; the key's name is the first part of all names.
+        work: what is begun and ended as shards come and go.
+        grace_seconds: how long running work may go on when a shard is given back.
+        report: called with the name of a shard's Lease and 1 when it is held from now on, 0 when
+            it is not.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        settings: LeaseSettings,
+        work: ShardWork,
+        *,
+        grace_seconds: float = 0.0,
+        report: Callable[[str, float], None] = lambda _name, _held: None,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._settings = settings
+        self._work = work
+        self._grace = grace_seconds
+        self._report = report
+        self._name = f"{settings.key.name}-{work.shards.count}"
+        self._electors = {
+            self._key(str(shard)): self._elector(str(shard)) for shard in range(work.shards.count)
+        }
+        digest = blake2b(settings.identity.encode(), digest_size=8).hexdigest()
+        self._member_prefix = f"{self._name}-member-"
+        self._member_key = self._key(f"member-{digest}")
+        self._member = self._elector(f"member-{digest}")
+        self._joined = anyio.Event()
+        self._seen: dict[str, _Seen] = {}
+        self._members: frozenset[str] = frozenset()
+        self._looked = anyio.Event()
+        self._looked_at = clock.monotonic()
+        self._problem = ""
+
+    def _key(self, suffix: str) -> Key:
+        return Key(self._settings.key.namespace, f"{self._name}-{suffix}")
+
+    def _elector(self, suffix: str) -> Elector:
+        settings = replace(self._settings, key=self._key(suffix), labels={LABEL: self._name})
+        return Elector(self._client, self._clock, settings)
+
+    def check(self) -> Check:
+        """Return a liveness check that fails when work continues after a shard's lease expired."""
+
+        def run() -> Failing | None:
+            overdue = max(one.overdue_seconds for one in self._electors.values())
+            if overdue <= OVERDUE_SECONDS:
+                return None
+            return Failing("the lease has passed and the work goes on", f"for {overdue:.0f} s")
+
+        return Check("leader-election", run)
+
+    def check_reading(self) -> Check:
+        """Return a readiness check that fails when the Leases could not be read for long.
+
+        Who may not read them is no member, and gets no shards.
+        """
+
+        def run() -> Failing | None:
+            if self._clock.monotonic() - self._looked_at <= self._settings.lease_duration:
+                return None
+            return Failing("the leases of the shards cannot be read", self._problem)
+
+        return Check("shards", run)
+
+    async def run(self) -> None:
+        """Take, hold and give back shards until cancelled; `release` has to follow.
+
+        Raises:
+            LeaderLost: a shard was lost, and its work does not end; the process must exit.
+        """
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._be_member)
+            group.start_soon(self._look_regularly)
+            for shard, elector in enumerate(self._electors.values()):
+                group.start_soon(self._take_part, shard, elector)
+
+    async def release(self) -> None:
+        """Release all Leases, and delete that of this replica; the work must have ended.
+
+        It takes at most the timeout of two requests; failures are logged.
+        """
+        async with anyio.create_task_group() as group:
+            for elector in self._electors.values():
+                group.start_soon(elector.release)
+            group.start_soon(self._leave)
+
+    async def _leave(self) -> None:
+        if not self._member.leading:
+            return
+        await self._member.release()
+        with self._clock.move_on_after(self._settings.request_seconds):
+            await self._logged(self._delete_own_member)
+
+    async def _delete_own_member(self) -> None:
+        lease = await self._client.get(LEASES, self._member_key)
+        if not lease.spec.holderIdentity:
+            await self._client.delete(LEASES, Version.from_object(lease))
+
+    async def _logged(self, request: Callable[[], Awaitable[object]]) -> None:
+        """Make a request, and log why it failed if it does."""
+        try:
+            await guarded(request)
+        except ControllerError as error:
+            self._problem = str(error)
+            log.warning("A request for the leases of shards failed", error=str(error))
+
+    async def _be_member(self) -> None:
+        """Keep the Lease of this replica renewed."""
+        while True:
+            await self._member.acquire()
+            self._joined.set()
+            try:
+                await guarded(self._member.hold)
+            except LeaderLost as error:
+                log.warning("This replica counts as gone", reason=str(error))
+
+    async def _look_regularly(self) -> None:
+        await self._joined.wait()
+        while True:
+            with self._clock.move_on_after(self._settings.request_seconds):
+                await self._logged(self._look)
+            await self._clock.sleep(self._settings.retry_period)
+
+    async def _look(self) -> None:
+        """Read all Leases, and find out who the members are."""
+        page = await self._client.list(
+            LEASES, namespace=self._settings.key.namespace, labels=f"{LABEL}={self._name}"
+        )
+        now = self._looked_at = self._clock.monotonic()
+        seen = {}
+        for lease in page.items:
+            key = lease.metadata.key
+            if key in self._electors:
+                self._electors[key].note(lease)
+            elif key.name.startswith(self._member_prefix):
+                known = self._seen.get(key.name)
+                unchanged = known is not None and known.spec == lease.spec
+                seen[key.name] = known if known and unchanged else _Seen(lease.spec, now)
+        self._seen = seen
+        self._set_members(now)
+        if LEADING_SHARD in self._work.shards.held:
+            await self._delete_forgotten(page.items, now)
+
+    def _set_members(self, now: float) -> None:
+        """Note who the members are now, and wake the tasks of all shards."""
+        ours = self._settings.identity
+        others = {
+            seen.spec.holderIdentity or ""
+            for seen in self._seen.values()
+            if now - seen.since < self._settings.renew_deadline
+        }
+        members = frozenset(others - {ours, ""} | ({ours} if self._member.leading else set()))
+        if members != self._members:
+            log.info("The replicas that share the shards", members=sorted(members))
+        self._members = members
+        self._looked.set()
+        self._looked = anyio.Event()
+
+    async def _delete_forgotten(self, leases: Iterable[Lease], now: float) -> None:
+        """Delete the Leases of replicas that have been gone for long."""
+        patience = FORGOTTEN_AFTER * self._settings.lease_duration
+        for lease in leases:
+            seen = self._seen.get(lease.metadata.name)
+            if seen is not None and now - seen.since >= patience:
+                delete = partial(self._client.delete, LEASES, Version.from_object(lease))
+                await self._logged(delete)
+
+    def _is_ours(self, shard: int) -> bool:
+        """Return whether this replica is to have a shard."""
+        if not self._member.leading:
+            return False
+        wanted = spread(self._work.shards.count, self._members)
+        return wanted.get(shard) == self._settings.identity
+
+    async def _wait_moved(self, shard: int, *, here: bool) -> None:
+        while self._is_ours(shard) is not here:
+            await self._looked.wait()
+
+    async def _take_part(self, shard: int, elector: Elector) -> None:
+        """Take a shard whenever it is to be had, and give it back when another is to have it."""
+        while True:
+            await self._wait_moved(shard, here=True)
+            if await self._acquire(shard, elector):
+                await self._hold(shard, elector)
+            await elector.release()
+
+    async def _acquire(self, shard: int, elector: Elector) -> bool:
+        """Try for a shard until it is held here, or until another is to have it."""
+        async with anyio.create_task_group() as group:
+
+            async def give_up() -> None:
+                await self._wait_moved(shard, here=False)
+                group.cancel_scope.cancel()
+
+            group.start_soon(give_up)
+            await elector.acquire()
+            group.cancel_scope.cancel()
+        return elector.leading
+
+    async def _hold(self, shard: int, elector: Elector) -> None:
+        """Work on a shard until another is to have it or it is lost; return when work has ended.
+
+        Raises:
+            LeaderLost: it was lost, and the work does not end.
+        """
+        name = f"{self._name}-{shard}"
+        lost: list[Exception] = []
+        self._report(name, 1)
+        self._work.begin(shard)
+        try:
+            async with anyio.create_task_group() as group:
+
+                async def renew() -> None:
+                    try:
+                        await guarded(elector.hold)
+                    except Exception as error:  # noqa: BLE001 - logged below
+                        lost.append(error)
+                        group.cancel_scope.cancel()
+
+                group.start_soon(renew)
+                await self._wait_moved(shard, here=False)
+                log.info("Giving a shard back", lease=name)
+                await self._work.end(shard, self._grace)
+                group.cancel_scope.cancel()
+        finally:
+            self._report(name, 0)
+        if lost:
+            log.warning("Lost a shard", lease=name, reason=str(lost[0]))
+            with self._clock.move_on_after(self._settings.ending_seconds) as scope:
+                await self._work.end(shard)
+            if scope.cancelled_caught:
+                raise LeaderLost(f"lease {name} is lost and the work does not end") from lost[0]
+
+
+@asynccontextmanager
+async def hold_shards(leases: ShardLeases, lost: anyio.Event) -> AsyncIterator[None]:
+    """Take part in the elections for shards inside the context; release all at its end.
+
+    All work has to run inside the context. When it raises LeaderLost, it is in an exception group.
+
+    Args:
+        leases: takes part.
+        lost: set when a shard is lost and its work does not end.
+    """
+
+    async def run() -> None:
+        try:
+            await guarded(leases.run)
+        except Exception:
+            lost.set()
+            raise
+
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            yield
+            group.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await leases.release()

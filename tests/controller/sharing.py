@@ -1,0 +1,221 @@
+"""Managers that share the keys of one fake API by shards, each with a clock of its own.
+
+A manager whose clock stands still is frozen: nothing of it runs but what has been sent already.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+from typing_extensions import override
+
+from controller.client import Client
+from controller.errors import ControllerError
+from controller.leases import LEASES
+from controller.manager import Manager
+from controller.meta import Key
+from controller.options import ManagerOptions
+from controller.outcome import SETTLED, Outcome
+from controller.shards import shard_of
+from controller.testing.api import FakeApi
+from controller.transport import NO_QUERY, Transport
+from controller.triggers import Watch, to_self
+from tests.clock import VirtualClock
+from tests.controller.widgets import WIDGETS
+
+SHARDS = 6
+STEP = 0.5
+
+
+class ProcessClock(VirtualClock):
+    """The clock of a process that can be frozen."""
+
+    async def thaw(self, seconds: float) -> None:
+        """Let a frozen process go on: it finds that much time has passed at once."""
+        self._elapsed += round(seconds * 1e9)
+        await self.advance(0)
+
+
+class Link(Transport):
+    """One manager's connection to the fake API; while `cut` its requests never return."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self._api = api
+        self.cut = False
+
+    @override
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] = NO_QUERY,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout: float | None = 30.0,
+    ) -> bytes:
+        if self.cut:
+            await anyio.sleep_forever()
+        return await self._api.request(
+            method, path, query=query, body=body, content_type=content_type
+        )
+
+    @override
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with self._api.stream(path, query=query) as chunks:
+            yield chunks
+
+    @override
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class Worker:
+    """A manager with one controller, which works a while on each key."""
+
+    def __init__(self, room: "Room", name: str, shards: int, **options: Any) -> None:
+        self.name = name
+        self.room = room
+        self.clock = ProcessClock()
+        self.frozen = False
+        self.link = Link(room.api)
+        self.seconds = 0.1
+        self.stubborn = False
+        self.done: list[str] = []
+        self.services = 0
+        self.failure: ControllerError | None = None
+        self.scope = anyio.CancelScope()
+        self.ended = anyio.Event()
+        chosen = ManagerOptions(
+            leader_elect=True,
+            lease_namespace="system",
+            lease_name="widgets",
+            identity=name,
+            shards=shards,
+            **options,
+        )
+        self.manager = Manager(self.link, clock=self.clock, options=chosen)
+        widgets = self.manager.informer(WIDGETS)
+        self.controller = self.manager.controller(
+            "widget", self.reconcile, watches=[Watch(widgets, to_self)], concurrency=100
+        )
+        self.manager.add_service("leader", self.lead)
+
+    async def thaw(self) -> None:
+        """Let it go on after it was frozen."""
+        self.frozen = False
+        await self.clock.thaw(self.room.clock.monotonic() - self.clock.monotonic())
+
+    @property
+    def held(self) -> set[int]:
+        """The shards that it works on."""
+        assert self.manager.shards is not None
+        return set(self.manager.shards.held)
+
+    async def lead(self) -> None:
+        """Be a service of the leader."""
+        self.services += 1
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.services -= 1
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Work on a key; note that two do at once."""
+        self.room.begin(self, key)
+        try:
+            await self.clock.sleep(self.seconds)
+            if self.stubborn:
+                with anyio.CancelScope(shield=True):
+                    await self.clock.sleep(1000)
+            self.done.append(key.name)
+        finally:
+            self.room.end(self, key)
+        return SETTLED
+
+    async def run(self) -> None:
+        """Run the manager until it ends, or until it is killed."""
+        try:
+            with self.scope:
+                await self.manager.run()
+        except ControllerError as error:
+            self.failure = error
+        finally:
+            self.ended.set()
+
+
+class Room:
+    """The fake API, and the managers at it."""
+
+    def __init__(self, group: TaskGroup, shards: int = SHARDS) -> None:
+        self.clock = VirtualClock()
+        self.api = FakeApi(self.clock)
+        self.api.serve(WIDGETS)
+        self.api.serve(LEASES, status=False, generation=False)
+        self.client = Client(self.api)
+        self.workers: list[Worker] = []
+        self.together: list[tuple[str, ...]] = []
+        """Whenever two worked on one key: their names."""
+        self._shards = shards
+        self._group = group
+        self._at_work: dict[Key, list[Worker]] = {}
+
+    def begin(self, worker: Worker, key: Key) -> None:
+        """Note that a worker begins with a key."""
+        workers = self._at_work.setdefault(key, [])
+        workers.append(worker)
+        if len(workers) > 1:
+            self.together.append(tuple(one.name for one in workers))
+
+    def end(self, worker: Worker, key: Key) -> None:
+        """Note that a worker has ended with a key."""
+        self._at_work[key].remove(worker)
+
+    def start(self, name: str, **options: Any) -> Worker:
+        """Start a manager."""
+        worker = Worker(self, name, self._shards, **options)
+        self.workers.append(worker)
+        self._group.start_soon(worker.run)
+        return worker
+
+    async def widget(self, name: str) -> int:
+        """Create a widget; return its shard."""
+        await self.client.create(WIDGETS, "default", {"metadata": {"name": name}, "spec": {}})
+        return shard_of(Key("default", name), self._shards)
+
+    async def pass_by(self, seconds: float) -> None:
+        """Let time pass for all that are not frozen."""
+        for _ in range(round(seconds / STEP)):
+            await self.clock.advance(STEP)
+            for worker in self.workers:
+                if not worker.frozen:
+                    behind = self.clock.monotonic() - worker.clock.monotonic()
+                    await worker.clock.advance(behind)
+
+    @property
+    def holders(self) -> dict[int, list[str]]:
+        """Who believes to hold each shard."""
+        return {
+            shard: [one.name for one in self.workers if shard in one.held]
+            for shard in range(self._shards)
+        }
+
+    def leases(self) -> dict[str, str]:
+        """Return the holder of each Lease, by its name."""
+        names = [f"widgets-{self._shards}-{shard}" for shard in range(self._shards)]
+        found = {name: self.api.stored(LEASES, Key("system", name)) for name in names}
+        return {name: one["spec"]["holderIdentity"] for name, one in found.items() if one}
+
+
+@asynccontextmanager
+async def sharing(shards: int = SHARDS) -> AsyncIterator[Room]:
+    """Return a room; whatever runs in it is cancelled in the end."""
+    async with anyio.create_task_group() as group:
+        yield Room(group, shards)
+        group.cancel_scope.cancel()

@@ -1,0 +1,307 @@
+"""Replicas share the keys by shards: who works on what, and what happens when one goes."""
+
+import re
+from collections import Counter
+
+import httpx
+import pytest
+
+from controller.errors import ConfigurationError, Forbidden
+from controller.leases import LEASES, LeaderLost
+from controller.meta import Key
+from controller.options import ManagerOptions
+from controller.testing.api import Request
+from tests.controller.sharing import SHARDS, Room, Worker, sharing
+
+LEASE_SECONDS = 15.0
+RETRY_SECONDS = 2.0 * 2.2
+
+
+def sizes(room: Room) -> list[int]:
+    """Return how many shards each worker holds, sorted."""
+    return sorted(len(one.held) for one in room.workers)
+
+
+def each_held_once(room: Room) -> bool:
+    return all(len(holders) == 1 for holders in room.holders.values())
+
+
+async def test_a_single_replica_holds_all_shards_and_reconciles_every_key() -> None:
+    async with sharing() as room:
+        names = [f"widget-{number}" for number in range(20)]
+        for name in names:
+            await room.widget(name)
+        a = room.start("a")
+        await room.pass_by(10)
+        assert a.held == set(range(SHARDS))
+        assert sorted(set(a.done)) == sorted(names)
+        await room.widget("later")
+        await room.pass_by(1)
+        assert a.done[-1] == "later"
+
+
+@pytest.mark.parametrize(("count", "expected"), [(2, [3, 3]), (3, [2, 2, 2]), (4, [1, 1, 2, 2])])
+async def test_replicas_that_come_get_their_part_of_the_shards(
+    count: int, expected: list[int]
+) -> None:
+    async with sharing() as room:
+        for number in range(count):
+            room.start(f"replica-{number}")
+            await room.pass_by(7)
+        await room.pass_by(20)
+        assert sizes(room) == expected
+        assert each_held_once(room)
+
+
+async def test_two_replicas_reconcile_each_key_once_and_none_at_the_same_time() -> None:
+    async with sharing() as room:
+        a, b = room.start("a"), room.start("b")
+        await room.pass_by(20)
+        owners = {}
+        for number in range(30):
+            shard = await room.widget(f"widget-{number}")
+            owners[f"widget-{number}"] = room.holders[shard][0]
+        await room.pass_by(5)
+        for worker in (a, b):
+            mine = sorted(name for name, owner in owners.items() if owner == worker.name)
+            assert mine
+            assert sorted(worker.done) == mine
+        assert room.together == []
+
+
+async def test_the_shards_of_a_replica_that_dies_are_taken_when_its_leases_expire() -> None:
+    async with sharing() as room:
+        a, b, c = (room.start(name) for name in "abc")
+        await room.pass_by(30)
+        shards = [await room.widget(f"widget-{number}") for number in range(30)]
+        await room.pass_by(5)
+        orphaned = {f"widget-{n}" for n, shard in enumerate(shards) if shard in a.held}
+        assert orphaned
+        a.frozen = True  # as a process that is gone: it sends nothing more
+        b.done.clear()
+        c.done.clear()
+        await room.pass_by(LEASE_SECONDS - 3)
+        assert orphaned.isdisjoint(b.done + c.done)
+        await room.pass_by(3 + RETRY_SECONDS)
+        room.workers.remove(a)
+        assert each_held_once(room)
+        assert sizes(room) == [3, 3]
+        assert orphaned <= set(b.done + c.done)
+        assert room.together == []
+
+
+async def test_a_replica_that_stops_hands_its_shards_over_within_a_few_retry_periods() -> None:
+    async with sharing() as room:
+        a, b = room.start("a"), room.start("b")
+        await room.pass_by(20)
+        a.manager.stop()
+        await room.pass_by(0.5)
+        assert a.ended.is_set()
+        assert a.failure is None
+        room.workers.remove(a)
+        await room.pass_by(2 * RETRY_SECONDS)
+        assert b.held == set(range(SHARDS))
+        assert set(room.leases().values()) == {"b"}
+
+
+async def test_work_on_a_shard_that_is_given_back_ends_before_the_next_holder_begins() -> None:
+    async with sharing() as room:
+        a = room.start("a")
+        await room.pass_by(10)
+        a.seconds = 12.0
+        for number in range(20):
+            await room.widget(f"widget-{number}")
+        await room.pass_by(1)
+        room.start("b")
+        await room.pass_by(8)
+        assert len(a.held) < SHARDS
+        assert set(room.leases().values()) == {"a"}
+        await room.pass_by(20)
+        assert set(room.leases().values()) == {"a", "b"}
+        assert sizes(room) == [3, 3]
+        assert sorted(a.done) == sorted(f"widget-{number}" for number in range(20))
+        assert room.together == []
+
+
+async def test_work_that_does_not_end_in_the_grace_period_is_cancelled_and_done_elsewhere() -> (
+    None
+):
+    async with sharing() as room:
+        a = room.start("a", grace_seconds=3.0)
+        await room.pass_by(10)
+        a.seconds = 1000.0
+        names = [f"widget-{number}" for number in range(20)]
+        for name in names:
+            await room.widget(name)
+        await room.pass_by(1)
+        b = room.start("b")
+        await room.pass_by(20)
+        assert sizes(room) == [3, 3]
+        assert b.done
+        assert a.done == []
+        assert room.together == []
+
+
+async def test_a_cut_off_replica_gives_up_its_shards_before_another_has_them_and_goes_on() -> None:
+    async with sharing() as room:
+        a, b = room.start("a"), room.start("b")
+        await room.pass_by(20)
+        a.seconds = b.seconds = 1000.0
+        for number in range(20):
+            await room.widget(f"widget-{number}")
+        await room.pass_by(1)
+        a.link.cut = True
+        await room.pass_by(LEASE_SECONDS + 2 * RETRY_SECONDS)
+        assert a.held == set()
+        assert b.held == set(range(SHARDS))
+        assert room.together == []
+        assert not a.ended.is_set()
+        a.link.cut = False
+        await room.pass_by(60)
+        assert sizes(room) == [3, 3]
+        assert each_held_once(room)
+        assert room.together == []
+
+
+async def test_a_frozen_replica_loses_its_shards_when_it_goes_on_and_shares_again() -> None:
+    async with sharing() as room:
+        a, b = room.start("a"), room.start("b")
+        await room.pass_by(20)
+        a.seconds = b.seconds = 30.0
+        for number in range(20):
+            await room.widget(f"widget-{number}")
+        await room.pass_by(1)
+        a.frozen = True
+        await room.pass_by(40)
+        assert b.held == set(range(SHARDS))
+        # Two work on one key: the one that is frozen in it, and the one that took it over.
+        assert Counter(room.together).keys() == {("a", "b")}
+        room.together.clear()
+        await a.thaw()
+        await room.pass_by(60)
+        assert a.failure is None
+        assert sizes(room) == [3, 3]
+        assert room.together == []
+
+
+async def test_a_process_ends_when_the_work_of_a_lost_shard_does_not() -> None:
+    async with sharing() as room:
+        a = room.start("a")
+        await room.pass_by(10)
+        a.stubborn = True
+        await room.widget("widget")
+        await room.pass_by(1)
+        a.link.cut = True
+        await room.pass_by(10)
+        assert not a.manager.lost.is_set()
+        await room.pass_by(4)
+        assert a.manager.lost.is_set()
+        await room.pass_by(2000)
+        assert isinstance(a.failure, LeaderLost)
+
+
+async def test_services_of_the_leader_run_where_shard_0_is_held() -> None:
+    async with sharing() as room:
+        a, b = room.start("a"), room.start("b")
+        await room.pass_by(20)
+        for _ in range(3):
+            assert [one.services for one in (a, b)] == [int(0 in one.held) for one in (a, b)]
+            leader = a if 0 in a.held else b
+            leader.link.cut = True
+            await room.pass_by(LEASE_SECONDS + 2 * RETRY_SECONDS)
+            assert leader.services == 0
+            leader.link.cut = False
+            await room.pass_by(30)
+
+
+async def test_the_lease_of_a_replica_that_is_gone_for_long_is_deleted() -> None:
+    async with sharing() as room:
+        a, b = room.start("a"), room.start("b")
+        await room.pass_by(20)
+        before = await leases(room)
+        a.frozen = True
+        await room.pass_by(400)
+        assert len(before - await leases(room)) == 1
+        await a.thaw()
+        await room.pass_by(60)
+        assert sizes(room) == [3, 3]
+        assert b.failure is None
+
+
+async def leases(room: Room) -> set[str]:
+    """Return the names of all Leases."""
+    page = await room.client.list(LEASES, namespace="system")
+    return {one.metadata.name for one in page.items}
+
+
+async def test_a_replica_that_stops_leaves_no_lease_of_its_own_behind() -> None:
+    async with sharing() as room:
+        a = room.start("a")
+        await room.pass_by(10)
+        assert len(await leases(room)) == SHARDS + 1
+        a.manager.stop()
+        await room.pass_by(1)
+        assert len(await leases(room)) == SHARDS
+        assert set(room.leases().values()) == {""}
+
+
+async def test_a_replica_that_may_not_list_leases_says_so_and_takes_no_shard() -> None:
+    async with sharing() as room:
+
+        def refuse(request: Request) -> None:
+            if request.method == "LIST" and request.resource == LEASES.full_name:
+                raise Forbidden(403, "Forbidden", "leases may not be listed")
+
+        room.api.on_request = refuse
+        a = room.start("a", health_bind="127.0.0.1:0")
+        await room.pass_by(30)
+        assert a.held == set()
+        assert await readyz(a) == (503, "the leases of the shards cannot be read")
+        room.api.on_request = None
+        await room.pass_by(10)
+        assert a.held == set(range(SHARDS))
+        assert await readyz(a) == (200, "")
+
+
+async def readyz(worker: Worker) -> tuple[int, str]:
+    """Return the status of the page, and what does not work with the shards."""
+    async with httpx.AsyncClient() as client:
+        page = await client.get(f"http://127.0.0.1:{worker.manager.health_port}/readyz")
+    found = re.search(r"shards failed: ([^:]*)", page.text)
+    return page.status_code, found[1] if found else ""
+
+
+async def test_a_metric_says_which_shards_are_held() -> None:
+    async with sharing() as room:
+        a = room.start("a")
+        room.start("b")
+        await room.pass_by(30)
+        text, _ = a.manager.metrics.exposition()
+        for shard in range(SHARDS):
+            sample = f'leader_election_master_status{{name="widgets-{SHARDS}-{shard}"}}'
+            held = f"{sample} {float(shard in a.held)}" in text.decode()
+            assert held or (sample not in text.decode() and shard not in a.held)
+
+
+async def test_replicas_with_another_number_of_shards_share_no_lease() -> None:
+    async with sharing(4) as room:
+        a = room.start("a")
+        await room.pass_by(10)
+        assert set(room.leases()) == {f"widgets-4-{shard}" for shard in range(4)}
+        assert a.held == set(range(4))
+
+
+def test_shards_without_leader_election_are_refused() -> None:
+    options = ManagerOptions(shards=2, lease_name="a", lease_namespace="b")
+    with pytest.raises(ConfigurationError, match="need leader election"):
+        options.lease_settings()
+
+
+async def test_the_record_of_a_shard_names_its_holder() -> None:
+    async with sharing(1) as room:
+        room.start("a")
+        await room.pass_by(10)
+        stored = room.api.stored(LEASES, Key("system", "widgets-1-0"))
+        assert stored is not None
+        assert stored["metadata"]["labels"] == {"shards-of": "widgets-1"}
+        assert stored["spec"]["holderIdentity"] == "a"
