@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from controller.errors import ConfigurationError
 from controller.leases import LeaseSettings
 from controller.meta import Key
+from controller.shards import lease_name, shard_of
 
 
 def identity() -> str:
@@ -120,3 +121,10 @@ class ManagerOptions:
             )
         except ValueError as error:
             raise ConfigurationError(str(error)) from error
+
+    def lease_of(self, key: Key) -> Key:
+        """Return the Lease whose holder works on a key."""
+        if not self.shards:
+            return Key(self.lease_namespace, self.lease_name)
+        name = lease_name(self.lease_name, self.shards, shard_of(key, self.shards))
+        return Key(self.lease_namespace, name)

@@ -46,7 +46,7 @@ from controller.leases import (
     LeaseSpec,
 )
 from controller.meta import Key, Version
-from controller.shards import spread
+from controller.shards import lease_name, spread
 from controller.supervisor import guarded
 
 LABEL = "shards-of"
@@ -95,13 +95,12 @@ class ShardLeases:
         self._grace = grace_seconds
         self._report = report
         self._name = f"{settings.key.name}-{work.shards.count}"
-        self._electors = {
-            self._key(str(shard)): self._elector(str(shard)) for shard in range(work.shards.count)
-        }
+        names = [self._lease_name(shard) for shard in range(work.shards.count)]
+        self._electors = {self._key(name): self._elector(name) for name in names}
         digest = blake2b(settings.identity.encode(), digest_size=8).hexdigest()
         self._member_prefix = f"{self._name}-member-"
-        self._member_key = self._key(f"member-{digest}")
-        self._member = self._elector(f"member-{digest}")
+        self._member_key = self._key(f"{self._member_prefix}{digest}")
+        self._member = self._elector(self._member_key.name)
         self._joined = anyio.Event()
         self._seen: dict[str, _Seen] = {}
         self._members: frozenset[str] = frozenset()
@@ -109,11 +108,14 @@ class ShardLeases:
         self._looked_at = clock.monotonic()
         self._problem = ""
 
-    def _key(self, suffix: str) -> Key:
-        return Key(self._settings.key.namespace, f"{self._name}-{suffix}")
+    def _lease_name(self, shard: int) -> str:
+        return lease_name(self._settings.key.name, self._work.shards.count, shard)
 
-    def _elector(self, suffix: str) -> Elector:
-        settings = replace(self._settings, key=self._key(suffix), labels={LABEL: self._name})
+    def _key(self, name: str) -> Key:
+        return Key(self._settings.key.namespace, name)
+
+    def _elector(self, name: str) -> Elector:
+        settings = replace(self._settings, key=self._key(name), labels={LABEL: self._name})
         return Elector(self._client, self._clock, settings)
 
     def check(self) -> Check:
@@ -281,7 +283,7 @@ class ShardLeases:
         Raises:
             LeaderLost: it was lost, and the work does not end.
         """
-        name = f"{self._name}-{shard}"
+        name = self._lease_name(shard)
         lost: list[Exception] = []
         self._report(name, 1)
         self._work.begin(shard)

@@ -42,6 +42,18 @@ def shard_of(key: Key, count: int) -> int:
     return max(range(count), key=lambda shard: _weight(str(shard), str(key)))
 
 
+def lease_name(name: str, count: int, shard: int) -> str:
+    """Return the name of a shard's Lease.
+
+    Args:
+        name: the first part of all names.
+        count: how many shards there are. It is a part of the name, since a shard of one division
+            and one of another have nothing in common but the number.
+        shard: which one.
+    """
+    return f"{name}-{count}-{shard}"
+
+
 def spread(count: int, members: Collection[str]) -> Mapping[int, str]:
     """Return which member is to have each shard; none has two shards more than another.
 

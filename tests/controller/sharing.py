@@ -1,6 +1,8 @@
 """Managers that share the keys of one fake API by shards, each with a clock of its own.
 
-A manager whose clock stands still is frozen: nothing of it runs but what has been sent already.
+A manager whose clock stands still is frozen, and more than that: it goes on with what needs no
+time, and believes for ever that it holds its leases. So it is the worst that a process can do that
+is frozen for a while, again and again. One that is dead also has its link cut.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -44,6 +46,8 @@ class Link(Transport):
     def __init__(self, api: FakeApi) -> None:
         self._api = api
         self.cut = False
+        self.sent: list[tuple[str, str]] = []
+        """The method and the path of each request so far."""
 
     @override
     async def request(
@@ -59,6 +63,7 @@ class Link(Transport):
     ) -> bytes:
         if self.cut:
             await anyio.sleep_forever()
+        self.sent.append((method, path))
         return await self._api.request(
             method, path, query=query, body=body, content_type=content_type
         )
@@ -160,6 +165,7 @@ class Room:
         self.api.serve(LEASES, status=False, generation=False)
         self.client = Client(self.api)
         self.workers: list[Worker] = []
+        """Those that are looked at."""
         self.together: list[tuple[str, ...]] = []
         """Whenever two worked on one key: their names."""
         self._shards = shards
@@ -217,5 +223,8 @@ class Room:
 async def sharing(shards: int = SHARDS) -> AsyncIterator[Room]:
     """Return a room; whatever runs in it is cancelled in the end."""
     async with anyio.create_task_group() as group:
-        yield Room(group, shards)
+        room = Room(group, shards)
+        yield room
+        for worker in room.workers:
+            worker.link.cut = False  # or one whose clock stands still never gives up its leases
         group.cancel_scope.cancel()
