@@ -52,11 +52,15 @@ def manager_options(function: F) -> F:
             *("--leader-elect-retry-period", "retry_period"),
             help="Between attempts to take or renew it.",
         ),
+        option(
+            "--shards",
+            type=click.IntRange(0),
+            default=0,
+            help="Share pools by so many leases.",
+        ),
         _bind("--metrics-bind-address", "metrics_bind", ":8080", "/metrics is"),
         switch(
-            "--metrics-secure",
-            default=False,
-            help="Serve /metrics over HTTPS, to those whom the API server lets get it.",
+            "--metrics-secure", default=False, help="Serve /metrics by HTTPS, to whom RBAC allows."
         ),
         option(
             "--metrics-cert-dir",
@@ -159,6 +163,5 @@ def _fields(model: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 def configure_logs(values: Mapping[str, Any]) -> None:
     """Send the logs to stderr as the options say."""
     form: logs.Format = "console" if sys.stderr.isatty() else "json"
-    if values["log_format"] != "auto":
-        form = values["log_format"]
-    logs.configure(form, values["log_level"])
+    asked = values["log_format"]
+    logs.configure(form if asked == "auto" else asked, values["log_level"])

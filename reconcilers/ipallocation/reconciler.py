@@ -75,8 +75,7 @@ class IPAllocationReconciler:
         """Bring one allocation up to date."""
         allocation = self._allocations.get(key)
         if allocation is None:
-            self._marks.pop(key, None)
-            self._waiting_since.pop(key, None)
+            self.forget(key)
             self._activity.forget_gone(self._pools)
             return SETTLED
         if allocation.status.phase not in {None, PENDING}:
@@ -86,6 +85,11 @@ class IPAllocationReconciler:
         except (Conflict, NotFound):
             # The cache is behind; the event that brings it up to date enqueues the key again.
             return Again(self._settings.pending_after)
+
+    def forget(self, key: Key) -> None:
+        """Forget an allocation that is gone, or that another replica works on from now on."""
+        self._marks.pop(key, None)
+        self._waiting_since.pop(key, None)
 
     async def _pass(self, allocation: IPAllocation) -> Outcome:
         """Do what an allocation needs next: release, finalizer, a later look, or Pending."""

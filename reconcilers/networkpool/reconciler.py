@@ -101,11 +101,7 @@ class NetworkPoolReconciler:
                 # promise that the caches show names addresses that others may hold by now.
                 return Again(RETRY)
             if pool is None:
-                self._pending.pop(key, None)
-                self._reader.forget(key)
-                self._foreign.forget(key)
-                self._not_before.pop(key, None)
-                self._events.forget(key)
+                self.forget(key)
                 return SETTLED
             try:
                 return await self._pass(pool)
@@ -115,6 +111,14 @@ class NetworkPoolReconciler:
                 # It was written or deleted meanwhile: forget the choice, read live, try again.
                 pool = await self._live(key)
         return Again(RETRY)
+
+    def forget(self, key: Key) -> None:
+        """Forget a pool that is gone, or that another replica works on from now on."""
+        self._pending.pop(key, None)
+        self._reader.forget(key)
+        self._foreign.forget(key)
+        self._not_before.pop(key, None)
+        self._events.forget(key)
 
     async def _live(self, key: Key) -> NetworkPool | None:
         try:

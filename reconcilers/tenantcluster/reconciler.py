@@ -143,13 +143,20 @@ class TenantClusterReconciler:
 
     async def _reconcile_gone(self, key: Key, *, leftovers: bool) -> Outcome:
         """Forget a cluster that is gone, once nothing of it is left in its tenant."""
-        self._resizer.forget(key)
-        self._projector.forget(key)
-        self._teardown.forget(key)
+        self.forget(key)
         if leftovers:
             return Blocked("Deleting", self._settings.requeue_deleting)
         await self._tenants.close(key)
         return SETTLED
+
+    def forget(self, key: Key) -> None:
+        """Forget a cluster that is gone, or that another replica works on from now on.
+
+        Its watches are closed. Its client stays: allocations of its may be worked on here.
+        """
+        self._resizer.forget(key)
+        self._projector.forget(key)
+        self._teardown.forget(key)
 
     async def _reconcile(self, tenant: TenantCluster) -> Outcome:
         """Reconcile a cluster that is not being deleted: find its provider, request addresses."""

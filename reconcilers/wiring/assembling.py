@@ -81,11 +81,15 @@ def add_orphans(shared: Shared) -> None:
 def add_gauges(shared: Shared) -> None:
     """Add the metrics that the leader computes from the caches."""
     informers = shared.informers
-    leading = anyio.Event()
+    leading = False
 
     async def lead() -> None:
-        leading.set()
-        await anyio.sleep_forever()
+        nonlocal leading
+        leading = True
+        try:
+            await anyio.sleep_forever()
+        finally:
+            leading = False
 
     shared.manager.metrics.registry.register(
         Gauges(
@@ -94,7 +98,7 @@ def add_gauges(shared: Shared) -> None:
             informers.providers.cache,
             informers.clusters.cache,
             shared.clock,
-            leading.is_set,
+            lambda: leading,
         )
     )
     shared.manager.add_service("gauges", lead)

@@ -1,4 +1,8 @@
-"""The four controllers: what each watches, and which keys a change enqueues."""
+"""The four controllers: what each watches, and which keys a change enqueues.
+
+With --shards a pool and its allocations belong to the pool's shard, a TenantCluster and a
+ProviderConfig each to its own.
+"""
 
 from collections.abc import Iterable
 
@@ -66,6 +70,7 @@ def add_networkpools(shared: Shared) -> None:
             Watch(allocations, lambda allocation: [allocation.pool_key], concerns, gathered),
         ],
         concurrency=settings.concurrency,
+        forget=reconciler.forget,
     )
 
 
@@ -99,6 +104,10 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
         found = allocations.get(key)
         return key if found is None else found.spec.tenantClusterRef.key
 
+    def pool(key: Key) -> Key | None:
+        found = allocations.get(key)
+        return None if found is None else found.pool_key
+
     shared.manager.controller(
         "ipallocation",
         reconciler.reconcile,
@@ -111,6 +120,8 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
         concurrency=settings.concurrency,
         # All allocations live in one namespace; a tenant with hundreds must not delay the others.
         group=tenant,
+        shard_by=pool,
+        forget=reconciler.forget,
     )
 
 
@@ -138,8 +149,10 @@ def add_tenantclusters(
         settings=settings,
         metrics=shared.metrics,
     )
-    shared.manager.add_service("tenant-services", parts.services.watches.run)
-    shared.manager.add_service("tenant-pools", parts.pools.watches.run)
+    # With shards every replica has tenants of its own; reconcilers open and close the watches.
+    one_leads = shared.manager.shards is None
+    for name, watches in (("services", parts.services.watches), ("pools", parts.pools.watches)):
+        shared.manager.add_service(f"tenant-{name}", watches.run, leader_only=one_leads)
 
     in_need = Part(clusters, waits_for_room)
 
@@ -168,6 +181,7 @@ def add_tenantclusters(
         ],
         concurrency=settings.concurrency,
         group=lambda cluster: cluster.namespace,
+        forget=parts.reconciler.forget,
     )
 
 

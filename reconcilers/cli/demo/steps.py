@@ -19,7 +19,6 @@ from controller.resource import Resource
 from controller.transport import HttpTransport, Transport
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.names import API_VERSION, DEFAULT_NAMESPACE
-from reconcilers.cli.demo.settings import ELECTION
 from reconcilers.cli.demo.world import Broken, NotYet, World, existing, of_world
 from reconcilers.cli.local import webhooks
 from reconcilers.cli.local.objects import Manifest, UnknownKind, apply, delete
@@ -29,7 +28,6 @@ Action = Callable[[World], Awaitable[None]]
 Check = Callable[[World], Sequence[str]]
 """Returns what is seen, in lines; raises NotYet while it is not."""
 HOST = "127.0.0.1"
-LEASE = Key(ELECTION.lease_namespace, ELECTION.lease_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +136,9 @@ class LeaderLoss:
     """
 
     def __init__(self) -> None:
-        self._pool = ""
+        self._pool = Key("", "")
         self._requests: Sequence[Manifest] = ()
-        self._lost = ""
-        self._served = 0
+        self._lost, self._served = "", 0
 
     async def act(self, world: World, requests: Sequence[Manifest]) -> None:
         """Ask for half, cut the leader off while it serves them, ask for the other half.
@@ -151,7 +148,8 @@ class LeaderLoss:
         Raises:
             NotYet: no replica leads, or no request is served.
         """
-        self._pool, self._requests = requests[0]["spec"]["poolRef"]["name"], requests
+        self._pool = Key(DEFAULT_NAMESPACE, requests[0]["spec"]["poolRef"]["name"])
+        self._requests = requests
         half = len(self._requests) // 2
         await declare(*self._requests[:half])(world)
         await world.until(self._begun)
@@ -163,40 +161,39 @@ class LeaderLoss:
 
     def see(self, world: World) -> list[str]:
         """See the other replica lead, and everybody served."""
-        holder = _lease_holder(world)
+        holder = self._holder(world)
         if holder in ("", self._lost):
             raise NotYet(f"the lease is still that of {holder or 'no replica'}")
         done, whole = len(self._done(world)), len(self._requests)
         if done < whole:
-            raise NotYet(f"{done} of {whole} IPAllocations of {self._pool} are served")
+            raise NotYet(f"{done} of {whole} IPAllocations of {self._pool.name} are served")
         then = f"when it had served {self._served} of {whole} requests; {holder} took the lease"
         return [
             f"{self._lost} led, and was cut off from the API server {then}",
-            f"NetworkPool {self._pool}: all {whole} are served",
+            f"NetworkPool {self._pool.name}: all {whole} are served",
         ]
 
     def _begun(self, world: World) -> Sequence[str]:
         if not self._done(world):
-            raise NotYet(f"no IPAllocation of {self._pool} is served")
+            raise NotYet(f"no IPAllocation of {self._pool.name} is served")
         return ()
 
     def _done(self, world: World) -> list[IPAllocation]:
-        pool = Key(DEFAULT_NAMESPACE, self._pool)
-        found = [one for one in world.allocations if one.pool_key == pool]
+        found = [one for one in world.allocations if one.pool_key == self._pool]
         return [one for one in found if one.status.phase == ALLOCATED]
 
     def _roles(self, world: World) -> tuple[Replica, Replica]:
         """Return who leads, and who waits."""
-        holder = _lease_holder(world)
+        holder = self._holder(world)
         leader = [one for one in world.replicas if one.name == holder]
         others = [one for one in world.replicas if one.name != holder]
         if not leader or not others:
             raise NotYet(f"the lease is that of {holder or 'no replica'}")
         return leader[0], others[0]
 
-
-def _lease_holder(world: World) -> str:
-    return existing(world.leases, LEASE).spec.holderIdentity or ""
+    def _holder(self, world: World) -> str:
+        lease = world.replicas[0].options.lease_of(self._pool)
+        return existing(world.leases, lease).spec.holderIdentity or ""
 
 
 MOST = 3

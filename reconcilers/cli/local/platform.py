@@ -49,7 +49,7 @@ class Replica:
     def __init__(
         self, transport: Transport, clock: Clock, settings: Settings, options: ManagerOptions
     ) -> None:
-        self.name = options.identity
+        self.name, self.options = options.identity, options
         self._transport = transport
         self._is_cut_off = False
         self._manager = Manager(transport, clock=clock, options=options)

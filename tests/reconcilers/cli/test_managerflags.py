@@ -24,6 +24,7 @@ FLAGS: list[tuple[str, str, str, Any]] = [
     ("--leader-elect-lease-duration", "1m", "lease_duration", 60.0),
     ("--leader-elect-renew-deadline", "40s", "renew_deadline", 40.0),
     ("--leader-elect-retry-period", "500ms", "retry_period", 0.5),
+    ("--shards", "4", "shards", 4),
     ("--metrics-bind-address", ":9", "metrics_bind", ":9"),
     ("--metrics-secure", "true", "metrics_secure", True),
     ("--metrics-cert-dir", "/certs", "metrics_cert_dir", "/certs"),
