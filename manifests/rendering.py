@@ -82,8 +82,17 @@ def _rbac() -> str:
         for one in _read(f"rbac/{name}")
     ]
     people = [_templated(one) for one in _read("rbac/people.yaml")]
-    return _when(".Values.rbac.create", machine) + _when(
-        ".Values.rbac.people", ["---\n" + people[0], *people[1:]]
+    shards = [
+        _templated(one)
+        for name in ("role.yaml", "role-binding.yaml")
+        for one in _read(f"shards/{name}")
+    ]
+    return (
+        _when(".Values.rbac.create", machine)
+        + _when(
+            "and .Values.rbac.create .Values.settings.shards", ["---\n" + shards[0], shards[1]]
+        )
+        + _when(".Values.rbac.people", ["---\n" + people[0], *people[1:]])
     )
 
 

@@ -9,6 +9,7 @@ from tests.manifests.clusters import MANIFESTS
 COMPONENTS: Mapping[str, set[str]] = {
     "certmanager": {"Issuer", "Certificate"},
     "prometheus": {"ServiceMonitor", "PrometheusRule", "ConfigMap"},
+    "shards": {"Role", "RoleBinding"},
     "network-policy": {"NetworkPolicy"},
 }
 """Each component, and the kinds that it brings."""

@@ -116,6 +116,16 @@ def test_without_webhooks_nothing_of_them_is_left() -> None:
     assert [port["name"] for port in container(objects)["ports"]] == ["probes", "metrics"]
 
 
+def test_with_shards_replicas_may_list_and_delete_leases_and_else_they_may_not() -> None:
+    objects = render(settings={"shards": 8})
+    assert "--shards=8" in container(objects)["args"]
+    [rule] = objects["Role/butler-ipam-shards"]["rules"]
+    assert {"list", "delete"} <= set(rule["verbs"])
+    assert objects["RoleBinding/butler-ipam-shards"]["roleRef"]["name"] == "butler-ipam-shards"
+    for without in (render(), render(settings={"shards": 8}, rbac={"create": False})):
+        assert not any("shards" in name for name in without)
+
+
 def test_cert_manager_takes_the_place_of_the_own_certificate() -> None:
     objects = render(webhooks={"certManager": {"enabled": True}})
     assert {"Issuer/butler-ipam", "Certificate/butler-ipam-webhook"} <= set(objects)

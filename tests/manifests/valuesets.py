@@ -33,6 +33,7 @@ VALUE_SETS: Mapping[str, Values] = {
     "image by digest": {"image": {"digest": DIGEST, "pullPolicy": "Always"}},
     "bundle as documented": {"settings": {"metallb-bundle": "metallb"}},
     "settings": {"settings": {"growth-when-exhausted": "2s", "concurrency": 4}},
+    "shards": {"replicaCount": 3, "settings": {"shards": 8}},
     "odd settings": {"settings": ODD_SETTINGS, "priorityClassName": "123"},
     "other name": {"fullnameOverride": "other"},
     "longest name": {"fullnameOverride": LONGEST_NAME},
