@@ -1,5 +1,7 @@
 """A deterministic simulation of several replicas that all believe they lead.
 
+Or that they hold shards, which move while passes are under way, and which two may believe to hold.
+
 The reconcilers, client and caches are the real ones. The API server is a small model (world.py),
 so that a seed decides when each request runs, whether its answer arrives, how far each cache lags,
 and when a replica dies: what a real server cannot be made to repeat.

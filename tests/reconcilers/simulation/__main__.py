@@ -1,6 +1,7 @@
 """Play single seeds, with the log: what a failing test names is seen again here.
 
 python -m tests.reconcilers.simulation pools 42 --replicas 3
+python -m tests.reconcilers.simulation pools 42 --replicas 3 --shards 2
 python -m tests.reconcilers.simulation tenants 42
 python -m tests.reconcilers.simulation tenants 0 --to 5000 --force
 python -m tests.reconcilers.simulation pools 0 --to 5000
@@ -21,6 +22,7 @@ def main() -> int:
     parser.add_argument("seed", type=int)
     parser.add_argument("--to", type=int, help="play the seeds from SEED up to this one")
     parser.add_argument("--replicas", type=int, default=2, help="of the pools' simulation")
+    parser.add_argument("--shards", type=int, default=0, help="in so many parts, which move")
     parser.add_argument(
         "--force", action="store_true", help="objects vanish, too, finalizers or not"
     )
@@ -40,7 +42,7 @@ def _played(asked: argparse.Namespace) -> int:
     failed = 0
     for seed in range(asked.seed, asked.to or asked.seed + 1):
         if asked.world == "pools":
-            plan = Plan(replicas=asked.replicas, force=asked.force)
+            plan = Plan(replicas=asked.replicas, force=asked.force, shards=asked.shards)
             verdict = Run(seed, plan).play(silent=asked.to is not None)
         else:
             faults = FORCE if asked.force else COUNTING if asked.counting else None

@@ -50,6 +50,10 @@ class Plan:
     restores: bool = True
     """Whether a pool comes back from a backup of another history."""
     calm: bool = True
+    shards: int = 0
+    """In how many parts the pools are shared out; 0: every replica works on all of them."""
+    moves: float = 0.04
+    """How often a shard moves, of all steps."""
 
 
 @dataclass
@@ -67,6 +71,11 @@ class Run:
         self.flights: list[Flight] = []
         self.replicas: list[Replica] = []
         self.requests = 0
+        self.moves = 0
+        self.shared = 0
+        """How many steps were done while two replicas believed to hold one shard."""
+        self.cancelled = 0
+        """How many passes were cancelled as their shard moved, in replicas that have died."""
 
     def play(self, *, silent: bool = True) -> str | None:
         """Return what went wrong, None if nothing did; log only if not `silent`."""
@@ -82,12 +91,15 @@ class Run:
         for name in SPANS:
             self._make_pool(name)
         self.replicas = [self._replica(stale=False) for _ in range(self.plan.replicas)]
+        for shard in range(self.plan.shards):
+            self.random.choice(self.replicas).gain(shard)
         async with anyio.create_task_group() as group:
             verdict = await self._storm(group)
             if verdict is None and self.plan.calm:
                 verdict = await self._calm(group)
             for replica in self.replicas:
                 replica.die()
+                self.cancelled += replica.cancelled
             self._abandon(self.flights)
             group.cancel_scope.cancel()
         return verdict
@@ -101,6 +113,11 @@ class Run:
         return overlap(self.world)
 
     def _step(self, group: TaskGroup) -> None:
+        if self.plan.shards:
+            self.shared += any(len(self._holders(one)) > 1 for one in range(self.plan.shards))
+            if self.random.random() < self.plan.moves:
+                self._move(self.random.randrange(self.plan.shards))
+                return
         dice = self.random.random()
         busy = self.plan.users + 0.02
         if dice < self.plan.users:
@@ -117,6 +134,18 @@ class Run:
             replica = self.random.choice(self.replicas)
             replica.read(self.plan.reading)
             replica.work(group)
+
+    def _holders(self, shard: int) -> list[Replica]:
+        return [one for one in self.replicas if one.shards and shard in one.shards.held]
+
+    def _move(self, shard: int) -> None:
+        """Let a replica have a shard, or none; who had it may be frozen, and work on later."""
+        self.moves += 1
+        for holder in self._holders(shard):
+            if self.random.random() < 0.7:
+                holder.lose(shard)
+        if self.random.random() < 0.8:
+            self.random.choice(self.replicas).gain(shard)
 
     def _fly(self) -> None:
         flight = self.random.choice(self.flights)
@@ -147,6 +176,7 @@ class Run:
     def _restart(self) -> None:
         place = self.random.randrange(len(self.replicas))
         self.replicas[place].die()
+        self.cancelled += self.replicas[place].cancelled
         self.replicas[place] = self._replica(stale=self.plan.stale)
 
     def _disturb(self) -> None:
@@ -219,7 +249,12 @@ class Run:
 
     def _replica(self, *, stale: bool) -> Replica:
         replica = Replica(
-            self.world, self.flights, self.clock, self.random, patience=self.plan.patience
+            self.world,
+            self.flights,
+            self.clock,
+            self.random,
+            patience=self.plan.patience,
+            shards=self.plan.shards,
         )
         replica.boot(stale=stale, world=self.world)
         return replica
@@ -230,6 +265,10 @@ class Run:
         for name in SPANS:
             if self.world.get(POOLS, name) is None:
                 self._make_pool(name)
+        for shard in range(self.plan.shards):
+            for holder in self._holders(shard):
+                holder.lose(shard)
+            self.random.choice(self.replicas).gain(shard)
         quiet = 0
         for _ in range(_PATIENCE):
             before = self.requests

@@ -1,4 +1,8 @@
-"""One replica: caches that lag, the real reconcilers, tasks that may be cut off at any await."""
+"""One replica: caches that lag, the real reconcilers, tasks that may be cut off at any await.
+
+With shards it works only on pools, and on allocations of pools, of the shards that it believes to
+hold; which these are is said by `gain` and `lose`.
+"""
 
 import contextlib
 import random
@@ -17,6 +21,7 @@ from controller.errors import ControllerError
 from controller.events import Recorder
 from controller.meta import Key, Object
 from controller.resource import Resource
+from controller.shards import Partition, Shards
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.ipallocation.reconciler import IPAllocationReconciler
@@ -95,7 +100,7 @@ def _restamped(obj: Object, revision: int) -> Any:
 
 
 class Replica:
-    """A process that believes it leads."""
+    """A process that believes it leads, or that it holds some shards."""
 
     def __init__(
         self,
@@ -105,8 +110,10 @@ class Replica:
         rnd: random.Random,
         *,
         patience: float,
+        shards: int = 0,
     ) -> None:
         self._rnd = rnd
+        self.shards = Shards(shards) if shards else None
         pools = Cache(NETWORK_POOL)
         allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
         self.pools = Feed(pools, world.history[POOLS], world)
@@ -120,11 +127,24 @@ class Replica:
         settings = PoolSettings(foreign_patience=patience)
         events = PoolEvents(cast("Recorder", _Silent()), clock, settings.event_interval)
         self._reconcilers = (
-            NetworkPoolReconciler(client, pools, allocations, events, clock, settings).reconcile,
+            NetworkPoolReconciler(client, pools, allocations, events, clock, settings),
             IPAllocationReconciler(
                 client, allocations, pools, OpenGate(), clock, AllocationSettings()
-            ).reconcile,
+            ),
         )
+
+        def pool(key: Key) -> Key | None:
+            found = allocations.get(key)
+            return None if found is None else found.pool_key
+
+        held = self.shards or _everything()
+        of_pools, of_allocations = self._reconcilers
+        self._partitions = (
+            Partition(held, forget=of_pools.forget),
+            Partition(held, pool, of_allocations.forget),
+        )
+        self.cancelled = 0
+        """How many passes were cancelled because their shard was lost."""
         self._passes: dict[tuple[int, Key], anyio.CancelScope] = {}
 
     def boot(self, *, stale: bool, world: World) -> None:
@@ -145,11 +165,25 @@ class Replica:
             elif self._rnd.random() < often:
                 feed.advance(self._rnd.randint(0, feed.behind))
 
+    def gain(self, shard: int) -> None:
+        """Work on a shard from now on."""
+        assert self.shards is not None
+        self.shards.held.add(shard)
+
+    def lose(self, shard: int) -> None:
+        """Work no more on a shard; requests of passes that are cut off stay on their way."""
+        assert self.shards is not None
+        self.shards.held.discard(shard)
+        for partition in self._partitions:
+            partition.cancel(shard)
+            partition.forget(shard)
+
     def work(self, group: TaskGroup) -> None:
         """Begin a pass over some key that is not being worked on."""
         number = self._rnd.randrange(2)
         feed = (self.pools, self.allocations)[number]
-        keys = sorted(obj.metadata.key for obj in feed.cache)
+        owns = self._partitions[number].owns
+        keys = sorted(obj.metadata.key for obj in feed.cache if owns(obj.metadata.key))
         if keys:
             self.begin(group, number, self._rnd.choice(keys))
 
@@ -160,9 +194,14 @@ class Replica:
             group.start_soon(self._pass, number, key)
 
     async def _pass(self, number: int, key: Key) -> None:
-        with self._passes[number, key], contextlib.suppress(ControllerError):
+        with (
+            self._passes[number, key],
+            contextlib.suppress(ControllerError),
+            self._partitions[number].running(key) as scope,
+        ):
             # a fault: the runner would retry with back-off, here the seed decides when
-            await self._reconcilers[number](key)
+            await self._reconcilers[number].reconcile(key)
+        self.cancelled += scope.cancelled_caught
         del self._passes[number, key]
 
     def all_keys(self) -> list[tuple[int, Key]]:
@@ -171,6 +210,7 @@ class Replica:
             (number, obj.metadata.key)
             for number, feed in enumerate((self.pools, self.allocations))
             for obj in sorted(feed.cache, key=lambda o: o.metadata.key)
+            if self._partitions[number].owns(obj.metadata.key)
         ]
 
     @property
@@ -182,3 +222,10 @@ class Replica:
         """Stop at whatever await it is at. Its requests stay on their way."""
         for scope in self._passes.values():
             scope.cancel()
+
+
+def _everything() -> Shards:
+    """Return a single shard that is held: all keys are worked on."""
+    shards = Shards(1)
+    shards.held.add(0)
+    return shards

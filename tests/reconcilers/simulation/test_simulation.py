@@ -1,20 +1,26 @@
 """The promises, proved for the real code from seeds; each failure says how to play it again.
 
 `BUTLER_IPAM_TEST_SEEDS` is how many seeds of the pools' simulation are played with two replicas;
-with three, or with objects that vanish, it is a quarter of that, and of the tenants' simulation as
-many. `python -m tests.reconcilers.simulation` plays single ones.
+with three, with objects that vanish, or with shards that move, it is a quarter of that, and of the
+tenants' simulation as many. `python -m tests.reconcilers.simulation` plays single ones.
 """
 
 import os
 
 import pytest
 
+from controller.meta import Key
+from controller.shards import shard_of
 from tests.reconcilers.simulation.chaos import Plan, Run
+from tests.reconcilers.simulation.laws import SPANS
 from tests.reconcilers.simulation.tenancy import COUNTING, FORCE, Tenancy
+from tests.reconcilers.simulation.world import NAMESPACE
 
 SEEDS = int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "100"))
 PARTS = 8
 """Each kind in so many tests, that several workers can share them."""
+
+SHARDED = Plan(replicas=3, shards=2)
 
 
 def part_of(seeds: int, part: int) -> range:
@@ -30,8 +36,9 @@ def part_of(seeds: int, part: int) -> range:
         (Plan(), 1, "--replicas 2"),
         (Plan(replicas=3), 4, "--replicas 3"),
         (Plan(force=True), 4, "--force"),
+        (SHARDED, 4, "--replicas 3 --shards 2"),
     ],
-    ids=["two", "three", "vanishing"],
+    ids=["two", "three", "vanishing", "shards"],
 )
 def test_no_two_allocations_ever_hold_one_address_and_every_request_that_fits_is_served(
     plan: Plan, share: int, options: str, part: int
@@ -69,6 +76,18 @@ def test_no_address_is_projected_wrongly_where_metallb_uses_an_older_configurati
         verdict = Tenancy(seed, COUNTING).play()
         again = f"python -m tests.reconcilers.simulation tenants {seed} --counting"
         assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+
+
+def test_shards_move_in_the_midst_of_passes_and_are_held_by_two_at_times() -> None:
+    runs = [Run(seed, SHARDED) for seed in range(10)]
+    assert [run.play() for run in runs] == [None] * len(runs)
+    assert min(run.moves for run in runs) > 0
+    assert sum(run.shared > 0 for run in runs) > 5
+    assert sum(run.cancelled for run in runs) > 10
+
+
+def test_the_pools_of_the_simulation_belong_to_different_shards() -> None:
+    assert {shard_of(Key(NAMESPACE, pool), SHARDED.shards) for pool in SPANS} == {0, 1}
 
 
 @pytest.mark.parametrize("play", [Run, Tenancy], ids=["pools", "tenants"])
