@@ -1,0 +1,233 @@
+"""Replicas that share tenants, by --shards: who watches which, and what moves with a shard."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import anyio
+import pytest
+from anyio.abc import TaskGroup
+from typing_extensions import override
+
+from controller.leases import LEASES
+from controller.manager import Manager
+from controller.meta import Key
+from controller.options import ManagerOptions
+from controller.shards import shard_of
+from controller.testing.api import FakeApi
+from controller.transport import NO_QUERY, Transport
+from reconcilers.tenantclients import TenantClients
+from reconcilers.wiring import assemble
+from tests.reconcilers import make
+from tests.reconcilers.balancer import Balancer, address_of, service
+from tests.reconcilers.platform import Platform
+from tests.reconcilers.tenantcluster.elastic.site import elastic_platform
+
+SHARDS = 4
+TENANTS = [f"t{number}" for number in range(8)]
+
+
+class Through(Transport):
+    """A connection: requests for Leases go to one server, all else to another.
+
+    Args:
+        leases: gets requests for Leases.
+        other: gets all others.
+        watching: called with 1 when a watch begins, with -1 when it ends.
+    """
+
+    def __init__(
+        self, leases: Transport, other: Transport, watching: Callable[[int], None]
+    ) -> None:
+        self._leases = leases
+        self._other = other
+        self._watching = watching
+
+    @override
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] = NO_QUERY,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout: float | None = 30.0,
+    ) -> bytes:
+        server = self._leases if "/leases" in path else self._other
+        return await server.request(
+            method, path, query=query, body=body, content_type=content_type
+        )
+
+    @override
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with self._other.stream(path, query=query) as chunks:
+            self._watching(1)
+            try:
+                yield chunks
+            finally:
+                self._watching(-1)
+
+    @override
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class Replica:
+    """All controllers, on a platform that several replicas share."""
+
+    def __init__(self, name: str, platform: Platform, api: FakeApi) -> None:
+        self.watches: Counter[str] = Counter()
+        """How many watches are open in each tenant."""
+
+        def open_tenant(config: bytes) -> Transport:
+            tenant = config.decode()
+
+            def watching(change: int) -> None:
+                self.watches[tenant] += change
+
+            return Through(api, platform.tenants[tenant], watching)
+
+        options = ManagerOptions(
+            leader_elect=True,
+            lease_namespace=make.NAMESPACE,
+            lease_name="butler-ipam",
+            identity=name,
+            shards=SHARDS,
+            grace_seconds=5.0,
+        )
+        transport = Through(api, platform.server, lambda _: None)
+        self.manager = Manager(transport, clock=platform.clock, options=options)
+        self.tenants: TenantClients = assemble(
+            self.manager, platform.clock, platform.settings, open_tenant
+        )
+
+    @property
+    def held(self) -> set[int]:
+        """The shards that it works on."""
+        assert self.manager.shards is not None
+        return set(self.manager.shards.held)
+
+    @property
+    def watched(self) -> set[str]:
+        """The tenants in which it has open watches."""
+        return {name for name, count in self.watches.items() if count}
+
+    @property
+    def own(self) -> set[str]:
+        """The tenants whose shards it holds."""
+        return {name for name in TENANTS if shard_of(Key("team", name), SHARDS) in self.held}
+
+
+class Site:
+    """A platform with eight elastic tenants, and replicas that share them."""
+
+    def __init__(self, group: TaskGroup) -> None:
+        self.platform, _ = elastic_platform(make.pool(cidr="10.40.0.0/22"))
+        self.clock = self.platform.clock
+        self.api = FakeApi(self.clock)
+        self.api.serve(LEASES, status=False, generation=False)
+        self.replicas: list[Replica] = []
+        self._group = group
+        self.platform.server.delete("tenantclusters", "a", namespace="team")
+        for name in TENANTS:
+            Balancer(self.platform.tenant(name))
+            self.platform.server.add("tenantclusters", make.tenant(name))
+
+    async def start(self, *names: str) -> None:
+        """Start replicas, and let them find each other."""
+        for name in names:
+            replica = Replica(name, self.platform, self.api)
+            self.replicas.append(replica)
+            self._group.start_soon(replica.manager.run)
+        await self.clock.advance(30)
+
+    def ask(self, name: str) -> None:
+        """Create a Service in each tenant."""
+        for tenant in TENANTS:
+            service(self.platform.tenants[tenant], name)
+
+    def served(self, name: str) -> list[str]:
+        """Return the tenants in which a Service has an address."""
+        found = self.platform.tenants
+        return [tenant for tenant in TENANTS if address_of(found[tenant], name) is not None]
+
+
+def site() -> AbstractAsyncContextManager[Site]:
+    """Return a site; its replicas are cancelled in the end."""
+
+    @asynccontextmanager
+    async def made() -> AsyncIterator[Site]:
+        async with anyio.create_task_group() as group:
+            home = Site(group)
+            yield home
+            group.cancel_scope.cancel()
+        for replica in home.replicas:
+            await replica.tenants.aclose()
+
+    return made()
+
+
+@pytest.mark.parametrize("names", ["ab", "abc"])
+async def test_each_tenant_is_watched_by_who_holds_its_shard(names: str) -> None:
+    async with site() as home:
+        await home.start(*names)
+        for name in ("one", "two", "three"):
+            home.ask(name)
+        await home.clock.advance(60)
+        assert home.served("three") == TENANTS
+        for replica in home.replicas:
+            assert replica.watched == replica.own
+        assert set.union(*[replica.own for replica in home.replicas]) == set(TENANTS)
+
+
+async def test_watches_move_to_a_replica_that_comes_and_its_tenants_grow() -> None:
+    async with site() as home:
+        await home.start("a")
+        home.ask("one")
+        await home.clock.advance(30)
+        [a] = home.replicas
+        assert a.watched == set(TENANTS)
+        await home.start("b")
+        b = home.replicas[1]
+        assert b.own
+        assert (a.watched, b.watched) == (a.own, b.own)
+        home.ask("two")
+        home.ask("three")
+        await home.clock.advance(60)
+        assert home.served("three") == TENANTS
+
+
+async def test_tenants_of_a_replica_that_stops_grow_by_another() -> None:
+    async with site() as home:
+        await home.start("a", "b")
+        home.ask("one")
+        await home.clock.advance(30)
+        a, b = home.replicas
+        a.manager.stop()
+        await home.clock.advance(20)
+        assert a.watched == set()
+        assert b.watched == set(TENANTS)
+        home.ask("two")
+        home.ask("three")
+        await home.clock.advance(60)
+        assert home.served("three") == TENANTS
+
+
+async def test_clusters_deleted_while_shards_move_give_everything_back() -> None:
+    async with site() as home:
+        await home.start("a", "b")
+        home.ask("one")
+        await home.clock.advance(30)
+        for name in TENANTS:
+            home.platform.server.delete("tenantclusters", name, namespace="team")
+        home.replicas[0].manager.stop()
+        await home.clock.advance(60)
+        assert home.platform.server.all("tenantclusters") == []
+        assert home.platform.server.all("ipallocations") == []
+        for name in TENANTS:
+            assert home.platform.tenants[name].all("ipaddresspools") == []
