@@ -1,0 +1,45 @@
+"""The demo where replicas share the pools: one is cut off in a burst, and another takes over."""
+
+from dataclasses import replace
+
+import pytest
+
+from reconcilers.cli.demo import settings
+from reconcilers.cli.demo.command import perform
+from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
+from reconcilers.cli.demo.steps import Step
+from reconcilers.cli.demo.story import story
+from reconcilers.cli.demo.world import NotYet, World
+
+SHARDS = 4
+
+
+def both_work(world: World) -> list[str]:
+    """See that each replica holds shards."""
+    names = {f"butler-ipam-{SHARDS}-{shard}" for shard in range(SHARDS)}
+    holders = {one.spec.holderIdentity for one in world.leases if one.metadata.name in names}
+    if holders != {one.name for one in world.replicas}:
+        raise NotYet(f"shards are held by {holders}")
+    return [f"all of {sorted(map(str, holders))} hold shards"]
+
+
+@pytest.mark.slow
+async def test_a_replica_that_is_lost_in_a_burst_is_replaced_where_replicas_share_the_pools(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Both work from the beginning, so none has settings that the other is to lack.
+    alike = dict.fromkeys(settings.REPLICAS, settings.REPLICAS["replica-1"])
+    monkeypatch.setattr(settings, "REPLICAS", alike)
+    monkeypatch.setattr(settings, "ELECTION", replace(settings.ELECTION, shards=SHARDS))
+
+    def short(overlaps: OverlapWatch, releases: ReleaseWatch, url: str) -> list[Step]:
+        every = story(overlaps, releases, url)
+        [loss] = [one for one in every if one.title.startswith("The leader is cut off")]
+        shared = Step("Both replicas hold shards", (both_work,))
+        never = Step("No two ranges overlapped", (overlaps.never,))
+        return [shared, *every[:4], loss, never]
+
+    await perform(60.0, short)
+    printed = capsys.readouterr().out
+    assert "all of ['replica-1', 'replica-2'] hold shards" in printed
+    assert "NetworkPool vlan48: all 48 are served" in printed
