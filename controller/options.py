@@ -123,7 +123,11 @@ class ManagerOptions:
             raise ConfigurationError(str(error)) from error
 
     def lease_of(self, key: Key) -> Key:
-        """Return the Lease whose holder works on a key."""
+        """Return the Lease whose holder works on a key.
+
+        Args:
+            key: of an object that has a shard of its own.
+        """
         if not self.shards:
             return Key(self.lease_namespace, self.lease_name)
         name = lease_name(self.lease_name, self.shards, shard_of(key, self.shards))

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from controller.errors import ApiError, Conflict, ServerFailure
 from controller.leases import LEASES, Lease
 from controller.meta import Key, Version
+from controller.shards import lease_name
 from controller.webhooks.kinds import VALIDATING
 from envtest import ControlPlane
 from reconcilers.api.crd import crds
@@ -137,6 +138,38 @@ async def test_a_lost_lease_ends_it_with_a_failure(tmp_path: Path) -> None:
                 assert await running.process.wait() == 1
         assert "leader election lost" in running.complained
         assert "Traceback" not in running.complained
+
+
+async def test_shards_without_leader_election_are_refused_with_a_sentence(tmp_path: Path) -> None:
+    async with api_server("management", crds()) as server:
+        done = await call("run", kubeconfig(server, tmp_path), *PORTS_OFF, "--shards=4")
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines()[-1].endswith("they need leader election")
+    assert "Traceback" not in done.stderr.decode()
+
+
+@pytest.mark.slow
+async def test_two_processes_share_the_shards_until_one_ends(tmp_path: Path) -> None:
+    async with api_server("management", crds()) as server:
+        await make_namespaces(server.transport, ["butler-system"])
+        arguments = ("run", kubeconfig(server, tmp_path), *PORTS_OFF, *FAST, "--shards=4")
+        async with started(*arguments) as first, started(*arguments):
+            assert len(await _sharing(server, 2)) == 2
+            assert await first.stop(signal.SIGTERM) == 0
+            assert len(await _sharing(server, 1)) == 1
+
+
+async def _sharing(server: ApiServer, count: int) -> set[str]:
+    """Return who holds the four shards, once they are so many and no shard is free."""
+    names = [Key(LEASE.namespace, lease_name(LEASE.name, 4, shard)) for shard in range(4)]
+    with anyio.fail_after(30):
+        while True:
+            page = await server.client.list(LEASES, namespace=LEASE.namespace)
+            held = {one.metadata.key: one.spec.holderIdentity or "" for one in page.items}
+            holders = {held.get(name, "") for name in names}
+            if len(holders) == count and "" not in holders:
+                return holders
+            await anyio.sleep(0.05)
 
 
 async def _holder(server: ApiServer) -> str:
