@@ -85,6 +85,11 @@ class _Subscription(Generic[T]):
         handler = partial(self.handler, cluster)
         self.registrations[cluster] = informer.add_handler(handler)
 
+    def replay(self) -> None:
+        """Call the handler with all objects of all open clusters once more."""
+        for registration in list(self.registrations.values()):
+            registration.replay()
+
 
 class ClusterKind(Generic[T]):
     """One kind in all open clusters; made by `Clusters.kind`.
@@ -129,7 +134,7 @@ class ClusterKind(Generic[T]):
         self._subscriptions.append(subscription)
         for cluster, informer in self._informers.items():
             subscription.add(cluster, informer)
-        return Registration(partial(self._unsubscribe, subscription))
+        return Registration(partial(self._unsubscribe, subscription), subscription.replay)
 
     def attach(self, cluster: Key, informer: Informer[T]) -> None:
         """Use `informer` for `cluster`, which was opened."""

@@ -3,6 +3,7 @@
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import anyio
@@ -34,15 +35,17 @@ RESTART_SECONDS = 5.0
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class Registration:
     """A handler's registration at an informer.
 
     Args:
         close: ends the calls; further calls of it do nothing.
+        replay: calls the handler with every object in the cache once more, as at the beginning.
     """
 
-    def __init__(self, close: Callable[[], None]) -> None:
-        self.close = close
+    close: Callable[[], None]
+    replay: Callable[[], None]
 
 
 class Informer(Generic[T]):
@@ -206,10 +209,13 @@ class Informer(Generic[T]):
             self.cache.unsubscribe(deliver)
             self._undelivered.forget(handler)
 
-        for obj in tuple(self.cache):
-            deliver(Change(None, obj, initial=True))
+        def replay() -> None:
+            for obj in tuple(self.cache):
+                deliver(Change(None, obj, initial=True))
+
+        replay()
         self.cache.subscribe(deliver)
-        return Registration(close)
+        return Registration(close, replay)
 
     async def wait_synced(self) -> None:
         """Return once the first list has been delivered to the handlers."""

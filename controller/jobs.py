@@ -31,20 +31,20 @@ LEADING_SHARD = 0
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Filter:
     """Passes keys on to a queue: those of the shards that are held here, or of one of them."""
 
     queue: KeySink
     partition: Partition
-    shard: int | None = None
+    only: int | None = None
 
     def add_after(self, key: Key, seconds: float, *, priority: int = 0) -> None:
         """Queue a key unless it is of another shard."""
-        if self.shard is None:
+        if self.only is None:
             wanted = self.partition.owns(key)
         else:
-            wanted = self.partition.shard(key) == self.shard
+            wanted = self.partition.shard(key) == self.only
         if wanted:
             self.queue.add_after(key, seconds, priority=priority)
 
@@ -69,8 +69,9 @@ class ControllerJob:
         self.ended = anyio.Event()
         """Set when `run` has ended."""
         self._triggers = triggers
+        self._filter = _Filter(controller.queue, partition) if partition is not None else None
         self._stopped = anyio.Event()
-        self._connected = False
+        self._registrations: list[Registration] = []
 
     async def run(self) -> None:
         """Wait for the first lists, then run the controller until `stop` or cancelled."""
@@ -93,28 +94,23 @@ class ControllerJob:
     async def _run_controller(self) -> None:
         # Connected only now, so that the first reconciliation finds all caches filled, and the
         # queue of a standby does not fill up while another replica leads.
-        registrations = self._connect()
-        self._connected = True
+        queue = self._filter or self.controller.queue
+        self._registrations = [trigger.connect(queue) for trigger in self._triggers]
         log.info("Starting workers", controller=self.controller.name)
         try:
             await self.controller.run()
         finally:
-            self._connected = False
-            for registration in registrations:
+            for registration in self._registrations:
                 registration.close()
+            self._registrations = []
 
     def enqueue_shard(self, shard: int) -> None:
         """Queue all keys of a shard that is held here from now on, if the controller runs."""
-        if self._connected:
-            for registration in self._connect(shard):
-                registration.close()
-
-    def _connect(self, shard: int | None = None) -> list[Registration]:
-        """Queue the keys of everything in the caches, and of changes until this is closed."""
-        queue: KeySink = self.controller.queue
-        if self.partition is not None:
-            queue = _Filter(queue, self.partition, shard)
-        return [trigger.connect(queue) for trigger in self._triggers]
+        if self._filter is not None:
+            self._filter.only = shard
+            for registration in self._registrations:
+                registration.replay()
+            self._filter.only = None
 
 
 class Services:
@@ -187,7 +183,8 @@ class LeaderServices:
 
     async def end(self) -> None:
         """Cancel the services, and return once they have ended."""
-        self._begun = anyio.Event()
+        if self._begun.is_set():  # else `run` waits for this very event
+            self._begun = anyio.Event()
         if self._scope is not None:
             self._scope.cancel()
             await self._ended.wait()

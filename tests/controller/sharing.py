@@ -5,7 +5,7 @@ time, and believes for ever that it holds its leases. So it is the worst that a 
 is frozen for a while, again and again. One that is dead also has its link cut.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,7 +25,7 @@ from controller.testing.api import FakeApi
 from controller.transport import NO_QUERY, Transport
 from controller.triggers import Watch, to_self
 from tests.clock import VirtualClock
-from tests.controller.widgets import WIDGETS
+from tests.controller.widgets import WIDGETS, Widget
 
 SHARDS = 6
 STEP = 0.5
@@ -92,6 +92,7 @@ class Worker:
         self.link = Link(room.api)
         self.seconds = 0.1
         self.stubborn = False
+        self.mapping: Callable[[Widget], Iterable[Key]] = to_self
         self.done: list[str] = []
         self.services = 0
         self.failure: ControllerError | None = None
@@ -108,7 +109,10 @@ class Worker:
         self.manager = Manager(self.link, clock=self.clock, options=chosen)
         widgets = self.manager.informer(WIDGETS)
         self.controller = self.manager.controller(
-            "widget", self.reconcile, watches=[Watch(widgets, to_self)], concurrency=100
+            "widget",
+            self.reconcile,
+            watches=[Watch(widgets, self.keys)],
+            concurrency=100,
         )
         self.manager.add_service("leader", self.lead)
 
@@ -122,6 +126,10 @@ class Worker:
         """The shards that it works on."""
         assert self.manager.shards is not None
         return set(self.manager.shards.held)
+
+    def keys(self, widget: Widget) -> Iterable[Key]:
+        """Map a widget to keys as `mapping` does now."""
+        return self.mapping(widget)
 
     async def lead(self) -> None:
         """Be a service of the leader."""

@@ -1,0 +1,92 @@
+"""What is done for shards as they come and go: the leader's services, and the first keys."""
+
+import anyio
+
+from controller.jobs import LeaderServices
+from controller.meta import Key
+from controller.redelivery import REDELIVER_SECONDS
+from controller.triggers import to_self
+from tests.controller.sharing import SHARDS, sharing
+from tests.controller.widgets import Widget
+
+
+async def test_services_that_were_ended_twice_begin_again() -> None:
+    begun = 0
+
+    async def serve() -> None:
+        nonlocal begun
+        begun += 1
+        await anyio.sleep_forever()
+
+    services = LeaderServices(lambda: [serve])
+    async with anyio.create_task_group() as group:
+        group.start_soon(services.run)
+        for turn in range(1, 4):
+            services.begin()
+            await anyio.wait_all_tasks_blocked()
+            assert begun == turn
+            # A shard that is being given back and is lost meanwhile ends twice.
+            for _ in range(2):
+                await services.end()
+                await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+
+
+async def test_services_that_end_before_they_had_their_turn_begin_later() -> None:
+    begun = 0
+
+    async def serve() -> None:
+        nonlocal begun
+        begun += 1
+        await anyio.sleep_forever()
+
+    services = LeaderServices(lambda: [serve])
+    async with anyio.create_task_group() as group:
+        group.start_soon(services.run)
+        await anyio.wait_all_tasks_blocked()
+        services.begin()
+        await services.end()
+        await anyio.wait_all_tasks_blocked()
+        assert begun == 0
+        services.begin()
+        await anyio.wait_all_tasks_blocked()
+        assert begun == 1
+        group.cancel_scope.cancel()
+
+
+async def test_a_key_on_which_a_mapping_raised_as_its_shard_came_is_reconciled_later() -> None:
+    async with sharing(shards=1) as room:
+        first = room.start("b")
+        await room.pass_by(5)
+        second = room.start("a")
+        await room.widget("widget-1")
+        await room.pass_by(5)
+        assert (first.held, second.held) == ({0}, set())
+        second.mapping = _raise
+        first.manager.stop()
+        await room.pass_by(10)
+        assert second.held == {0}
+        second.mapping = to_self
+        assert second.done == []
+        await room.pass_by(2 * REDELIVER_SECONDS)
+        assert second.done == ["widget-1"]
+
+
+async def test_a_shard_that_comes_queues_its_own_keys_and_no_others() -> None:
+    async with sharing() as room:
+        names = [f"widget-{number}" for number in range(20)]
+        shards = {name: await room.widget(name) for name in names}
+        a = room.start("a")
+        await room.pass_by(10)
+        room.start("b")
+        await room.pass_by(10)
+        kept = set(a.held)
+        a.done.clear()
+        room.workers[1].manager.stop()
+        await room.pass_by(10)
+        assert a.held == set(range(SHARDS)) > kept
+        assert sorted(a.done) == sorted(name for name in names if shards[name] not in kept)
+
+
+def _raise(_widget: Widget) -> list[Key]:
+    raise RuntimeError("a mapping with a bug")
