@@ -22,7 +22,7 @@ With another number of shards all Leases have other names. While replicas with b
 two may work on one key, as after a freeze.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -104,6 +104,7 @@ class ShardLeases:
         self._joined = anyio.Event()
         self._seen: dict[str, _Seen] = {}
         self._members: frozenset[str] = frozenset()
+        self._wanted: Mapping[int, str] = {}
         self._looked = anyio.Event()
         self._looked_at = clock.monotonic()
         self._problem = ""
@@ -232,7 +233,7 @@ class ShardLeases:
         members = frozenset(others - {ours, ""} | ({ours} if self._member.leading else set()))
         if members != self._members:
             log.info("The replicas that share the shards", members=sorted(members))
-        self._members = members
+            self._members, self._wanted = members, spread(self._work.shards.count, members)
         self._looked.set()
         self._looked = anyio.Event()
 
@@ -247,10 +248,7 @@ class ShardLeases:
 
     def _is_ours(self, shard: int) -> bool:
         """Return whether this replica is to have a shard."""
-        if not self._member.leading:
-            return False
-        wanted = spread(self._work.shards.count, self._members)
-        return wanted.get(shard) == self._settings.identity
+        return self._member.leading and self._wanted.get(shard) == self._settings.identity
 
     async def _wait_moved(self, shard: int, *, here: bool) -> None:
         while self._is_ours(shard) is not here:
