@@ -81,8 +81,8 @@ def _accepted(option: click.Parameter) -> Mapping[str, Any]:
     if isinstance(kind, click.types.BoolParamType):
         return {"enum": [True, False, "true", "false"]}
     if isinstance(kind, click.IntRange):
-        least = kind.min or 0
-        number = {"type": "integer", "minimum": least, "maximum": SEVEN_DIGITS}
+        most = SEVEN_DIGITS if kind.max is None else int(kind.max)
+        number = {"type": "integer", "minimum": kind.min or 0, "maximum": most}
         return {"anyOf": [number, {"type": "string", "pattern": "^[0-9]+$"}]}
     if isinstance(kind, click.types.FuncParamType):
         text = {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h)?)+$"}

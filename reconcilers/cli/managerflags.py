@@ -54,7 +54,7 @@ def manager_options(function: F) -> F:
         ),
         option(
             "--shards",
-            type=click.IntRange(0),
+            type=click.IntRange(0, 256),
             default=0,
             help="Share pools by so many leases.",
         ),

@@ -1,6 +1,7 @@
 """The operator's guide from its first line to its last, typed as it is written, on a real server.
 
-Tests with clusters of their own type "Migrate from Butler's controller" and "Back up and restore".
+Tests with clusters of their own type "Migrate from Butler's controller", "Back up and restore" and
+"Sharing the work among replicas".
 """
 
 from pathlib import Path
@@ -21,7 +22,12 @@ JOURNEY = (
     *("Troubleshooting", "Runbooks", "Upgrade and roll back", "Uninstall"),
 )
 """The sections that one cluster lives through."""
-ELSEWHERE = {"Migrate from Butler's controller", "Back up and restore", "Pools of IPv6"}
+ELSEWHERE = {
+    "Migrate from Butler's controller",
+    "Back up and restore",
+    "Sharing the work among replicas",
+    "Pools of IPv6",
+}
 
 
 async def test_every_line_of_the_guide_is_typed_by_some_test_or_says_why_not() -> None:

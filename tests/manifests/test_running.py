@@ -54,7 +54,12 @@ def free_port() -> int:
 
 def installed(port: int) -> list[dict[str, Any]]:
     """Return the one-file install, with webhooks that are called at a port of this machine."""
-    documents = list(yaml.safe_load_all(rendering.INSTALL.read_text()))
+    return called_here(rendering.INSTALL.read_text(), port)
+
+
+def called_here(text: str, port: int) -> list[dict[str, Any]]:
+    """Return the documents of an install, with webhooks that are called at a port here."""
+    documents = list(yaml.safe_load_all(text))
     [configuration] = [one for one in documents if one["kind"].lower() == HOOKS]
     for webhook in configuration["webhooks"]:
         path = webhook["clientConfig"].pop("service")["path"]
