@@ -210,8 +210,7 @@ class TenantClients:
         self._most_bytes = settings.answer_limit
         self._connections: dict[Key, _Connection] = {}
         self._unanswered: dict[Key, _Unanswered] = {}
-        # Tenants that the guard refused when they were last entered.
-        self._refused: set[Key] = set()
+        self._refused: set[Key] = set()  # by the guard, when they were last entered
         self._retries = 0
 
     @asynccontextmanager
@@ -261,13 +260,11 @@ class TenantClients:
     async def _admit(self, tenant: TenantCluster, connection: _Connection) -> None:
         """Ask the guard about the cluster that a connection leads to."""
         now = self._clock.monotonic()
-        if connection.identity is None or (
-            not connection.identity and now >= connection.read_again
-        ):
+        if not connection.identity and now >= connection.read_again:
             connection.identity = await cluster_identity(connection.client)
             connection.read_again = now + UNKNOWN_SECONDS
         self._refused.add(connection.key)
-        await self._guard.admit(tenant, connection.identity, connection.client)
+        await self._guard.admit(tenant, connection.identity or "", connection.client)
         self._refused.discard(connection.key)
 
     def is_refused(self, key: Key) -> bool:
@@ -282,6 +279,10 @@ class TenantClients:
         known = self._connections.get(tenant.metadata.key)
         return known.identity if known and known.uid == tenant.metadata.uid else None
 
+    def open(self) -> list[Key]:
+        """Return the tenants whose clients are kept."""
+        return list(self._connections)
+
     async def close(self, key: Key) -> None:
         """Close the client of a tenant that is gone, as soon as no caller uses it."""
         self._refused.discard(key)
@@ -293,7 +294,7 @@ class TenantClients:
 
     async def aclose(self) -> None:
         """Close all clients."""
-        for key in list(self._connections):
+        for key in self.open():
             await self.close(key)
 
     async def kubeconfig(self, tenant: TenantCluster) -> bytes:
@@ -361,9 +362,8 @@ class TenantClients:
         return connection
 
     def _raise_if_paused(self, key: Key) -> None:
-        unanswered = self._unanswered.get(key)
-        if unanswered is not None and self._clock.monotonic() < unanswered.until:
-            raise TenantUnavailable("TenantUnreachable", unanswered.why)
+        if (known := self._unanswered.get(key)) and self._clock.monotonic() < known.until:
+            raise TenantUnavailable("TenantUnreachable", known.why)
 
     def _failure(self, connection: _Connection, error: ControllerError) -> TenantUnavailable:
         """Note a tenant's failure, and return the exception that callers handle."""

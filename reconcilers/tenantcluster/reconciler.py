@@ -152,7 +152,7 @@ class TenantClusterReconciler:
     def forget(self, key: Key) -> None:
         """Forget a cluster that is gone, or that another replica works on from now on.
 
-        Its watches are closed. Its client stays: allocations of its may be worked on here.
+        Its watches are closed. Its client is closed later, unless its allocations need it here.
         """
         self._resizer.forget(key)
         self._projector.forget(key)

@@ -49,6 +49,7 @@ def assemble(
     controllers.add_networkpools(shared)
     controllers.add_ipallocations(shared, release)
     controllers.add_tenantclusters(shared, tenants, vanished, release)
+    controllers.add_tenant_clients(shared, tenants)
     controllers.add_providerconfigs(shared)
     add_orphans(shared)
     add_gauges(shared)

@@ -32,6 +32,9 @@ from reconcilers.tenantcluster.teardown import VanishedClusters
 from reconcilers.wiring.shared import Shared
 from reconcilers.wiring.tenants import tenant_parts
 
+OTHERS_CLOSED_AFTER = 300.0
+"""Seconds after which clients of tenants that other replicas work on are closed."""
+
 
 def add_networkpools(shared: Shared) -> None:
     """Add the controller of NetworkPools, which alone hands out ranges."""
@@ -183,6 +186,30 @@ def add_tenantclusters(
         group=lambda cluster: cluster.namespace,
         forget=parts.reconciler.forget,
     )
+
+
+def add_tenant_clients(shared: Shared, tenants: TenantClients) -> None:
+    """Close clients of tenants that other replicas work on, where replicas share the work.
+
+    They are opened to ask whether a range was released, as allocations belong to the pool's shard.
+    Nobody else closes them: that a cluster is gone is noticed by the replica that works on it.
+
+    Args:
+        shared: what every part is given.
+        tenants: clients of the tenants.
+    """
+    shards = shared.manager.shards
+    if shards is None:
+        return
+
+    async def close_others() -> None:
+        while True:
+            await shared.clock.sleep(OTHERS_CLOSED_AFTER)
+            for key in tenants.open():
+                if not shards.holds(key):
+                    await tenants.close(key)
+
+    shared.manager.add_service("tenant-clients", close_others, leader_only=False)
 
 
 def add_providerconfigs(shared: Shared) -> None:

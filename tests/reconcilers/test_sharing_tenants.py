@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -16,8 +17,10 @@ from controller.options import ManagerOptions
 from controller.shards import shard_of
 from controller.testing.api import FakeApi
 from controller.transport import NO_QUERY, Transport
+from reconcilers.api.names import ANNOTATION_REQUESTED_AT
 from reconcilers.tenantclients import TenantClients
 from reconcilers.wiring import assemble
+from reconcilers.wiring.controllers import OTHERS_CLOSED_AFTER
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, service
 from tests.reconcilers.platform import Platform
@@ -126,8 +129,8 @@ class Replica:
 class Site:
     """A platform with eight elastic tenants, and replicas that share them."""
 
-    def __init__(self, group: TaskGroup) -> None:
-        self.platform, _ = elastic_platform(make.pool(cidr="10.40.0.0/22"))
+    def __init__(self, group: TaskGroup, *pools: Any, tenants: bool = True) -> None:
+        self.platform, _ = elastic_platform(*(pools or [make.pool(cidr="10.40.0.0/22")]))
         self.clock = self.platform.clock
         self.api = FakeApi(self.clock)
         self.api.serve(LEASES, status=False, generation=False)
@@ -136,6 +139,12 @@ class Site:
         self.platform.server.delete("tenantclusters", "a", namespace="team")
         for name in TENANTS:
             Balancer(self.platform.tenant(name))
+        if tenants:
+            self.add_tenants()
+
+    def add_tenants(self) -> None:
+        """Create the clusters, all at once."""
+        for name in TENANTS:
             self.platform.server.add("tenantclusters", make.tenant(name))
 
     async def start(self, *names: str) -> None:
@@ -157,13 +166,13 @@ class Site:
         return [tenant for tenant in TENANTS if address_of(found[tenant], name) is not None]
 
 
-def site() -> AbstractAsyncContextManager[Site]:
-    """Return a site; its replicas are cancelled in the end."""
+def site(*pools: Any, tenants: bool = True) -> AbstractAsyncContextManager[Site]:
+    """Return a site with a pool, or with others; its replicas are cancelled in the end."""
 
     @asynccontextmanager
     async def made() -> AsyncIterator[Site]:
         async with anyio.create_task_group() as group:
-            home = Site(group)
+            home = Site(group, *pools, tenants=tenants)
             yield home
             group.cancel_scope.cancel()
         for replica in home.replicas:
@@ -231,3 +240,45 @@ async def test_clusters_deleted_while_shards_move_give_everything_back() -> None
         assert home.platform.server.all("ipallocations") == []
         for name in TENANTS:
             assert home.platform.tenants[name].all("ipaddresspools") == []
+
+
+async def test_no_replica_keeps_clients_of_tenants_that_are_gone() -> None:
+    async with site() as home:
+        await home.start("a", "b")
+        await home.clock.advance(30)
+        for name in TENANTS:
+            home.platform.server.delete("tenantclusters", name, namespace="team")
+        await home.clock.advance(60)
+        assert home.platform.server.all("ipallocations") == []
+        used = [replica.tenants.open() for replica in home.replicas]
+        assert any(used), "who holds the pool has asked tenants of another replica"
+        await home.clock.advance(OTHERS_CLOSED_AFTER)
+        assert [replica.tenants.open() for replica in home.replicas] == [[], []]
+
+
+async def test_a_client_of_a_tenant_that_is_worked_on_here_stays_open() -> None:
+    async with site() as home:
+        await home.start("a", "b")
+        home.ask("one")
+        await home.clock.advance(OTHERS_CLOSED_AFTER + 60)
+        for replica in home.replicas:
+            assert {key.name for key in replica.tenants.open()} == replica.own
+
+
+async def test_clusters_that_race_for_the_last_room_of_a_pool_are_all_served() -> None:
+    tight, wide = make.pool("tight", cidr="10.40.0.0/27"), make.pool("wide", cidr="10.41.0.0/22")
+    async with site(tight, wide, tenants=False) as home:
+        await home.start("a", "b")
+        assert all(replica.own for replica in home.replicas)
+        home.add_tenants()
+        await home.clock.advance(120)
+        server = home.platform.server
+        allocations = server.all("ipallocations")
+        assert {one["status"]["phase"] for one in allocations} == {"Allocated"}
+        assert {one["spec"]["poolRef"]["name"] for one in allocations} == {"tight", "wide"}
+        moved = [
+            one for one in allocations if ANNOTATION_REQUESTED_AT in one["metadata"]["annotations"]
+        ]
+        assert moved, "some chose a pool whose last room another replica had given to others"
+        assert {one["status"]["phase"] for one in server.all("tenantclusters")} == {"Ready"}
+        assert len(server.all("tenantclusters")) == len(TENANTS)
