@@ -3,6 +3,7 @@
 python -m tests.reconcilers.simulation pools 42 --replicas 3
 python -m tests.reconcilers.simulation pools 42 --replicas 3 --shards 2
 python -m tests.reconcilers.simulation tenants 42
+python -m tests.reconcilers.simulation tenants 42 --shards 2
 python -m tests.reconcilers.simulation tenants 0 --to 5000 --force
 python -m tests.reconcilers.simulation pools 0 --to 5000
 """
@@ -12,6 +13,7 @@ import sys
 
 from tests.reconcilers.checked import always_checked
 from tests.reconcilers.simulation.chaos import Plan, Run
+from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
 from tests.reconcilers.simulation.tenancy import COUNTING, FORCE, Tenancy
 
 
@@ -22,7 +24,12 @@ def main() -> int:
     parser.add_argument("seed", type=int)
     parser.add_argument("--to", type=int, help="play the seeds from SEED up to this one")
     parser.add_argument("--replicas", type=int, default=2, help="of the pools' simulation")
-    parser.add_argument("--shards", type=int, default=0, help="in so many parts, which move")
+    parser.add_argument(
+        "--shards",
+        type=int,
+        default=0,
+        help="so many parts of the pools, which move; of the tenants, each by itself",
+    )
     parser.add_argument(
         "--force", action="store_true", help="objects vanish, too, finalizers or not"
     )
@@ -46,7 +53,8 @@ def _played(asked: argparse.Namespace) -> int:
             verdict = Run(seed, plan).play(silent=asked.to is not None)
         else:
             faults = FORCE if asked.force else COUNTING if asked.counting else None
-            verdict = Tenancy(seed, faults).play(silent=asked.to is not None)
+            world = SharedTenancy if asked.shards else Tenancy
+            verdict = world(seed, faults).play(silent=asked.to is not None)
         if verdict or asked.to is None:
             sys.stdout.write(f"seed {seed}: {verdict or 'clean'}\n")
         failed += verdict is not None

@@ -13,6 +13,7 @@ from controller.meta import Key
 from controller.shards import shard_of
 from tests.reconcilers.simulation.chaos import Plan, Run
 from tests.reconcilers.simulation.laws import SPANS
+from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
 from tests.reconcilers.simulation.tenancy import COUNTING, FORCE, Tenancy
 from tests.reconcilers.simulation.world import NAMESPACE
 
@@ -78,6 +79,15 @@ def test_no_address_is_projected_wrongly_where_metallb_uses_an_older_configurati
         assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_address_is_projected_wrongly_where_replicas_share_tenants_and_pool(part: int) -> None:
+    for seed in part_of(SEEDS // 4, part):
+        verdict = SharedTenancy(seed).play()
+        again = f"python -m tests.reconcilers.simulation tenants {seed} --shards 2"
+        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+
+
 def test_shards_move_in_the_midst_of_passes_and_are_held_by_two_at_times() -> None:
     runs = [Run(seed, SHARDED) for seed in range(10)]
     assert [run.play() for run in runs] == [None] * len(runs)
@@ -86,11 +96,20 @@ def test_shards_move_in_the_midst_of_passes_and_are_held_by_two_at_times() -> No
     assert sum(run.cancelled for run in runs) > 10
 
 
+def test_tenants_move_in_the_midst_of_passes_and_are_held_by_two_at_times() -> None:
+    runs = [SharedTenancy(seed) for seed in range(4)]
+    assert [run.play() for run in runs] == [None] * len(runs)
+    assert sum(run.shared > 0 for run in runs) > 2
+    assert sum(run.cancelled for run in runs) > 10
+
+
 def test_the_pools_of_the_simulation_belong_to_different_shards() -> None:
     assert {shard_of(Key(NAMESPACE, pool), SHARDED.shards) for pool in SPANS} == {0, 1}
 
 
-@pytest.mark.parametrize("play", [Run, Tenancy], ids=["pools", "tenants"])
+@pytest.mark.parametrize(
+    "play", [Run, Tenancy, SharedTenancy], ids=["pools", "tenants", "shared tenants"]
+)
 def test_a_seed_gives_the_same_run_each_time(play: type[Run] | type[Tenancy]) -> None:
     def story() -> list[object]:
         reported = play(7)

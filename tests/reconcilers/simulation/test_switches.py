@@ -131,6 +131,9 @@ SWITCHES = {
 }
 
 
+MISSED_WITH_SHARDS = {"4a": 21, "2b": 8, "6a": 4}
+"""Rules that are also missed where shards move, from these seeds."""
+
 SCENES: dict[str, tuple[str, Off, Scene, str]] = {
     "1b": ("a LIST is live", rules.stale_lists, scenes.forgotten_and_unheard_of, BOTH),
     "4c": (
@@ -189,6 +192,16 @@ def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
     number: str,
 ) -> None:
     switch = SWITCHES[number]
+    with pytest.MonkeyPatch.context() as patch:
+        switch.off(patch)
+        seed = noticed(switch, lambda seed: Run(seed, switch.plan).play())
+    assert Run(seed, switch.plan).play() is None
+
+
+@pytest.mark.parametrize(("number", "seed"), MISSED_WITH_SHARDS.items())
+def test_where_replicas_share_the_pools_a_rule_is_missed_as_well(number: str, seed: int) -> None:
+    rule = SWITCHES[number]
+    switch = replace(rule, plan=replace(rule.plan, replicas=3, shards=2, moves=0.1), seed=seed)
     with pytest.MonkeyPatch.context() as patch:
         switch.off(patch)
         seed = noticed(switch, lambda seed: Run(seed, switch.plan).play())
