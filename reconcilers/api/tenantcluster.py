@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field, with_config
 
 from controller.meta import ObjectMeta
+from reconcilers.api import names
 from reconcilers.api.fields import (
     ADDRESS_MAX,
     FORBIDDEN,
@@ -261,6 +262,11 @@ class TenantCluster:
     def is_ready(self) -> bool:
         """Whether the cluster has reached the phase Ready."""
         return self.status.phase == READY
+
+    @property
+    def projection_begun(self) -> bool:
+        """Whether something was projected into the tenant, or may have been."""
+        return names.ANNOTATION_PROJECTION_BEGUN in self.metadata.annotations
 
     def reference(self) -> dict[str, str]:
         """Return the tenantClusterRef that its allocations carry."""

@@ -114,7 +114,7 @@ class Projector:
 
         Empty where nothing was ever projected: then there is nothing to wait for.
         """
-        if names.ANNOTATION_PROJECTION_BEGUN not in tenant.metadata.annotations:
+        if not tenant.projection_begun:
             return []
         found = members(self._allocations, tenant)
         return sorted(
@@ -152,7 +152,7 @@ class Projector:
             ControllerError: the management cluster did not answer.
         """
         known, marks = tenant.metadata.annotations, {}
-        if names.ANNOTATION_PROJECTION_BEGUN not in known:
+        if not tenant.projection_begun:
             marks[names.ANNOTATION_PROJECTION_BEGUN] = rfc3339(self._clock.now())
         identity = self._tenants.identity(tenant)
         noted = known.get(names.ANNOTATION_TENANT_IDENTITY)
@@ -175,8 +175,7 @@ class Projector:
             Conflict: the cluster changed since it was read.
             ControllerError: the management cluster did not answer.
         """
-        begun = names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations
-        if begun or not tenant.is_ready or not self.wanted(tenant).entries:
+        if tenant.projection_begun or not tenant.is_ready or not self.wanted(tenant).entries:
             return tenant
         return await self._record_begun(tenant)
 
@@ -272,7 +271,7 @@ class Projector:
         Raises:
             ControllerError: the management cluster did not answer.
         """
-        if names.ANNOTATION_PROJECTION_BEGUN not in tenant.metadata.annotations:
+        if not tenant.projection_begun:
             return
         try:
             async with self._tenants.client(tenant) as client:

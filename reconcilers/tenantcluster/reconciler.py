@@ -137,8 +137,8 @@ class TenantClusterReconciler:
         )
         if going:
             # A present cluster of that name writes to the tenant as soon as it has begun to.
-            begun = present and names.ANNOTATION_PROJECTION_BEGUN in present.metadata.annotations
-            await self._projector.project(present if present and begun else leftovers[-1][0])
+            writes = present is not None and present.projection_begun
+            await self._projector.project(present if present and writes else leftovers[-1][0])
         return going
 
     async def _reconcile_gone(self, key: Key, *, leftovers: bool) -> Outcome:
@@ -364,7 +364,7 @@ class TenantClusterReconciler:
             "Deleting", f"waiting for {left} IP allocations to be released"
         )
         tenant = await self._write_status(tenant, status.Verdict(DELETING, (not_ready,)))
-        if names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations:
+        if tenant.projection_begun:
             projected = await self._projector.project(tenant)
             await self._write_status(tenant, status.Verdict(DELETING, (projected,)))
         return Blocked("Deleting", self._settings.requeue_deleting)

@@ -97,7 +97,7 @@ class TenantReleaseCheck(ReleaseCheck):
             return _release_anyway()
         if not present.metadata.terminating:
             return await self._read_tenant(present, allocation, mark)
-        if not _begun(present):
+        if not present.projection_begun:
             return Released(NEVER_PROJECTED)
         return await self._check_until_grace(present, allocation, mark)
 
@@ -238,7 +238,7 @@ class TenantReleaseCheck(ReleaseCheck):
                     raise
                 return await self._read_shared(tenant, allocation, given, mark)
         except TenantUnavailable as error:
-            if error.reason == IS_MANAGEMENT and not _begun(tenant):
+            if error.reason == IS_MANAGEMENT and not tenant.projection_begun:
                 return Released(NEVER_PROJECTED)
             return InUse(f"the tenant cannot be asked: {error.message}")
         except Conflict:
@@ -251,7 +251,7 @@ class TenantReleaseCheck(ReleaseCheck):
 
         What was written before that was known goes with the other's next projection.
         """
-        if not _begun(tenant):
+        if not tenant.projection_begun:
             return Released(NEVER_PROJECTED)
         return await self._ask(tenant, allocation, given, mark, guarded=False)
 
@@ -337,11 +337,6 @@ def _succeeds(one: IPAllocation, deleted: IPAllocation) -> bool:
         and ready is not None
         and ready.reason == "PinnedRangeConflict"
     )
-
-
-def _begun(tenant: TenantCluster) -> bool:
-    """Return whether something was projected into the tenant, or may have been."""
-    return names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations
 
 
 def _was_elsewhere(tenant: TenantCluster, allocation: IPAllocation) -> bool:

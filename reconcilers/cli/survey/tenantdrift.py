@@ -8,7 +8,6 @@ from controller.client import Client
 from controller.clock import SystemClock
 from controller.errors import ControllerError
 from reconcilers import ranges
-from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
@@ -50,8 +49,7 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
         async with anyio.create_task_group() as group:
             for tenant, members in objects.by_tenant():
                 # Ranges may be left in a tenant that something was projected into.
-                begun = names.ANNOTATION_PROJECTION_BEGUN in tenant.metadata.annotations
-                if members or begun:
+                if members or tenant.projection_begun:
                     group.start_soon(compare, tenant, members)
     finally:
         with anyio.CancelScope(shield=True):
