@@ -7,6 +7,7 @@ and never otherwise (the rule of metav1.Condition); `reason` and `message` may c
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from sys import intern
 from typing import Any
 
 TRUE = "True"
@@ -31,6 +32,11 @@ class Condition:
     message: str = ""
     lastTransitionTime: datetime | None = None
     observedGeneration: int | None = None
+
+    def __post_init__(self) -> None:
+        # Thousands of cached objects have the same few of these: one copy of each will do.
+        for name in ("type", "status", "reason"):
+            object.__setattr__(self, name, intern(getattr(self, name)))
 
 
 def find(conditions: Iterable[Condition], condition_type: str) -> Condition | None:

@@ -8,6 +8,7 @@ prints. They are decoded once, shared and never changed.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from sys import intern
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -15,6 +16,22 @@ from typing_extensions import override
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 _set = object.__setattr__
+
+
+def intern_fields(obj: object, *fields: str) -> None:
+    """Replace texts of an object by the one copy that all objects with the same text share.
+
+    For `__post_init__` of frozen dataclasses that are cached by the thousand: a decoder makes a
+    copy of a namespace or a phase for each object, which is most of what the object takes.
+
+    Args:
+        obj: just made.
+        fields: which hold a text, or None.
+    """
+    for name in fields:
+        text = getattr(obj, name)
+        if text:
+            _set(obj, name, intern(text))
 
 
 class Key(NamedTuple):
@@ -54,7 +71,7 @@ class OwnerReference:
 class ObjectMeta:
     """The fields of `metadata` that controllers read.
 
-    managedFields is not decoded: it is most of an object's bytes.
+    managedFields is not decoded (see TracedMeta): it is most of an object's bytes.
 
     Args:
         name: unique within the namespace and kind.
@@ -83,11 +100,16 @@ class ObjectMeta:
     ownerReferences: tuple[OwnerReference, ...] = ()
 
     def __post_init__(self) -> None:
+        intern_fields(self, "namespace")
+        if self.finalizers:
+            _set(self, "finalizers", tuple(map(intern, self.finalizers)))
         # Cached objects are shared: an attempt to change their labels must raise.
         if type(self.labels) is dict:
-            _set(self, "labels", MappingProxyType(self.labels))
+            labels = {intern(name): intern(value) for name, value in self.labels.items()}
+            _set(self, "labels", MappingProxyType(labels))
         if type(self.annotations) is dict:
-            _set(self, "annotations", MappingProxyType(self.annotations))
+            annotations = {intern(name): value for name, value in self.annotations.items()}
+            _set(self, "annotations", MappingProxyType(annotations))
 
     @property
     def key(self) -> Key:
@@ -109,6 +131,35 @@ class ObjectMeta:
     def terminating(self) -> bool:
         """Whether the object is being deleted."""
         return self.deletionTimestamp is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """One entry of `metadata.managedFields`: the last write of one manager, not its fields.
+
+    Args:
+        manager: its name.
+        subresource: what was written; empty for the object itself.
+        time: when that last changed anything, RFC 3339; text, as it is hardly ever looked at.
+    """
+
+    manager: str = ""
+    subresource: str = ""
+    time: str = ""
+
+    def __post_init__(self) -> None:
+        intern_fields(self, "manager", "subresource")
+
+
+@dataclass(frozen=True, slots=True)
+class TracedMeta(ObjectMeta):
+    """Metadata with its writers, for kinds whose writers matter.
+
+    Args:
+        managedFields: who wrote, and when.
+    """
+
+    managedFields: tuple[Writer, ...] = ()
 
 
 class Object(Protocol):

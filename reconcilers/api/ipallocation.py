@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, with_config
 
-from controller.meta import Key
+from controller.meta import Key, TracedMeta, intern_fields
 from reconcilers.api import names
 from reconcilers.api.fields import (
     FORBIDDEN,
@@ -27,7 +27,6 @@ from reconcilers.api.fields import (
     words,
 )
 from reconcilers.api.networkpool import exactly
-from reconcilers.api.writers import TracedMeta
 
 PENDING = "Pending"
 ALLOCATED = "Allocated"
@@ -43,6 +42,9 @@ class PoolReference:
     name: NonEmpty
     """Name of the pool."""
 
+    def __post_init__(self) -> None:
+        intern_fields(self, "name")
+
 
 @with_config(MODEL)
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,9 @@ class TenantReference:
     """Name of the TenantCluster."""
     namespace: NonEmpty
     """Its namespace."""
+
+    def __post_init__(self) -> None:
+        intern_fields(self, "name", "namespace")
 
     @property
     def key(self) -> Key:
@@ -92,6 +97,9 @@ class IPAllocationSpec:
     pinnedRange: PinnedRange | None = None
     """A specific range instead of best fit."""
 
+    def __post_init__(self) -> None:
+        intern_fields(self, "type")
+
 
 @with_config(MODEL)
 @dataclass(frozen=True, slots=True)
@@ -122,6 +130,12 @@ class IPAllocationStatus:
     """When the range was given back."""
     allocatedBy: str | None = None
     """Which controller chose it."""
+
+    def __post_init__(self) -> None:
+        intern_fields(self, "phase", "allocatedBy")
+        # Nobody here reads the single addresses, and they would be most of what a cache holds:
+        # up to 65,536 texts for one range. The start and the end say the same.
+        object.__setattr__(self, "addresses", ())
 
     @property
     def count(self) -> int:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, with_config
 
+from controller.meta import TracedMeta
 from reconcilers.api import names
 from reconcilers.api.fields import (
     BIG_NUMBER,
@@ -32,7 +33,6 @@ from reconcilers.api.fields import (
     one_family,
     precedes,
 )
-from reconcilers.api.writers import TracedMeta
 
 DEFAULT_NODES = 5
 DEFAULT_LOADBALANCER = 8

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.meta import MetadataOnly, ObjectMeta
+from controller.meta import MetadataOnly, ObjectMeta, TracedMeta
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation, PoolReference
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.api.writers import TracedMeta
 
 
 @dataclass(frozen=True, slots=True)

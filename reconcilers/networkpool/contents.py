@@ -21,11 +21,10 @@ from datetime import datetime
 from allocator import AddressRange, Layout, Space
 from controller.cache import Cache, Change
 from controller.clock import Clock
-from controller.meta import Key
+from controller.meta import Key, TracedMeta
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, RELEASED, IPAllocation
-from reconcilers.api.writers import TracedMeta
 
 Place = tuple[datetime, str]
 """A place in a pool's queue: since when a range is asked for, and the name as tie-break."""

@@ -3,7 +3,7 @@
 import pytest
 
 from allocator import AddressRange
-from controller.meta import ObjectMeta
+from controller.meta import ObjectMeta, TracedMeta
 from reconcilers.api import names
 from reconcilers.api.resources import (
     AddressPoolSpec,
@@ -15,7 +15,6 @@ from reconcilers.api.resources import (
     ServiceSpec,
     ServiceStatus,
 )
-from reconcilers.api.writers import TracedMeta
 from reconcilers.tenantcluster.inspection import Inside, findings
 from tests.reconcilers import make
 

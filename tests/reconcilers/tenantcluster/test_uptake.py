@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from controller.meta import TracedMeta
 from reconcilers import ranges
 from reconcilers.api import names
 from reconcilers.api.resources import AddressPoolSpec, AddressPoolStatus, IPAddressPool
-from reconcilers.api.writers import TracedMeta
 from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.settings import Settings, TenantSettings
 from reconcilers.tenantcluster.uptake import (
