@@ -34,8 +34,14 @@ from controller.meta import Key, ObjectMeta, Version
 from controller.resource import Resource
 from controller.supervisor import guarded
 
-JITTER = 1.2
-"""A candidate waits up to this share of the retry period longer, at random."""
+MARGIN = 1.2
+"""The renew deadline is longer than so many retry periods; the value is client-go's."""
+SOONEST, SPREAD = 0.4, 0.4
+"""A candidate tries again after this share of the retry period, and up to that much later.
+
+So a lease that is released is held again within the period. client-go's candidates wait for one to
+2.2 periods, while nobody works; one small request in a second is not worth that.
+"""
 RELEASED_SECONDS = 1
 """The lease duration in the record of a released lease."""
 OVERDUE_SECONDS = 20.0
@@ -92,7 +98,7 @@ class LeaseSettings:
     def __post_init__(self) -> None:
         if not self.identity:
             raise ValueError("leader election needs an identity")
-        if not self.lease_duration > self.renew_deadline > JITTER * self.retry_period > 0:
+        if not self.lease_duration > self.renew_deadline > MARGIN * self.retry_period > 0:
             raise ValueError(
                 "leader election needs lease duration > renew deadline > 1.2 x retry period > 0,"
                 f" not {self.lease_duration} > {self.renew_deadline} > 1.2 x {self.retry_period}"
@@ -159,7 +165,7 @@ class Elector:
         period = self._settings.retry_period
         log.info("Attempting to acquire leader lease", lease=str(self._settings.key))
         while not await self._attempt():
-            await self._clock.sleep(period * (1 + JITTER * self._jitter()))
+            await self._clock.sleep(period * (SOONEST + SPREAD * self._jitter()))
         self.leading = self._working = True
         log.info("Acquired lease", lease=str(self._settings.key))
 
@@ -280,7 +286,9 @@ class Elector:
         try:
             lease = await self._client.get(LEASES, self._settings.key)
         except NotFound:
-            self._observed = None
+            # Deleted under its holder, who works until it has noticed, and writes it again.
+            if not self._held_by_other() or self._has_expired():
+                self._observed = None
             return
         self._remember(lease)
 
