@@ -1,90 +1,178 @@
-"""What a whole controller costs: from the start of its process to /readyz, and its memory at rest.
+"""What a whole controller costs: from the start of its process to the first grant, and its memory.
 
 The process is `butler-ipam run` with all its controllers, against the embedded server in a process
-of its own: with an empty cluster, and with 10,000 allocations that hold their addresses. It
-finds the server as in a pod (by a service account's files), or by a kubeconfig, which takes
-kubernetes_asyncio and its models to read. The memory is read when the controller has been
-ready for a while and has worked off what it found; the CPU time is its own, whoever shares the
-machine.
+of its own. It finds the server as in a pod (by a service account's files), or by a kubeconfig,
+which takes kubernetes_asyncio and its models to read. What it meets is what another process of
+the same program has left: ranges that are held, and TenantClusters with their node and
+load-balancer addresses, which wait for their kubeconfigs. The first grant is that of an allocation
+that is created as soon as /readyz answers. The memory is read when the controller has been ready
+for a while; the CPU time is its own, whoever shares the machine.
 """
 
 import os
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import anyio
 import click
 import httpx
 import msgspec
 import yaml
+from anyio.abc import Process
 
 from tests.bench.bench_envtest import Server
 from tests.bench.bench_envtest import server as serving
-from tests.bench.processes import WAYS, free_port, resident, worked
+from tests.bench.envtest_objects import PATH, allocation
+from tests.bench.processes import WAYS, free_port, peak, resident, worked
+from tests.bench.wire import Wire
 
-OBJECTS = 10_000
-PATIENCE = 120.0
+PATIENCE = 300.0
 REST_SECONDS = 15.0
 _CRDS = Path(__file__).parents[2] / "manifests/crds"
+_GROUP = "/apis/butler.butlerlabs.dev/v1alpha1/namespaces/default"
 _JSON = "application/json"
-_QUIET = ("--metrics-bind-address=0", "--webhook-port=0", "--log-level=error")
+_QUIET = (
+    *("--metrics-bind-address=0", "--webhook-port=0", "--log-level=error", "--namespace=default"),
+    "--orphans-resync=24h",  # the owners of the ranges that are held do not exist
+)
 
 
-async def prepare(of: Server, objects: int) -> None:
-    """Install our kinds; store a pool, and allocations that hold addresses of it."""
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a controller finds.
+
+    Args:
+        held: ranges that are held, besides those of the tenants.
+        tenants: TenantClusters, of which each holds two ranges.
+        ways: how it finds its server.
+        goal: what its numbers are to be.
+    """
+
+    held: int
+    tenants: int = 0
+    ways: tuple[str, ...] = ("pod",)
+    goal: str = ""
+
+    @property
+    def allocations(self) -> int:
+        """How many allocations there are."""
+        return self.held + 2 * self.tenants
+
+
+CASES = (
+    Case(0, ways=tuple(WAYS), goal="<= 110 MiB"),
+    Case(10_000, ways=tuple(WAYS), goal="<= 130 MiB"),
+    Case(8_000, 1_000, goal="readyz <= 3 s, first grant <= 1 s after it, <= 130 MiB"),
+    Case(100_000, goal="<= 600 MiB"),
+)
+
+
+def body(kind: str, name: str, spec: dict[str, Any]) -> bytes:
+    """Return an object of ours as it is created."""
+    version, metadata = "butler.butlerlabs.dev/v1alpha1", {"name": name, "namespace": "default"}
+    return msgspec.json.encode(
+        {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+    )
+
+
+async def prepare(of: Server, case: Case) -> None:
+    """Install our kinds; store a pool, allocations that hold addresses of it, and tenants."""
     extensions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    ours = "/apis/butler.butlerlabs.dev/v1alpha1/namespaces/default"
+    provider = {
+        "provider": "local",
+        "network": {"mode": "ipam", "poolRefs": [{"name": "default-pool"}]},
+    }
+    tenant = {
+        "kubernetesVersion": "v1.33.1",
+        "workers": {"replicas": 1},
+        "providerConfigRef": {"name": "bench", "namespace": "default"},
+    }
     async with await of.connect() as wire:
         for path in sorted(_CRDS.glob("*.yaml")):
             definition = yaml.safe_load(path.read_text(encoding="utf-8"))
             if definition.get("kind") == "CustomResourceDefinition":
                 await wire.ask("POST", extensions, msgspec.json.encode(definition), _JSON)
-        for plural in ("networkpools", "ipallocations"):
-            await wire.ask("GET", f"{ours}/{plural}?limit=1")  # answered as soon as it is served
-        pool = {
-            "apiVersion": "butler.butlerlabs.dev/v1alpha1",
-            "kind": "NetworkPool",
-            "metadata": {"name": "default-pool", "namespace": "default"},
-            "spec": {"cidr": "10.0.0.0/12"},
-        }
-        await wire.ask("POST", f"{ours}/networkpools", msgspec.json.encode(pool), _JSON)
-    if objects:
-        of.tell(f"serve {objects}")
+        for plural in ("networkpools", "ipallocations", "providerconfigs", "tenantclusters"):
+            await wire.ask("GET", f"{_GROUP}/{plural}?limit=1")  # answered as soon as it is served
+        pool = body("NetworkPool", "default-pool", {"cidr": "10.0.0.0/12"})
+        await wire.ask("POST", f"{_GROUP}/networkpools", pool, _JSON)
+        bench = body("ProviderConfig", "bench", provider)
+        await wire.ask("POST", f"{_GROUP}/providerconfigs", bench, _JSON)
+        if case.held:
+            of.tell(f"serve {case.held}")
+        for number in range(case.tenants):
+            one = body("TenantCluster", f"tenant-{number:04}", tenant)
+            await wire.ask("POST", f"{_GROUP}/tenantclusters", one, _JSON)
 
 
-async def measure(of: Server, objects: int, way: str) -> None:
-    """Start a controller, wait until it is ready and at rest, and print what it took."""
-    await prepare(of, objects)
+@asynccontextmanager
+async def controller(of: Server, way: str, port: int) -> AsyncIterator[Process]:
+    """Run a controller while the context lasts."""
     with tempfile.TemporaryDirectory() as name:
         command, environment = WAYS[way](of, Path(name))
-        port = free_port()
         probes = f"--health-probe-bind-address=127.0.0.1:{port}"
-        begun = perf_counter()
         environment = {**os.environ, **environment}
         process = await anyio.open_process(
             [*command, probes, *_QUIET], env=environment, stdout=None, stderr=None
         )
         try:
-            async with httpx.AsyncClient() as client:
-                with anyio.fail_after(PATIENCE):
-                    while not await _ready(client, port):
-                        assert process.returncode is None
-                        await anyio.sleep(0.02)
-            wall, cpu = perf_counter() - begun, worked(process.pid)
-            await anyio.sleep(REST_SECONDS)
-            held = resident(process.pid)
-            later = worked(process.pid)
-            await anyio.sleep(REST_SECONDS)
-            share = (worked(process.pid) - later) / REST_SECONDS
+            yield process
         finally:
             process.kill()
             await process.wait()
+
+
+async def settle(of: Server, case: Case, wire: Wire) -> None:
+    """Have a controller serve all that there is, and end."""
+    async with controller(of, "pod", free_port()):
+        with anyio.fail_after(PATIENCE):
+            while True:
+                text = await wire.ask("GET", f"{_GROUP}/networkpools/default-pool")
+                status = msgspec.json.decode(text).get("status", {})
+                done = status.get("allocationCount", 0) == case.allocations
+                # Only a pool that has served somebody remembers up to where it has read.
+                if done and (status.get("allocationsRevision") or not case.allocations):
+                    break
+                await anyio.sleep(0.5)
+        await anyio.sleep(REST_SECONDS)
+
+
+async def measure(of: Server, case: Case, way: str) -> None:
+    """Start a controller, wait until it is ready and at rest, and print what it took."""
+    async with await of.connect() as wire:
+        await settle(of, case, wire)
+        port = free_port()
+        begun = perf_counter()
+        async with controller(of, way, port) as process:
+            await _until_ready(process, port)
+            wall, cpu = perf_counter() - begun, worked(process.pid)
+            begun = perf_counter()
+            await _first_grant(wire)
+            granted = perf_counter() - begun
+            await anyio.sleep(REST_SECONDS)
+            held, most = resident(process.pid), peak(process.pid)
+            later = worked(process.pid)
+            await anyio.sleep(REST_SECONDS)
+            share = (worked(process.pid) - later) / REST_SECONDS
     click.echo(
-        f"{objects:>6,} allocations, {way:10}: ready after"
-        f" {wall:.2f} s wall ({cpu:.2f} s of CPU), {held:.0f} MiB resident,"
-        f" {100 * share:.1f} % of a core at rest"
+        f"{case.allocations:>7,} allocations, {case.tenants:>5,} TenantClusters, {way:10}: ready"
+        f" after {wall:.2f} s wall ({cpu:.2f} s of CPU), first grant {granted:.2f} s after that,"
+        f" {held:.0f} MiB resident (peak {most:.0f}), {100 * share:.1f} % of a core at rest"
+        f"  goal: {case.goal}"
     )
+
+
+async def _until_ready(process: Process, port: int) -> None:
+    async with httpx.AsyncClient() as client:
+        with anyio.fail_after(PATIENCE):
+            while not await _ready(client, port):
+                assert process.returncode is None
+                await anyio.sleep(0.02)
 
 
 async def _ready(client: httpx.AsyncClient, port: int) -> bool:
@@ -95,9 +183,21 @@ async def _ready(client: httpx.AsyncClient, port: int) -> bool:
     return answer.status_code == 200
 
 
+async def _first_grant(wire: Wire) -> None:
+    """Ask for addresses, and wait until they are given."""
+    await wire.ask("POST", PATH, msgspec.json.encode(allocation("first")), _JSON)
+    with anyio.fail_after(PATIENCE):
+        while True:
+            found = msgspec.json.decode(await wire.ask("GET", f"{PATH}/first"))
+            if found.get("status", {}).get("phase") == "Allocated":
+                return
+            await anyio.sleep(0.02)
+
+
 def run() -> None:
     """Print what controllers cost."""
-    for objects in (0, OBJECTS):
-        for way in WAYS:
+    for case in CASES:
+        for way in case.ways:
             with serving() as server:
-                anyio.run(measure, server, objects, way)
+                anyio.run(prepare, server, case)
+                anyio.run(measure, server, case, way)

@@ -3,7 +3,8 @@
 Our controller and the peer (tests/bench/peer) get a control plane of their own each, one after the
 other, with the same definitions, the same pool and the same driver:
 
-- filling: 1,000 IPAllocations of 1 to 8 addresses are created at once, 32 requests in flight
+- filling: 1,000 IPAllocations, and in another run 5,000, of 1 to 8 addresses are created at once,
+  32 requests in flight
 - churn: every second one is deleted, and as many are created anew, in turn
 
 A phase ends when a watch has shown every new one Allocated and every deleted one gone; the rate is
@@ -16,12 +17,12 @@ in what is there at the end; any of ours fails the benchmark.
 Ours is `butler-ipam run` as the Deployment starts it, but without webhooks, and looking for
 orphans only when the benchmark is over (the TenantClusters of these allocations do not exist).
 Both are administrators, so that no flow control slows one of them down. What else the machine does
-changes every number but the writes: compare within one run.
+changes every number but the writes: compare within one run. `bench_embedded` is the same on the
+embedded API server, which does not count writes.
 
-    python -m tests.bench real [--allocations N] [--only NAME] [--type KIND]
+    python -m tests.bench real [--allocations N]... [--only NAME] [--type KIND]
 """
 
-import os
 import shutil
 import subprocess
 import sys
@@ -35,11 +36,10 @@ import click
 from envtest.settings import PlaneError
 from reconcilers.api import names
 from tests.bench.comparison import Start, measure
+from tests.bench.places import REAL, ROOT, Open, places
 from tests.bench.processes import Command, Reachable, as_a_pod, free_port, write_credentials
 from tests.bench.tables import show
 
-ROOT = Path(__file__).parents[2]
-REAL = ROOT / ".real"
 PEER = "bench/peer"
 OURS = "butler-ipam"
 CLIENT_GO = "client-go"
@@ -73,14 +73,6 @@ def peer(program: Path, of: Reachable, folder: Path) -> Command:
     return [str(program), *flags], {}
 
 
-def real_programs() -> Path | None:
-    """Return the folder of etcd and kube-apiserver, or None if they are not there."""
-    named = os.environ.get("KUBEBUILDER_ASSETS")
-    folder = Path(named) if named else REAL / "newest"
-    there = all((folder / name).exists() for name in ("etcd", "kube-apiserver"))
-    return folder if there else None
-
-
 def built_peer() -> Path | None:
     """Build the peer, or find the one that was built; say why there is none."""
     program = REAL / PEER
@@ -100,9 +92,10 @@ def built_peer() -> Path | None:
 @click.option(
     "--allocations",
     type=click.IntRange(min=10),
-    default=1000,
+    multiple=True,
+    default=(1000, 5000),
     show_default=True,
-    help="How many are created at once.",
+    help="How many are created at once; several in turn.",
 )
 @click.option("--only", type=click.Choice([OURS, CLIENT_GO]), help="Measure one controller.")
 @click.option(
@@ -114,10 +107,11 @@ def built_peer() -> Path | None:
     help="What the addresses are for. Of a loadbalancer one, ours asks for its tenant before it is"
     " released, and is told that there is none; the peer knows of no tenants.",
 )
-def command(allocations: int, only: str | None, kind: str) -> None:
-    """Measure controllers on the real etcd and kube-apiserver."""
-    assets = real_programs()
-    if assets is None:
+@click.pass_obj
+def command(place: str, allocations: Sequence[int], only: str | None, kind: str) -> None:
+    """Measure controllers on a control plane."""
+    there = places().get(place)
+    if there is None:
         click.echo(
             "not measured: no etcd and kube-apiserver in the folder that KUBEBUILDER_ASSETS names,"
             " nor in .real/newest; `make real` builds them"
@@ -128,19 +122,29 @@ def command(allocations: int, only: str | None, kind: str) -> None:
         starts[OURS] = ours
     if only != OURS and (program := built_peer()) is not None:
         starts[CLIENT_GO] = partial(peer, program)
+    for number in allocations:
+        _compared(starts, there, number, kind)
+
+
+def _compared(starts: dict[str, Start], place: Open, number: int, kind: str) -> None:
+    """Measure controllers with one number of allocations, and print it.
+
+    Raises:
+        ClickException: a server does not start, or two allocations of ours held one address.
+    """
     try:
         results = {
-            name: anyio.run(measure, start, assets, allocations, kind)
-            for name, start in starts.items()
+            name: anyio.run(measure, start, place, number, kind) for name, start in starts.items()
         }
     except PlaneError as error:
         raise click.ClickException(str(error)) from error
     if results:
-        show(allocations, results)
+        show(number, results)
     if OURS in results and (results[OURS].overlaps or results[OURS].overlaps_left):
         raise click.ClickException("two of our allocations held the same address")
 
 
-def run(arguments: Sequence[str] = ()) -> None:
+def run(arguments: Sequence[str] = (), place: str = "real") -> None:
     """Print what allocations cost on the real servers."""
-    command.main(list(arguments), prog_name="python -m tests.bench real", standalone_mode=False)
+    name = f"python -m tests.bench {place}"
+    command.main(list(arguments), prog_name=name, standalone_mode=False, obj=place)

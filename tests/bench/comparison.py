@@ -1,55 +1,26 @@
 """Measures one controller on a control plane of its own; the same way for every controller."""
 
-import os
 import tempfile
-from base64 import b64decode
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
 from time import perf_counter
 
-import yaml
-from aiohttp import ClientSession, TCPConnector
+from aiohttp import ClientSession
 
-from envtest import User
-from envtest.access.tokens import token_line
-from envtest.binaries import real_control_plane
-from envtest.plane import ControlPlane as Plane
-from envtest.settings import read_settings
-from reconcilers.api.crd import crds
-from tests.bench.driver import GROUP, LONGEST_EVENT, Driver, View, count, named
+from tests.bench.driver import GROUP, Driver, View, count, named
 from tests.bench.overlaps import Overlaps
-from tests.bench.processes import (
-    Command,
-    Reachable,
-    peak,
-    program,
-    resident,
-    running,
-    worked,
-)
+from tests.bench.places import Open
+from tests.bench.processes import Command, Reachable, peak, resident, running, worked
 from tests.bench.writes import Write, counted
-from tests.hygiene import children
 
 FILLING = "filling"
 CHURN = "churn"
-_TOKEN = "bench-token"
-_ADMINISTRATOR = User("bench", ("system:masters",))
 _LEAST_POOL = 12
 
 Start = Callable[[Reachable, Path], Command]
-
-
-@dataclass(slots=True)
-class Access:
-    """How a controller reaches the API server."""
-
-    url: str
-    token: str
-    authority: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +99,14 @@ class Meter:
     Attributes:
         session: the API server's client.
         controller: process number.
-        server: process number of kube-apiserver.
+        server: process number of the API server.
+        counts: whether the API server's metrics count writes.
     """
 
     session: ClientSession
     controller: int
     server: int
+    counts: bool = True
     _writes: Counter[Write] = field(default_factory=Counter)
     _used: tuple[float, float] = (0.0, 0.0)
 
@@ -150,17 +123,19 @@ class Meter:
         return controller - self._used[0], server - self._used[1], +writes
 
     async def _counted(self) -> Counter[Write]:
+        if not self.counts:
+            return Counter()
         async with self.session.get("/metrics") as answer:
             answer.raise_for_status()
             return counted(await answer.text(), GROUP)
 
 
-async def measure(start: Start, assets: Path, number: int, kind: str) -> Measured:
+async def measure(start: Start, place: Open, number: int, kind: str) -> Measured:
     """Measure a controller with `number` allocations.
 
     Args:
         start: how the controller is started.
-        assets: the folder of etcd and kube-apiserver.
+        place: opens the control plane.
         number: of allocations; every second one is replaced in churn.
         kind: what the addresses are for: nodes or loadbalancer.
 
@@ -169,19 +144,15 @@ async def measure(start: Start, assets: Path, number: int, kind: str) -> Measure
         WrongAnswerError: the controller does not give what is asked for.
         TimeoutError: it does not give it in time.
     """
-    async with _control_plane(assets) as (plane, server):
-        await plane.install_crds(crds())
-        access = Access(plane.url, _TOKEN, _authority(plane))
+    async with place() as home:
         with tempfile.TemporaryDirectory() as folder:
-            command = start(access, Path(folder))
-            async with client(plane) as session:
-                driver = Driver(session, kind)
-                async with driver.watching() as view:
-                    await driver.prepare(f"10.0.0.0/{prefix(number)}")
-                    log = Path(folder) / "controller.log"
-                    async with running(command, log) as process:
-                        meter = Meter(session, process.pid, server)
-                        return await _measure(driver, view, meter, number)
+            command = start(home.access, Path(folder))
+            driver = Driver(home.session, kind)
+            async with driver.watching() as view:
+                await driver.prepare(f"10.0.0.0/{prefix(number)}")
+                async with running(command, Path(folder) / "controller.log") as process:
+                    meter = Meter(home.session, process.pid, home.server, home.counts)
+                    return await _measure(driver, view, meter, number)
 
 
 async def _measure(driver: Driver, view: View, meter: Meter, number: int) -> Measured:
@@ -259,31 +230,3 @@ def prefix(number: int) -> int:
     """Return the prefix length of a pool of twice the addresses that the benchmark asks for."""
     addresses = sum(map(count, range(number + number // 2)))
     return 32 - max((2 * addresses - 1).bit_length(), _LEAST_POOL)
-
-
-@asynccontextmanager
-async def _control_plane(assets: Path) -> AsyncIterator[tuple[Plane, int]]:
-    """Start a control plane; give it and the process number of its kube-apiserver."""
-    settings = read_settings({**os.environ, "KUBEBUILDER_ASSETS": str(assets)})
-    before = children()
-    tokens = token_line(_TOKEN, _ADMINISTRATOR)
-    async with real_control_plane(settings, None, "127.0.0.1:0", tokens) as plane:
-        yield plane, program("kube-apiserver", children() - before)
-
-
-def _authority(plane: Plane) -> str:
-    cluster = yaml.safe_load(plane.kubeconfig())["clusters"][0]["cluster"]
-    return b64decode(cluster["certificate-authority-data"]).decode()
-
-
-@asynccontextmanager
-async def client(plane: Plane) -> AsyncIterator[ClientSession]:
-    """Give the driver's client of a control plane, as its administrator."""
-    connector = TCPConnector(ssl=plane.tls(), limit=0)
-    async with ClientSession(
-        plane.url,
-        connector=connector,
-        headers=plane.admin_headers(),
-        read_bufsize=LONGEST_EVENT,
-    ) as session:
-        yield session

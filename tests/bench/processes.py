@@ -133,12 +133,13 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def running(command: Command, log: Path) -> AsyncIterator[Process]:
+async def running(command: Command, log: Path, *, may_end: bool = False) -> AsyncIterator[Process]:
     """Run a program while the context lasts.
 
     Args:
         command: what to start.
         log: the file that takes its output.
+        may_end: whether it may end before, with success.
 
     Raises:
         RuntimeError: it ended before; the message ends with its last lines.
@@ -154,7 +155,7 @@ async def running(command: Command, log: Path) -> AsyncIterator[Process]:
         )
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(_fail_at_end, process, log)
+            group.start_soon(_fail_at_end, process, log, may_end)
             yield process
             group.cancel_scope.cancel()
     finally:
@@ -164,8 +165,10 @@ async def running(command: Command, log: Path) -> AsyncIterator[Process]:
             await process.aclose()
 
 
-async def _fail_at_end(process: Process, log: Path) -> None:
+async def _fail_at_end(process: Process, log: Path, may_end: bool) -> None:
     code = await process.wait()
+    if may_end and code == 0:
+        return
     text = await anyio.Path(log).read_text(errors="replace")
     last = "\n".join(text.splitlines()[-_LAST_LINES:])
     raise RuntimeError(f"the controller ended with code {code}; its last lines:\n{last}")

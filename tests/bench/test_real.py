@@ -15,9 +15,10 @@ from envtest import ControlPlane
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api.crd import crds
 from tests.bench import bench_real, tables
-from tests.bench.comparison import CHURN, FILLING, Measured, Phase, Start, client, measure
+from tests.bench.comparison import CHURN, FILLING, Measured, Phase, Start, measure
 from tests.bench.driver import ALLOCATIONS, FINALIZER, GROUP, Driver, named
 from tests.bench.overlaps import Overlaps
+from tests.bench.places import REAL, client, embedded, real
 from tests.bench.writes import Write, counted, done
 
 FEW = 20
@@ -201,7 +202,7 @@ def test_the_table_shows_numbers_for_each_allocation_and_ratios(
         "writes each 1.00 1.00 1.00 <= 2.1",
         "PUT as refused 0.50 0.50",
         "controller's CPU each, ms 2.00 2.00 1.00",
-        "kube-apiserver's CPU each, ms 5.00 5.00 1.00 ratio < 1",
+        "API server's CPU each, ms 5.00 5.00 1.00 ratio < 1",
         "resident memory at rest, MiB 60.00 30.00 2.00 <= 110",
         "overlapping pairs, as watched 0.00 3.00 0",
         "overlapping pairs in the end 0.00 1.00 0",
@@ -221,7 +222,7 @@ def _start(name: str) -> Start:
     """Return how a controller is started; skip where the peer is not built."""
     if name == bench_real.OURS:
         return bench_real.ours
-    program = bench_real.REAL / bench_real.PEER
+    program = REAL / bench_real.PEER
     if not program.exists():
         pytest.skip(f"{program} is not there: `make real` builds it")
     return partial(bench_real.peer, program)
@@ -232,7 +233,7 @@ def _start(name: str) -> Start:
 async def test_a_small_run_serves_every_allocation_and_counts_the_writes_of_the_controller(
     name: str,
 ) -> None:
-    measured = await measure(_start(name), real_assets(), FEW, "nodes")
+    measured = await measure(_start(name), partial(real, real_assets()), FEW, "nodes")
     assert (measured.overlaps, measured.overlaps_left) == (0, 0)
     filling, churn = measured.phases[FILLING], measured.phases[CHURN]
     assert (filling.number, churn.number) == (FEW, FEW // 2)
@@ -245,3 +246,12 @@ async def test_a_small_run_serves_every_allocation_and_counts_the_writes_of_the_
         driven = one.writes[created] + one.writes[deleted]
         assert done(one.writes) - driven > own
         assert 0 < one.resident <= one.peak
+
+
+@pytest.mark.slow
+async def test_a_small_run_on_the_embedded_server_serves_every_allocation() -> None:
+    measured = await measure(bench_real.ours, embedded, FEW, "nodes")
+    assert (measured.overlaps, measured.overlaps_left) == (0, 0)
+    filling, churn = measured.phases[FILLING], measured.phases[CHURN]
+    assert (len(filling.served), len(churn.served)) == (FEW, FEW // 2)
+    assert not filling.writes, "it does not count them"

@@ -1,0 +1,91 @@
+"""How long nobody is served when the leader ends: until the first grant of the next one.
+
+Two `butler-ipam run` on each control plane that there is, with leader election as the Deployment
+has it, and 10,000 ranges held. The leader gets SIGTERM. An allocation is created as soon as its
+Lease is free, and the time is taken until a watch shows it Allocated.
+"""
+
+import signal
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from time import perf_counter
+
+import anyio
+import click
+import msgspec
+from anyio.abc import Process
+
+from tests.bench.bench_real import ours
+from tests.bench.comparison import prefix
+from tests.bench.driver import Driver
+from tests.bench.places import Open, Place, places
+from tests.bench.processes import running, worked
+
+HELD = 10_000
+TURNS = 3
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/butler-system/leases/butler-ipam"
+PATIENCE = 120.0
+
+
+async def measure(place: Open) -> list[tuple[float, float]]:
+    """Return for each turn how long the next leader's first grant took, and its CPU seconds."""
+    async with place() as home, AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        driver = Driver(home.session)
+        view = await stack.enter_async_context(driver.watching())
+        await driver.prepare(f"10.0.0.0/{prefix(HELD + TURNS)}")
+        leader = await _start(stack, home, folder / "0")
+        await view.until(lambda: view.pool is not None and view.pool.ready, "the pool is ready")
+        await driver.change((), range(HELD))
+        await driver.done()
+        took = []
+        for turn in range(1, TURNS + 1):
+            standby = await _start(stack, home, folder / str(turn))
+            await _until_standby(standby)
+            leader.send_signal(signal.SIGTERM)
+            await _until_free(driver)
+            begun, cpu = perf_counter(), worked(standby.pid)
+            await driver.change((), [HELD + turn])
+            await driver.done()
+            took.append((view.moved - begun, worked(standby.pid) - cpu))
+            leader = standby
+        return took
+
+
+async def _start(stack: AsyncExitStack, home: Place, folder: Path) -> Process:
+    await anyio.Path(folder).mkdir()
+    command = ours(home.access, folder)
+    return await stack.enter_async_context(
+        running(command, folder / "controller.log", may_end=True)
+    )
+
+
+async def _until_standby(process: Process) -> None:
+    """Wait until a process that waits for the Lease has read everything and does no more."""
+    with anyio.fail_after(PATIENCE):
+        before, now = -1.0, worked(process.pid)
+        while now - before > 0.02 or now < 1.0:
+            await anyio.sleep(2)
+            before, now = now, worked(process.pid)
+
+
+async def _until_free(driver: Driver) -> None:
+    """Wait until the Lease has no holder, or another one."""
+    first = await _holder(driver)
+    with anyio.fail_after(PATIENCE):
+        while await _holder(driver) == first:  # noqa: ASYNC110 - a watch would be no sooner
+            await anyio.sleep(0.005)
+
+
+async def _holder(driver: Driver) -> str:
+    lease = msgspec.json.decode(await driver.ask("GET", LEASE))
+    return str(lease["spec"].get("holderIdentity", ""))
+
+
+def run() -> None:
+    """Print how long a change of leaders takes."""
+    for name, place in places().items():
+        took = anyio.run(measure, place)
+        shown = ", ".join(f"{wall:.2f} s ({cpu:.2f} s of CPU)" for wall, cpu in took)
+        click.echo(f"{name:9} first grant after the Lease was free: {shown}  goal: <= 2 s")

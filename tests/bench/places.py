@@ -1,0 +1,124 @@
+"""Where controllers are measured: a control plane of their own each, real or embedded."""
+
+import os
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from ssl import SSLContext
+
+import yaml
+from aiohttp import ClientSession, TCPConnector
+
+from envtest import User
+from envtest.access.tokens import token_line
+from envtest.binaries import real_control_plane
+from envtest.plane import ControlPlane as Plane
+from envtest.settings import read_settings
+from reconcilers.api.crd import crds
+from tests.bench.bench_envtest import server as serving
+from tests.bench.driver import LONGEST_EVENT
+from tests.bench.processes import program
+from tests.hygiene import children
+
+ROOT = Path(__file__).parents[2]
+REAL = ROOT / ".real"
+_TOKEN = "bench-token"
+_ADMINISTRATOR = User("bench", ("system:masters",))
+_EXTENSIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@dataclass(slots=True)
+class Access:
+    """How a controller reaches the API server."""
+
+    url: str
+    token: str
+    authority: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A control plane that serves our kinds.
+
+    Attributes:
+        access: how controllers reach it.
+        session: the driver's client of it, as its administrator.
+        server: process number of the API server.
+        counts: whether its metrics count the writes.
+    """
+
+    access: Access
+    session: ClientSession
+    server: int
+    counts: bool
+
+
+Open = Callable[[], AbstractAsyncContextManager[Place]]
+
+
+@asynccontextmanager
+async def real(assets: Path) -> AsyncIterator[Place]:
+    """Start etcd and kube-apiserver.
+
+    Raises:
+        PlaneError: one of them does not start.
+    """
+    settings = read_settings({**os.environ, "KUBEBUILDER_ASSETS": str(assets)})
+    before = children()
+    tokens = token_line(_TOKEN, _ADMINISTRATOR)
+    async with real_control_plane(settings, None, "127.0.0.1:0", tokens) as plane:
+        server = program("kube-apiserver", children() - before)
+        await plane.install_crds(crds())
+        access = Access(plane.url, _TOKEN, _authority(plane))
+        async with client(plane) as session:
+            yield Place(access, session, server, counts=True)
+
+
+@asynccontextmanager
+async def embedded() -> AsyncIterator[Place]:
+    """Start the embedded API server, in a process of its own."""
+    with serving() as server:
+        access = Access(server.url, server.token, server.authority)
+        headers = {"Authorization": f"Bearer {server.token}"}
+        async with _session(server.url, server.tls, headers) as session:
+            for definition in crds():
+                async with session.post(_EXTENSIONS, json=definition) as answer:
+                    answer.raise_for_status()
+            yield Place(access, session, server.process.pid, counts=False)
+
+
+def real_programs() -> Path | None:
+    """Return the folder of etcd and kube-apiserver, or None if they are not there."""
+    named = os.environ.get("KUBEBUILDER_ASSETS")
+    folder = Path(named) if named else REAL / "newest"
+    there = all((folder / name).exists() for name in ("etcd", "kube-apiserver"))
+    return folder if there else None
+
+
+def places() -> dict[str, Open]:
+    """Return how the control planes of this machine are opened, by name."""
+    found: dict[str, Open] = {"embedded": embedded}
+    assets = real_programs()
+    if assets is not None:
+        found["real"] = partial(real, assets)
+    return found
+
+
+@asynccontextmanager
+async def client(plane: Plane) -> AsyncIterator[ClientSession]:
+    """Give the driver's client of a control plane, as its administrator."""
+    async with _session(plane.url, plane.tls(), plane.admin_headers()) as session:
+        yield session
+
+
+def _session(url: str, tls: SSLContext, headers: dict[str, str]) -> ClientSession:
+    connector = TCPConnector(ssl=tls, limit=0)
+    return ClientSession(url, connector=connector, headers=headers, read_bufsize=LONGEST_EVENT)
+
+
+def _authority(plane: Plane) -> str:
+    cluster = yaml.safe_load(plane.kubeconfig())["clusters"][0]["cluster"]
+    return b64decode(cluster["certificate-authority-data"]).decode()
