@@ -232,6 +232,14 @@ class Space:
         assert self._tried is None, "nothing is released while something is tried"
         self._removed(span)
 
+    def put_back(self, taken: AddressRange) -> None:
+        """Give back the range that was taken last, as if it had not been; in a trial, too."""
+        span = (taken.first, taken.last)
+        if self._tried is not None:
+            last = self._tried.pop()
+            assert last == span, "only what was taken last is given back"
+        self._removed(span)
+
     def _removed(self, span: Span) -> None:
         self._held[span] -= 1
         if not self._held[span]:

@@ -3,26 +3,32 @@
 Used by the webhooks and the command line, before a pool is used.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from allocator import (
     AddressRange,
     AllocatorError,
+    InvalidPool,
     InvalidRequest,
     Layout,
+    MalformedText,
     PoolTooLarge,
+    RequestRefused,
     pool_faults,
 )
 from reconcilers import ranges
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
+from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec, SecondaryBlock
 
 Path = tuple[str | int, ...]
 """Where something is in an object: `("spec", "reserved", 0, "cidr")`."""
 
+SPEC: Path = ("spec",)
+SECONDARY: Path = ("spec", "secondary")
 CIDR: Path = ("spec", "cidr")
 TENANT: Path = ("spec", "tenantAllocation")
+PINNED: Path = ("spec", "pinnedRange")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,12 @@ class Remark:
     message: str
 
 
+def blocks(spec: NetworkPoolSpec) -> list[tuple[Path, NetworkPoolSpec | SecondaryBlock]]:
+    """Return the blocks of a spec, one or one of each family, with where they are written."""
+    second = [] if spec.secondary is None else [(SECONDARY, spec.secondary)]
+    return [(SPEC, spec), *second]
+
+
 def faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
     """Return every fault for which the pool's controller would refuse the spec.
 
@@ -40,38 +52,58 @@ def faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
         spec: the spec.
         max_addresses: the largest pool, in addresses.
     """
-    found = pool_faults(spec.cidr, [one.cidr for one in spec.reserved], spec.spans())
+    found = [remark for at, block in blocks(spec) for remark in _faults(at, block, max_addresses)]
     if found:
-        return [Remark(_in_spec(spec, fault.path), fault.message) for fault in found]
+        return found
     try:
-        ranges.layout(spec, max_addresses)
-    except PoolTooLarge as large:
-        return [Remark(CIDR, str(large))]
+        ranges.layouts(spec, max_addresses)
+    except InvalidPool as same:
+        return [Remark((*SECONDARY, "cidr"), str(same))]
     return []
 
 
-def _in_spec(spec: NetworkPoolSpec, path: Path) -> Path:
+def _faults(
+    at: Path, block: NetworkPoolSpec | SecondaryBlock, max_addresses: int
+) -> Iterator[Remark]:
+    found = pool_faults(block.cidr, [one.cidr for one in block.reserved], block.spans())
+    yield from (Remark(_in_spec(at, block, fault.path), fault.message) for fault in found)
+    if found:
+        return
+    try:
+        ranges.layout(block, max_addresses)
+    except PoolTooLarge as large:
+        yield Remark((*at, "cidr"), str(large))
+
+
+def _in_spec(at: Path, block: NetworkPoolSpec | SecondaryBlock, path: Path) -> Path:
     """Return where in a pool's spec the allocator's path leads."""
     if path[0] != "ranges":
-        return ("spec", *path)
-    tenant = spec.tenantAllocation
+        return (*at, *path)
+    tenant = block.tenantAllocation
     if tenant is not None and tenant.ranges:
-        return (*TENANT, *path)
-    return (*TENANT, *path[2:])  # the one range is start and end themselves
+        return (*at, "tenantAllocation", *path)
+    return (*at, "tenantAllocation", *path[2:])  # the one range is start and end themselves
 
 
-def spec_warnings(spec: NetworkPoolSpec, layout: Layout) -> Iterator[Remark]:
+def spec_warnings(spec: NetworkPoolSpec, layouts: Sequence[Layout]) -> Iterator[Remark]:
     """Yield what is allowed in a pool and yet likely to be a slip.
 
     Args:
         spec: the spec.
-        layout: its geometry.
+        layouts: its geometry.
     """
-    written: list[tuple[Path, str, AddressRange]] = [(CIDR, spec.cidr, layout.cidr)]
-    for at, (one, parsed) in enumerate(zip(spec.reserved, layout.reserved, strict=True)):
-        path = ("spec", "reserved", at)
+    for (at, block), layout in zip(blocks(spec), layouts, strict=True):
+        yield from _block_warnings(at, block, layout)
+
+
+def _block_warnings(
+    at: Path, block: NetworkPoolSpec | SecondaryBlock, layout: Layout
+) -> Iterator[Remark]:
+    written: list[tuple[Path, str, AddressRange]] = [((*at, "cidr"), block.cidr, layout.cidr)]
+    for number, (one, parsed) in enumerate(zip(block.reserved, layout.reserved, strict=True)):
+        path = (*at, "reserved", number)
         written.append(((*path, "cidr"), one.cidr, parsed))
-        for earlier, other in enumerate(layout.reserved[:at]):
+        for earlier, other in enumerate(layout.reserved[:number]):
             if parsed.overlaps(other):
                 what = f"{parsed.text} overlaps reserved[{earlier}] ({other.text})"
                 yield Remark(path, what)
@@ -80,7 +112,7 @@ def spec_warnings(spec: NetworkPoolSpec, layout: Layout) -> Iterator[Remark]:
             yield Remark(field, f"{text!r} has host bits set; it is taken for {parsed.text}")
     if layout.total == 0:
         what = "everything that tenants may draw from is reserved: nothing can be handed out"
-        yield Remark(("spec",), what)
+        yield Remark(at, what)
 
 
 def _begins(address: str, found: AddressRange) -> bool:
@@ -91,26 +123,54 @@ def _begins(address: str, found: AddressRange) -> bool:
 
 
 def never(
-    allocation: IPAllocation, count: int, pool: NetworkPool, layout: Layout
+    allocation: IPAllocation, count: int, pool: NetworkPool, layouts: Sequence[Layout]
 ) -> Remark | None:
     """Return why a pool could not serve a request even if it were empty; None if it could.
+
+    A family that the pool lacks is no such reason, as the pool may be given it.
 
     Args:
         allocation: the request.
         count: how many addresses it asks for, where it pins none.
         pool: the pool.
-        layout: its geometry.
+        layouts: its geometry.
     """
+    by_family = {layout.family: layout for layout in layouts}
     try:
-        wanted = ranges.pinned(allocation)
-        if wanted is not None:
-            layout.pinned_span(wanted)
+        pins = {one.family: one for one in ranges.pins(allocation)}
+        if len(layouts) == 1 and not allocation.spec.names_families:
+            pinned = next(iter(pins.values()), None)
+            return _never_of(allocation, count, pool, layouts[0], pinned)
+        asked = ranges.wanted(allocation, pool, tuple(by_family))
+    except InvalidRequest as impossible:
+        return Remark(SPEC, str(impossible))
+    except MalformedText as impossible:
+        return Remark(PINNED, str(impossible))
+    except RequestRefused:
+        return None
+    sure = asked.families if asked.second_required else asked.families[:1]
+    found = (_never_of(allocation, count, pool, by_family[one], pins.get(one)) for one in sure)
+    return next(filter(None, found), None)
+
+
+def _never_of(
+    allocation: IPAllocation,
+    count: int,
+    pool: NetworkPool,
+    layout: Layout,
+    wanted: AddressRange | None,
+) -> Remark | None:
+    """Return why one family of a pool could not serve a request even if it were empty."""
+    if wanted is None:
+        return _never_so_many(allocation, count, pool, layout)
+    try:
+        layout.pinned_span(wanted)
     except AllocatorError as impossible:
-        return Remark(("spec", "pinnedRange"), str(impossible))
-    if wanted is not None and not layout.could_ever_pin(wanted):
-        what = f"{wanted.text} holds reserved addresses of NetworkPool {pool.metadata.key}"
-        return Remark(("spec", "pinnedRange"), what)
-    return None if wanted is not None else _never_so_many(allocation, count, pool, layout)
+        return Remark(PINNED, str(impossible))
+    if layout.could_ever_pin(wanted):
+        return None
+    what = f"{wanted.text} holds reserved addresses of NetworkPool {pool.metadata.key}"
+    return Remark(PINNED, what)
 
 
 def _never_so_many(

@@ -1,18 +1,79 @@
-"""Between API objects and address arithmetic: what a spec means, what a status holds."""
+"""Between API objects and address arithmetic: what a spec means, what a status holds.
 
-from collections.abc import Iterable, Iterator
+Of which families an allocation gets addresses is as with a Service's ipFamilyPolicy:
+
+    SingleStack       one family: the one that ipFamilies names, else the pool's first
+    PreferDualStack   both if the pool has both and the second has room, else one
+    RequireDualStack  both or nothing
+
+A family that is named is never left out: a pool that lacks it refuses. The first family is served
+or nothing is.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from allocator import AddressRange, AllocatorError, Layout
-from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolSpec
+from allocator import (
+    AddressRange,
+    AllocatorError,
+    Family,
+    InvalidPool,
+    InvalidRequest,
+    Layout,
+    PoolTooLarge,
+    RequestRefused,
+    Space,
+)
+from reconcilers.api.ipallocation import (
+    PREFER_DUAL_STACK,
+    REQUIRE_DUAL_STACK,
+    SINGLE_STACK,
+    IPAllocation,
+    IPAllocationSpec,
+)
+from reconcilers.api.networkpool import (
+    Assignment,
+    NetworkPool,
+    NetworkPoolSpec,
+    SecondaryBlock,
+)
+from reconcilers.conditions import Finding
 
 T = TypeVar("T")
 
+FAMILIES: Mapping[str, Family] = {"IPv4": 4, "IPv6": 6}
+WORDS: Mapping[Family, str] = {4: "IPv4", 6: "IPv6"}
+DUAL_STACK = "DualStack"
+"""The condition of an allocation that asks for both families: whether it has both."""
+_POLICIES = {SINGLE_STACK, PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}
+SAME_FAMILY = "the secondary CIDR is of the same family as cidr"
 
-def layout(spec: NetworkPoolSpec, max_addresses: int) -> Layout:
-    """Return the geometry that a pool's spec declares.
+
+def layouts(spec: NetworkPoolSpec, max_addresses: int) -> tuple[Layout, ...]:
+    """Return the geometry of each block that a pool's spec declares, that of `cidr` first.
+
+    Raises:
+        InvalidPool: the spec contradicts itself; `messages` says where.
+        PoolTooLarge: a block has more than `max_addresses` addresses.
+    """
+    first = layout(spec, max_addresses)
+    if spec.secondary is None:
+        return (first,)
+    try:
+        second = layout(spec.secondary, max_addresses)
+    except PoolTooLarge:
+        raise
+    except InvalidPool as invalid:
+        raise InvalidPool([f"secondary: {one}" for one in invalid.messages]) from invalid
+    if second.family == first.family:
+        raise InvalidPool([SAME_FAMILY])
+    return first, second
+
+
+def layout(spec: NetworkPoolSpec | SecondaryBlock, max_addresses: int) -> Layout:
+    """Return the geometry that a pool's spec declares, of its first block or of its second.
 
     Raises:
         InvalidPool: the spec contradicts itself; `messages` says where.
@@ -60,32 +121,74 @@ def held(allocation: IPAllocation) -> AddressRange | None:
     return found or (parsed_entry(status.cidr) if status.cidr else None)
 
 
-def promised(assignment: Assignment) -> AddressRange | None:
-    """Return the range that an assignment promises; None if it is not a range."""
-    return parsed(assignment.startAddress, assignment.endAddress)
+def all_held(allocation: IPAllocation) -> tuple[AddressRange, ...]:
+    """Return every range in the allocation's status, in whatever phase, the first one first."""
+    first = held(allocation)
+    if not allocation.status.families:
+        return () if first is None else (first,)
+    others = (
+        parsed(one.startAddress, one.endAddress)
+        for one in allocation.status.families
+        if one.startAddress and one.endAddress
+    )
+    return tuple(dict.fromkeys(one for one in (first, *others) if one is not None))
+
+
+def ends_text(allocation: IPAllocation) -> str:
+    """Return the ends of every range in the allocation's status, for a message."""
+    return " and ".join(f"{one.start_text} - {one.end_text}" for one in all_held(allocation))
+
+
+def promised(assignment: Assignment) -> tuple[AddressRange, ...]:
+    """Return the ranges that an assignment promises, nothing if one of them is none."""
+    first = parsed(assignment.startAddress, assignment.endAddress)
+    if first is None:
+        return ()
+    start, end = assignment.secondaryStartAddress, assignment.secondaryEndAddress
+    if start is None and end is None:
+        return (first,)
+    second = parsed(start or "", end or "")
+    return (first, second) if second is not None else ()
+
+
+def pins(allocation: IPAllocation) -> tuple[AddressRange, ...]:
+    """Return the ranges that the allocation asks for by address, at most one of each family.
+
+    Raises:
+        AllocatorError: a range is none, for example because its start is after its end; or two are
+            of one family.
+    """
+    spec = allocation.spec
+    named = (spec.pinnedRange,) if spec.pinnedRange is not None else spec.pinnedRanges
+    found = tuple(AddressRange.parse(one.startAddress, one.endAddress) for one in named)
+    if len({one.family for one in found}) < len(found):
+        raise InvalidRequest("pinnedRanges has one range of each family")
+    return found
 
 
 def pinned(allocation: IPAllocation) -> AddressRange | None:
-    """Return the range that the allocation asks for by address; None if it asks by count.
+    """Return the first range that the allocation asks for by address; None if it asks by count.
 
     Raises:
-        AllocatorError: the range is none, for example because its start is after its end.
+        AllocatorError: as for `pins`.
     """
-    wanted = allocation.spec.pinnedRange
-    if wanted is None:
-        return None
-    return AddressRange.parse(wanted.startAddress, wanted.endAddress)
+    return next(iter(pins(allocation)), None)
 
 
 def requested(allocation: IPAllocation, pool: NetworkPool) -> int:
-    """Return how many addresses an unpinned allocation asks for.
+    """Return how many addresses an allocation asks for of each family that is not pinned.
 
     With a prefix length that the pool's family does not have it asks for nothing.
     """
     spec, prefix = allocation.spec, allocation.spec.prefixLength
     if prefix is None:
+        named = (spec.pinnedRange, *spec.pinnedRanges)[-1] if spec.ipFamilyPolicy else None
+        first = parsed(named.startAddress, named.endAddress) if named is not None else None
+        if first is not None:
+            return first.size
         return spec.count or pool.spec.default_count(spec.type)
-    bits = 128 if ":" in pool.spec.cidr else 32
+    six = spec.ipFamilies[0] == "IPv6" if spec.ipFamilies else ":" in pool.spec.cidr
+    bits = 128 if six else 32
     return 1 << bits - prefix if prefix <= bits else 0
 
 
@@ -97,3 +200,190 @@ def overlapping(found: Iterable[tuple[T, AddressRange]]) -> Iterator[tuple[T, T]
             if not its_range.overlaps(other_range):
                 break  # nor does any that begins later
             yield one, other
+
+
+class PoolNotDualStack(RequestRefused):
+    """Both families are required of a pool that has one.
+
+    Args:
+        pool: the pool's name.
+    """
+
+    def __init__(self, pool: str) -> None:
+        super().__init__(f"NetworkPool {pool} is not configured for dual-stack allocations")
+
+
+class FamilyNotConfigured(RequestRefused):
+    """A family is named that the pool does not have.
+
+    Args:
+        at: the field that names it.
+        family: the family.
+        pool: the pool's name.
+    """
+
+    def __init__(self, at: str, family: Family, pool: str) -> None:
+        what = f'{at}: Invalid value: "{WORDS[family]}": not configured on NetworkPool {pool}'
+        super().__init__(what)
+
+
+class FamilyRefused(RequestRefused):
+    """One family of a pool cannot serve a request that names families.
+
+    Args:
+        family: the family.
+        refused: why.
+    """
+
+    def __init__(self, family: Family, refused: AllocatorError) -> None:
+        super().__init__(f"{WORDS[family]}: {refused}")
+        self.refused = refused
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an allocation gets of a pool.
+
+    Args:
+        families: in order.
+        second_required: whether it gets nothing rather than the first family alone.
+    """
+
+    families: tuple[Family, ...]
+    second_required: bool = False
+
+
+def wanted(allocation: IPAllocation, pool: NetworkPool, available: Sequence[Family]) -> Wanted:
+    """Return the families that an allocation gets addresses of.
+
+    Args:
+        allocation: the request.
+        pool: the pool.
+        available: the pool's families, in its order.
+
+    Raises:
+        AllocatorError: the pool does not have them, or the request contradicts itself.
+    """
+    spec, name = allocation.spec, pool.metadata.name
+    policy, named = spec.ipFamilyPolicy or SINGLE_STACK, _named(spec, pins(allocation))
+    if policy not in _POLICIES:
+        raise InvalidRequest(f"ipFamilyPolicy {policy!r} is none")
+    if policy == REQUIRE_DUAL_STACK and len(available) < 2:
+        raise PoolNotDualStack(name)
+    for at, family in named:
+        if family not in available:
+            raise FamilyNotConfigured(at, family, name)
+    asked = tuple(dict.fromkeys(family for _, family in named))
+    if policy == SINGLE_STACK and len(asked) > 1:
+        raise InvalidRequest(
+            "spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be 'RequireDualStack' or"
+            " 'PreferDualStack' when multiple IP families are specified"
+        )
+    order = tuple(dict.fromkeys((*asked, *available)))
+    if policy == SINGLE_STACK:
+        return Wanted(order[:1])
+    return Wanted(order, second_required=policy == REQUIRE_DUAL_STACK)
+
+
+def _named(spec: IPAllocationSpec, pinned_to: Iterable[AddressRange]) -> list[tuple[str, Family]]:
+    """Return the families that a request names, with the fields that do; ipFamilies first."""
+    found: list[tuple[str, Family]] = []
+    for number, word in enumerate(spec.ipFamilies):
+        if word not in FAMILIES:
+            raise InvalidRequest(f"spec.ipFamilies[{number}]: {word!r} is no family")
+        found.append((f"spec.ipFamilies[{number}]", FAMILIES[word]))
+    field = "spec.pinnedRange" if spec.pinnedRange is not None else "spec.pinnedRanges"
+    return found + [(field, one.family) for one in pinned_to]
+
+
+def take(
+    pool: NetworkPool, allocation: IPAllocation, spaces: Sequence[Space]
+) -> tuple[AddressRange, ...]:
+    """Take from `spaces` what an allocation asks for: a range of each family, or nothing.
+
+    What it holds already it gets again: its phase was wiped, say.
+
+    Args:
+        pool: the pool.
+        allocation: the request.
+        spaces: of the pool's blocks, in order.
+
+    Raises:
+        AllocatorError: it cannot be served; nothing is taken.
+    """
+    held = all_held(allocation)
+    if held and not lacking(allocation, held):
+        return held
+    if len(spaces) == 1 and not allocation.spec.names_families:
+        return (_take_one(pool, allocation, spaces[0], pinned(allocation)),)
+    return _take_all(pool, allocation, spaces, held)
+
+
+def _take_all(
+    pool: NetworkPool,
+    allocation: IPAllocation,
+    spaces: Sequence[Space],
+    held: Sequence[AddressRange],
+) -> tuple[AddressRange, ...]:
+    by_family = {space.layout.family: space for space in spaces}
+    pinned_to = {one.family: one for one in pins(allocation)}
+    asked = wanted(allocation, pool, tuple(by_family))
+    found = {one.family: one for one in held}
+    new: list[AddressRange] = []
+    for family in asked.families:
+        if family in found:
+            continue
+        try:
+            one = _take_one(pool, allocation, by_family[family], pinned_to.get(family))
+        except AllocatorError as refused:
+            if found and not asked.second_required:
+                break
+            for taken in reversed(new):
+                by_family[taken.family].put_back(taken)
+            raise _told(allocation, family, refused) from refused
+        new.append(one)
+        found[family] = one
+    return tuple(found[family] for family in asked.families if family in found)
+
+
+def _told(allocation: IPAllocation, family: Family, refused: AllocatorError) -> AllocatorError:
+    return FamilyRefused(family, refused) if allocation.spec.names_families else refused
+
+
+def _take_one(
+    pool: NetworkPool, allocation: IPAllocation, space: Space, pinned: AddressRange | None
+) -> AddressRange:
+    """Take the range of one family."""
+    if pinned is not None:
+        return space.pin(pinned)
+    prefix = allocation.spec.prefixLength
+    if prefix is not None:
+        return space.allocate_block(prefix)
+    return space.allocate(requested(allocation, pool))
+
+
+def lacking(allocation: IPAllocation, given: Sequence[AddressRange]) -> bool:
+    """Return whether ranges are fewer than the allocation's policy allows."""
+    return allocation.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK and len(given) < 2
+
+
+def dual_stack(
+    allocation: IPAllocation, pool: NetworkPool, given: Sequence[AddressRange]
+) -> list[Finding]:
+    """Return the condition DualStack of an allocation that was given ranges; none of SingleStack.
+
+    Args:
+        allocation: the allocation.
+        pool: of which it was given them.
+        given: the ranges.
+    """
+    if allocation.spec.ipFamilyPolicy not in {PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}:
+        return []
+    if len(given) > 1:
+        return [Finding(DUAL_STACK, True, "DualStack", "it has a range of each family")]
+    if pool.spec.secondary is None:
+        what = f"NetworkPool {pool.metadata.name} has one family"
+        return [Finding(DUAL_STACK, False, "PoolSingleStack", what)]
+    lacked = next(word for family, word in WORDS.items() if family != given[0].family)
+    what = f"NetworkPool {pool.metadata.name} had no {lacked} range free when this was allocated"
+    return [Finding(DUAL_STACK, False, "PoolExhausted", what)]

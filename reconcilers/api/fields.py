@@ -82,6 +82,7 @@ class Rule(NamedTuple):
 
 REQUIRED = "FieldValueRequired"
 FORBIDDEN = "FieldValueForbidden"
+DUPLICATE = "FieldValueDuplicate"
 
 
 def rules(*cel: Rule) -> dict[str, Any]:

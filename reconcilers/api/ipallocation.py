@@ -9,6 +9,7 @@ from pydantic import Field, with_config
 from controller.meta import Key, TracedMeta, intern_fields
 from reconcilers.api import names
 from reconcilers.api.fields import (
+    DUPLICATE,
     FORBIDDEN,
     MODEL,
     BigNumber,
@@ -79,6 +80,15 @@ class PinnedRange:
     """Last address."""
 
 
+_IPV4, _IPV6 = "IPv4", "IPv6"
+SINGLE_STACK = "SingleStack"
+PREFER_DUAL_STACK = "PreferDualStack"
+REQUIRE_DUAL_STACK = "RequireDualStack"
+MAX_FAMILIES = 2
+
+FamilyWord = Annotated[str, words(_IPV4, _IPV6)]
+
+
 @with_config(MODEL)
 @dataclass(frozen=True, slots=True)
 class IPAllocationSpec:
@@ -96,6 +106,38 @@ class IPAllocationSpec:
     """A block that is one CIDR of this prefix length, instead of count: 64 of IPv6, say."""
     pinnedRange: PinnedRange | None = None
     """A specific range instead of best fit."""
+    pinnedRanges: Annotated[tuple[PinnedRange, ...], Field(max_length=MAX_FAMILIES)] = ()
+    """Specific ranges of both families, one of each, instead of pinnedRange."""
+    ipFamilyPolicy: (
+        Annotated[str, words(SINGLE_STACK, PREFER_DUAL_STACK, REQUIRE_DUAL_STACK)] | None
+    ) = None
+    """SingleStack, which is the default, PreferDualStack or RequireDualStack, as in a Service."""
+    ipFamilies: Annotated[tuple[FamilyWord, ...], Field(max_length=MAX_FAMILIES)] = ()
+    """Of which families, in order; if it names none, or one, the pool's order says the rest."""
+
+    @property
+    def names_families(self) -> bool:
+        """Whether it says anything of families, so that its status is to tell of them."""
+        return bool(self.ipFamilyPolicy or self.ipFamilies or self.pinnedRanges)
+
+
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
+class FamilyStatus:
+    """The range of one family."""
+
+    family: FamilyWord
+    """IPv4 or IPv6."""
+    cidr: str | None = None
+    """The range in CIDR notation if it is an aligned power of two, else start-end."""
+    startAddress: str | None = None
+    """First address."""
+    endAddress: str | None = None
+    """Last address."""
+    allocatedCount: Int32 | None = None
+    """How many addresses the range holds. At most 2147483647, see exactCount."""
+    exactCount: BigNumber | None = None
+    """How many addresses the range holds, as text; only if that is above 2147483647."""
 
     def __post_init__(self) -> None:
         intern_fields(self, "type")
@@ -122,6 +164,9 @@ class IPAllocationStatus:
     """How many addresses the range holds. At most 2147483647, see exactCount."""
     exactCount: BigNumber | None = None
     """How many addresses the range holds, as text; only if that is above 2147483647."""
+    families: Annotated[tuple[FamilyStatus, ...], Field(max_length=MAX_FAMILIES)] = ()
+    """The range of each family, in order, if the spec says anything of families. The fields above
+    are those of the first."""
     observedGeneration: Int64 | None = None
     """The generation of spec that this status describes."""
     allocatedAt: datetime | None = None
@@ -155,10 +200,57 @@ IMMUTABLE = Rule(
 )
 
 ONE_SIZE = Rule(
-    "!has(self.prefixLength) || !(has(self.count) || has(self.pinnedRange))",
+    "!has(self.prefixLength) || !(has(self.count) || has(self.pinnedRange)"
+    " || has(self.pinnedRanges))",
     "prefixLength stands instead of count and pinnedRange: give one of them",
     ".prefixLength",
     FORBIDDEN,
+)
+_DUAL = f"has(self.ipFamilyPolicy) && self.ipFamilyPolicy != '{SINGLE_STACK}'"
+ONE_BLOCK = Rule(
+    f"!has(self.prefixLength) || !({_DUAL})",
+    "prefixLength is for one family: it cannot stand with PreferDualStack or RequireDualStack",
+    ".prefixLength",
+    FORBIDDEN,
+)
+DISTINCT_FAMILIES = Rule(
+    "!has(self.ipFamilies) || size(self.ipFamilies) < 2"
+    " || self.ipFamilies[0] != self.ipFamilies[1]",
+    "the families must differ",
+    ".ipFamilies",
+    DUPLICATE,
+)
+POLICY_OF_TWO = Rule(
+    "!((has(self.ipFamilies) && size(self.ipFamilies) > 1)"
+    f" || (has(self.pinnedRanges) && size(self.pinnedRanges) > 1)) || ({_DUAL})",
+    "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified",
+    ".ipFamilyPolicy",
+)
+_IS_IPV6 = "startAddress.contains(':')"
+PINNED_ONCE = Rule(
+    "!has(self.pinnedRanges) || (!has(self.pinnedRange) && (size(self.pinnedRanges) < 2"
+    f" || self.pinnedRanges[0].{_IS_IPV6} != self.pinnedRanges[1].{_IS_IPV6}))",
+    "pinnedRanges has one range of each family, and stands instead of pinnedRange",
+    ".pinnedRanges",
+    FORBIDDEN,
+)
+_FIRST_IS_IPV6 = f"(self.ipFamilies[0] == '{_IPV6}')"
+PINNED_FAMILY = Rule(
+    f"!has(self.ipFamilies) || size(self.ipFamilies) == 0 || ({_DUAL})"
+    f" || ((!has(self.pinnedRange) || self.pinnedRange.{_IS_IPV6} == {_FIRST_IS_IPV6})"
+    " && (!has(self.pinnedRanges)"
+    f" || self.pinnedRanges.all(p, p.{_IS_IPV6} == {_FIRST_IS_IPV6})))",
+    "expected a range of the family indicated by ipFamilies[0]",
+    ".ipFamilies",
+)
+_SPEC_RULES = (
+    IMMUTABLE,
+    ONE_SIZE,
+    ONE_BLOCK,
+    DISTINCT_FAMILIES,
+    POLICY_OF_TWO,
+    PINNED_ONCE,
+    PINNED_FAMILY,
 )
 
 
@@ -168,7 +260,7 @@ class IPAllocation:
     """A request for contiguous addresses from a NetworkPool, and its answer."""
 
     metadata: TracedMeta
-    spec: Annotated[IPAllocationSpec, Field(json_schema_extra=rules(IMMUTABLE, ONE_SIZE))]
+    spec: Annotated[IPAllocationSpec, Field(json_schema_extra=rules(*_SPEC_RULES))]
     """The request."""
     status: IPAllocationStatus = field(default_factory=IPAllocationStatus)
     """The answer."""

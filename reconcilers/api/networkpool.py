@@ -7,10 +7,9 @@ from typing import Annotated
 from pydantic import Field, with_config
 
 from controller.meta import TracedMeta
-from reconcilers.api import names
+from reconcilers.api import names, poolrules
 from reconcilers.api.fields import (
     BIG_NUMBER,
-    FORBIDDEN,
     INT32_MAX,
     MODEL,
     Address,
@@ -23,20 +22,11 @@ from reconcilers.api.fields import (
     OptionalAddressText,
     Percent,
     PositiveInt32,
-    Rule,
     cidr,
-    in_order,
-    is_ipv4,
-    is_ipv6,
-    model,
-    number,
-    one_family,
-    precedes,
 )
 
 DEFAULT_NODES = 5
 DEFAULT_LOADBALANCER = 8
-MAX_RANGES = 16
 MAX_RESERVED = 1024
 MAX_ASSIGNMENTS = 512
 
@@ -51,81 +41,6 @@ def exactly(text: str | None, shown: int) -> int:
     return int(text) if text is not None and re.fullmatch(BIG_NUMBER, text) else shown
 
 
-_SPAN = model(one_family("start", "end"), in_order("start", "end"))
-_ORDERED = "ranges must be sorted by start IP and non-overlapping"
-_COMPARABLE = f"self.ranges.all(r, {is_ipv4('r.start')} && {is_ipv4('r.end')})"
-# Each range overlaps one range only: itself.
-SORTED = Rule(
-    f"!has(self.ranges) || !{_COMPARABLE}"
-    f" || (self.ranges.map(r, {number('r.start')}).isSorted()"
-    " && self.ranges.all(a, self.ranges.exists_one(b,"
-    f" {number('b.start')} <= {number('a.end')} && {number('a.start')} <= {number('b.end')})))",
-    _ORDERED,
-    ".ranges",
-)
-_NEXT = precedes("self.ranges[n].end", "self.ranges[n + 1].start", equal=False)
-SORTED_IPV6 = Rule(
-    "!has(self.ranges)"
-    f" || !self.ranges.all(r, {is_ipv6('r.start')} && {is_ipv6('r.end')})"
-    f" || {list(range(MAX_RANGES - 1))}.all(n, n + 1 >= size(self.ranges) || {_NEXT})",
-    _ORDERED,
-    ".ranges",
-)
-TOGETHER = Rule("has(self.start) == has(self.end)", "start and end go together: give both or none")
-_TENANT_ALLOCATION = model(
-    TOGETHER,
-    in_order("start", "end"),
-    SORTED,
-    SORTED_IPV6,
-)
-
-
-def _within(inner: str, outer: str) -> str:
-    """Return the CEL expression that one CIDR lies within another.
-
-    `containsCIDR` says it shorter, but that of Kubernetes 1.31 finds only what begins where the
-    outer one begins.
-    """
-    return (
-        f"(cidr({outer}).containsIP(cidr({inner}).ip())"
-        f" && cidr({outer}).prefixLength() <= cidr({inner}).prefixLength())"
-    )
-
-
-GROWS = Rule(
-    f"!isCIDR(self) || !isCIDR(oldSelf) || {_within('oldSelf', 'self')}",
-    "a new CIDR must contain the previous one; shrinking a pool may orphan existing allocations",
-    reason=FORBIDDEN,
-)
-RESERVED_INSIDE = Rule(
-    "!isCIDR(self.cidr) || !has(self.reserved) || self.reserved.all(r,"
-    f" !isCIDR(r.cidr) || {_within('r.cidr', 'self.cidr')})",
-    "reserved CIDRs must lie within the pool CIDR",
-    ".reserved",
-)
-RANGES_INSIDE = Rule(
-    "!isCIDR(self.cidr) || !has(self.tenantAllocation) || !has(self.tenantAllocation.ranges)"
-    " || self.tenantAllocation.ranges.all(r, !isIP(r.start) || !isIP(r.end)"
-    " || (cidr(self.cidr).containsIP(r.start) && cidr(self.cidr).containsIP(r.end)))",
-    "ranges must lie within the pool CIDR",
-    ".tenantAllocation.ranges",
-)
-ENDS_INSIDE = Rule(
-    "!isCIDR(self.cidr) || !has(self.tenantAllocation)"
-    " || (has(self.tenantAllocation.ranges) && size(self.tenantAllocation.ranges) > 0)"
-    " || !has(self.tenantAllocation.start) || !has(self.tenantAllocation.end)"
-    " || !isIP(self.tenantAllocation.start) || !isIP(self.tenantAllocation.end)"
-    " || (cidr(self.cidr).containsIP(self.tenantAllocation.start)"
-    " && cidr(self.cidr).containsIP(self.tenantAllocation.end))",
-    "start and end must lie within the pool CIDR",
-    ".tenantAllocation",
-)
-# That a reservation does not straddle a range's end takes arithmetic that CEL makes unreadable:
-# the webhook refuses it, and without webhooks the pool's controller does, by a condition.
-# What lies within the CIDR is of its family.
-_POOL = model(RESERVED_INSIDE, RANGES_INSIDE, ENDS_INSIDE)
-
-
 @with_config(MODEL)
 @dataclass(frozen=True, slots=True)
 class ReservedRange:
@@ -137,7 +52,7 @@ class ReservedRange:
     """Why it is reserved, for people."""
 
 
-@with_config(_SPAN)
+@with_config(poolrules.SPAN)
 @dataclass(frozen=True, slots=True)
 class AddressSpan:
     """First and last address of a stretch, both included."""
@@ -159,7 +74,7 @@ class TenantDefaults:
     """Addresses for load balancers."""
 
 
-@with_config(_TENANT_ALLOCATION)
+@with_config(poolrules.TENANT_ALLOCATION)
 @dataclass(frozen=True, slots=True)
 class TenantAllocation:
     """Which part of the CIDR tenants draw from, and how much by default."""
@@ -168,23 +83,52 @@ class TenantAllocation:
     """First allocatable address. Deprecated: use ranges."""
     end: OptionalAddressText | None = None
     """Last allocatable address. Deprecated: use ranges."""
-    ranges: Annotated[tuple[AddressSpan, ...], Field(max_length=MAX_RANGES)] = ()
+    ranges: Annotated[tuple[AddressSpan, ...], Field(max_length=poolrules.MAX_RANGES)] = ()
     """Allocatable stretches, sorted and disjoint. Takes precedence over start and end."""
     defaults: TenantDefaults | None = None
     """Sizes of allocations that name none."""
 
 
-@with_config(_POOL)
+@with_config(poolrules.SECONDARY_ALLOCATION)
+@dataclass(frozen=True, slots=True)
+class SecondaryAllocation:
+    """Which part of the secondary CIDR tenants draw from."""
+
+    ranges: Annotated[tuple[AddressSpan, ...], Field(max_length=poolrules.MAX_RANGES)] = ()
+    """Allocatable stretches, sorted and disjoint."""
+
+
+@with_config(poolrules.SECONDARY)
+@dataclass(frozen=True, slots=True)
+class SecondaryBlock:
+    """What a pool of two families has of the second."""
+
+    cidr: Annotated[str, cidr(poolrules.GROWS)]
+    """The block of the other family that this pool owns."""
+    reserved: Annotated[tuple[ReservedRange, ...], Field(max_length=MAX_RESERVED)] = ()
+    """Ranges within the block that are never handed out."""
+    tenantAllocation: SecondaryAllocation | None = None
+    """Restricts tenants to part of the block; the whole block if absent."""
+
+    def spans(self) -> tuple[tuple[str, str], ...]:
+        """Return the allocatable stretches as declared; empty means the whole CIDR."""
+        tenant = self.tenantAllocation
+        return tuple((span.start, span.end) for span in tenant.ranges) if tenant else ()
+
+
+@with_config(poolrules.POOL)
 @dataclass(frozen=True, slots=True)
 class NetworkPoolSpec:
     """What the administrator declares."""
 
-    cidr: Annotated[str, cidr(GROWS)]
+    cidr: Annotated[str, cidr(poolrules.GROWS)]
     """The block this pool owns, of IPv4 or IPv6. Everything in the spec is of its family."""
     reserved: Annotated[tuple[ReservedRange, ...], Field(max_length=MAX_RESERVED)] = ()
     """Ranges within the block that are never handed out."""
     tenantAllocation: TenantAllocation | None = None
     """Restricts tenants to part of the block; the whole block if absent."""
+    secondary: SecondaryBlock | None = None
+    """A block of the other family, for allocations of two families."""
 
     def spans(self) -> tuple[tuple[str, str], ...]:
         """Return the allocatable stretches as declared; empty means the whole CIDR."""
@@ -217,6 +161,10 @@ class Assignment:
     """First address of the range."""
     endAddress: NonEmpty
     """Last address of the range."""
+    secondaryStartAddress: str | None = None
+    """First address of the range of the second family, if it was promised one."""
+    secondaryEndAddress: str | None = None
+    """Last address of that range."""
 
 
 @with_config(MODEL)
@@ -282,9 +230,61 @@ class ExactCounts:
     """Addresses in the largest free block."""
 
 
+class _Counted:
+    """The counts of addresses in a status, however large they are."""
+
+    __slots__ = ()
+
+    def _exact(self, field: str) -> int:
+        """Return a count of addresses, however large."""
+        exact = getattr(self, "exactCounts", None)
+        return exactly(getattr(exact, field, None), getattr(self, field))
+
+    @property
+    def total(self) -> int:
+        """How many addresses there are to hand out."""
+        return self._exact("totalIPs")
+
+    @property
+    def allocated(self) -> int:
+        """How many of them are held or promised."""
+        return self._exact("allocatedIPs")
+
+    @property
+    def available(self) -> int:
+        """How many of them are free."""
+        return self._exact("availableIPs")
+
+    @property
+    def largest_free(self) -> int:
+        """How many addresses the largest free block has."""
+        return self._exact("largestFreeBlock")
+
+
 @with_config(MODEL)
 @dataclass(frozen=True, slots=True)
-class NetworkPoolStatus:
+class SecondaryCounts(_Counted):
+    """What a pool holds of its second family."""
+
+    totalIPs: Int32 = 0
+    """Allocatable addresses: in the ranges, not reserved. At most 2147483647, see exactCounts."""
+    allocatedIPs: Int32 = 0
+    """Of these, held by or promised to allocations. At most 2147483647."""
+    availableIPs: Int32 = 0
+    """The difference. At most 2147483647."""
+    exactCounts: ExactCounts | None = None
+    """The counters as text; only if one of them is above 2147483647."""
+    fragmentationPercent: Percent | None = None
+    """0: the free space is one block; near 100: many small ones."""
+    largestFreeBlock: Int32 = 0
+    """Addresses in the largest free block. At most 2147483647."""
+    utilizationPercent: Percent | None = None
+    """Allocated of total, rounded down."""
+
+
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
+class NetworkPoolStatus(_Counted):
     """What the pool holds, as its controller last saw it."""
 
     totalIPs: Int32 = 0
@@ -303,6 +303,8 @@ class NetworkPoolStatus:
     """Addresses in the largest free block. At most 2147483647."""
     utilizationPercent: Percent | None = None
     """Allocated of total, rounded down."""
+    secondary: SecondaryCounts | None = None
+    """The counters of the secondary block; those above are of cidr."""
     observedGeneration: Int64 = 0
     """The generation of spec that this status describes."""
     conditions: Conditions = ()
@@ -334,30 +336,6 @@ class NetworkPoolStatus:
     """Stretches of the CIDR that are neither reserved nor for tenants."""
     unmanagedScopeIPs: Int32 | None = None
     """How many addresses these hold."""
-
-    def _exact(self, field: str) -> int:
-        """Return a count of addresses, however large."""
-        return exactly(getattr(self.exactCounts, field, None), getattr(self, field))
-
-    @property
-    def total(self) -> int:
-        """How many addresses there are to hand out."""
-        return self._exact("totalIPs")
-
-    @property
-    def allocated(self) -> int:
-        """How many of them are held or promised."""
-        return self._exact("allocatedIPs")
-
-    @property
-    def available(self) -> int:
-        """How many of them are free."""
-        return self._exact("availableIPs")
-
-    @property
-    def largest_free(self) -> int:
-        """How many addresses the largest free block has."""
-        return self._exact("largestFreeBlock")
 
 
 @with_config(MODEL)

@@ -60,6 +60,8 @@ _UNMET = {
     "PinnedRangeConflict": "False: a pinned range touches one that is held or reserved",
     "OutOfRange": "False: a pinned range lies outside what the pool hands out",
     "InvalidRequest": "False: the request can never be served",
+    "PoolNotDualStack": "False: both families are required, and the pool has one",
+    "FamilyNotConfigured": "False: a family is named that the pool does not have",
 }
 WORDS: Mapping[str, Words] = {
     "NetworkPool": Words(
@@ -158,6 +160,15 @@ WORDS: Mapping[str, Words] = {
                     "WaitingForTenant": "False, being deleted: the tenant still has the range, or"
                     " cannot be asked",
                     "Released": "False, phase Released: the range was given back in this moment",
+                },
+            ),
+            Condition(
+                "DualStack",
+                "it has a range of each family; absent where that was not asked for",
+                {
+                    "DualStack": "True",
+                    "PoolSingleStack": "False: the pool has one family",
+                    "PoolExhausted": "False: the pool had no range of the second family free",
                 },
             ),
             Condition(

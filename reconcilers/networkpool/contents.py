@@ -17,6 +17,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import product
 
 from allocator import AddressRange, Layout, Space
 from controller.cache import Cache, Change
@@ -93,14 +94,14 @@ class Facts:
 
     Args:
         uid: of the allocation.
-        held: the range in its status, in whatever phase; None if there is none.
+        held: the ranges in its status, in whatever phase.
         allocated: whether it holds that range in phase Allocated.
         place: its place in the queue; None if it does not wait.
         foreign: the last write of its status by another controller; None if there was none.
     """
 
     uid: str
-    held: AddressRange | None
+    held: tuple[AddressRange, ...]
     allocated: bool
     place: Place | None
     foreign: StatusWrite | None
@@ -108,11 +109,11 @@ class Facts:
     @classmethod
     def from_allocation(cls, allocation: IPAllocation, ours: str) -> "Facts":
         """Return the facts of an allocation; `ours` is our field manager."""
-        held = ranges.held(allocation)
+        held = ranges.all_held(allocation)
         return cls(
             uid=allocation.metadata.uid,
             held=held,
-            allocated=held is not None and allocation.status.phase == ALLOCATED,
+            allocated=bool(held) and allocation.status.phase == ALLOCATED,
             place=place(allocation) if waits(allocation) else None,
             foreign=last_foreign_write(allocation.metadata, ours),
         )
@@ -145,7 +146,7 @@ def concerns_pool(change: Change[IPAllocation], ours: str) -> bool:
         return False
     _, either = facts
     if old is None or new is None:
-        return either.held is not None or either.place is not None or either.foreign is not None
+        return bool(either.held) or either.place is not None or either.foreign is not None
     return either.place is not None
 
 
@@ -162,7 +163,7 @@ class Contents:
         self._facts: dict[str, Facts] = {}
         self._queue: list[Place] = []
         self._foreign: list[tuple[StatusWrite, str]] = []
-        self._space: Space | None = None
+        self._spaces: tuple[Space, ...] = ()
         self.allocated = 0
         """How many hold a range in phase Allocated."""
         self.holding = 0
@@ -179,12 +180,12 @@ class Contents:
             return
         self.remove(name)
         self._facts[name] = new
-        if new.held is not None:
+        if new.held:
             self.holding += 1
-            self.claimed += new.held.size
+            self.claimed += sum(one.size for one in new.held)
             self.allocated += new.allocated
-            if self._space is not None:
-                self._space.hold(new.held)
+            for space, one in product(self._spaces, new.held):
+                space.hold(one)
         if new.place is not None:
             insort(self._queue, new.place)
         if new.foreign is not None:
@@ -195,12 +196,12 @@ class Contents:
         old = self._facts.pop(name, None)
         if old is None:
             return
-        if old.held is not None:
+        if old.held:
             self.holding -= 1
-            self.claimed -= old.held.size
+            self.claimed -= sum(one.size for one in old.held)
             self.allocated -= old.allocated
-            if self._space is not None:
-                self._space.release(old.held)
+            for space, one in product(self._spaces, old.held):
+                space.release(one)
         if old.place is not None:
             del self._queue[bisect_left(self._queue, old.place)]
         if old.foreign is not None:
@@ -218,30 +219,33 @@ class Contents:
     def holds(self, name: str, uid: str) -> bool:
         """Return whether the allocation of that name and uid holds a range."""
         facts = self._facts.get(name)
-        return facts is not None and facts.uid == uid and facts.held is not None
+        return facts is not None and facts.uid == uid and bool(facts.held)
 
     @property
     def last_foreign_write(self) -> StatusWrite | None:
         """The last write of an allocation's status by another controller; or None."""
         return self._foreign[-1][0] if self._foreign else None
 
-    def space(self, layout: Layout) -> Space:
-        """Return the pool's addresses with every range taken that is held; kept for one layout."""
-        if self._space is None or self._space.layout != layout:
-            held = (facts.held for facts in self._facts.values())
-            self._space = Space(layout, (one for one in held if one is not None))
-        return self._space
+    def spaces(self, layouts: tuple[Layout, ...]) -> tuple[Space, ...]:
+        """Return the pool's addresses, by family, with every range taken that is held.
+
+        They are kept for the same layouts.
+        """
+        if self.layouts != layouts:
+            held = [one for facts in self._facts.values() for one in facts.held]
+            self._spaces = tuple(Space(layout, held) for layout in layouts)
+        return self._spaces
 
     @property
-    def layout(self) -> Layout | None:
-        """The layout that the space is kept for; None if nobody asked for it yet."""
-        return None if self._space is None else self._space.layout
+    def layouts(self) -> tuple[Layout, ...]:
+        """The layouts that the spaces are kept for; none if nobody asked for them yet."""
+        return tuple(space.layout for space in self._spaces)
 
-    def state(self, layout: Layout | None) -> dict[str, object]:
+    def state(self, layouts: tuple[Layout, ...]) -> dict[str, object]:
         """Return everything, to compare it: by the name of an allocation, or of what is derived.
 
         Args:
-            layout: for which the space is compared too; None to leave it out.
+            layouts: for which the spaces are compared too.
         """
         found: dict[str, object] = {
             f"IPAllocation {name}": facts for name, facts in self._facts.items()
@@ -249,14 +253,14 @@ class Contents:
         found["queue"] = self._queue
         found["writes by others"] = self._foreign
         found["counts"] = (self.allocated, self.holding, self.claimed)
-        if layout is not None:
-            found["space"] = self.space(layout).state()
+        if layouts:
+            found["space"] = [space.state() for space in self.spaces(layouts)]
         return found
 
 
 def differences(kept: Contents, read: Contents) -> list[str]:
     """Return the parts in which what was kept differs from what was read anew."""
-    before, after = kept.state(kept.layout), read.state(kept.layout)
+    before, after = kept.state(kept.layouts), read.state(kept.layouts)
     return sorted(part for part in {**before, **after} if before.get(part) != after.get(part))
 
 

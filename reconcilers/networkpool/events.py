@@ -194,7 +194,7 @@ def _grants(answers: Iterable[IPAllocation]) -> Iterator[_AllocationEvent]:
     for answer in answers:
         status, name = answer.status, answer.metadata.name
         _log.info("allocated IPs", allocation=name, cidr=status.cidr)
-        span = f"({status.startAddress} - {status.endAddress})"
+        span = f"({ranges.ends_text(answer)})"
         note = f"Allocated {status.count} IPs {span} for {name}"
         yield _AllocationEvent(answer, note, f"{name} {span}")
 

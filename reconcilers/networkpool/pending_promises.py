@@ -84,9 +84,11 @@ class AllocationWriter:
         self._client = client
         self._width = width
 
-    async def grant(self, promised: Sequence[Promised], now: datetime) -> list[Written]:
-        """Write each promised range to its allocation; return the results, in order."""
-        return await self.write([(p.allocation, _granted(p, now)) for p in promised])
+    async def grant(
+        self, pool: NetworkPool, promised: Sequence[Promised], now: datetime
+    ) -> list[Written]:
+        """Write what the pool promised to its allocations; return the results, in order."""
+        return await self.write([(p.allocation, _granted(p, pool, now)) for p in promised])
 
     async def refuse(self, refusals: Sequence[Refusal], now: datetime) -> list[Written]:
         """Mark each refused allocation Failed, with the reason."""
@@ -121,32 +123,62 @@ class AllocationWriter:
         return Written(allocation, WriteResult.WRITTEN, answer)
 
 
-def _granted(promised: Promised, now: datetime) -> dict[str, Any]:
+def _granted(promised: Promised, pool: NetworkPool, now: datetime) -> dict[str, Any]:
     given = ranges.promised(promised.promise)
-    assert given is not None, "only promises that parse are granted"
-    allocation = promised.allocation
-    return granted_status(allocation, given, now)
+    assert given, "only promises that parse are granted"
+    return granted_status(promised.allocation, pool, given, now)
 
 
-def granted_status(allocation: IPAllocation, given: AddressRange, now: datetime) -> dict[str, Any]:
-    """Return the status of `allocation` once it holds `given`."""
-    ready = Finding(READY, True, "Ready", f"allocated {given.size} IPs: {given.text}")
+def granted_status(
+    allocation: IPAllocation, pool: NetworkPool, given: Sequence[AddressRange], now: datetime
+) -> dict[str, Any]:
+    """Return the status of `allocation` once it holds `given`.
+
+    Args:
+        allocation: the allocation.
+        pool: of which it holds them.
+        given: one range, or one of each family, in order.
+        now: the time.
+    """
+    first = given[0]
+    each = " each" if len(given) > 1 else ""
+    texts = " and ".join(one.text for one in given)
+    ready = Finding(READY, True, "Ready", f"allocated {first.size} IPs{each}: {texts}")
+    findings = [ready, *ranges.dual_stack(allocation, pool, given)]
     generation = allocation.metadata.generation
     return {
         "phase": ALLOCATED,
-        "cidr": given.text,
-        "startAddress": given.start_text,
-        "endAddress": given.end_text,
-        "addresses": given.addresses(),
-        "allocatedCount": capped(given.size),
-        **({"exactCount": str(given.size)} if capped(given.size) != given.size else {}),
+        **_range_status(first),
+        "addresses": first.addresses(),
+        **_families_status(allocation, given),
         "observedGeneration": generation,
         "allocatedAt": rfc3339(now),
         "allocatedBy": names.ALLOCATED_BY,
         "conditions": rendered(
-            with_findings(allocation.status.conditions, [ready], generation, now)
+            with_findings(allocation.status.conditions, findings, generation, now)
         ),
     }
+
+
+def _range_status(given: AddressRange) -> dict[str, Any]:
+    return {
+        "cidr": given.text,
+        "startAddress": given.start_text,
+        "endAddress": given.end_text,
+        "allocatedCount": capped(given.size),
+        **({"exactCount": str(given.size)} if capped(given.size) != given.size else {}),
+    }
+
+
+def _families_status(allocation: IPAllocation, given: Sequence[AddressRange]) -> dict[str, Any]:
+    """Return the ranges by family, if the spec says anything of families.
+
+    They are removed where it does not and the status has some all the same.
+    """
+    if allocation.spec.names_families:
+        told = [{"family": ranges.WORDS[one.family], **_range_status(one)} for one in given]
+        return {"families": told}
+    return {"families": None} if allocation.status.families else {}
 
 
 def refused_status(refusal: Refusal, now: datetime) -> dict[str, Any]:
@@ -257,7 +289,7 @@ def at_version(promise: Assignment, view: View) -> list[Promised]:
         allocation is None
         or allocation.metadata.terminating
         or allocation.metadata.resourceVersion != promise.resourceVersion
-        or ranges.promised(promise) is None
+        or not ranges.promised(promise)
     ):
         return []
     return [Promised(promise, allocation)]
@@ -310,7 +342,7 @@ async def raise_fence(
     idle = [
         allocation
         for allocation in listed.of_pool
-        if ranges.held(allocation) is None and not allocation.metadata.terminating
+        if not ranges.all_held(allocation) and not allocation.metadata.terminating
     ]
     written = await writer.write([(a, void_status(a, now)) for a in idle])
     for one in written:

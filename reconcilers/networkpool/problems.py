@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from itertools import product, starmap
 
 from allocator import AddressRange, Capacity, InvalidPool, Layout
 from controller.cache import Cache, Change
@@ -60,27 +61,27 @@ def overlapping_pools(
     pool: NetworkPool, others: Iterable[NetworkPool], max_addresses: int
 ) -> tuple[OverlappingPool, ...]:
     """Return the pools among `others` that may hand out addresses of `pool`, sorted by key."""
-    mine = _layout(pool.spec, max_addresses)
-    if mine is None:
+    mine = _layouts(pool.spec, max_addresses)
+    if not mine:
         return ()
     found = []
     for other in others:
         if other.metadata.key == pool.metadata.key:
             continue
-        theirs = _layout(other.spec, max_addresses)
-        shared = _shared(mine, theirs) if theirs is not None else 0
+        theirs = _layouts(other.spec, max_addresses)
+        shared = sum(starmap(_shared, product(mine, theirs)))
         if shared:
             found.append(OverlappingPool(other.metadata.key, shared))
     return tuple(sorted(found, key=lambda one: one.key))
 
 
 @lru_cache(maxsize=4_096)
-def _layout(spec: NetworkPoolSpec, max_addresses: int) -> Layout | None:
-    """Return the geometry of a spec; None of one that contradicts itself and so offers nothing."""
+def _layouts(spec: NetworkPoolSpec, max_addresses: int) -> tuple[Layout, ...]:
+    """Return the geometry of a spec; none of one that contradicts itself and so offers nothing."""
     try:
-        return ranges.layout(spec, max_addresses)
+        return ranges.layouts(spec, max_addresses)
     except InvalidPool:
-        return None
+        return ()
 
 
 def _shared(one: Layout, other: Layout) -> int:
@@ -108,12 +109,12 @@ class PoolSpecs:
     def __init__(self, pools: Cache[NetworkPool], max_addresses: int) -> None:
         self._pools = pools
         self._max_addresses = max_addresses
-        self._layouts: dict[Key, tuple[NetworkPoolSpec, Layout]] = {}
+        self._layouts: dict[Key, tuple[NetworkPoolSpec, tuple[Layout, ...]]] = {}
         self._overlapping: dict[Key, tuple[NetworkPoolSpec, tuple[OverlappingPool, ...]]] = {}
         pools.subscribe(self._note)
 
-    def layout(self, pool: NetworkPool) -> Layout:
-        """Return the geometry that a pool's spec declares.
+    def layouts(self, pool: NetworkPool) -> tuple[Layout, ...]:
+        """Return the geometry that a pool's spec declares, of each family.
 
         Raises:
             InvalidPool: the spec contradicts itself, or is of too large a pool.
@@ -121,7 +122,7 @@ class PoolSpecs:
         key, spec = pool.metadata.key, pool.spec
         known = self._layouts.get(key)
         if known is None or known[0] != spec:
-            known = spec, ranges.layout(spec, self._max_addresses)
+            known = spec, ranges.layouts(spec, self._max_addresses)
             self._layouts[key] = known
         return known[1]
 
@@ -163,8 +164,8 @@ def findings(
     return [
         overlapping_condition(others),
         ranges_overlap_condition(held),
-        out_of_range_condition(held, decision.layout),
-        degraded_condition(pool, decision.capacity),
+        out_of_range_condition(held, decision.layouts),
+        degraded_condition(pool, decision.capacities),
     ]
 
 
@@ -177,24 +178,24 @@ def is_sound(decision: Decision) -> bool:
     then compares range by range.
     """
     granted = sum(
-        grant.range.size
+        one.size
         for grant in decision.choice.grants
-        if ranges.held(grant.allocation) is None
+        if not ranges.all_held(grant.allocation)
+        for one in grant.ranges
     )
-    return decision.claimed + granted == decision.capacity.allocated
+    counted = sum(capacity.allocated for capacity in decision.capacities)
+    return decision.claimed + granted == counted
 
 
 def holdings(view: View, decision: Decision) -> Iterator[Holding]:
     """Yield every range that an allocation holds or was promised, each allocation's once."""
     holders = set()
     for allocation in view.of_pool:
-        held = ranges.held(allocation)
-        if held is not None:
+        for held in ranges.all_held(allocation):
             holders.add(allocation.metadata.uid)
             yield Holding(allocation.metadata.name, held)
     for promise in decision.promises:
-        promised = None if promise.uid in holders else ranges.promised(promise)
-        if promised is not None:
+        for promised in () if promise.uid in holders else ranges.promised(promise):
             yield Holding(promise.name, promised)
 
 
@@ -241,10 +242,11 @@ def _sort_key(holding: Holding) -> tuple[int, int, int, str]:
     return found.family, found.first, found.last, holding.name
 
 
-def out_of_range_condition(held: Iterable[Holding], layout: Layout) -> Finding:
+def out_of_range_condition(held: Iterable[Holding], layouts: Sequence[Layout]) -> Finding:
     """Return whether allocations hold what the pool does not hand out."""
     outside = sorted(
-        (one for one in held if not _inside(one.range, layout)), key=lambda one: one.name
+        (one for one in held if not any(_inside(one.range, layout) for layout in layouts)),
+        key=lambda one: one.name,
     )
     if not outside:
         message = "every range lies in what the pool hands out"
@@ -264,23 +266,32 @@ def _inside(held: AddressRange, layout: Layout) -> bool:
     return span is not None and layout.clip(span) == [span]
 
 
-def degraded_condition(pool: NetworkPool, capacity: Capacity) -> Finding:
-    """Return whether the free space is in pieces too small for a request of default size."""
+def degraded_condition(pool: NetworkPool, capacities: Sequence[Capacity]) -> Finding:
+    """Return whether the free space is in pieces too small for a request of default size.
+
+    Of two families the one that is in such pieces counts, else the first.
+    """
     usual = max(
         pool.spec.default_count(kind) for kind in (names.TYPE_NODES, names.TYPE_LOADBALANCER)
     )
+    degraded = [one for one in capacities if _is_degraded(one, usual)]
+    capacity = (*degraded, capacities[0])[0]
     free = (
         f"{capacity.available} IPs are free, the largest free block has {capacity.largest_free}"
         f" (fragmentation {capacity.fragmentation_percent}%)"
     )
-    if (
-        capacity.fragmentation_percent >= FRAGMENTED_PERCENT
-        and capacity.largest_free < usual <= capacity.available
-    ):
+    if degraded:
         return Finding(
             DEGRADED, True, "HighFragmentation", f"{free}; a request of default size needs {usual}"
         )
     return Finding(DEGRADED, False, "NotDegraded", free)
+
+
+def _is_degraded(capacity: Capacity, usual: int) -> bool:
+    return (
+        capacity.fragmentation_percent >= FRAGMENTED_PERCENT
+        and capacity.largest_free < usual <= capacity.available
+    )
 
 
 @dataclass(frozen=True, slots=True)

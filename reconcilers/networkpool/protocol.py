@@ -12,9 +12,10 @@ to the very version of the allocation that it names. It is settled for good when
 moved on or is gone.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 
 from allocator import (
     AddressRange,
@@ -87,7 +88,7 @@ def settle(pool: NetworkPool, view: View) -> Settlement:
     revision = memory(pool) or 0
     still_open = []
     for promise in pool.status.assignments:
-        if not promise.resourceVersion.isdecimal() or ranges.promised(promise) is None:
+        if not promise.resourceVersion.isdecimal() or not ranges.promised(promise):
             continue  # edited by hand into something that cannot be written
         version = int(promise.resourceVersion)
         seen = view.current(promise.name, promise.uid)
@@ -99,8 +100,10 @@ def settle(pool: NetworkPool, view: View) -> Settlement:
 
 
 @contextmanager
-def taken(view: View, promises: Iterable[Assignment], geometry: Layout) -> Iterator[Space]:
-    """Give the pool's addresses with everything taken that may not be handed out.
+def taken(
+    view: View, promises: Iterable[Assignment], geometry: Sequence[Layout]
+) -> Iterator[Sequence[Space]]:
+    """Give the pool's addresses, by family, with everything taken that may not be handed out.
 
     That is every range in a status, and every open promise. The phase does not matter: an
     allocation that is being deleted, or whose phase was wiped, holds its range until it is gone.
@@ -109,12 +112,14 @@ def taken(view: View, promises: Iterable[Assignment], geometry: Layout) -> Itera
     What is taken in addition while the context lasts is free again afterwards: the view's contents
     are what is held, not what is chosen.
     """
-    space = view.contents.space(geometry)
-    with space.trial():
-        for found in map(ranges.promised, promises):
-            if found is not None:
+    spaces = view.contents.spaces(tuple(geometry))
+    with ExitStack() as trials:
+        for space in spaces:
+            trials.enter_context(space.trial())
+        for found in chain.from_iterable(map(ranges.promised, promises)):
+            for space in spaces:
                 space.hold(found)
-        yield space
+        yield spaces
 
 
 def waiting(view: View, promises: Iterable[Assignment]) -> Iterator[IPAllocation]:
@@ -125,21 +130,30 @@ def waiting(view: View, promises: Iterable[Assignment]) -> Iterator[IPAllocation
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A range chosen for one allocation at the version that was read."""
+    """The ranges chosen for one allocation at the version that was read.
+
+    Args:
+        allocation: the allocation.
+        ranges: one, or one of each family, in its order.
+    """
 
     allocation: IPAllocation
-    range: AddressRange
+    ranges: tuple[AddressRange, ...]
 
     @property
     def promise(self) -> Assignment:
         """The promise as the pool's status carries it."""
         meta = self.allocation.metadata
+        first, *others = self.ranges
+        second = others[0] if others else None
         return Assignment(
             name=meta.name,
             uid=meta.uid,
             resourceVersion=meta.resourceVersion,
-            startAddress=self.range.start_text,
-            endAddress=self.range.end_text,
+            startAddress=first.start_text,
+            endAddress=first.end_text,
+            secondaryStartAddress=second.start_text if second else None,
+            secondaryEndAddress=second.end_text if second else None,
         )
 
 
@@ -172,48 +186,31 @@ _REASONS: dict[type[AllocatorError], str] = {
     PinnedRangeConflict: "PinnedRangeConflict",
     OutOfRange: "OutOfRange",
     InvalidRequest: "InvalidRequest",
+    ranges.PoolNotDualStack: "PoolNotDualStack",
+    ranges.FamilyNotConfigured: "FamilyNotConfigured",
 }
 
 
-def choose(pool: NetworkPool, asking: Iterable[IPAllocation], space: Space, room: int) -> Choice:
-    """Serve `asking` in order from `space`, at most `room`; smaller ones may pass larger ones."""
+def choose(
+    pool: NetworkPool, asking: Iterable[IPAllocation], spaces: Sequence[Space], room: int
+) -> Choice:
+    """Serve `asking` in order from `spaces`, at most `room`; smaller ones may pass larger ones."""
     grants: list[Grant] = []
     refusals: list[Refusal] = []
     for allocation in asking:
         if len(grants) == room:
             return Choice(tuple(grants), tuple(refusals), more=True)
         try:
-            grants.append(Grant(allocation, _take(pool, allocation, space)))
+            grants.append(Grant(allocation, ranges.take(pool, allocation, spaces)))
         except AllocatorError as refused:
             refusals.append(_refusal(allocation, refused))
     return Choice(tuple(grants), tuple(refusals), more=False)
 
 
-def _take(pool: NetworkPool, allocation: IPAllocation, space: Space) -> AddressRange:
-    """Take the range that an allocation holds already, is pinned to, or asks for by count."""
-    kept = ranges.held(allocation)
-    if kept is not None:  # its phase was wiped: it gets what it holds
-        return kept
-    return take(pool, allocation, space)
-
-
-def take(pool: NetworkPool, allocation: IPAllocation, space: Space) -> AddressRange:
-    """Take from `space` what an allocation asks for that holds nothing.
-
-    Raises:
-        AllocatorError: it cannot be served.
-    """
-    wanted, prefix = ranges.pinned(allocation), allocation.spec.prefixLength
-    if wanted is not None:
-        return space.pin(wanted)
-    if prefix is not None:
-        return space.allocate_block(prefix)
-    return space.allocate(ranges.requested(allocation, pool))
-
-
 def _refusal(allocation: IPAllocation, refused: AllocatorError) -> Refusal:
+    why = refused.refused if isinstance(refused, ranges.FamilyRefused) else refused
     reason = next(
-        (word for kind, word in _REASONS.items() if isinstance(refused, kind)), "InvalidRequest"
+        (word for kind, word in _REASONS.items() if isinstance(why, kind)), "InvalidRequest"
     )
     return Refusal(allocation, reason, str(refused))
 
@@ -225,16 +222,21 @@ class Decision:
     Args:
         settlement: the promises of earlier passes.
         choice: the new ones.
-        layout: what the pool may hand out.
-        capacity: how full it is with everything that is held or promised.
+        layouts: what the pool may hand out of each family, its first one first.
+        capacities: how full each is with everything that is held or promised.
         claimed: the sizes of all ranges that were held or promised before, added up.
     """
 
     settlement: Settlement
     choice: Choice
-    layout: Layout
-    capacity: Capacity
+    layouts: tuple[Layout, ...]
+    capacities: tuple[Capacity, ...]
     claimed: int
+
+    @property
+    def capacity(self) -> Capacity:
+        """How full the pool's first family is."""
+        return self.capacities[0]
 
     @property
     def promises(self) -> tuple[Assignment, ...]:
@@ -242,15 +244,16 @@ class Decision:
         return (*self.settlement.open, *(grant.promise for grant in self.choice.grants))
 
 
-def decide(pool: NetworkPool, view: View, geometry: Layout, batch: int) -> Decision:
+def decide(pool: NetworkPool, view: View, geometry: Sequence[Layout], batch: int) -> Decision:
     """Return what a pass over `pool` does, given what was read of its allocations."""
     settlement = settle(pool, view)
-    promised = [found for found in map(ranges.promised, settlement.open) if found is not None]
-    with taken(view, settlement.open, geometry) as space:
+    promised = chain.from_iterable(map(ranges.promised, settlement.open))
+    claimed = view.contents.claimed + sum(one.size for one in promised)
+    with taken(view, settlement.open, geometry) as spaces:
         room = min(batch, MAX_ASSIGNMENTS - len(settlement.open))
-        choice = choose(pool, waiting(view, settlement.open), space, room)
-        claimed = view.contents.claimed + sum(one.size for one in promised)
-        return Decision(settlement, choice, geometry, space.capacity(), claimed)
+        choice = choose(pool, waiting(view, settlement.open), spaces, room)
+        capacities = tuple(space.capacity() for space in spaces)
+        return Decision(settlement, choice, tuple(geometry), capacities, claimed)
 
 
 def blockers(pool: NetworkPool, view: View) -> int:

@@ -7,6 +7,8 @@ no memory?       raise_fence (pending_promises.py)
 otherwise        read, decide, write the pool, write the allocations
 """
 
+from collections.abc import Sequence
+
 from allocator import InvalidPool, Layout
 from controller import (
     SETTLED,
@@ -141,7 +143,7 @@ class NetworkPoolReconciler:
         """Serve a pool that is not being deleted, unless its spec or status forbids it."""
         pool = await self._with_finalizer(pool)
         try:
-            geometry = self._specs.layout(pool)
+            geometry = self._specs.layouts(pool)
         except InvalidPool as invalid:
             return await self._block_invalid(pool, invalid.messages)
         last = self._reader.cached(pool.metadata.key).contents.last_foreign_write
@@ -179,7 +181,7 @@ class NetworkPoolReconciler:
         )
         return pool, await self._reader.live(pool.metadata.key)
 
-    async def _serve(self, pool: NetworkPool, view: View, geometry: Layout) -> Outcome:
+    async def _serve(self, pool: NetworkPool, view: View, geometry: Sequence[Layout]) -> Outcome:
         """Write promises to the pool, then ranges and refusals to allocations, then events."""
         decision = decide(pool, view, geometry, self._settings.batch)
         pool = await self._write_pool(pool, view, decision)
@@ -240,7 +242,7 @@ class NetworkPoolReconciler:
             for one in pending.due(pool, view, self._clock.monotonic())
             if identity(one.promise) in still_open - new
         ]
-        written = await self._writer.grant([*due, *fresh], self._clock.now())
+        written = await self._writer.grant(pool, [*due, *fresh], self._clock.now())
         pending.note_refused(written, self._clock.monotonic())
         return written
 
@@ -312,9 +314,8 @@ class NetworkPoolReconciler:
             pool = await self._client.patch_status(NETWORK_POOL, pool, wanted)
         still_open = {identity(promise) for promise in settle(pool, view).open}
         due = self._pending_of(pool).due(pool, view, self._clock.monotonic())
-        await self._writer.grant(
-            [one for one in due if identity(one.promise) in still_open], self._clock.now()
-        )
+        kept = [one for one in due if identity(one.promise) in still_open]
+        await self._writer.grant(pool, kept, self._clock.now())
         return Blocked("Deleting", self._settings.requeue_deleting)
 
     async def _blockers(self, pool: NetworkPool) -> tuple[int, View]:

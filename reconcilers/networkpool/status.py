@@ -12,6 +12,7 @@ from reconcilers.api.networkpool import (
     ExactCounts,
     NetworkPool,
     NetworkPoolStatus,
+    SecondaryCounts,
     capped,
 )
 from reconcilers.conditions import FOREIGN_MANAGER, READY, Finding, rendered, with_findings
@@ -32,22 +33,24 @@ TIERS: tuple[tuple[str, int], ...] = (
 class Summary:
     """The status of a pool that can be served, apart from its promises."""
 
-    capacity: Capacity
+    capacities: tuple[Capacity, ...]
+    """Of its first family, and of its second."""
     allocations: int
 
     def ready(self) -> Finding:
         """Return the Ready condition."""
+        shown = " and ".join(f"{one.available}/{one.total}" for one in self.capacities)
         return Finding(
-            READY,
-            True,
-            "Ready",
-            f"{self.capacity.available}/{self.capacity.total} IPs available"
-            f" ({self.allocations} allocations)",
+            READY, True, "Ready", f"{shown} IPs available ({self.allocations} allocations)"
         )
 
     def tiers(self) -> list[Finding]:
-        """Return the three capacity conditions, which are always present."""
-        used, total = self.capacity.allocated, self.capacity.total
+        """Return the three capacity conditions, which are always present.
+
+        Of two families the fuller one counts.
+        """
+        fullest = max(self.capacities, key=_fullness)
+        used, total = fullest.allocated, fullest.total
         if total == 0:
             return [
                 Finding(tier, False, NO_CAPACITY, "Pool has no allocatable IPs")
@@ -68,32 +71,49 @@ class Summary:
 
     def counters(self, before: NetworkPoolStatus) -> dict[str, Any]:
         """Return the numbers, as the status carries them after `before`."""
-        size = self.capacity
-        counts = {
-            "totalIPs": size.total,
-            "allocatedIPs": size.allocated,
-            "availableIPs": size.available,
-            "largestFreeBlock": size.largest_free,
-        }
         return {
-            **_counts(counts, before),
+            **_counters(self.capacities[0], before.exactCounts),
             "allocationCount": self.allocations,
-            "fragmentationPercent": size.fragmentation_percent,
-            "utilizationPercent": 100 * size.allocated // size.total if size.total else 0,
+            **self._secondary(before.secondary),
         }
 
+    def _secondary(self, before: SecondaryCounts | None) -> dict[str, Any]:
+        if len(self.capacities) > 1:
+            exact = before.exactCounts if before is not None else None
+            return {"secondary": _counters(self.capacities[1], exact)}
+        return {"secondary": None} if before is not None else {}
 
-def _counts(counts: Mapping[str, int], before: NetworkPoolStatus) -> dict[str, Any]:
+
+def _fullness(capacity: Capacity) -> float:
+    return capacity.allocated / capacity.total if capacity.total else 0.0
+
+
+def _counters(size: Capacity, before: ExactCounts | None) -> dict[str, Any]:
+    """Return the numbers of one family."""
+    counts = {
+        "totalIPs": size.total,
+        "allocatedIPs": size.allocated,
+        "availableIPs": size.available,
+        "largestFreeBlock": size.largest_free,
+    }
+    return {
+        **_counts(counts, before),
+        "fragmentationPercent": size.fragmentation_percent,
+        "utilizationPercent": 100 * size.allocated // size.total if size.total else 0,
+    }
+
+
+def _counts(counts: Mapping[str, int], before: ExactCounts | None) -> dict[str, Any]:
     """Return the counts of addresses: as numbers, and as texts where one is too large for that."""
     shown: dict[str, Any] = {name: capped(count) for name, count in counts.items()}
     if shown != counts:
         return shown | {"exactCounts": {name: str(count) for name, count in counts.items()}}
-    return shown | ({"exactCounts": None} if before.exactCounts is not None else {})
+    return shown | ({"exactCounts": None} if before is not None else {})
 
 
 def summary(view: View, decision: Decision) -> Summary:
     """Return what the pool's status says once this pass' promises are kept."""
-    return Summary(decision.capacity, view.contents.allocated + len(decision.promises))
+    return Summary(decision.capacities, view.contents.allocated + len(decision.promises))
 
 
 def served(
@@ -140,9 +160,11 @@ def invalid(pool: NetworkPool, problems: Sequence[str], now: datetime) -> dict[s
     # What serves nothing has nothing; what was allocated stays so.
     nothing = {"totalIPs": 0, "availableIPs": 0, "largestFreeBlock": 0}
     before = pool.status
-    counts = _counts(nothing | {"allocatedIPs": before.allocated}, before)
+    counts = _counts(nothing | {"allocatedIPs": before.allocated}, before.exactCounts)
     if before.exactCounts is None:
         del counts["allocatedIPs"]
+    if before.secondary is not None:
+        counts["secondary"] = None
     return counts | _conditions_only(pool, findings, now)
 
 
@@ -186,18 +208,14 @@ def _conditions_only(
 def promises(assignments: Sequence[Assignment], revision: int) -> dict[str, Any]:
     """Return the part of a status that other replicas rely on."""
     return {
-        "assignments": [
-            {
-                "name": promise.name,
-                "uid": promise.uid,
-                "resourceVersion": promise.resourceVersion,
-                "startAddress": promise.startAddress,
-                "endAddress": promise.endAddress,
-            }
-            for promise in assignments
-        ],
+        "assignments": [_promise(one) for one in assignments],
         "allocationsRevision": str(revision),
     }
+
+
+def _promise(promise: Assignment) -> dict[str, str]:
+    """Return a promise as the status carries it, without the range that it does not have."""
+    return {name: value for name, value in asdict(promise).items() if value is not None}
 
 
 def differs(status: NetworkPoolStatus, wanted: dict[str, Any]) -> bool:
@@ -216,4 +234,6 @@ def differs(status: NetworkPoolStatus, wanted: dict[str, Any]) -> bool:
 def _shown(status: NetworkPoolStatus, name: str) -> Any:
     """Return a field of a status as a write carries it."""
     value = getattr(status, name)
-    return asdict(value) if isinstance(value, ExactCounts) else value
+    if isinstance(value, ExactCounts | SecondaryCounts):
+        return {name: one for name, one in asdict(value).items() if one is not None}
+    return value

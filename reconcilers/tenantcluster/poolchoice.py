@@ -8,8 +8,10 @@ arrival, as the pool's own pass is about to do. It is advice for choosing a pool
 pass decides: where an event contradicts a placement, all of it is computed again.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import chain, product
 from itertools import count as counter
 
 import structlog
@@ -22,7 +24,6 @@ from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.networkpool.contents import place, waits
-from reconcilers.networkpool.protocol import take
 
 
 class PoolForecast:
@@ -30,7 +31,7 @@ class PoolForecast:
 
     Args:
         pool: the pool.
-        geometry: what its spec says.
+        geometry: what its spec says, of each family.
         allocations: those that name it.
         position: how far the reader of those has read.
     """
@@ -38,7 +39,7 @@ class PoolForecast:
     def __init__(
         self,
         pool: NetworkPool,
-        geometry: Layout,
+        geometry: Sequence[Layout],
         allocations: Iterable[IPAllocation],
         position: int,
     ) -> None:
@@ -47,15 +48,16 @@ class PoolForecast:
         """Whether a change contradicted a placement, so that it has to be computed again."""
         self._pool = pool
         self._promised = _promises(pool)
-        self._placed: dict[str, AddressRange] = {}
+        self._placed: dict[str, tuple[AddressRange, ...]] = {}
         self._unplaced: dict[str, IPAllocation] = {}
         self._known: dict[str, IPAllocation] = {a.metadata.uid: a for a in allocations}
         for allocation in self._known.values():
             exact = self._exact(allocation)
-            if exact is not None:
+            if exact:
                 self._placed[allocation.metadata.uid] = exact
         self._take_unseen(position)
-        self._space = Space(geometry, self._placed.values())
+        taken = list(chain.from_iterable(self._placed.values()))
+        self._spaces = [Space(layout, taken) for layout in geometry]
         for allocation in self._in_order(self._known.values()):
             self._place(allocation)
 
@@ -67,7 +69,7 @@ class PoolForecast:
             position: how far the reader of the allocations has read by now.
         """
         self._free_unseen(position)
-        return self._space.fits(count)
+        return self._spaces[0].fits(count)
 
     def is_placed(self, allocation: IPAllocation) -> bool:
         """Return whether an allocation of this pool has, or is about to get, a range."""
@@ -75,8 +77,8 @@ class PoolForecast:
 
     def reserve(self, name: str, count: int) -> None:
         """Keep `count` addresses for a request that is about to be made, until `forget`."""
-        if self._space.fits(count):
-            self._placed[name] = self._space.allocate(count)
+        if self._spaces[0].fits(count):
+            self._placed[name] = (self._spaces[0].allocate(count),)
 
     def forget(self, name: str) -> None:
         """Free what an allocation, or a reservation, was expected to get."""
@@ -84,7 +86,8 @@ class PoolForecast:
         placed = self._placed.pop(name, None)
         if placed is None:
             return
-        self._try(lambda: self._space.release(placed))
+        for space, one in product(self._spaces, placed):
+            self._try(partial(space.release, one))
         for allocation in self._in_order(self._unplaced.values()):
             self._place(allocation)
 
@@ -124,15 +127,15 @@ class PoolForecast:
         moving = [
             a
             for a in changed
-            if exact[a.metadata.uid] is None
+            if not exact[a.metadata.uid]
             or exact[a.metadata.uid] != self._placed.get(a.metadata.uid)
         ]
         for allocation in moving:
-            if exact[allocation.metadata.uid] is not None or not self._waits(allocation):
+            if exact[allocation.metadata.uid] or not self._waits(allocation):
                 self.forget(allocation.metadata.uid)
         for allocation in moving:
             wanted = exact[allocation.metadata.uid]
-            if wanted is not None:
+            if wanted:
                 self._hold(allocation.metadata.uid, wanted)
         for allocation in self._in_order(moving):
             self._place(allocation)
@@ -144,13 +147,15 @@ class PoolForecast:
             return
         self._unplaced[uid] = allocation
         try:
-            self._placed[uid] = take(self._pool, allocation, self._space)
+            self._placed[uid] = ranges.take(self._pool, allocation, self._spaces)
         except AllocatorError:
             return
         del self._unplaced[uid]
 
-    def _hold(self, uid: str, exact: AddressRange) -> None:
-        self._try(lambda: self._space.pin(exact))
+    def _hold(self, uid: str, exact: tuple[AddressRange, ...]) -> None:
+        for space, one in product(self._spaces, exact):
+            if space.layout.family == one.family or len(self._spaces) == 1:
+                self._try(partial(space.pin, one))
         self._placed[uid] = exact
 
     def _try(self, change: Callable[[], object]) -> None:
@@ -159,14 +164,14 @@ class PoolForecast:
         except AllocatorError:
             self.stale = True
 
-    def _exact(self, allocation: IPAllocation) -> AddressRange | None:
-        """Return the range that an allocation holds, or was promised and may still get."""
-        held = ranges.held(allocation)
+    def _exact(self, allocation: IPAllocation) -> tuple[AddressRange, ...]:
+        """Return the ranges that an allocation holds, or was promised and may still get."""
+        held = ranges.all_held(allocation)
         promise = self._promised.get(allocation.metadata.uid)
-        if held is not None or promise is None:
+        if held or promise is None:
             return held
         still_open = allocation.metadata.revision <= int(promise.resourceVersion)
-        return ranges.promised(promise) if still_open else None
+        return ranges.promised(promise) if still_open else ()
 
     def _waits(self, allocation: IPAllocation) -> bool:
         return bool(self._in_order([allocation]))
@@ -179,7 +184,7 @@ class PoolForecast:
         for uid, promise in self._promised.items():
             exact = ranges.promised(promise)
             version = int(promise.resourceVersion)
-            if uid not in self._known and position < version and exact is not None:
+            if uid not in self._known and position < version and exact:
                 self._placed[uid] = exact
 
     def _free_unseen(self, position: int) -> None:
@@ -193,7 +198,7 @@ def _promises(pool: NetworkPool) -> dict[str, Assignment]:
     return {
         promise.uid: promise
         for promise in pool.status.assignments
-        if promise.resourceVersion.isdecimal() and ranges.promised(promise) is not None
+        if promise.resourceVersion.isdecimal() and ranges.promised(promise)
     }
 
 
@@ -281,7 +286,7 @@ class PoolChoice:
         if known is not None and not known.stale:
             return known
         try:
-            geometry = ranges.layout(pool.spec, self._max_addresses)
+            geometry = ranges.layouts(pool.spec, self._max_addresses)
         except InvalidPool:
             return None
         found = self._allocations.by_index(POOL_INDEX, str(key))

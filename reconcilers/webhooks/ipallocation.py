@@ -7,11 +7,23 @@ A pool that does not exist (it may come later), hands out nothing now, or is onl
 warning: the request waits. Deletion is never refused; the finalizer sees to its order.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 
-from allocator import AddressRange, AllocatorError, InvalidPool
+from allocator import AddressRange, AllocatorError, InvalidPool, Layout
+from controller.errors import Cause
 from reconcilers import poolspec, ranges
-from reconcilers.api.ipallocation import ONE_SIZE, IPAllocation
+from reconcilers.api.ipallocation import (
+    DISTINCT_FAMILIES,
+    ONE_BLOCK,
+    ONE_SIZE,
+    PINNED_ONCE,
+    POLICY_OF_TWO,
+    PREFER_DUAL_STACK,
+    REQUIRE_DUAL_STACK,
+    IPAllocation,
+    IPAllocationSpec,
+)
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.protocol import settle
 from reconcilers.networkpool.view import View
@@ -38,14 +50,14 @@ def created(
         what = f"NetworkPool {new.pool_key} does not exist; the request waits until it does"
         return Verdict.from_causes(warnings=[f"spec.poolRef.name: {what}"])
     try:
-        geometry = ranges.layout(pool.spec, max_addresses)
+        geometry = ranges.layouts(pool.spec, max_addresses)
     except InvalidPool as contradicting:
         what = f"NetworkPool {new.pool_key} hands out nothing until its spec is corrected"
         return Verdict.from_causes(warnings=[f"spec.poolRef.name: {what}: {contradicting}"])
     impossible = poolspec.never(new, ranges.requested(new, pool), pool, geometry)
     if impossible is not None:
         return Verdict.from_causes([invalid(impossible.path, impossible.message)])
-    return Verdict.from_causes(warnings=_waiting_warnings(new, pool, view))
+    return Verdict.from_causes(warnings=_waiting_warnings(new, pool, geometry, view))
 
 
 def judged_alone(new: IPAllocation) -> Verdict:
@@ -54,10 +66,23 @@ def judged_alone(new: IPAllocation) -> Verdict:
         ranges.pinned(new)
     except AllocatorError as malformed:
         return Verdict.from_causes([invalid(PINNED, str(malformed))])
-    spec = new.spec
-    if spec.prefixLength is not None and (spec.count is not None or spec.pinnedRange is not None):
-        return Verdict.from_causes([forbidden(("spec", "prefixLength"), ONE_SIZE.message)])
-    return Verdict()
+    return Verdict.from_causes(_contradictions(new.spec))
+
+
+def _contradictions(spec: IPAllocationSpec) -> Iterator[Cause]:
+    """Yield what the schema refuses of a spec, too, in the same words."""
+    dual = spec.ipFamilyPolicy in {PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}
+    pinned = spec.pinnedRange is not None or bool(spec.pinnedRanges)
+    if spec.prefixLength is not None and (spec.count is not None or pinned):
+        yield forbidden(("spec", "prefixLength"), ONE_SIZE.message)
+    if spec.prefixLength is not None and dual:
+        yield forbidden(("spec", "prefixLength"), ONE_BLOCK.message)
+    if spec.pinnedRange is not None and spec.pinnedRanges:
+        yield forbidden(("spec", "pinnedRanges"), PINNED_ONCE.message)
+    if len(set(spec.ipFamilies)) < len(spec.ipFamilies):
+        yield invalid(("spec", "ipFamilies", 1), DISTINCT_FAMILIES.message)
+    if not dual and max(len(spec.ipFamilies), len(spec.pinnedRanges)) > 1:
+        yield invalid(("spec", "ipFamilyPolicy"), POLICY_OF_TWO.message)
 
 
 def updated(new: IPAllocation, old: IPAllocation | None) -> Verdict:
@@ -74,20 +99,25 @@ def updated(new: IPAllocation, old: IPAllocation | None) -> Verdict:
 
 
 def _waiting_warnings(
-    new: IPAllocation, pool: NetworkPool, view: Callable[[], View]
+    new: IPAllocation, pool: NetworkPool, geometry: Sequence[Layout], view: Callable[[], View]
 ) -> Iterator[str]:
     """Warn of what keeps a request waiting that could be served at another time."""
     key = pool.metadata.key
     if pool.metadata.terminating:
         yield f"spec.poolRef.name: NetworkPool {key} is being deleted and hands out nothing"
         return
-    wanted = ranges.pinned(new)
-    if wanted is None:
-        yield from _full(new, pool)
+    try:
+        asked = ranges.wanted(new, pool, [one.family for one in geometry])
+    except AllocatorError as refused:
+        yield f"spec: {refused}; the request waits"
         return
-    if new.spec.count is not None and new.spec.count != wanted.size:
-        yield f"spec.count: ignored, as pinnedRange names {wanted.size} addresses"
-    for name, held in _held(pool, view()):
+    pins = ranges.pins(new)
+    if not pins:
+        yield from _full(new, pool, asked, geometry)
+        return
+    if new.spec.count is not None and new.spec.count != pins[0].size:
+        yield f"spec.count: ignored, as pinnedRange names {pins[0].size} addresses"
+    for (name, held), wanted in product(_held(pool, view()), pins):
         if held.overlaps(wanted):
             yield (
                 f"spec.pinnedRange: {wanted.text} is not free now: IPAllocation {name} has"
@@ -96,25 +126,29 @@ def _waiting_warnings(
             return
 
 
-def _full(new: IPAllocation, pool: NetworkPool) -> Iterator[str]:
+def _full(
+    new: IPAllocation, pool: NetworkPool, asked: ranges.Wanted, geometry: Sequence[Layout]
+) -> Iterator[str]:
     """Warn of a request that is larger than the largest free block of its pool."""
     status, count = pool.status, ranges.requested(new, pool)
-    looked = status.observedGeneration == pool.metadata.generation
-    if looked and count > status.largest_free:
-        field = "count" if new.spec.prefixLength is None else "prefixLength"
-        yield (
-            f"spec.{field}: asks for {count} addresses in a row; NetworkPool"
-            f" {pool.metadata.key} has {status.largest_free} free now; the request waits"
-        )
+    if status.observedGeneration != pool.metadata.generation:
+        return
+    free = {geometry[0].family: status.largest_free}
+    if status.secondary is not None:
+        free[geometry[-1].family] = status.secondary.largest_free
+    for family in asked.families:
+        if count > free.get(family, count):
+            field = "count" if new.spec.prefixLength is None else "prefixLength"
+            word = f" of {ranges.WORDS[family]}" if new.spec.names_families else ""
+            yield (
+                f"spec.{field}: asks for {count} addresses in a row; NetworkPool"
+                f" {pool.metadata.key} has {free[family]}{word} free now; the request waits"
+            )
 
 
 def _held(pool: NetworkPool, view: View) -> Iterator[tuple[str, AddressRange]]:
     """Yield the ranges that allocations hold or are promised, with the allocations' names."""
     for one in view.of_pool:
-        held = ranges.held(one)
-        if held is not None:
-            yield one.metadata.name, held
+        yield from ((one.metadata.name, held) for held in ranges.all_held(one))
     for promise in settle(pool, view).open:
-        promised = ranges.promised(promise)
-        if promised is not None:
-            yield promise.name, promised
+        yield from ((promise.name, found) for found in ranges.promised(promise))

@@ -11,7 +11,7 @@ edit in between. They are those of the object that the write replaces. The API
 server judges again if that changes before the write is stored, so no promise is made unseen.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -20,11 +20,11 @@ from allocator.addresses import Span, address_text, minus, quoted
 from controller.errors import Cause
 from reconcilers import poolspec, ranges
 from reconcilers.api.ipallocation import ALLOCATED, RELEASED, IPAllocation
-from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec, SecondaryBlock
 from reconcilers.networkpool.protocol import settle
 from reconcilers.networkpool.view import View
-from reconcilers.poolspec import CIDR, TENANT, Path
-from reconcilers.webhooks.verdict import Verdict, about, bounded, forbidden, invalid
+from reconcilers.poolspec import SECONDARY, SPEC, Path
+from reconcilers.webhooks.verdict import Verdict, about, bounded, field, forbidden, invalid
 
 MOST_NAMED = 5
 """So many pools that share addresses with one are named."""
@@ -42,7 +42,7 @@ def created(new: NetworkPool, others: Iterable[NetworkPool], max_addresses: int)
     causes = [invalid(fault.path, fault.message) for fault in faults]
     warnings = [*_deprecated(new)]
     if not faults:
-        geometry = ranges.layout(new.spec, max_addresses)
+        geometry = ranges.layouts(new.spec, max_addresses)
         warnings += [about(one) for one in poolspec.spec_warnings(new.spec, geometry)]
         warnings += _overlap_warnings(new, geometry, others)
     return Verdict.from_causes(causes, warnings)
@@ -64,21 +64,21 @@ def updated(
         others: all pools there are.
         max_addresses: the largest pool, in addresses.
     """
-    moved = old is None or new.spec.cidr != old.spec.cidr
+    moved = old is None or _cidrs(new) != _cidrs(old)
     verdict = created(new, others if moved else (), max_addresses)
     causes = list(verdict.causes)
     if old is not None:
         causes += _shrunk(new, old)
     if verdict.allowed and view is not None:
         named = _left_out(new, old, view, max_addresses)
-        causes += bounded(named, _field_of_ranges(new), "allocations would be left out")
+        causes += bounded(named, _field_of_ranges(SPEC, new.spec), "allocations would be left out")
     return Verdict.from_causes(causes, verdict.warnings)
 
 
 def gives_up_addresses(new: NetworkPool, old: NetworkPool | None, max_addresses: int) -> bool:
     """Return whether the new spec lacks an address that the old one could hand out."""
     try:
-        after = ranges.layout(new.spec, max_addresses)
+        after = ranges.layouts(new.spec, max_addresses)
     except InvalidPool:
         return False  # refused for that reason alone
     before = _geometry(old, max_addresses)
@@ -130,58 +130,71 @@ def _deprecated(pool: NetworkPool) -> Iterator[str]:
         )
 
 
+def _cidrs(pool: NetworkPool) -> list[str]:
+    return [block.cidr for _, block in poolspec.blocks(pool.spec)]
+
+
 def _overlap_warnings(
-    pool: NetworkPool, geometry: Layout, others: Iterable[NetworkPool]
+    pool: NetworkPool, geometry: Sequence[Layout], others: Iterable[NetworkPool]
 ) -> Iterator[str]:
     """Warn of pools that share addresses: allowed for separate sites and NAT, else a mistake."""
-    sharing = sorted(_sharing(pool, geometry.cidr, others))
-    yield from islice(sharing, MOST_NAMED)
-    if len(sharing) > MOST_NAMED:
-        yield f"spec.cidr: shares addresses with {len(sharing) - MOST_NAMED} more NetworkPools"
+    others = list(others)
+    for (at, _), layout in zip(poolspec.blocks(pool.spec), geometry, strict=True):
+        sharing = sorted(set(_sharing(pool, (*at, "cidr"), layout.cidr, others)))
+        yield from islice(sharing, MOST_NAMED)
+        if len(sharing) > MOST_NAMED:
+            more = len(sharing) - MOST_NAMED
+            yield f"{field((*at, 'cidr'))}: shares addresses with {more} more NetworkPools"
 
 
 def _sharing(
-    pool: NetworkPool, cidr: AddressRange, others: Iterable[NetworkPool]
+    pool: NetworkPool, at: Path, cidr: AddressRange, others: Iterable[NetworkPool]
 ) -> Iterator[str]:
-    """Yield a warning for each other pool whose CIDR overlaps `cidr`."""
+    """Yield a warning for each other pool of which a CIDR overlaps `cidr`, written `at`."""
     for other in others:
         if other.metadata.key == pool.metadata.key:
             continue
-        theirs = ranges.parsed_entry(other.spec.cidr)
-        if theirs is not None and theirs.overlaps(cidr):
-            key = other.metadata.key
-            yield f"spec.cidr: shares addresses with NetworkPool {key} ({theirs.text})"
+        for theirs in map(ranges.parsed_entry, _cidrs(other)):
+            if theirs is not None and theirs.overlaps(cidr):
+                key = other.metadata.key
+                yield f"{field(at)}: shares addresses with NetworkPool {key} ({theirs.text})"
 
 
 def _shrunk(new: NetworkPool, old: NetworkPool) -> Iterator[Cause]:
-    """Yield a cause if the new CIDR does not contain the old one."""
+    """Yield a cause for each new CIDR that does not contain the old one."""
+    olds = dict(poolspec.blocks(old.spec))
+    for at, block in poolspec.blocks(new.spec):
+        if at in olds:
+            yield from _shrunk_cidr((*at, "cidr"), block.cidr, olds[at].cidr)
+
+
+def _shrunk_cidr(at: Path, new: str, old: str) -> Iterator[Cause]:
     try:
-        after = AddressRange.parse_cidr(new.spec.cidr)
-        before = AddressRange.parse_cidr(old.spec.cidr)
+        after, before = AddressRange.parse_cidr(new), AddressRange.parse_cidr(old)
     except InvalidCIDR:
         return  # the new one is refused for that; an old one that was none holds nothing
     if not after.contains(before):
         what = (
-            f"new CIDR {quoted(new.spec.cidr)} does not contain the previous CIDR"
-            f" {quoted(old.spec.cidr)}; shrinking a pool may orphan existing allocations"
+            f"new CIDR {quoted(new)} does not contain the previous CIDR"
+            f" {quoted(old)}; shrinking a pool may orphan existing allocations"
         )
-        yield invalid(CIDR, what)
+        yield invalid(at, what)
 
 
-def _geometry(pool: NetworkPool | None, max_addresses: int) -> Layout | None:
-    """Return the layout of a pool; None if it is unknown, and so may hand out any address."""
+def _geometry(pool: NetworkPool | None, max_addresses: int) -> tuple[Layout, ...] | None:
+    """Return the layouts of a pool; None if they are unknown, and so may hand out any address."""
     try:
-        return None if pool is None else ranges.layout(pool.spec, max_addresses)
+        return None if pool is None else ranges.layouts(pool.spec, max_addresses)
     except InvalidPool:
         return None
 
 
-def _lost(before: Layout, after: Layout) -> Iterator[Span]:
+def _lost(before: Iterable[Layout], after: Iterable[Layout]) -> Iterator[Span]:
     """Yield what `before` could hand out and `after` cannot."""
-    if before.family != after.family:
-        yield from _spans(before.blocks)
-        return
-    yield from minus(_spans(before.blocks), _spans(after.blocks))
+    kept = {layout.family: layout for layout in after}
+    for layout in before:
+        now = kept.get(layout.family)
+        yield from minus(_spans(layout.blocks), _spans(now.blocks if now is not None else ()))
 
 
 def _spans(blocks: Iterable[AddressRange]) -> list[Span]:
@@ -203,14 +216,10 @@ def _holders(old: NetworkPool | None, view: View) -> Iterator[_Holder]:
     OutOfRange condition reports one that was kept after the edit.
     """
     found = {
-        _Holder(one.metadata.name, held)
-        for one in view.of_pool
-        if (held := ranges.held(one)) is not None
+        _Holder(one.metadata.name, held) for one in view.of_pool for held in ranges.all_held(one)
     }
     for promise in settle(old, view).open if old is not None else ():
-        promised = ranges.promised(promise)
-        if promised is not None:
-            found.add(_Holder(promise.name, promised))
+        found |= {_Holder(promise.name, promised) for promised in ranges.promised(promise)}
     yield from sorted(found, key=lambda one: (one.name, one.range.first, one.range.last))
 
 
@@ -222,41 +231,63 @@ def _left_out(
     Addresses that the old spec did not cover either are no fault of this edit: a pool with an
     allocation outside, as edits without webhooks leave behind, can still be edited.
     """
-    before, after = _geometry(old, max_addresses), ranges.layout(new.spec, max_addresses)
+    before, after = _geometry(old, max_addresses), ranges.layouts(new.spec, max_addresses)
+    places = [at for at, _ in poolspec.blocks(new.spec)]
     for holder in _holders(old, view):
-        span = after.span_of(holder.range)
-        if span is None:  # of the other family
-            known = before.span_of(holder.range) if before is not None else None
-            if before is None or (known is not None and before.clip(known)):
-                yield _outside(new, holder.name, holder.range.start_text)
+        had = [holder.range] if before is None else _had(before, holder.range)
+        if not had:
             continue
-        covered = [span] if before is None else before.clip(span)
-        lost = list(minus(covered, _spans(after.blocks)))
-        outside = list(minus(lost, _spans(after.ranges)))
+        found = _of(after, holder.range)
+        if found is None:  # of a family that the pool loses
+            yield _outside(new, SECONDARY, holder.name, holder.range.start_text)
+            continue
+        layout, span = found
+        covered = [span] if before is None else _spans(had)
+        lost = list(minus(covered, _spans(layout.blocks)))
+        outside = list(minus(lost, _spans(layout.ranges)))
+        at = places[after.index(layout)]
         if outside:
-            yield _outside(new, holder.name, address_text(outside[0][0], after.family))
-        for first, _ in islice(minus(lost, outside), 1):
-            yield _reserved(new, after, holder.name, first)
+            first = address_text(outside[0][0], layout.family)
+            yield _outside(new, at, holder.name, first)
+        for first_reserved, _ in islice(minus(lost, outside), 1):
+            yield _reserved(new, at, layout, holder.name, first_reserved)
 
 
-def _field_of_ranges(pool: NetworkPool) -> Path:
-    return TENANT if pool.spec.spans() else CIDR
+def _of(layouts: Iterable[Layout], held: AddressRange) -> tuple[Layout, Span] | None:
+    """Return which of the layouts is of a range's family, and the range in it."""
+    found = ((one, one.span_of(held)) for one in layouts)
+    return next(((layout, span) for layout, span in found if span is not None), None)
 
 
-def _outside(new: NetworkPool, name: str, address: str) -> Cause:
+def _had(before: Iterable[Layout], held: AddressRange) -> list[AddressRange]:
+    """Return the parts of a range that the old spec covers."""
+    found = _of(before, held)
+    if found is None:
+        return []
+    layout, span = found
+    return [AddressRange(*part, layout.family) for part in layout.clip(span)]
+
+
+def _field_of_ranges(at: Path, block: NetworkPoolSpec | SecondaryBlock) -> Path:
+    return (*at, "tenantAllocation") if block.spans() else (*at, "cidr")
+
+
+def _outside(new: NetworkPool, at: Path, name: str, address: str) -> Cause:
     what = (
         f"cannot narrow tenant allocation ranges: IPAllocation {quoted(name)} has address"
         f" {address} outside the proposed ranges. Migrate or delete affected allocations first"
     )
-    return forbidden(_field_of_ranges(new), what)
+    block = dict(poolspec.blocks(new.spec)).get(at)
+    return forbidden(at if block is None else _field_of_ranges(at, block), what)
 
 
-def _reserved(new: NetworkPool, after: Layout, name: str, address: int) -> Cause:
+def _reserved(new: NetworkPool, at: Path, after: Layout, name: str, address: int) -> Cause:
     """Return the cause for a reserved CIDR that covers an allocation's address."""
-    at = next(i for i, held in enumerate(after.reserved) if held.contains(address))
+    number = next(i for i, held in enumerate(after.reserved) if held.contains(address))
+    block = dict(poolspec.blocks(new.spec))[at]
     what = (
-        f"cannot reserve {quoted(new.spec.reserved[at].cidr)}: IPAllocation {quoted(name)} has"
+        f"cannot reserve {quoted(block.reserved[number].cidr)}: IPAllocation {quoted(name)} has"
         f" address {address_text(address, after.family)} in it. Migrate or delete affected"
         " allocations first"
     )
-    return forbidden(("spec", "reserved", at), what)
+    return forbidden((*at, "reserved", number), what)

@@ -285,7 +285,9 @@ def has_more_room(change: Change[NetworkPool]) -> bool:
     if change.old is None:
         return True
     before, after = change.old, change.new
+    second, earlier = after.status.secondary, before.status.secondary
     return (
         after.status.largest_free > before.status.largest_free
+        or (second.largest_free if second else 0) > (earlier.largest_free if earlier else 0)
         or after.metadata.generation != before.metadata.generation
     )

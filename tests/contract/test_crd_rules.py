@@ -9,6 +9,7 @@ import yaml
 from envtest.plane import ControlPlane as Plane
 from manifests import folder
 from reconcilers.api import crd, names
+from tests.contract import family_rule_cases
 from tests.contract.conftest import administrator
 from tests.contract.crd_rule_cases import (
     ACCEPTED,
@@ -85,14 +86,15 @@ def said(response: httpx.Response, text: str) -> bool:
 
 
 async def test_an_invalid_object_is_refused_at_the_field_at_fault(shelf: Shelf) -> None:
-    for what, (kind, spec, field, message) in REFUSED.items():
+    for what, (kind, spec, field, message) in {**REFUSED, **family_rule_cases.REFUSED}.items():
         answer = await shelf.create(kind, spec)
         assert field in fields(answer), (what, answer.text)
         assert said(answer, message), (what, answer.text)
 
 
 async def test_valid_objects_are_accepted(shelf: Shelf) -> None:
-    for number, (what, (kind, spec)) in enumerate(ACCEPTED.items()):
+    accepted = {**ACCEPTED, **family_rule_cases.ACCEPTED}
+    for number, (what, (kind, spec)) in enumerate(accepted.items()):
         answer = await shelf.create(kind, spec, name=f"sound-{number}")
         assert answer.status_code == 201, (what, answer.text)
 

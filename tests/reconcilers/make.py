@@ -1,6 +1,7 @@
 """Objects for tests, each with only what the test says and plausible metadata."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address, IPv6Address
 from itertools import count
@@ -65,6 +66,7 @@ def pool(
     *,
     reserved: Sequence[str] = (),
     tenant: Mapping[str, Any] | None = None,
+    secondary: Mapping[str, Any] | None = None,
     status: Mapping[str, Any] | None = None,
     **meta: Any,
 ) -> NetworkPool:
@@ -72,6 +74,8 @@ def pool(
     spec: dict[str, Any] = {"cidr": cidr, "reserved": [{"cidr": c} for c in reserved]}
     if tenant is not None:
         spec["tenantAllocation"] = tenant
+    if secondary is not None:
+        spec["secondary"] = secondary
     meta = {"finalizers": ["butler.butlerlabs.dev/networkpool"]} | meta
     body = {
         "metadata": metadata(name, **meta),
@@ -93,6 +97,7 @@ def allocation(
     held: tuple[str, str] | None = None,
     phase: str | None = None,
     age: float = 0.0,
+    asks: Mapping[str, Any] | None = None,
     status: Mapping[str, Any] | None = None,
     **meta: Any,
 ) -> IPAllocation:
@@ -102,6 +107,7 @@ def allocation(
         "poolRef": {"name": of},
         "tenantClusterRef": {"name": cluster, "namespace": namespace},
         "type": kind,
+        **(asks or {}),
     }
     if size is not None:
         spec["count"] = size
@@ -138,8 +144,7 @@ def promise(of: IPAllocation, start: str, end: str, *, version: str | None = Non
 
 def listed(of: Assignment) -> dict[str, str]:
     """Return a promise as the pool's status carries it."""
-    plain: dict[str, str] = msgspec.to_builtins(of)
-    return plain
+    return {name: value for name, value in asdict(of).items() if value is not None}
 
 
 def view(*allocations: IPAllocation, position: int = 10**9, of: str = "lab") -> View:

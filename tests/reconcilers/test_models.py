@@ -64,7 +64,7 @@ def test_every_kind_has_a_sample() -> None:
 def test_both_decoders_read_a_written_pool_status_alike(cidr: str) -> None:
     pool = make.pool(cidr=cidr)
     shown = make.view(make.allocation("a"), make.allocation("b", size=500))
-    decision = protocol.decide(pool, shown, ranges.layout(pool.spec, 1 << 20), 256)
+    decision = protocol.decide(pool, shown, ranges.layouts(pool.spec, 1 << 20), 256)
     written = status.served(pool, shown, decision, make.EPOCH)
     body = {"kind": "NetworkPool", "metadata": {"name": "lab"}, "spec": {"cidr": cidr}}
     decoded, validated = _read(body | {"status": written})
@@ -88,7 +88,7 @@ def test_both_decoders_read_a_written_allocation_status_alike(
             "tenantClusterRef": {"name": "a", "namespace": "team"},
             "type": "nodes",
         },
-        "status": granted_status(allocation, given, make.EPOCH),
+        "status": granted_status(allocation, make.pool(), (given,), make.EPOCH),
     }
     decoded, validated = _read(body)
     assert decoded == validated

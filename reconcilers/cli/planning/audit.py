@@ -13,7 +13,8 @@ from allocator import AddressRange, Layout
 from controller.meta import Key
 from reconcilers import poolspec, ranges
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.api.networkpool import TOGETHER, NetworkPool
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.poolrules import TOGETHER
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.reading.findings import Findings, Step, path_of
@@ -43,7 +44,7 @@ class Audit:
         self._read = read
         self._findings = findings
         self._settings = settings
-        self._layouts: dict[Key, Layout] = {}
+        self._layouts: dict[Key, tuple[Layout, ...]] = {}
 
     def run(self) -> None:
         """Look at everything."""
@@ -53,8 +54,8 @@ class Audit:
         known = {pool.key: pool.object for pool in self._read.pools}
         for allocation in self._read.allocations:
             self._allocation(allocation, known.get(allocation.object.pool_key))
-        for key, layout in self._layouts.items():
-            self._held(key, layout)
+        for key, layouts in self._layouts.items():
+            self._held(key, layouts)
         for provider in self._read.providers:
             self._causes(provider, providerconfig.review_spec(provider.object))
             self._provider(provider, known)
@@ -104,18 +105,18 @@ class Audit:
             self._error(manifest, fault.path, fault.message)
         if faults:
             return
-        layout = self._layouts[manifest.key] = ranges.layout(spec, limit)
-        for found in poolspec.spec_warnings(spec, layout):
+        layouts = self._layouts[manifest.key] = ranges.layouts(spec, limit)
+        for found in poolspec.spec_warnings(spec, layouts):
             self._warning(manifest, found.path, found.message)
 
     def _pools_among_each_other(self) -> None:
         """Warn of pools that share addresses: allowed, for sites and NAT, and easily a slip."""
-        layouts = self._layouts
         sound = [
-            (pool, layouts[pool.key].cidr) for pool in self._read.pools if pool.key in layouts
+            ((pool, layout.cidr.text), layout.cidr)
+            for pool in self._read.pools
+            for layout in self._layouts.get(pool.key, ())
         ]
-        for pool, other in ranges.overlapping(sound):
-            cidr = layouts[pool.key].cidr.text
+        for (pool, cidr), (other, _) in ranges.overlapping(sound):
             what = f"shares addresses with NetworkPool {pool.key} ({cidr})"
             self._warning(other, ("spec", "cidr"), what)
 
@@ -126,11 +127,11 @@ class Audit:
             self._error(manifest, ("spec", "poolRef", "name"), what)
         self._causes(manifest, judged_alone(allocation))
         self._check_range(manifest)
-        layout = self._layouts.get(allocation.pool_key)
-        if pool is None or layout is None or ranges.held(allocation) is not None:
+        layouts = self._layouts.get(allocation.pool_key)
+        if pool is None or layouts is None or ranges.held(allocation) is not None:
             return
         count = ranges.requested(allocation, pool)
-        impossible = poolspec.never(allocation, count, pool, layout)
+        impossible = poolspec.never(allocation, count, pool, layouts)
         if impossible is None:
             return
         # A request that is too large may fit after an edit of the pool; an address never moves.
@@ -145,19 +146,19 @@ class Audit:
             what = f"{text!r} is no range of addresses; it counts as none"
             self._error(manifest, ("status", "startAddress"), what)
 
-    def _held(self, key: Key, layout: Layout) -> None:
+    def _held(self, key: Key, layouts: Sequence[Layout]) -> None:
         """Check that what allocations hold lies inside the pool, and does not overlap."""
         held = sorted(
             (
                 Held(manifest, range_)
                 for manifest in self._read.allocations
                 if manifest.object.pool_key == key
-                and (range_ := ranges.held(manifest.object)) is not None
+                for range_ in ranges.all_held(manifest.object)
             ),
-            key=lambda one: (one.range.first, one.range.last),
+            key=lambda one: (one.range.family, one.range.first, one.range.last),
         )
         for one in held:
-            if not layout.could_ever_pin(one.range):
+            if not any(layout.could_ever_pin(one.range) for layout in layouts):
                 what = (
                     f"{one.range.text} lies outside what NetworkPool {key} may hand out; it is"
                     " kept, as ranges are never taken away"

@@ -92,24 +92,24 @@ class Forecast:
             if not allocation.metadata.terminating:
                 self.ledger.allocations.add_finalizer(allocation, names.FINALIZER_ALLOCATION)
 
-    def _layout(self, pool: NetworkPool) -> Layout | None:
-        """Return the geometry of a pool that hands out ranges; None if it does not."""
+    def _layouts(self, pool: NetworkPool) -> tuple[Layout, ...]:
+        """Return the geometry of a pool that hands out ranges; nothing if it does not."""
         if pool.metadata.terminating:
-            return None
+            return ()
         try:
-            return ranges.layout(pool.spec, self.settings.pool.max_addresses)
+            return ranges.layouts(pool.spec, self.settings.pool.max_addresses)
         except InvalidPool:
-            return None
+            return ()
 
     def _serve(self, pool: NetworkPool) -> None:
         """Let a pool make passes until there is nothing left to do."""
-        layout = self._layout(pool)
-        while layout is not None and self._carry_out(*self._pass(pool, layout)):
+        layouts = self._layouts(pool)
+        while layouts and self._carry_out(pool, *self._pass(pool, layouts)):
             pass
 
-    def _pass(self, pool: NetworkPool, layout: Layout) -> tuple[View, Decision]:
+    def _pass(self, pool: NetworkPool, layouts: Sequence[Layout]) -> tuple[View, Decision]:
         view = self._view(pool.metadata.key)
-        return view, decide(pool, view, layout, self.settings.pool.batch)
+        return view, decide(pool, view, layouts, self.settings.pool.batch)
 
     def _write_pool_status(self, pool: NetworkPool) -> None:
         """Write a pool's status as it is once everything rests."""
@@ -118,12 +118,12 @@ class Forecast:
             self.ledger.pools.write_status(pool, status.deleting(pool, count, self.now))
             return
         try:
-            layout = ranges.layout(pool.spec, self.settings.pool.max_addresses)
+            layouts = ranges.layouts(pool.spec, self.settings.pool.max_addresses)
         except InvalidPool as invalid:
             wanted = status.invalid(pool, invalid.messages, self.now)
             self.ledger.pools.write_status(pool, wanted)
             return
-        self._write(pool, *self._pass(pool, layout))
+        self._write(pool, *self._pass(pool, layouts))
 
     def _view(self, pool: Key) -> View:
         allocations = self.ledger.allocations
@@ -133,22 +133,22 @@ class Forecast:
             lambda name: allocations.cache.get(Key(pool.namespace, name)),
         )
 
-    def _carry_out(self, view: View, decision: Decision) -> bool:
+    def _carry_out(self, pool: NetworkPool, view: View, decision: Decision) -> bool:
         """Write what a pass decided to the allocations; return whether another may decide more.
 
         It may where a range was handed out and another request was refused or not looked at yet.
         """
-        given = [(grant.allocation, grant.range) for grant in decision.choice.grants]
+        given = [(grant.allocation, grant.ranges) for grant in decision.choice.grants]
         for promise in decision.settlement.open:
             allocation = view.current(promise.name, promise.uid)
             promised = ranges.promised(promise)
-            if allocation is None or promised is None or allocation.metadata.terminating:
+            if allocation is None or not promised or allocation.metadata.terminating:
                 continue
             if allocation.metadata.resourceVersion == promise.resourceVersion:
                 given.append((allocation, promised))
-        for allocation, range_ in given:
+        for allocation, found in given:
             self.ledger.allocations.write_status(
-                allocation, granted_status(allocation, range_, self.now)
+                allocation, granted_status(allocation, pool, found, self.now)
             )
         refused = new_refusals(decision.choice.refusals)
         for refusal in refused:

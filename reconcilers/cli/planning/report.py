@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from textwrap import indent
 from typing import Any, NamedTuple
 
@@ -75,8 +76,8 @@ def _standing(
     except InvalidPool:
         return None
     of_pool = [one for one in allocations if one.pool_key == pool.metadata.key]
-    found = [*map(ranges.held, of_pool), *map(ranges.promised, pool.status.assignments)]
-    taken = [one for one in found if one is not None]
+    found = *map(ranges.all_held, of_pool), *map(ranges.promised, pool.status.assignments)
+    taken = list(chain.from_iterable(found))
     closed = pool.metadata.terminating
     fits = {one: 0 if closed else more(Space(layout, taken), one) for one in sizes}
     return Standing(Space(layout, taken).capacity(), fits)

@@ -152,17 +152,15 @@ def holders(
 ) -> Iterator[tuple[Holder, AddressRange]]:
     """Yield who holds what of a pool: by status, and by promises that are still open."""
     for one in allocations:
-        held = ranges.held(one)
-        if held is not None:
-            yield _holder(one), held
+        yield from ((_holder(one), held) for held in ranges.all_held(one))
     found = {one.metadata.name: one for one in allocations}
     view = View.from_allocations(0, tuple(allocations), found.get)
     for promise in settle(pool, view).open:
-        promised = ranges.promised(promise)
         allocation = view.current(promise.name, promise.uid)
-        if promised is None or allocation is None or ranges.held(allocation) is not None:
+        if allocation is None or ranges.held(allocation) is not None:
             continue
-        yield _holder(allocation, promised=True), promised
+        holder = _holder(allocation, promised=True)
+        yield from ((holder, promised) for promised in ranges.promised(promise))
 
 
 def _holder(allocation: IPAllocation, *, promised: bool = False) -> Holder:

@@ -55,8 +55,9 @@ def holding(allocation: IPAllocation) -> Holding:
 
 def promises(pool: NetworkPool) -> Promises:
     """Return what a pool has promised."""
-    found = ((one.uid, ranges.promised(one)) for one in pool.status.assignments)
-    promised = tuple(Promise(uid, span) for uid, span in found if span is not None)
+    promised = tuple(
+        Promise(one.uid, span) for one in pool.status.assignments for span in ranges.promised(one)
+    )
     return Promises(AddressRange.parse_cidr(pool.spec.cidr), promised)
 
 

@@ -256,7 +256,7 @@ class _Recording:
 
     def fill(self, used: int) -> None:
         """Write how full the pool is."""
-        tiers = Summary(Capacity(100, used, 100 - used, 100 - used, 0), 1).tiers()
+        tiers = Summary((Capacity(100, used, 100 - used, 100 - used, 0),), 1).tiers()
         conditions = with_findings(self.pool.status.conditions, tiers, 1, self.clock.now())
         before = self.pool
         self.pool = replace(before, status=replace(before.status, conditions=conditions))

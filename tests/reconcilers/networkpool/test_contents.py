@@ -109,10 +109,10 @@ class _World:
         """Use the contents, as a pass does."""
         key = make.key(pool)
         kept = self.kept.contents(key)
-        kept.space(LAYOUT)
+        kept.spaces((LAYOUT,))
         anew = Contents(self.cache.by_index(POOL_INDEX, str(key)), OURS)
         assert differences(kept, anew) == []
-        assert kept.state(LAYOUT) == anew.state(LAYOUT)
+        assert kept.state((LAYOUT,)) == anew.state((LAYOUT,))
 
 
 def _at(one: IPAllocation, revision: int) -> Any:

@@ -18,7 +18,7 @@ LIMIT = 1 << 20
 
 def _findings(pool: Any, *allocations: Any, others: Any = ()) -> dict[str, Any]:
     shown = make.view(*allocations)
-    decision = protocol.decide(pool, shown, ranges.layout(pool.spec, LIMIT), 256)
+    decision = protocol.decide(pool, shown, ranges.layouts(pool.spec, LIMIT), 256)
     near = overlapping_pools(pool, others, LIMIT)
     return {one.type: one for one in problems.findings(pool, shown, decision, near)}
 

@@ -27,7 +27,7 @@ def _pool(*promises: Assignment, **extra: Any) -> Any:
 
 
 def _decide(pool: Any, *allocations: Any, position: int = 10**9, batch: int = 256) -> Any:
-    geometry = ranges.layout(pool.spec, 1 << 20)
+    geometry = ranges.layouts(pool.spec, 1 << 20)
     return protocol.decide(pool, make.view(*allocations, position=position), geometry, batch)
 
 
@@ -62,7 +62,7 @@ def test_a_promise_to_an_earlier_allocation_of_the_same_name_is_not_the_new_ones
     pool = _pool(make.promise(old, "10.40.0.0", "10.40.0.7"))
     decision = _decide(pool, new, position=550)
     assert decision.settlement.open == ()
-    assert [g.range.text for g in decision.choice.grants] == ["10.40.0.0/29"]
+    assert [g.ranges[0].text for g in decision.choice.grants] == ["10.40.0.0/29"]
 
 
 def test_the_revision_is_never_lowered() -> None:
@@ -75,14 +75,14 @@ def test_a_garbled_promise_is_dropped_and_stops_no_other() -> None:
     waiting = make.allocation("a")
     pool = _pool(make.promise(waiting, "nonsense", "10.40.0.7", version="x"))
     decision = _decide(pool, waiting)
-    assert [g.range.text for g in decision.choice.grants] == ["10.40.0.0/29"]
+    assert [g.ranges[0].text for g in decision.choice.grants] == ["10.40.0.0/29"]
 
 
 def test_an_open_promise_keeps_its_range_from_others() -> None:
     first, second = make.allocation("a", size=8), make.allocation("b", size=8)
     pool = _pool(make.promise(first, "10.40.0.0", "10.40.0.7"))
     decision = _decide(pool, first, second)
-    assert [(g.allocation.metadata.name, g.range.text) for g in decision.choice.grants] == [
+    assert [(g.allocation.metadata.name, g.ranges[0].text) for g in decision.choice.grants] == [
         ("b", "10.40.0.8/29")
     ]
 
@@ -92,14 +92,14 @@ def test_a_range_in_a_status_is_taken_in_whatever_phase(phase: str) -> None:
     holder = make.allocation("a", held=("10.40.0.0", "10.40.0.7"), phase=phase)
     other = make.allocation("b", size=8)
     decision = _decide(make.pool(), holder, other)
-    granted = {g.allocation.metadata.name: g.range.text for g in decision.choice.grants}
+    granted = {g.allocation.metadata.name: g.ranges[0].text for g in decision.choice.grants}
     assert granted["b"] == "10.40.0.8/29"
 
 
 def test_an_allocation_whose_phase_was_wiped_gets_the_range_it_still_holds() -> None:
     wiped = make.allocation("a", held=("10.40.0.32", "10.40.0.39"), phase="Pending")
     decision = _decide(make.pool(), wiped)
-    assert [g.range.text for g in decision.choice.grants] == ["10.40.0.32/29"]
+    assert [g.ranges[0].text for g in decision.choice.grants] == ["10.40.0.32/29"]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,9 @@ def test_a_refusal_says_which_kind_of_fault_it_is(pin: tuple[str, str], reason: 
 
 def test_a_pinned_range_is_granted_exactly() -> None:
     pinned = make.allocation("a", pin=("10.40.0.100", "10.40.0.102"))
-    assert _decide(make.pool(), pinned).choice.grants[0].range.text == "10.40.0.100-10.40.0.102"
+    assert (
+        _decide(make.pool(), pinned).choice.grants[0].ranges[0].text == "10.40.0.100-10.40.0.102"
+    )
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("nodes", 3), ("loadbalancer", 6)])
@@ -172,7 +174,9 @@ def test_an_allocation_without_count_gets_the_pools_default_for_its_type(
 ) -> None:
     defaults = {"defaults": {"nodesPerTenant": 3, "lbPoolPerTenant": 6}}
     pool = make.pool(tenant=defaults)
-    assert _decide(pool, make.allocation("a", kind=kind)).choice.grants[0].range.size == expected
+    assert (
+        _decide(pool, make.allocation("a", kind=kind)).choice.grants[0].ranges[0].size == expected
+    )
 
 
 def test_a_batch_leaves_the_rest_for_the_next_pass() -> None:
@@ -207,6 +211,6 @@ def test_grants_overlap_neither_each_other_nor_what_is_held(
     lengths = [make.prefix_length(bits, family) for bits in blocks]
     asking += [make.allocation(f"b{n}", prefix=length) for n, length in enumerate(lengths)]
     decision = _decide(make.pool(cidr=make.cidr(8, family)), *holders, *asking)
-    spans = [ranges.held(h) for h in holders] + [g.range for g in decision.choice.grants]
+    spans = [ranges.held(h) for h in holders] + [g.ranges[0] for g in decision.choice.grants]
     addresses = [address for span in spans if span for address in span.addresses()]
     assert len(addresses) == len(set(addresses))

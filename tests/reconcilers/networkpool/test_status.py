@@ -11,7 +11,7 @@ from tests.reconcilers import make
 
 def _status(pool: Any, *allocations: Any) -> dict[str, Any]:
     shown = make.view(*allocations)
-    decision = protocol.decide(pool, shown, ranges.layout(pool.spec, 1 << 20), 256)
+    decision = protocol.decide(pool, shown, ranges.layouts(pool.spec, 1 << 20), 256)
     return status.served(pool, shown, decision, make.EPOCH)
 
 
@@ -161,7 +161,7 @@ def test_a_transition_time_moves_with_its_status_and_never_otherwise() -> None:
     later = status.served(
         reported,
         make.view(),
-        protocol.decide(reported, make.view(), ranges.layout(reported.spec, 1 << 20), 256),
+        protocol.decide(reported, make.view(), ranges.layouts(reported.spec, 1 << 20), 256),
         make.EPOCH.replace(year=2027),
     )
     assert _conditions(later)["Ready"]["message"] != _conditions(first)["Ready"]["message"]
@@ -172,7 +172,7 @@ def test_a_transition_time_moves_with_its_status_and_never_otherwise() -> None:
 
 def test_counters_never_exceed_what_the_schema_takes() -> None:
     pool = make.pool(cidr="0.0.0.0/0")
-    decision = protocol.decide(pool, make.view(), ranges.layout(pool.spec, 1 << 33), 256)
+    decision = protocol.decide(pool, make.view(), ranges.layouts(pool.spec, 1 << 33), 256)
     found = status.served(pool, make.view(), decision, make.EPOCH)
     assert found["totalIPs"] == found["largestFreeBlock"] == 2**31 - 1
 

@@ -36,6 +36,9 @@ def main() -> int:
     parser.add_argument(
         "--counting", action="store_true", help="MetalLB goes by what it read before a pause"
     )
+    parser.add_argument(
+        "--families", action="store_true", help="a pool of two families; of the pools' simulation"
+    )
     asked = parser.parse_args()
     with always_checked() as differences:
         failed = _played(asked)
@@ -49,7 +52,12 @@ def _played(asked: argparse.Namespace) -> int:
     failed = 0
     for seed in range(asked.seed, asked.to or asked.seed + 1):
         if asked.world == "pools":
-            plan = Plan(replicas=asked.replicas, force=asked.force, shards=asked.shards)
+            plan = Plan(
+                replicas=asked.replicas,
+                force=asked.force,
+                shards=asked.shards,
+                families=asked.families,
+            )
             verdict = Run(seed, plan).play(silent=asked.to is not None)
         else:
             faults = FORCE if asked.force else COUNTING if asked.counting else None

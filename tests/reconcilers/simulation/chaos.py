@@ -13,7 +13,15 @@ import structlog
 from anyio.abc import TaskGroup
 
 from tests.clock import VirtualClock, settle
-from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge, overlap, unserved
+from tests.reconcilers.simulation.laws import (
+    FIRST,
+    SECOND,
+    SECOND_SPAN,
+    SPANS,
+    Judge,
+    overlap,
+    unserved,
+)
 from tests.reconcilers.simulation.replica import Replica
 from tests.reconcilers.simulation.wire import Flight
 from tests.reconcilers.simulation.world import ALLOCATIONS, POOLS, Json, World
@@ -54,6 +62,19 @@ class Plan:
     """In how many parts the pools are shared out; 0: every replica works on all of them."""
     moves: float = 0.04
     """How often a shard moves, of all steps."""
+    families: bool = False
+    """Whether the larger pool has a second family, or gets one, and requests ask for either."""
+
+
+_ASKED: tuple[Json, ...] = (
+    {},
+    {"ipFamilies": ["IPv6"]},
+    {"ipFamilyPolicy": "PreferDualStack"},
+    {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]},
+    {"ipFamilyPolicy": "RequireDualStack"},
+    {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6"]},
+)
+"""What requests say of families."""
 
 
 @dataclass
@@ -171,6 +192,8 @@ class Run:
             "type": "loadbalancer",
             "count": self.random.choice((1, 1, 2)),
         }
+        if self.plan.families:
+            spec |= self.random.choice(_ASKED)
         self.world.create(ALLOCATIONS, {"metadata": {"name": name}, "spec": spec})
 
     def _restart(self) -> None:
@@ -196,6 +219,8 @@ class Run:
             options.append(self._wipe)
         if self.plan.restores:
             options.append(self._restore)
+        if self.plan.families:
+            options += [self._add_family, self._lose_family]
         if options:
             self.random.choice(options)()
 
@@ -206,7 +231,7 @@ class Run:
     def _reset(self) -> None:
         name = self._some_allocation()
         if name:
-            nothing = dict.fromkeys(("startAddress", "endAddress", "cidr"))
+            nothing = dict.fromkeys(("startAddress", "endAddress", "cidr", "families"))
             self.world.patch(
                 ALLOCATIONS,
                 name,
@@ -214,6 +239,18 @@ class Run:
                 status=True,
                 guarded=False,
             )
+
+    def _add_family(self) -> None:
+        """Give the larger pool its second family, whoever uses it meanwhile."""
+        if self.world.get(POOLS, "p"):
+            self.world.patch(POOLS, "p", {"spec": {"secondary": _SECONDARY}}, guarded=False)
+
+    def _lose_family(self) -> None:
+        """Wipe the second range from a status, and the phase, as an editor would."""
+        name = self._some_allocation()
+        if name:
+            less = {"status": {"families": None, "phase": "Pending"}}
+            self.world.patch(ALLOCATIONS, name, less, status=True, guarded=False)
 
     def _touch(self) -> None:
         name = self._some_allocation()
@@ -243,7 +280,9 @@ class Run:
     def _make_pool(self, name: str, status: Json | None = None) -> None:
         first, last = SPANS[name]
         span = {"start": f"{FIRST}{first}", "end": f"{FIRST}{last}"}
-        spec = {"cidr": "10.0.0.0/24", "tenantAllocation": {"ranges": [span]}}
+        spec: Json = {"cidr": "10.0.0.0/24", "tenantAllocation": {"ranges": [span]}}
+        if name == "p" and self.plan.families and self.random.random() < 0.7:
+            spec["secondary"] = _SECONDARY
         body: Json = {"metadata": {"name": name}, "spec": spec}
         self.world.create(POOLS, body if status is None else body | {"status": status})
 
@@ -303,6 +342,12 @@ class Run:
 
 
 _PATIENCE = 30
+_SECONDARY: Json = {
+    "cidr": f"{SECOND}/64",
+    "tenantAllocation": {
+        "ranges": [{"start": f"{SECOND}{SECOND_SPAN[0]}", "end": f"{SECOND}{SECOND_SPAN[1]}"}]
+    },
+}
 _RESTED = 3
 
 

@@ -1,17 +1,21 @@
 """What must hold of every single write, and in the end; judged by the server as it stores."""
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
-from allocator import AddressRange
+from allocator import AddressRange, Family
 from reconcilers import ranges
 from reconcilers.api import names
-from reconcilers.api.ipallocation import FAILED
+from reconcilers.api.ipallocation import ALLOCATED, FAILED, REQUIRE_DUAL_STACK, SINGLE_STACK
 from tests.reconcilers.simulation.world import ALLOCATIONS, POOLS, Json, World
 
 FIRST = "10.0.0."
 SPANS = {"p": (0, 2), "q": (16, 17)}
+SECOND = "fd00::"
+SECOND_SPAN = (0, 1)
+"""Of the second family, in a pool that has one."""
+PREFIX: dict[Family, str] = {4: FIRST, 6: SECOND}
 
 
 class Judge:
@@ -35,19 +39,29 @@ class Judge:
             return
         meta = new["metadata"]
         name, now = meta["name"], held(new)
-        if now is not None and held(old) != now:
-            for other in self.world.of(ALLOCATIONS):
-                theirs = held(other)
-                if other is not new and theirs is not None and theirs.overlaps(now):
-                    yield f"{name} and {other['metadata']['name']} both hold part of {now.text}"
+        if now and held(old) != now:
+            yield from self._shared(new, now)
+            texts = " and ".join(one.text for one in now)
             if names.FINALIZER_ALLOCATION not in meta.get("finalizers", ()):
-                yield f"{name} came to hold {now.text} without its finalizer"
+                yield f"{name} came to hold {texts} without its finalizer"
             if "deletionTimestamp" in meta:
-                yield f"{name} came to hold {now.text} while it was being deleted"
+                yield f"{name} came to hold {texts} while it was being deleted"
+        changed = held(old) != now or phase(old) != phase(new) == ALLOCATED
+        if now and changed and policy(new) == REQUIRE_DUAL_STACK and len(now) < 2:
+            yield f"{name} requires both families and shows one"
+        if now and changed and len({one.family for one in now}) < len(now):
+            yield f"{name} shows two ranges of one family"
         if phase(new) == FAILED != phase(old):
             version = old["metadata"]["resourceVersion"]
             if any(p["resourceVersion"] == version for p in self._promises(new)):
                 yield f"{name} was refused what its pool had promised it"
+
+    def _shared(self, new: Json, now: tuple[AddressRange, ...]) -> Iterator[str]:
+        for other in self.world.of(ALLOCATIONS):
+            for one, theirs in product(now, held(other)):
+                if other is not new and theirs.overlaps(one):
+                    names_of = new["metadata"]["name"], other["metadata"]["name"]
+                    yield f"{' and '.join(names_of)} both hold part of {one.text}"
 
     def _promises(self, allocation: Json) -> list[Json]:
         pool = self.world.get(POOLS, allocation["spec"]["poolRef"]["name"])
@@ -60,7 +74,7 @@ class Judge:
         if new is None:
             name = old["metadata"]["name"]
             for one in self.world.of(ALLOCATIONS):
-                if one["spec"]["poolRef"]["name"] == name and held(one) is not None:
+                if one["spec"]["poolRef"]["name"] == name and held(one):
                     yield f"pool {name} went while {one['metadata']['name']} held a range of it"
             return
         meta, before = new["metadata"], promises(old)
@@ -87,19 +101,28 @@ def promises(pool: Json | None) -> list[Json]:
     return found
 
 
-def held(obj: Json) -> AddressRange | None:
-    """Return the range in an allocation's status."""
+def policy(obj: Json) -> str:
+    """Return the ipFamilyPolicy of an allocation."""
+    return obj["spec"].get("ipFamilyPolicy") or SINGLE_STACK
+
+
+def held(obj: Json) -> tuple[AddressRange, ...]:
+    """Return the ranges in an allocation's status."""
     status: dict[str, Any] = obj.get("status") or {}
-    if not status.get("startAddress"):
-        return None
-    return ranges.parsed(status["startAddress"], status["endAddress"])
+    shown = [status, *(status.get("families") or [])]
+    found = (
+        ranges.parsed(one["startAddress"], one["endAddress"])
+        for one in shown
+        if one.get("startAddress")
+    )
+    return tuple(dict.fromkeys(one for one in found if one is not None))
 
 
 def overlap(world: World) -> str | None:
     """Return which two allocations hold one address, None if no two do."""
-    holders = [(obj, span) for obj in world.of(ALLOCATIONS) if (span := held(obj)) is not None]
+    holders = [(obj, span) for obj in world.of(ALLOCATIONS) for span in held(obj)]
     for (one, its), (other, others) in combinations(holders, 2):
-        if its.overlaps(others):
+        if one is not other and its.overlaps(others):
             names_of = [obj["metadata"]["name"] for obj in (one, other)]
             return f"{names_of[0]} and {names_of[1]} both hold part of {its.text}"
     return None
@@ -113,22 +136,36 @@ def unserved(world: World) -> str | None:
             continue
         if "deletionTimestamp" in obj["metadata"]:
             return f"{obj['metadata']['name']} is deleted and still there"
-        if held(obj) is None and _fits(world, obj):
+        if not held(obj) and _fits(world, obj, pool):
             return f"{obj['metadata']['name']} waits although it fits: {pool.get('status')}"
     return None
 
 
-def _fits(world: World, obj: Json) -> bool:
-    first, last = SPANS[obj["spec"]["poolRef"]["name"]]
+def _fits(world: World, obj: Json, pool: Json) -> bool:
+    """Return whether an allocation could be served: its first family, or both if it has to be."""
+    spans: dict[Family, tuple[int, int]] = {4: SPANS[pool["metadata"]["name"]]}
+    if "secondary" in pool["spec"]:
+        spans[6] = SECOND_SPAN
+    asked = [ranges.FAMILIES[word] for word in obj["spec"].get("ipFamilies", ())]
+    wanted = list(ranges.FAMILIES.values())
+    if policy(obj) != REQUIRE_DUAL_STACK:
+        wanted = (asked or wanted)[:1]
+    if not spans.keys() >= {*asked, *wanted}:
+        return False
+    return all(_has_room(world, family, spans[family], obj["spec"]["count"]) for family in wanted)
+
+
+def _has_room(world: World, family: Family, span: tuple[int, int], count: int) -> bool:
     taken = {
         address
         for other in world.of(ALLOCATIONS)
-        if (span := held(other)) is not None
-        for address in span.addresses()
+        for one in held(other)
+        for address in one.addresses()
     }
     run = 0
-    for number in range(first, last + 1):
-        run = 0 if f"{FIRST}{number}" in taken else run + 1
-        if run >= obj["spec"]["count"]:
+    for number in range(span[0], span[1] + 1):
+        address = f"{PREFIX[family]}{number or (0 if family == 4 else '')}"
+        run = 0 if address in taken else run + 1
+        if run >= count:
             return True
     return False

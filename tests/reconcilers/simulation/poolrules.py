@@ -4,7 +4,9 @@ The letters follow ARCHITECTURE.md's numbers: 1 read, 2 taken, 3 choose, 4 promi
 6 drop, 7 fence, 8 own answers.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -181,6 +183,24 @@ def refused_without_proof(mp: Patch) -> None:
     mp.setattr(NetworkPoolReconciler, "_write_pool", lax)
 
 
+def one_family_at_a_time(mp: Patch) -> None:
+    """Each family is promised by itself, the second one when the first is written."""
+    settled, grant = status.promises, pending_promises._granted
+
+    def apart(assignments: Sequence[Assignment], revision: int) -> dict[str, Any]:
+        return settled([_first_of(one) for one in assignments], revision)
+
+    def granted(promised: Promised, pool: NetworkPool, now: datetime) -> dict[str, Any]:
+        return grant(replace(promised, promise=_first_of(promised.promise)), pool, now)
+
+    mp.setattr(status, "promises", apart)
+    mp.setattr(pending_promises, "_granted", granted)
+
+
+def _first_of(promise: Assignment) -> Assignment:
+    return replace(promise, secondaryStartAddress=None, secondaryEndAddress=None)
+
+
 # 5. Write.
 
 
@@ -300,7 +320,7 @@ def terminating_serves(mp: Patch) -> None:
     """A pool that is being deleted goes on handing out."""
 
     async def serve(self: NetworkPoolReconciler, pool: NetworkPool) -> Outcome:
-        geometry = ranges.layout(pool.spec, self._settings.max_addresses)
+        geometry = ranges.layouts(pool.spec, self._settings.max_addresses)
         pool, view = await self._with_memory(pool)
         return await self._serve(pool, view, geometry)
 

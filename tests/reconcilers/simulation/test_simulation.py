@@ -38,8 +38,10 @@ def part_of(seeds: int, part: int) -> range:
         (Plan(replicas=3), 4, "--replicas 3"),
         (Plan(force=True), 4, "--force"),
         (SHARDED, 4, "--replicas 3 --shards 2"),
+        (Plan(families=True), 2, "--families"),
+        (Plan(replicas=3, families=True, force=True), 4, "--replicas 3 --families --force"),
     ],
-    ids=["two", "three", "vanishing", "shards"],
+    ids=["two", "three", "vanishing", "shards", "families", "families vanishing"],
 )
 def test_no_two_allocations_ever_hold_one_address_and_every_request_that_fits_is_served(
     plan: Plan, share: int, options: str, part: int

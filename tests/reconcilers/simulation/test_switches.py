@@ -98,6 +98,13 @@ SWITCHES = {
     "4b": Switch(
         "after a conflict one chooses anew", rules.choice_sent_again, BOTH, _LAGGING, seed=11
     ),
+    "4d": Switch(
+        "one promise carries the ranges of both families",
+        rules.one_family_at_a_time,
+        "requires both families and shows one",
+        Plan(families=True),
+        seed=1,
+    ),
     "6a": Switch("a promise is kept until it is settled", rules.never_kept, BOTH, _QUIET, seed=22),
     "6b": Switch("a higher version settles", rules.kept_until_fulfilled, WAITS, _CALMED, seed=8),
     "6d": Switch(

@@ -12,7 +12,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.networkpool.protocol import decide
 from reconcilers.networkpool.view import View
-from reconcilers.ranges import layout
+from reconcilers.ranges import layouts
 from reconcilers.tenantcluster.poolchoice import PoolChoice
 from tests.reconcilers import make
 
@@ -51,9 +51,11 @@ class World:
         view = View.from_allocations(
             self.allocations.position, found, lambda n: self.allocations.get(make.key(n))
         )
-        for grant in decide(pool, view, layout(pool.spec, LIMIT), 8).choice.grants:
+        for grant in decide(pool, view, layouts(pool.spec, LIMIT), 8).choice.grants:
             name = grant.allocation.metadata.name
-            self.put(make.allocation(name, held=(grant.range.start_text, grant.range.end_text)))
+            self.put(
+                make.allocation(name, held=(grant.ranges[0].start_text, grant.ranges[0].end_text))
+            )
 
     def largest(self, choice: PoolChoice) -> int:
         """Return the largest request that a choice finds room for."""

@@ -1,0 +1,126 @@
+"""What the CRDs' own rules refuse, and let pass, of pools and requests of two families."""
+
+from collections.abc import Mapping
+
+from tests.contract.crd_rule_cases import Json, pool, ranges, request
+
+PINS = [
+    {"startAddress": "10.0.0.9", "endAddress": "10.0.0.9"},
+    {"startAddress": "fd00::9", "endAddress": "fd00::a"},
+]
+
+REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
+    "a prefix length for two families": (
+        "IPAllocation",
+        request(prefixLength=64, ipFamilyPolicy="PreferDualStack"),
+        "spec.prefixLength",
+        "is for one family",
+    ),
+    "two families of SingleStack": (
+        "IPAllocation",
+        request(ipFamilyPolicy="SingleStack", ipFamilies=["IPv6", "IPv4"]),
+        "spec.ipFamilyPolicy",
+        "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified",
+    ),
+    "two families without a policy": (
+        "IPAllocation",
+        request(ipFamilies=["IPv6", "IPv4"]),
+        "spec.ipFamilyPolicy",
+        "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified",
+    ),
+    "one family twice": (
+        "IPAllocation",
+        request(ipFamilyPolicy="RequireDualStack", ipFamilies=["IPv4", "IPv4"]),
+        "spec.ipFamilies",
+        "Duplicate value",
+    ),
+    "a family that is none": (
+        "IPAllocation",
+        request(ipFamilies=["IPv5"]),
+        "spec.ipFamilies[0]",
+        "Unsupported value",
+    ),
+    "a policy that is none": (
+        "IPAllocation",
+        request(ipFamilyPolicy="DualStack"),
+        "spec.ipFamilyPolicy",
+        "Unsupported value",
+    ),
+    "two pinned ranges without a policy": (
+        "IPAllocation",
+        request(pinnedRanges=PINS),
+        "spec.ipFamilyPolicy",
+        "must be 'RequireDualStack'",
+    ),
+    "two pinned ranges of one family": (
+        "IPAllocation",
+        request(pinnedRanges=[PINS[0], PINS[0]], ipFamilyPolicy="RequireDualStack"),
+        "spec.pinnedRanges",
+        "one range of each family",
+    ),
+    "one pinned range and two": (
+        "IPAllocation",
+        request(pinnedRange=PINS[0], pinnedRanges=PINS, ipFamilyPolicy="RequireDualStack"),
+        "spec.pinnedRanges",
+        "one range of each family",
+    ),
+    "a pinned range of another family": (
+        "IPAllocation",
+        request(pinnedRange=PINS[0], ipFamilies=["IPv6"]),
+        "spec.ipFamilies",
+        "expected a range of the family",
+    ),
+    "a secondary CIDR of the same family": (
+        "NetworkPool",
+        pool(secondary={"cidr": "10.0.1.0/24"}),
+        "spec.secondary",
+        "must be of the other family",
+    ),
+    "ranges outside the secondary CIDR": (
+        "NetworkPool",
+        pool(secondary={"cidr": "fd00::/64"} | ranges(("fd00::1", "fd01::1"))),
+        "spec.secondary.tenantAllocation.ranges",
+        "must lie within the pool CIDR",
+    ),
+    "ranges of the secondary CIDR that are not sorted": (
+        "NetworkPool",
+        pool(
+            secondary={"cidr": "fd00::/64"}
+            | ranges(("fd00::8", "fd00::9"), ("fd00::1", "fd00::2"))
+        ),
+        "spec.secondary.tenantAllocation.ranges",
+        "must be sorted",
+    ),
+    "reserved outside the secondary CIDR": (
+        "NetworkPool",
+        pool(secondary={"cidr": "fd00::/64", "reserved": [{"cidr": "fd01::/96"}]}),
+        "spec.secondary.reserved",
+        "must lie within the pool CIDR",
+    ),
+}
+ACCEPTED: Mapping[str, tuple[str, Json]] = {
+    "a pool of two families": (
+        "NetworkPool",
+        pool(
+            secondary={"cidr": "fd00::/64", "reserved": [{"cidr": "fd00::/96"}]}
+            | ranges(("fd00::1:0:0", "fd00::1:0:9"), ("fd00::2:0:0", "fd00::2:0:9"))
+        ),
+    ),
+    "a pool whose second family is IPv4": (
+        "NetworkPool",
+        pool("fd00::/64", secondary={"cidr": "10.0.0.0/24"}),
+    ),
+    "one family of two": ("IPAllocation", request(ipFamilies=["IPv6"])),
+    "both families in order": (
+        "IPAllocation",
+        request(ipFamilyPolicy="RequireDualStack", ipFamilies=["IPv6", "IPv4"]),
+    ),
+    "both families pinned": (
+        "IPAllocation",
+        request(ipFamilyPolicy="PreferDualStack", pinnedRanges=PINS),
+    ),
+    "one family pinned of both": (
+        "IPAllocation",
+        request(ipFamilyPolicy="PreferDualStack", pinnedRange=PINS[1], ipFamilies=["IPv4"]),
+    ),
+}

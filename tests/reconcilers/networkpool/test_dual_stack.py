@@ -1,0 +1,123 @@
+"""Pools of two families: what promises and statuses carry, and that others carry nothing new."""
+
+from typing import Any
+
+import pytest
+
+from reconcilers import ranges
+from reconcilers.networkpool import protocol, status
+from reconcilers.networkpool.pending_promises import granted_status
+from tests.reconcilers import make
+
+SECOND: dict[str, Any] = {"cidr": "fd00::/126"}
+REQUIRE = {"ipFamilyPolicy": "RequireDualStack"}
+OLD_PROMISE = ["name", "uid", "resourceVersion", "startAddress", "endAddress"]
+OLD_STATUS = {
+    *("phase", "cidr", "startAddress", "endAddress", "addresses", "allocatedCount"),
+    *("observedGeneration", "allocatedAt", "allocatedBy", "conditions"),
+}
+COUNTS = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock", "utilizationPercent")
+
+
+def decide(pool: Any, *allocations: Any) -> protocol.Decision:
+    geometry = ranges.layouts(pool.spec, 1 << 20)
+    return protocol.decide(pool, make.view(*allocations), geometry, 256)
+
+
+def served(pool: Any, *allocations: Any) -> dict[str, Any]:
+    return status.served(pool, make.view(*allocations), decide(pool, *allocations), make.EPOCH)
+
+
+def both(name: str, four: tuple[str, str], six: tuple[str, str]) -> Any:
+    families = [
+        {"family": "IPv4", "startAddress": four[0], "endAddress": four[1]},
+        {"family": "IPv6", "startAddress": six[0], "endAddress": six[1]},
+    ]
+    return make.allocation(name, held=four, asks=REQUIRE, status={"families": families})
+
+
+def test_nothing_new_is_written_about_pools_and_requests_of_one_family() -> None:
+    waiting = make.allocation("a", size=2)
+    found = served(make.pool(), waiting)
+    [promise] = found["assignments"]
+    assert list(promise) == OLD_PROMISE
+    assert "secondary" not in found
+    [grant] = decide(make.pool(), waiting).choice.grants
+    written = granted_status(waiting, make.pool(), grant.ranges, make.EPOCH)
+    assert written.keys() == OLD_STATUS
+    assert [one["type"] for one in written["conditions"]] == ["Ready"]
+
+
+def test_an_old_promise_is_read_as_it_was_and_written_as_it_is() -> None:
+    allocation = make.allocation("a")
+    promise = make.promise(allocation, "10.40.0.0", "10.40.0.7")
+    old = make.listed(promise)
+    assert list(old) == OLD_PROMISE
+    pool = make.pool(secondary=SECOND, status={"assignments": [old]})
+    assert [one.text for one in ranges.promised(pool.status.assignments[0])] == ["10.40.0.0/29"]
+    assert served(pool, allocation)["assignments"] == [old]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"secondaryStartAddress": "fd00::"},
+        {"secondaryStartAddress": "fd00::1", "secondaryEndAddress": "fd00::"},
+    ],
+)
+def test_a_promise_of_which_a_part_was_edited_is_none(second: dict[str, str]) -> None:
+    allocation = make.allocation("a", asks=REQUIRE, size=1)
+    old = make.listed(make.promise(allocation, "10.40.0.0", "10.40.0.0")) | second
+    pool = make.pool(secondary=SECOND, status={"assignments": [old]})
+    assert protocol.settle(pool, make.view(allocation)).open == ()
+    [grant] = decide(pool, allocation).choice.grants
+    assert [one.text for one in grant.ranges] == ["10.40.0.0/32", "fd00::/128"]
+
+
+def test_a_pool_of_two_families_counts_each() -> None:
+    holder = both("a", ("10.40.0.0", "10.40.0.7"), ("fd00::", "fd00::2"))
+    found = served(make.pool(secondary=SECOND), holder)
+    assert [found[name] for name in COUNTS] == [256, 8, 248, 248, 3]
+    assert [found["secondary"][name] for name in COUNTS] == [4, 3, 1, 1, 75]
+    conditions = {one["type"]: one for one in found["conditions"]}
+    assert conditions["Ready"]["message"] == "248/256 and 1/4 IPs available (1 allocations)"
+    assert conditions["CapacityWarning"]["status"] == "True", "by the fuller family"
+    assert conditions["CapacityWarning"]["message"] == "Pool utilization is 75% (3/4 IPs)"
+    for kind in ("RangesOverlap", "OutOfRange"):
+        assert conditions[kind]["status"] == "False"
+
+
+def test_a_second_family_that_is_gone_is_counted_no_more_and_who_holds_it_is_named() -> None:
+    before = {"secondary": {"totalIPs": 4}}
+    holder = both("a", ("10.40.0.0", "10.40.0.7"), ("fd00::", "fd00::2"))
+    found = served(make.pool(status=before), holder)
+    assert found["secondary"] is None
+    [outside] = [one for one in found["conditions"] if one["type"] == "OutOfRange"]
+    assert outside["status"] == "True"
+    assert "a (fd00::-fd00::2)" in outside["message"]
+
+
+def test_ranges_of_the_second_family_that_overlap_are_named() -> None:
+    one = both("a", ("10.40.0.0", "10.40.0.0"), ("fd00::", "fd00::1"))
+    other = both("b", ("10.40.0.1", "10.40.0.1"), ("fd00::1", "fd00::2"))
+    found = served(make.pool(secondary=SECOND), one, other)
+    [overlap] = [one for one in found["conditions"] if one["type"] == "RangesOverlap"]
+    assert overlap["status"] == "True"
+    assert "a (fd00::-fd00::1) and b (fd00::1-fd00::2)" in overlap["message"]
+
+
+def test_who_lost_one_of_two_required_families_gets_that_one_anew() -> None:
+    lost = make.allocation(
+        "a", held=("10.40.0.8", "10.40.0.9"), phase="Pending", asks=REQUIRE, size=2
+    )
+    [grant] = decide(make.pool(secondary=SECOND), lost).choice.grants
+    assert [one.text for one in grant.ranges] == ["10.40.0.8/31", "fd00::/127"]
+
+
+def test_what_was_taken_for_a_refused_request_is_there_for_the_next_one() -> None:
+    large = make.allocation("a", size=8, asks=REQUIRE, age=9)
+    small = make.allocation("b", size=256)
+    choice = decide(make.pool(secondary=SECOND), large, small).choice
+    [refusal] = choice.refusals
+    assert (refusal.reason, refusal.message[:20]) == ("PoolExhausted", "IPv6: pool exhausted")
+    assert [one.text for grant in choice.grants for one in grant.ranges] == ["10.40.0.0/24"]

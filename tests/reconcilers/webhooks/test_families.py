@@ -1,0 +1,186 @@
+"""The rules on pools and requests of two families."""
+
+from typing import Any
+
+import pytest
+
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.webhooks import ipallocation, networkpool
+from reconcilers.webhooks.verdict import Verdict
+from tests.reconcilers import make
+
+LIMIT = 1 << 20
+SECOND: dict[str, Any] = {"cidr": "fd00::/120"}
+REQUIRE = {"ipFamilyPolicy": "RequireDualStack"}
+PREFER = {"ipFamilyPolicy": "PreferDualStack"}
+BOTH = {
+    "families": [
+        {"family": "IPv4", "startAddress": "10.40.0.8", "endAddress": "10.40.0.9"},
+        {"family": "IPv6", "startAddress": "fd00::8", "endAddress": "fd00::9"},
+    ]
+}
+HOLDER = make.allocation("a", held=("10.40.0.8", "10.40.0.9"), asks=REQUIRE, status=BOTH)
+
+
+def dual(**second: Any) -> NetworkPool:
+    return make.pool(secondary=SECOND | second)
+
+
+def ranges(*spans: tuple[str, str]) -> dict[str, Any]:
+    return {"ranges": [{"start": f"fd00::{a}", "end": f"fd00::{b}"} for a, b in spans]}
+
+
+def update(new: NetworkPool, *holders: IPAllocation, old: NetworkPool | None = None) -> Verdict:
+    before = dual() if old is None else old
+    return networkpool.updated(new, before, make.view(*holders), (), LIMIT)
+
+
+def ask(pool: NetworkPool, **spec: Any) -> Verdict:
+    new = make.allocation("a", asks=spec)
+    return ipallocation.created(new, pool, lambda: make.view(HOLDER), LIMIT)
+
+
+def causes(verdict: Verdict) -> list[tuple[str, str]]:
+    return [(cause.field, cause.message) for cause in verdict.causes]
+
+
+@pytest.mark.parametrize(
+    ("second", "field", "what"),
+    [
+        ({"cidr": "fd00::/200"}, "spec.secondary.cidr", "invalid pool CIDR"),
+        ({"cidr": "10.41.0.0/24"}, "spec.secondary.cidr", "of the same family"),
+        ({"reserved": [{"cidr": "fd01::/124"}]}, "spec.secondary.reserved[0]", "is not within"),
+        (
+            {"tenantAllocation": ranges(("8", "f"), ("0", "3"))},
+            "spec.secondary.tenantAllocation.ranges[1].start",
+            "must be sorted",
+        ),
+    ],
+)
+def test_a_second_block_that_contradicts_itself_is_refused_at_its_field(
+    second: dict[str, Any], field: str, what: str
+) -> None:
+    [(where, message)] = causes(networkpool.created(dual(**second), (), LIMIT))
+    assert where == field
+    assert what in message
+
+
+def test_a_second_block_is_warned_of_like_the_first() -> None:
+    other = make.pool("other", cidr="fd00::/64")
+    verdict = networkpool.created(dual(cidr="fd00::7/120"), [other], LIMIT)
+    assert verdict.warnings == (
+        "spec.secondary.cidr: 'fd00::7/120' has host bits set; it is taken for fd00::/120",
+        f"spec.secondary.cidr: shares addresses with NetworkPool {other.metadata.key} (fd00::/64)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("new", "field", "address"),
+    [
+        (make.pool(), "spec.secondary", "fd00::8"),
+        (
+            dual(tenantAllocation=ranges(("0", "8"))),
+            "spec.secondary.tenantAllocation",
+            "fd00::9",
+        ),
+        (dual(reserved=[{"cidr": "fd00::9/128"}]), "spec.secondary.reserved[0]", "fd00::9"),
+        (make.pool(reserved=["10.40.0.8/29"], secondary=SECOND), "spec.reserved[0]", "10.40.0.8"),
+    ],
+    ids=["taken away", "narrowed", "reserved", "the first"],
+)
+def test_nothing_is_taken_from_a_family_that_an_allocation_holds(
+    new: NetworkPool, field: str, address: str
+) -> None:
+    assert networkpool.gives_up_addresses(new, dual(), LIMIT)
+    assert update(new).allowed, "nobody holds anything"
+    [(where, message)] = causes(update(new, HOLDER))
+    assert where == field
+    assert 'IPAllocation "a"' in message
+    assert address in message
+
+
+def test_a_promise_of_two_ranges_keeps_both_in_the_pool() -> None:
+    waiting = make.allocation("b", asks=REQUIRE)
+    meta = waiting.metadata
+    promise = {
+        "name": "b",
+        "uid": meta.uid,
+        "resourceVersion": meta.resourceVersion,
+        "startAddress": "10.40.0.0",
+        "endAddress": "10.40.0.0",
+        "secondaryStartAddress": "fd00::",
+        "secondaryEndAddress": "fd00::",
+    }
+    old = make.pool(secondary=SECOND, status={"assignments": [promise]})
+    [(where, _)] = causes(update(make.pool(), waiting, old=old))
+    assert where == "spec.secondary"
+
+
+def test_a_pool_in_use_gets_its_second_family_and_only_a_larger_one_after_that() -> None:
+    single = make.allocation("b", held=("10.40.0.0", "10.40.0.3"))
+    assert not networkpool.gives_up_addresses(dual(), make.pool(), LIMIT)
+    assert update(dual(), single, old=make.pool()).allowed
+    assert update(dual(cidr="fd00::/64"), HOLDER).allowed
+    [(where, message)] = causes(update(dual(cidr="fd00::/124")))
+    assert where == "spec.secondary.cidr"
+    assert "does not contain the previous CIDR" in message
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "what"),
+    [
+        ({"ipFamilies": ["IPv6", "IPv4"]}, "spec.ipFamilyPolicy", "when multiple IP families"),
+        ({"ipFamilies": ["IPv4", "IPv4"], **PREFER}, "spec.ipFamilies[1]", "must differ"),
+        ({"prefixLength": 120, **PREFER}, "spec.prefixLength", "is for one family"),
+        ({"count": 300, **REQUIRE}, "spec.count", "asks for 300 addresses in a row"),
+        ({"prefixLength": 112, "ipFamilies": ["IPv6"]}, "spec.prefixLength", "as one CIDR"),
+        (
+            {
+                "pinnedRanges": [{"startAddress": "fd01::", "endAddress": "fd01::"}],
+                **REQUIRE,
+            },
+            "spec.pinnedRange",
+            "falls outside",
+        ),
+    ],
+)
+def test_what_a_pool_of_two_families_could_never_serve_is_refused(
+    spec: dict[str, Any], field: str, what: str
+) -> None:
+    [(where, message)] = causes(ask(dual(), **spec))
+    assert where == field
+    assert what in message
+
+
+@pytest.mark.parametrize(
+    ("pool", "spec", "warned"),
+    [
+        (make.pool(), REQUIRE, "not configured for dual-stack allocations"),
+        (make.pool(), {"ipFamilies": ["IPv6"]}, 'spec.ipFamilies[0]: Invalid value: "IPv6"'),
+        (
+            dual(),
+            {"pinnedRanges": [{"startAddress": "fd00::9", "endAddress": "fd00::a"}], **PREFER},
+            "fd00::9-fd00::a is not free now: IPAllocation a has fd00::8/127",
+        ),
+        (
+            make.pool(
+                secondary=SECOND,
+                status={
+                    "observedGeneration": 1,
+                    "largestFreeBlock": 99,
+                    "secondary": {"largestFreeBlock": 3},
+                },
+            ),
+            {"count": 4, **REQUIRE},
+            "has 3 of IPv6 free now",
+        ),
+    ],
+)
+def test_what_a_request_has_to_wait_for_is_a_warning(
+    pool: NetworkPool, spec: dict[str, Any], warned: str
+) -> None:
+    verdict = ask(pool, **spec)
+    assert verdict.allowed
+    [warning] = verdict.warnings
+    assert warned in warning
