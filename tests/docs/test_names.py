@@ -14,6 +14,7 @@ import yaml
 
 import controller
 from reconcilers.api import crd
+from reconcilers.api.ipallocation import PREFER_DUAL_STACK, REQUIRE_DUAL_STACK, SINGLE_STACK
 from reconcilers.api.vocabulary import MARKS, WORDS
 from reconcilers.cli.main import COMMANDS, cli
 from reconcilers.cli.survey import audit
@@ -145,6 +146,7 @@ def test_every_metric_is_exposed_by_the_code(document: str) -> None:
 def words() -> set[str]:
     """Return every CamelCase word that our objects, alerts and reports say."""
     found = {kind.kind for kind in crd.KINDS} | {f"{kind.kind}s" for kind in crd.KINDS}
+    found |= {SINGLE_STACK, PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}
     for reported in WORDS.values():
         for one in reported.conditions:
             found |= {one.type, *one.reasons}
