@@ -1,0 +1,1 @@
+"""Kinds of other platforms that are served from the same allocator: opt-in, one package each."""

@@ -1,0 +1,242 @@
+"""What a pool of the in-cluster provider may hand out, in numbers. Pure functions.
+
+A pool hands out blocks of one size: single addresses, or prefixes of one length. Blocks are
+numbered as they lie in the address space, so a block's number is its first address without the
+bits that vary within it, and everything else is the allocator's arithmetic on numbers: free
+blocks are runs, never one by one.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from allocator import AddressRange, Family, InvalidPool, InvalidRange, Layout, Space
+from allocator.addresses import BITS, Span, address_text, minus, parse_address, quoted, union
+from allocator.errors import MalformedText
+from reconcilers.integrations.clusterapi.api import IPPoolSpec, PoolCounts, PrefixPoolSpec
+
+MOST = 2**63 - 1
+"""The largest number that a pool's status shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpace:
+    """What a pool may hand out.
+
+    Args:
+        layout: in numbers of blocks.
+        shift: how many bits of an address vary within a block; 0 for single addresses.
+        prefix: what IPAddresses of the pool say in `spec.prefix`.
+        gateway: what they say in `spec.gateway`, as written; empty for nothing.
+        prefixes: whether prefixes are handed out, of which `prefix` is the length.
+    """
+
+    layout: Layout
+    shift: int
+    prefix: int
+    gateway: str = ""
+    prefixes: bool = False
+
+    @property
+    def family(self) -> Family:
+        """4 or 6."""
+        return self.layout.family
+
+    @property
+    def total(self) -> int:
+        """How many blocks it may hand out."""
+        return self.layout.total
+
+    def text(self, block: int) -> str:
+        """Return the first address of a block."""
+        return address_text(block << self.shift, self.family)
+
+    def held(self, address: str, prefix: int) -> AddressRange | None:
+        """Return which blocks an IPAddress holds; None if it is no address of this family.
+
+        Args:
+            address: its spec.address.
+            prefix: its spec.prefix; how much it holds, where prefixes are handed out.
+        """
+        parsed = parse_address(address)
+        if parsed is None or parsed[1] != self.family:
+            return None
+        value, bits = parsed[0], BITS[self.family]
+        hosts = (1 << bits - prefix) - 1 if self.prefixes and 0 <= prefix <= bits else 0
+        first, last = value & ~hosts, value | hosts
+        return AddressRange(first >> self.shift, last >> self.shift, self.family)
+
+    def hands_out(self, address: str, prefix: int) -> bool:
+        """Return whether the pool may hand out what an IPAddress holds, exactly."""
+        found = self.held(address, prefix)
+        if found is None or (self.prefixes and prefix != self.prefix):
+            return False
+        aligned = address_text(found.first << self.shift, self.family)
+        same = parse_address(aligned) == parse_address(address)
+        return same and self.layout.could_ever_pin(found)
+
+    def occupied(self, holders: Iterable[tuple[str, int]]) -> Space:
+        """Return the pool with what is in use taken.
+
+        Args:
+            holders: address and prefix of each IPAddress that names the pool; what is no address
+                of this family holds nothing.
+        """
+        return Space(self.layout, (one for each in holders if (one := self.held(*each))))
+
+
+def lowest(space: Space) -> int | None:
+    """Return the number of the lowest free block, None if nothing is free."""
+    first = next(space.free_extents(), None)
+    return None if first is None else first.first
+
+
+def take_lowest(space: Space) -> int | None:
+    """Take the lowest free block, None if nothing is free."""
+    block = lowest(space)
+    if block is not None:
+        space.pin(AddressRange(block, block, space.layout.family))
+    return block
+
+
+def counts(space: PoolSpace, holders: Iterable[tuple[str, int]]) -> PoolCounts:
+    """Return the counts of a pool's status.
+
+    Args:
+        space: what the pool may hand out.
+        holders: address and prefix of each IPAddress that names the pool.
+    """
+    used = Counter(holders)
+    outside = {space.held(*one) or one for one in used if not space.hands_out(*one)}
+    total = min(space.total, MOST)
+    return PoolCounts(
+        total=total,
+        used=used.total(),
+        free=max(total - space.occupied(used).used, 0),
+        outOfRange=len(outside),
+    )
+
+
+def ip_space(spec: IPPoolSpec) -> PoolSpace:
+    """Return what a pool of addresses may hand out.
+
+    Raises:
+        InvalidPool: the spec has no addresses, or something in it cannot be read.
+    """
+    listed = parse_entries(spec.addresses)
+    if not listed:
+        raise InvalidPool(["addresses is required"])
+    family = listed[0].family
+    holes = parse_entries(spec.excludedAddresses)
+    if spec.gateway:
+        holes.append(_parse_gateway(spec.gateway))
+    lowest_address = min(one.first for one in listed)
+    if any(one.family != family for one in listed):
+        raise InvalidPool(["provided addresses are of mixed IP families"])
+    if not 0 <= spec.prefix <= BITS[family]:
+        raise InvalidPool(["provided prefix is not valid"])
+    if not spec.allocateReservedIPAddresses:
+        holes += reserved(lowest_address, spec.prefix, family)
+    layout = _layout(listed, holes, family)
+    return PoolSpace(layout, 0, spec.prefix, spec.gateway)
+
+
+def prefix_space(spec: PrefixPoolSpec) -> PoolSpace:
+    """Return what a pool of prefixes may hand out.
+
+    Raises:
+        InvalidPool: the spec has no prefixes, or something in it cannot be read.
+    """
+    listed = parse_entries(spec.prefixes)
+    if not listed:
+        raise InvalidPool(["prefixes is required"])
+    if any(one.family != 6 for one in listed):
+        raise InvalidPool(["only IPv6 prefixes are supported"])
+    length = spec.allocationPrefixLength
+    if not 1 <= length <= BITS[6]:
+        raise InvalidPool(["allocationPrefixLength must be between 1 and 128"])
+    holes = parse_entries(spec.excludedPrefixes)
+    shift = BITS[6] - length
+    layout = _layout(listed, holes, 6, shift)
+    return PoolSpace(layout, shift, length, spec.gateway, prefixes=True)
+
+
+def reserved(address: int, prefix: int, family: Family) -> list[AddressRange]:
+    """Return which addresses of the subnet of an address are reserved.
+
+    These are the first (the network's, or that of any router) and, in IPv4, the last (broadcast).
+    A subnet of two addresses or of one has none: RFC 3021, RFC 6164.
+    """
+    hosts = (1 << BITS[family] - prefix) - 1
+    if hosts < 2:
+        return []
+    ends = [address & ~hosts] + [address | hosts] * (family == 4)
+    return [AddressRange(end, end, family) for end in ends]
+
+
+def parse_entries(texts: Iterable[str]) -> list[AddressRange]:
+    """Read a list of addresses, ranges and CIDRs.
+
+    Raises:
+        InvalidPool: one is none of these; names every one.
+    """
+    found, wrong = [], []
+    for text in texts:
+        try:
+            found.append(parse_entry(text))
+        except MalformedText:
+            wrong.append(f"{quoted(text)} is not a valid IP, range, nor CIDR")
+    if wrong:
+        raise InvalidPool(wrong)
+    return found
+
+
+def _parse_gateway(text: str) -> AddressRange:
+    try:
+        return AddressRange.parse(text, text)
+    except MalformedText:
+        raise InvalidPool([f"gateway {quoted(text)} is not an IP address"]) from None
+
+
+def parse_entry(text: str) -> AddressRange:
+    """Read an address, a range or a CIDR, whose host bits are masked away.
+
+    Raises:
+        MalformedText: the text is none of these; blanks are none of its parts.
+    """
+    start, dash, end = text.partition("-")
+    if dash:
+        return AddressRange.parse(start, end)
+    _, slash, length = text.partition("/")
+    if slash:
+        if length != "0" and length.startswith("0"):
+            raise InvalidRange(f"{quoted(text)} has a prefix length with a leading zero")
+        return AddressRange.parse_cidr(text)
+    return AddressRange.parse(text, text)
+
+
+def _layout(
+    listed: Iterable[AddressRange], holes: Iterable[AddressRange], family: Family, shift: int = 0
+) -> Layout:
+    """Return the blocks that lie in what is listed as a whole, and touch no hole.
+
+    Args:
+        listed: of this family.
+        holes: of any.
+        family: of the pool.
+        shift: how many bits of an address vary within a block.
+    """
+    whole = AddressRange(0, (1 << BITS[family] - shift) - 1, family)
+    inside = [
+        (-(-first >> shift), ((last + 1) >> shift) - 1)
+        for first, last in union(_spans(listed, family))
+    ]
+    outside = minus([(whole.first, whole.last)], [one for one in inside if one[0] <= one[1]])
+    touched = ((first >> shift, last >> shift) for first, last in _spans(holes, family))
+    closed = [AddressRange(*span, family) for span in (*outside, *touched)]
+    return Layout(whole, tuple(closed), (whole,))
+
+
+def _spans(found: Iterable[AddressRange], family: Family) -> Iterator[Span]:
+    """Yield those of one family as numbers, ascending."""
+    yield from sorted((one.first, one.last) for one in found if one.family == family)

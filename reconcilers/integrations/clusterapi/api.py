@@ -1,0 +1,339 @@
+"""The kinds of Cluster API's IPAM contract, as far as they are read and written here.
+
+IPAddressClaim, IPAddress and Cluster are Cluster API's, whose CustomResourceDefinitions they need.
+The four kinds of pools are those of its in-cluster provider, whose objects work unchanged: group,
+version, fields, finalizers and annotations are the same, because objects outlive their provider.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, with_config
+
+from controller.conditions import Condition
+from controller.meta import Key, ObjectMeta
+from controller.resource import Resource
+from reconcilers.api import names
+from reconcilers.api.fields import MODEL, Conditions, Int32, Int64
+
+GROUP = "ipam.cluster.x-k8s.io"
+POOL_VERSION = "v1alpha2"
+CONTRACT_VERSIONS = ("v1beta2", "v1beta1")
+"""The known versions of IPAddressClaim, IPAddress and Cluster, the preferred one first."""
+
+CLAIM_FINALIZER = f"{GROUP}/ReleaseAddress"
+ADDRESS_FINALIZER = f"{GROUP}/ProtectAddress"
+POOL_FINALIZER = f"{GROUP}/ProtectPool"
+SKIP_DELETE_CHECK = f"{GROUP}/skip-validate-delete-webhook"
+"""Annotation of a pool: its deletion is not refused though addresses of it are in use."""
+
+CORE_GROUP = "cluster.x-k8s.io"
+PAUSED = f"{CORE_GROUP}/paused"
+"""Annotation of a Cluster, claim or pool, with any value: nothing is done about it."""
+CLUSTER_LABEL = f"{CORE_GROUP}/cluster-name"
+WATCH_FILTER_LABEL = f"{CORE_GROUP}/watch-filter"
+MOVE_LABEL = "clusterctl.cluster.x-k8s.io/move"
+MOVE_HIERARCHY_LABEL = "clusterctl.cluster.x-k8s.io/move-hierarchy"
+BLOCK_MOVE = "clusterctl.cluster.x-k8s.io/block-move"
+DELETE_FOR_MOVE = "clusterctl.cluster.x-k8s.io/delete-for-move"
+"""Annotation that `clusterctl move` leaves as the only one on what it deletes at the source."""
+
+ADDRESS_ALLOCATED = "AddressAllocated"
+POOL_NOT_READY = "PoolNotReady"
+POOL_EXHAUSTED = "PoolExhausted"
+ALLOCATION_FAILED = "AllocationFailed"
+
+DEFAULT_BLOCK = 64
+"""The length of the prefixes that a prefix pool hands out, unless it says otherwise."""
+
+
+def _without_default(schema: dict[str, Any]) -> None:
+    """Keep the API server from filling in what only an older object lacks."""
+    schema.pop("default", None)
+
+
+def _requiring(*fields: str) -> ConfigDict:
+    """Return the configuration of a model some of whose fields the schema alone requires.
+
+    Objects from before the schema may lack them, and have to stay readable.
+    """
+    return ConfigDict(use_attribute_docstrings=True, json_schema_extra={"required": list(fields)})
+
+
+Texts = Annotated[tuple[str, ...], Field(json_schema_extra=_without_default)]
+Length = Annotated[int, Field(ge=0, le=128, json_schema_extra=_without_default)]
+
+
+@with_config(_requiring("addresses", "prefix"))
+@dataclass(frozen=True, slots=True)
+class IPPoolSpec:
+    """Which addresses a pool hands out, one at a time."""
+
+    addresses: Texts = ()
+    """Addresses, ranges (first-last) and CIDRs, all of one family and in one subnet."""
+    prefix: Length = 0
+    """Length of the subnet's prefix; 0 for addresses that share none."""
+    gateway: str = ""
+    """The subnet's gateway. It is never handed out."""
+    excludedAddresses: Texts = ()
+    """Addresses, ranges and CIDRs that are never handed out."""
+    allocateReservedIPAddresses: bool | None = None
+    """Whether the subnet's first address and, for IPv4, its last are handed out, too."""
+    addressReuseGracePeriodSeconds: Annotated[Int32, Field(ge=0)] | None = None
+    """How long a released address rests before it is handed out again."""
+
+
+@with_config(_requiring("prefixes"))
+@dataclass(frozen=True, slots=True)
+class PrefixPoolSpec:
+    """Which IPv6 prefixes a pool hands out, one at a time."""
+
+    prefixes: Texts = ()
+    """IPv6 CIDRs that prefixes are cut from."""
+    allocationPrefixLength: Annotated[int, Field(ge=1, le=128)] = DEFAULT_BLOCK
+    """Length of the prefixes that are handed out."""
+    gateway: str = ""
+    """The gateway that is passed on with each prefix. It reserves nothing."""
+    excludedPrefixes: Texts = ()
+    """Addresses, ranges and CIDRs: a prefix that overlaps one is never handed out."""
+
+
+Total = Annotated[Int64, Field(ge=0, json_schema_extra=_without_default)]
+
+
+@with_config(_requiring("total", "used", "free", "outOfRange"))
+@dataclass(frozen=True, slots=True)
+class PoolCounts:
+    """How many addresses, or prefixes, a pool has. Numbers end at 9223372036854775807."""
+
+    total: Total = 0
+    """What the pool may hand out."""
+    used: Total = 0
+    """How many IPAddresses name the pool, whoever made them."""
+    free: Total = 0
+    """What may be handed out and is not in use."""
+    outOfRange: Total = 0
+    """What is in use and lies outside of what may be handed out."""
+
+
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
+class PoolStatus:
+    """How full a pool is, and whether it can be served from."""
+
+    ipAddresses: PoolCounts | None = None
+    """Counts; absent until the pool was looked at."""
+    conditions: Conditions = ()
+    """Ready, and Overlapping."""
+
+
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
+class InClusterIPPool:
+    """Addresses for the claims of its namespace."""
+
+    metadata: ObjectMeta
+    spec: IPPoolSpec = field(default_factory=IPPoolSpec)
+    """Which addresses it hands out."""
+    status: PoolStatus = field(default_factory=PoolStatus)
+    """How full it is."""
+
+
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
+class GlobalInClusterIPPool:
+    """Addresses for the claims of all namespaces."""
+
+    metadata: ObjectMeta
+    spec: IPPoolSpec = field(default_factory=IPPoolSpec)
+    """Which addresses it hands out."""
+    status: PoolStatus = field(default_factory=PoolStatus)
+    """How full it is."""
+
+
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
+class InClusterPrefixPool:
+    """IPv6 prefixes for the claims of its namespace."""
+
+    metadata: ObjectMeta
+    spec: PrefixPoolSpec = field(default_factory=PrefixPoolSpec)
+    """Which prefixes it hands out."""
+    status: PoolStatus = field(default_factory=PoolStatus)
+    """How full it is."""
+
+
+@with_config(MODEL)
+@dataclass(frozen=True, slots=True)
+class GlobalInClusterPrefixPool:
+    """IPv6 prefixes for the claims of all namespaces."""
+
+    metadata: ObjectMeta
+    spec: PrefixPoolSpec = field(default_factory=PrefixPoolSpec)
+    """Which prefixes it hands out."""
+    status: PoolStatus = field(default_factory=PoolStatus)
+    """How full it is."""
+
+
+IPPool = InClusterIPPool | GlobalInClusterIPPool
+PrefixPool = InClusterPrefixPool | GlobalInClusterPrefixPool
+Pool = IPPool | PrefixPool
+
+IN_CLUSTER_IP_POOL = Resource(
+    GROUP, POOL_VERSION, "InClusterIPPool", "inclusterippools", InClusterIPPool
+)
+GLOBAL_IP_POOL = Resource(
+    GROUP,
+    POOL_VERSION,
+    "GlobalInClusterIPPool",
+    "globalinclusterippools",
+    GlobalInClusterIPPool,
+    namespaced=False,
+)
+IN_CLUSTER_PREFIX_POOL = Resource(
+    GROUP, POOL_VERSION, "InClusterPrefixPool", "inclusterprefixpools", InClusterPrefixPool
+)
+GLOBAL_PREFIX_POOL = Resource(
+    GROUP,
+    POOL_VERSION,
+    "GlobalInClusterPrefixPool",
+    "globalinclusterprefixpools",
+    GlobalInClusterPrefixPool,
+    namespaced=False,
+)
+POOLS: tuple[Resource[Any], ...] = (
+    IN_CLUSTER_IP_POOL,
+    GLOBAL_IP_POOL,
+    IN_CLUSTER_PREFIX_POOL,
+    GLOBAL_PREFIX_POOL,
+)
+"""The kinds of pools of the in-cluster provider."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRef:
+    """The pool that a claim or an address names, of any group and kind."""
+
+    kind: str = ""
+    name: str = ""
+    apiGroup: str = ""
+    """Empty in objects of v1beta1 that lack it: then it is nobody's pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameRef:
+    """The name of an object in the same namespace."""
+
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimSpec:
+    """What a claim asks for."""
+
+    poolRef: PoolRef = field(default_factory=PoolRef)
+    clusterName: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimStatus:
+    """What a claim got.
+
+    In v1beta1 `conditions` are Cluster API's older list, which v1beta2 keeps in another place.
+    """
+
+    addressRef: NameRef | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IPAddressClaim:
+    """A request for one address, or prefix, of a pool."""
+
+    metadata: ObjectMeta
+    spec: ClaimSpec = field(default_factory=ClaimSpec)
+    status: ClaimStatus = field(default_factory=ClaimStatus)
+
+    @property
+    def cluster(self) -> Key | None:
+        """The Cluster it is for, by its spec or, in older objects, its label; None if for none."""
+        name = self.spec.clusterName or self.metadata.labels.get(CLUSTER_LABEL, "")
+        return Key(self.metadata.namespace, name) if name else None
+
+    @property
+    def address_name(self) -> str:
+        """The name of the IPAddress that answers it; empty while none does."""
+        return self.status.addressRef.name if self.status.addressRef else ""
+
+
+@dataclass(frozen=True, slots=True)
+class AddressSpec:
+    """An address, and what it was given for."""
+
+    claimRef: NameRef = field(default_factory=NameRef)
+    poolRef: PoolRef = field(default_factory=PoolRef)
+    address: str = ""
+    prefix: int = 0
+    gateway: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IPAddress:
+    """An address, or prefix, that a claim got. It has no status."""
+
+    metadata: ObjectMeta
+    spec: AddressSpec = field(default_factory=AddressSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """The part of a Cluster that says whether anything may be done about it."""
+
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster of Cluster API."""
+
+    metadata: ObjectMeta
+    spec: ClusterSpec = field(default_factory=ClusterSpec)
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing may be done about it or what belongs to it."""
+        return self.spec.paused or is_paused(self.metadata.annotations)
+
+
+def is_paused(annotations: Mapping[str, str]) -> bool:
+    """Return whether an object's annotations pause it; the value does not matter."""
+    return PAUSED in annotations
+
+
+def claims(version: str) -> Resource[IPAddressClaim]:
+    """Return the kind of claims in a version of CONTRACT_VERSIONS."""
+    return Resource(GROUP, version, "IPAddressClaim", "ipaddressclaims", IPAddressClaim)
+
+
+def addresses(version: str) -> Resource[IPAddress]:
+    """Return the kind of addresses in a version of CONTRACT_VERSIONS."""
+    return Resource(GROUP, version, "IPAddress", "ipaddresses", IPAddress)
+
+
+def clusters(version: str) -> Resource[Cluster]:
+    """Return the kind of clusters in a version of CONTRACT_VERSIONS."""
+    return Resource(CORE_GROUP, version, "Cluster", "clusters", Cluster)
+
+
+def pool_key(ref: PoolRef, namespace: str) -> Key | None:
+    """Return which pool a claim or an address of `namespace` names; None if it is not of ours.
+
+    A NetworkPool, as an InClusterIPPool or InClusterPrefixPool, is one of the same namespace.
+    """
+    if (ref.apiGroup, ref.kind) == (names.GROUP, "NetworkPool"):
+        return Key(namespace, ref.name)
+    for resource in POOLS:
+        if (ref.apiGroup, ref.kind) == (resource.group, resource.kind):
+            return Key(namespace if resource.namespaced else "", ref.name)
+    return None

@@ -1,0 +1,251 @@
+"""What pools of the in-cluster provider may hand out, held against sets of single addresses."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator import InvalidPool
+from reconcilers.integrations.clusterapi.addresses import (
+    MOST,
+    counts,
+    ip_space,
+    lowest,
+    prefix_space,
+    take_lowest,
+)
+from reconcilers.integrations.clusterapi.api import IPPoolSpec, PoolCounts, PrefixPoolSpec
+
+BASES = {4: int(IPv4Address("10.0.0.0")), 6: int(IPv6Address("2001:db8::"))}
+SIZE = 64
+FULL = {4: 32, 6: 128}
+
+
+def text(family: int, offset: int) -> str:
+    """Return the address that lies so far into the addresses these tests play in."""
+    return str(ip_address(BASES[family] + offset))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a pool's list, with the offsets of the addresses it stands for."""
+
+    text: str
+    offsets: frozenset[int]
+
+
+@st.composite
+def entries(draw: st.DrawFn, family: int) -> Entry:
+    """Draw an address, a range or a CIDR with host bits."""
+    first = draw(st.integers(0, SIZE - 1))
+    match draw(st.sampled_from(("single", "range", "cidr"))):
+        case "single":
+            return Entry(text(family, first), frozenset({first}))
+        case "range":
+            last = draw(st.integers(first, SIZE - 1))
+            span = f"{text(family, first)}-{text(family, last)}"
+            return Entry(span, frozenset(range(first, last + 1)))
+        case _:
+            length = draw(st.integers(FULL[family] - 6, FULL[family]))
+            written = f"{text(family, first)}/{length}"
+            network = ip_network(written, strict=False)
+            return Entry(written, frozenset(int(one) - BASES[family] for one in network))
+
+
+def lists(family: int, least: int = 0) -> st.SearchStrategy[list[Entry]]:
+    """Return a strategy for the lists of entries that pools have."""
+    return st.lists(entries(family), min_size=least, max_size=5)
+
+
+def joined(found: Iterable[Entry]) -> set[int]:
+    """Return all offsets that entries stand for."""
+    return {one for each in found for one in each.offsets}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A pool, with the offsets that it may hand out by the oracle."""
+
+    spec: IPPoolSpec
+    family: int
+    usable: set[int]
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> Drawn:
+    """Draw a pool of addresses and work out one by one what it may hand out."""
+    family = draw(st.sampled_from((4, 6)))
+    listed, excluded = draw(lists(family, 1)), draw(lists(family))
+    prefix = draw(st.integers(FULL[family] - 6, FULL[family]) | st.just(0))
+    gateway = draw(st.none() | st.integers(0, SIZE - 1))
+    allocate_reserved = draw(st.booleans())
+    usable = joined(listed) - joined(excluded) - {gateway}
+    if not allocate_reserved:
+        network = ip_network(f"{text(family, min(joined(listed)))}/{prefix}", strict=False)
+        if network.prefixlen < FULL[family] - 1:
+            usable.discard(int(network.network_address) - BASES[family])
+            if family == 4:
+                usable.discard(int(network.broadcast_address) - BASES[family])
+    spec = IPPoolSpec(
+        addresses=tuple(one.text for one in listed),
+        prefix=prefix,
+        gateway="" if gateway is None else text(family, gateway),
+        excludedAddresses=tuple(one.text for one in excluded),
+        allocateReservedIPAddresses=allocate_reserved,
+    )
+    return Drawn(spec, family, usable)
+
+
+@given(pools())
+def test_a_pool_hands_out_what_its_texts_say_lowest_first(drawn: Drawn) -> None:
+    space = ip_space(drawn.spec)
+    free = space.occupied(())
+    given_out = []
+    while (block := take_lowest(free)) is not None:
+        given_out.append(space.text(block))
+    assert given_out == [text(drawn.family, one) for one in sorted(drawn.usable)]
+    assert space.total == len(drawn.usable)
+
+
+@given(pools(), st.lists(st.integers(0, SIZE + 8), max_size=80))
+def test_what_is_in_use_is_counted_and_the_lowest_of_the_rest_is_next(
+    drawn: Drawn, offsets: list[int]
+) -> None:
+    space = ip_space(drawn.spec)
+    holders = [(text(drawn.family, one), drawn.spec.prefix) for one in offsets]
+    left = drawn.usable - set(offsets)
+    assert counts(space, holders) == PoolCounts(
+        total=len(drawn.usable),
+        used=len(offsets),
+        free=len(left),
+        outOfRange=len(set(offsets) - drawn.usable),
+    )
+    block = lowest(space.occupied(holders))
+    found = None if block is None else space.text(block)
+    assert found == (text(drawn.family, min(left)) if left else None)
+
+
+@given(pools(), st.integers(0, SIZE + 8))
+def test_a_pool_tells_what_it_may_hand_out(drawn: Drawn, offset: int) -> None:
+    space = ip_space(drawn.spec)
+    assert space.hands_out(text(drawn.family, offset), 7) == (offset in drawn.usable)
+
+
+@given(
+    st.lists(entries(6), min_size=1, max_size=4),
+    st.lists(entries(6), max_size=4),
+    st.integers(122, 128),
+    st.lists(st.tuples(st.integers(0, SIZE - 1), st.integers(120, 128)), max_size=12),
+)
+def test_a_prefix_pool_hands_out_whole_blocks_that_touch_nothing_excluded_or_in_use(
+    listed: list[Entry], excluded: list[Entry], length: int, in_use: list[tuple[int, int]]
+) -> None:
+    spec = PrefixPoolSpec(
+        prefixes=tuple(one.text for one in listed),
+        allocationPrefixLength=length,
+        excludedPrefixes=tuple(one.text for one in excluded),
+    )
+    space = prefix_space(spec)
+    held = [(text(6, offset), prefix) for offset, prefix in in_use]
+    size = 1 << 128 - length
+    blocks = [frozenset(range(start, start + size)) for start in range(0, SIZE, size)]
+    usable = [one for one in blocks if one <= joined(listed) and not one & joined(excluded)]
+    taken = {
+        int(one) - BASES[6]
+        for address, prefix in held
+        for one in ip_network(f"{address}/{prefix}", strict=False)
+    }
+    free = [one for one in usable if not one & taken]
+    assert space.total == len(usable)
+    found = counts(space, held)
+    assert (found.used, found.free) == (len(held), len(free))
+    block = lowest(space.occupied(held))
+    assert (block is None) == (not free)
+    assert block is None or space.text(block) == text(6, min(free[0]))
+    for offset, prefix in in_use:
+        whole = frozenset(range(offset, offset + size))
+        exact = prefix == length and whole in usable
+        assert space.hands_out(text(6, offset), prefix) == exact
+
+
+@pytest.mark.parametrize(
+    ("addresses", "prefix", "handed_out"),
+    [
+        ("10.0.0.4/31", 31, ["10.0.0.4", "10.0.0.5"]),
+        ("10.0.0.4", 32, ["10.0.0.4"]),
+        ("2001:db8::4/127", 127, ["2001:db8::4", "2001:db8::5"]),
+        ("2001:db8::4", 128, ["2001:db8::4"]),
+        ("10.0.0.0/30", 30, ["10.0.0.1", "10.0.0.2"]),
+        ("2001:db8::/126", 126, ["2001:db8::1", "2001:db8::2", "2001:db8::3"]),
+        ("10.0.1.254-10.0.2.1", 22, ["10.0.1.254", "10.0.1.255", "10.0.2.0", "10.0.2.1"]),
+        ("0.0.0.0-0.0.0.2", 0, ["0.0.0.1", "0.0.0.2"]),
+    ],
+)
+def test_a_subnets_ends_are_reserved_where_it_has_more_than_two_addresses(
+    addresses: str, prefix: int, handed_out: list[str]
+) -> None:
+    space = ip_space(IPPoolSpec(addresses=(addresses,), prefix=prefix))
+    free = space.occupied(())
+    found = [space.text(block) for _ in range(9) if (block := take_lowest(free)) is not None]
+    assert found == handed_out
+
+
+def test_the_counts_of_an_immense_pool_end_at_the_largest_number_of_the_api() -> None:
+    space = ip_space(IPPoolSpec(addresses=("2001:db8::/32",), prefix=32))
+    in_use = [("2001:db8::1", 32), ("2001:db8:0:0:0:0:0:2", 32), ("::5", 32), ("none", 32)]
+    assert counts(space, ()) == PoolCounts(total=MOST, free=MOST)
+    assert counts(space, in_use) == PoolCounts(total=MOST, used=4, free=MOST - 2, outOfRange=2)
+    block = lowest(space.occupied(in_use))
+    assert block is not None
+    assert space.text(block) == "2001:db8::3"
+
+
+def test_what_is_no_address_of_the_pools_family_holds_nothing_and_is_counted() -> None:
+    space = ip_space(IPPoolSpec(addresses=("10.0.0.1-10.0.0.2",), prefix=24))
+    odd = [("2001:db8::1", 64), ("", 24), ("010.0.0.1", 24), ("10.0.0.1/24", 24)]
+    assert counts(space, odd) == PoolCounts(total=2, used=4, free=2, outOfRange=4)
+
+
+def test_an_address_that_two_objects_hold_is_used_twice_and_not_free_once() -> None:
+    space = ip_space(IPPoolSpec(addresses=("10.0.0.1-10.0.0.2",), prefix=24))
+    twice = [("10.0.0.1", 24), ("10.0.0.1", 24)]
+    assert counts(space, twice) == PoolCounts(total=2, used=2, free=1)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (IPPoolSpec(), "addresses is required"),
+        (IPPoolSpec(("garbage",), 24), '"garbage" is not a valid IP, range, nor CIDR'),
+        (IPPoolSpec(("10.0.0.1 - 10.0.0.2",), 24), "is not a valid IP, range, nor CIDR"),
+        (IPPoolSpec(("10.0.0.9-10.0.0.2",), 24), "is not a valid IP, range, nor CIDR"),
+        (IPPoolSpec(("10.0.0.1-::1",), 24), "is not a valid IP, range, nor CIDR"),
+        (IPPoolSpec(("10.0.0.0/33",), 24), "is not a valid IP, range, nor CIDR"),
+        (IPPoolSpec(("10.0.0.0/08",), 8), "is not a valid IP, range, nor CIDR"),
+        (IPPoolSpec(("10.0.0.1", "::1"), 24), "provided addresses are of mixed IP families"),
+        (IPPoolSpec(("10.0.0.1",), 33), "provided prefix is not valid"),
+        (IPPoolSpec(("10.0.0.1",), 24, "10.0.0.1/24"), "gateway"),
+    ],
+)
+def test_a_pool_that_cannot_be_read_says_why(spec: IPPoolSpec, message: str) -> None:
+    with pytest.raises(InvalidPool) as refused:
+        ip_space(spec)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (PrefixPoolSpec(), "prefixes is required"),
+        (PrefixPoolSpec(("10.0.0.0/8",)), "only IPv6 prefixes are supported"),
+        (PrefixPoolSpec(("2001:db8::/x",)), "is not a valid IP, range, nor CIDR"),
+        (PrefixPoolSpec(("2001:db8::/32",), 0), "allocationPrefixLength must be between"),
+    ],
+)
+def test_a_prefix_pool_that_cannot_be_read_says_why(spec: PrefixPoolSpec, message: str) -> None:
+    with pytest.raises(InvalidPool) as refused:
+        prefix_space(spec)
+    assert message in str(refused.value)
