@@ -50,6 +50,11 @@ class Kind:
         columns: of its table.
         selectable: fields that field selectors may name.
         shadowed_by: the built-in kind that kubectl takes `short` for, if there is one.
+        group: its API group.
+        version: the one version that is served.
+        namespaced: whether its objects have a namespace.
+        categories: by which `kubectl get` lists it along with others.
+        labels: of the definition.
     """
 
     model: type
@@ -59,6 +64,11 @@ class Kind:
     selectable: tuple[str, ...] = field(default=())
     alias: str = ""
     shadowed_by: str = ""
+    group: str = names.GROUP
+    version: str = names.VERSION
+    namespaced: bool = True
+    categories: tuple[str, ...] = ("butler", "all-butler")
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -68,12 +78,12 @@ class Kind:
     @property
     def short_names(self) -> list[str]:
         """All its short names."""
-        return [self.short, self.alias] if self.alias else [self.short]
+        return [name for name in (self.short, self.alias) if name]
 
     @property
     def crd_name(self) -> str:
         """The name of its CustomResourceDefinition."""
-        return f"{self.plural}.{names.GROUP}"
+        return f"{self.plural}.{self.group}"
 
 
 _READY = '.status.conditions[?(@.type=="Ready")].status'
@@ -157,13 +167,13 @@ KINDS: tuple[Kind, ...] = (
 
 def crds() -> list[Schema]:
     """Return the CustomResourceDefinitions of all kinds."""
-    return [_definition(kind) for kind in KINDS]
+    return [definition(kind) for kind in KINDS]
 
 
-def _definition(kind: Kind) -> Schema:
+def definition(kind: Kind) -> Schema:
     """Return the CustomResourceDefinition of a kind."""
     version: Schema = {
-        "name": names.VERSION,
+        "name": kind.version,
         "served": True,
         "storage": True,
         "schema": {"openAPIV3Schema": structural_schema(kind.model)},
@@ -172,21 +182,25 @@ def _definition(kind: Kind) -> Schema:
     }
     if kind.selectable:
         version["selectableFields"] = [{"jsonPath": path} for path in kind.selectable]
+    metadata: Schema = {"name": kind.crd_name}
+    if kind.labels:
+        metadata["labels"] = dict(kind.labels)
+    called: Schema = {
+        "kind": kind.kind,
+        "listKind": f"{kind.kind}List",
+        "plural": kind.plural,
+        "singular": kind.kind.lower(),
+    }
+    if kind.short_names:
+        called["shortNames"] = kind.short_names
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": kind.crd_name},
+        "metadata": metadata,
         "spec": {
-            "group": names.GROUP,
-            "scope": "Namespaced",
-            "names": {
-                "kind": kind.kind,
-                "listKind": f"{kind.kind}List",
-                "plural": kind.plural,
-                "singular": kind.kind.lower(),
-                "shortNames": kind.short_names,
-                "categories": ["butler", "all-butler"],
-            },
+            "group": kind.group,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "names": called | {"categories": list(kind.categories)},
             "versions": [version],
         },
     }
@@ -270,4 +284,4 @@ def by_name(wanted: Iterable[str] = ()) -> list[Schema]:
         for name in (kind.kind, kind.plural, *kind.short_names)
     }
     chosen = [known[name.lower()] for name in wanted]
-    return [_definition(kind) for kind in chosen or KINDS]
+    return [definition(kind) for kind in chosen or KINDS]

@@ -66,17 +66,23 @@ class Rule(NamedTuple):
         message: what is wrong if it does not hold.
         at: which field of `self` it is about, `.poolRefs` say; empty for `self` as a whole.
         reason: of the refusal's cause.
+        expression: CEL for the message, where it quotes the value.
     """
 
     text: str
     message: str
     at: str = ""
     reason: str = ""
+    expression: str = ""
 
     def rendered(self) -> dict[str, str]:
         """Return the rule as an entry of x-kubernetes-validations."""
         entry = {"rule": self.text, "message": self.message}
-        extra = {"fieldPath": self.at, "reason": self.reason}
+        extra = {
+            "messageExpression": self.expression,
+            "fieldPath": self.at,
+            "reason": self.reason,
+        }
         return entry | {name: value for name, value in extra.items() if value}
 
 

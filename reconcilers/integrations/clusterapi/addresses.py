@@ -135,8 +135,11 @@ def ip_space(spec: IPPoolSpec) -> PoolSpace:
         raise InvalidPool(["provided addresses are of mixed IP families"])
     if not 0 <= spec.prefix <= BITS[family]:
         raise InvalidPool(["provided prefix is not valid"])
+    subnet = subnet_of(lowest_address, spec.prefix, family)
+    if not all(subnet.contains(one) for one in listed):
+        raise InvalidPool(["provided address belongs to a different subnet than others"])
     if not spec.allocateReservedIPAddresses:
-        holes += reserved(lowest_address, spec.prefix, family)
+        holes += reserved(subnet)
     layout = _layout(listed, holes, family)
     return PoolSpace(layout, 0, spec.prefix, spec.gateway)
 
@@ -155,23 +158,30 @@ def prefix_space(spec: PrefixPoolSpec) -> PoolSpace:
     length = spec.allocationPrefixLength
     if not 1 <= length <= BITS[6]:
         raise InvalidPool(["allocationPrefixLength must be between 1 and 128"])
+    if any(one.size < 1 << BITS[6] - length for one in listed):
+        raise InvalidPool([f"CIDR prefix length must be <= allocationPrefixLength ({length})"])
     holes = parse_entries(spec.excludedPrefixes)
     shift = BITS[6] - length
     layout = _layout(listed, holes, 6, shift)
     return PoolSpace(layout, shift, length, spec.gateway, prefixes=True)
 
 
-def reserved(address: int, prefix: int, family: Family) -> list[AddressRange]:
-    """Return which addresses of the subnet of an address are reserved.
+def subnet_of(address: int, prefix: int, family: Family) -> AddressRange:
+    """Return the subnet that an address lies in, by the length of its prefix."""
+    hosts = (1 << BITS[family] - prefix) - 1
+    return AddressRange(address & ~hosts, address | hosts, family)
+
+
+def reserved(subnet: AddressRange) -> list[AddressRange]:
+    """Return which addresses of a subnet are reserved.
 
     These are the first (the network's, or that of any router) and, in IPv4, the last (broadcast).
     A subnet of two addresses or of one has none: RFC 3021, RFC 6164.
     """
-    hosts = (1 << BITS[family] - prefix) - 1
-    if hosts < 2:
+    if subnet.size <= 2:
         return []
-    ends = [address & ~hosts] + [address | hosts] * (family == 4)
-    return [AddressRange(end, end, family) for end in ends]
+    ends = [subnet.first] + [subnet.last] * (subnet.family == 4)
+    return [AddressRange(end, end, subnet.family) for end in ends]
 
 
 def parse_entries(texts: Iterable[str]) -> list[AddressRange]:

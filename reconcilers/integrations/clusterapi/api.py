@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, with_config
+from pydantic import Field, with_config
 
 from controller.conditions import Condition
 from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
 from reconcilers.api import names
-from reconcilers.api.fields import MODEL, Conditions, Int32, Int64
+from reconcilers.api.fields import MODEL, Conditions, Int32
+from reconcilers.integrations.clusterapi import schema
+from reconcilers.integrations.clusterapi.schema import requiring
 
 GROUP = "ipam.cluster.x-k8s.io"
 POOL_VERSION = "v1alpha2"
@@ -39,6 +41,10 @@ BLOCK_MOVE = "clusterctl.cluster.x-k8s.io/block-move"
 DELETE_FOR_MOVE = "clusterctl.cluster.x-k8s.io/delete-for-move"
 """Annotation that `clusterctl move` leaves as the only one on what it deletes at the source."""
 
+PROVIDER_LABEL = "cluster.x-k8s.io/provider"
+PROVIDER = "ipam-butler-ipam"
+"""The value of PROVIDER_LABEL on all that clusterctl installs of ours: `ipam-` and its name."""
+
 ADDRESS_ALLOCATED = "AddressAllocated"
 POOL_NOT_READY = "PoolNotReady"
 POOL_EXHAUSTED = "PoolExhausted"
@@ -48,35 +54,18 @@ DEFAULT_BLOCK = 64
 """The length of the prefixes that a prefix pool hands out, unless it says otherwise."""
 
 
-def _without_default(schema: dict[str, Any]) -> None:
-    """Keep the API server from filling in what only an older object lacks."""
-    schema.pop("default", None)
-
-
-def _requiring(*fields: str) -> ConfigDict:
-    """Return the configuration of a model some of whose fields the schema alone requires.
-
-    Objects from before the schema may lack them, and have to stay readable.
-    """
-    return ConfigDict(use_attribute_docstrings=True, json_schema_extra={"required": list(fields)})
-
-
-Texts = Annotated[tuple[str, ...], Field(json_schema_extra=_without_default)]
-Length = Annotated[int, Field(ge=0, le=128, json_schema_extra=_without_default)]
-
-
-@with_config(_requiring("addresses", "prefix"))
+@with_config(requiring(("addresses", "prefix"), *schema.IP_POOL))
 @dataclass(frozen=True, slots=True)
 class IPPoolSpec:
     """Which addresses a pool hands out, one at a time."""
 
-    addresses: Texts = ()
+    addresses: schema.Addresses = ()
     """Addresses, ranges (first-last) and CIDRs, all of one family and in one subnet."""
-    prefix: Length = 0
+    prefix: schema.SubnetLength = 0
     """Length of the subnet's prefix; 0 for addresses that share none."""
-    gateway: str = ""
+    gateway: schema.Gateway = ""
     """The subnet's gateway. It is never handed out."""
-    excludedAddresses: Texts = ()
+    excludedAddresses: schema.Entries = ()
     """Addresses, ranges and CIDRs that are never handed out."""
     allocateReservedIPAddresses: bool | None = None
     """Whether the subnet's first address and, for IPv4, its last are handed out, too."""
@@ -84,36 +73,33 @@ class IPPoolSpec:
     """How long a released address rests before it is handed out again."""
 
 
-@with_config(_requiring("prefixes"))
+@with_config(requiring(("prefixes",)))
 @dataclass(frozen=True, slots=True)
 class PrefixPoolSpec:
     """Which IPv6 prefixes a pool hands out, one at a time."""
 
-    prefixes: Texts = ()
+    prefixes: schema.Prefixes = ()
     """IPv6 CIDRs that prefixes are cut from."""
-    allocationPrefixLength: Annotated[int, Field(ge=1, le=128)] = DEFAULT_BLOCK
+    allocationPrefixLength: schema.BlockLength = DEFAULT_BLOCK
     """Length of the prefixes that are handed out."""
-    gateway: str = ""
+    gateway: schema.Gateway6 = ""
     """The gateway that is passed on with each prefix. It reserves nothing."""
-    excludedPrefixes: Texts = ()
+    excludedPrefixes: schema.Entries6 = ()
     """Addresses, ranges and CIDRs: a prefix that overlaps one is never handed out."""
 
 
-Total = Annotated[Int64, Field(ge=0, json_schema_extra=_without_default)]
-
-
-@with_config(_requiring("total", "used", "free", "outOfRange"))
+@with_config(requiring(("total", "used", "free", "outOfRange")))
 @dataclass(frozen=True, slots=True)
 class PoolCounts:
     """How many addresses, or prefixes, a pool has. Numbers end at 9223372036854775807."""
 
-    total: Total = 0
+    total: schema.Count = 0
     """What the pool may hand out."""
-    used: Total = 0
+    used: schema.Count = 0
     """How many IPAddresses name the pool, whoever made them."""
-    free: Total = 0
+    free: schema.Count = 0
     """What may be handed out and is not in use."""
-    outOfRange: Total = 0
+    outOfRange: schema.Count = 0
     """What is in use and lies outside of what may be handed out."""
 
 

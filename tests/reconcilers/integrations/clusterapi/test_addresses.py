@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from allocator import InvalidPool
@@ -79,12 +79,14 @@ def pools(draw: st.DrawFn) -> Drawn:
     """Draw a pool of addresses and work out one by one what it may hand out."""
     family = draw(st.sampled_from((4, 6)))
     listed, excluded = draw(lists(family, 1)), draw(lists(family))
-    prefix = draw(st.integers(FULL[family] - 6, FULL[family]) | st.just(0))
+    offsets = joined(listed)
+    shared = FULL[family] - (min(offsets) ^ max(offsets)).bit_length()
+    prefix = draw(st.integers(FULL[family] - 6, shared) | st.just(0))
     gateway = draw(st.none() | st.integers(0, SIZE - 1))
     allocate_reserved = draw(st.booleans())
-    usable = joined(listed) - joined(excluded) - {gateway}
+    usable = offsets - joined(excluded) - {gateway}
     if not allocate_reserved:
-        network = ip_network(f"{text(family, min(joined(listed)))}/{prefix}", strict=False)
+        network = ip_network(f"{text(family, min(offsets))}/{prefix}", strict=False)
         if network.prefixlen < FULL[family] - 1:
             usable.discard(int(network.network_address) - BASES[family])
             if family == 4:
@@ -137,12 +139,14 @@ def test_a_pool_tells_what_it_may_hand_out(drawn: Drawn, offset: int) -> None:
 @given(
     st.lists(entries(6), min_size=1, max_size=4),
     st.lists(entries(6), max_size=4),
-    st.integers(122, 128),
+    st.integers(124, 128),
     st.lists(st.tuples(st.integers(0, SIZE - 1), st.integers(120, 128)), max_size=12),
 )
 def test_a_prefix_pool_hands_out_whole_blocks_that_touch_nothing_excluded_or_in_use(
     listed: list[Entry], excluded: list[Entry], length: int, in_use: list[tuple[int, int]]
 ) -> None:
+    size = 1 << 128 - length
+    assume(all(len(one.offsets) >= size for one in listed))
     spec = PrefixPoolSpec(
         prefixes=tuple(one.text for one in listed),
         allocationPrefixLength=length,
@@ -150,7 +154,6 @@ def test_a_prefix_pool_hands_out_whole_blocks_that_touch_nothing_excluded_or_in_
     )
     space = prefix_space(spec)
     held = [(text(6, offset), prefix) for offset, prefix in in_use]
-    size = 1 << 128 - length
     blocks = [frozenset(range(start, start + size)) for start in range(0, SIZE, size)]
     usable = [one for one in blocks if one <= joined(listed) and not one & joined(excluded)]
     taken = {
@@ -228,6 +231,7 @@ def test_an_address_that_two_objects_hold_is_used_twice_and_not_free_once() -> N
         (IPPoolSpec(("10.0.0.1", "::1"), 24), "provided addresses are of mixed IP families"),
         (IPPoolSpec(("10.0.0.1",), 33), "provided prefix is not valid"),
         (IPPoolSpec(("10.0.0.1",), 24, "10.0.0.1/24"), "gateway"),
+        (IPPoolSpec(("10.0.1.1", "10.0.0.0-10.0.0.9"), 24), "belongs to a different subnet"),
     ],
 )
 def test_a_pool_that_cannot_be_read_says_why(spec: IPPoolSpec, message: str) -> None:
@@ -243,6 +247,7 @@ def test_a_pool_that_cannot_be_read_says_why(spec: IPPoolSpec, message: str) -> 
         (PrefixPoolSpec(("10.0.0.0/8",)), "only IPv6 prefixes are supported"),
         (PrefixPoolSpec(("2001:db8::/x",)), "is not a valid IP, range, nor CIDR"),
         (PrefixPoolSpec(("2001:db8::/32",), 0), "allocationPrefixLength must be between"),
+        (PrefixPoolSpec(("2001:db8::/72",)), "must be <= allocationPrefixLength (64)"),
     ],
 )
 def test_a_prefix_pool_that_cannot_be_read_says_why(spec: PrefixPoolSpec, message: str) -> None:

@@ -1,0 +1,139 @@
+"""What the schema says of pools: their fields, and CEL rules in the words of their provider.
+
+The rules say what one object is enough for, so that a cluster without webhooks is safe too. What
+they would cost too much for the API server is left to the webhook: the order of a range's ends,
+and how entries lie to a subnet or a prefix. People search for the messages of Cluster API's
+in-cluster provider, so these are its.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+
+from reconcilers.api.fields import REQUIRED, Rule, rules
+
+MOST_ENTRIES = 1024
+"""How many entries a list may have: what rules walk through has to have an end."""
+ENTRY_MAX = 91
+"""The longest entry: two IPv6 addresses of the longest form with a hyphen between them."""
+CIDR_MAX = 49
+GATEWAY_MAX = 45
+
+
+def without_default(schema: dict[str, Any]) -> None:
+    """Keep the API server from filling in what only objects from before the schema lack."""
+    schema.pop("default", None)
+
+
+def _as_count(schema: dict[str, Any]) -> None:
+    without_default(schema)
+    schema["format"] = "int64"
+
+
+def requiring(fields: tuple[str, ...], *cel: Rule) -> ConfigDict:
+    """Return the configuration of a model some of whose fields the schema alone requires.
+
+    Objects from before the schema may lack them, and have to stay readable.
+
+    Args:
+        fields: what the schema requires.
+        cel: rules for the object as a whole.
+    """
+    extra: dict[str, Any] = {"required": list(fields)} | (rules(*cel) if cel else {})
+    return ConfigDict(use_attribute_docstrings=True, json_schema_extra=extra)
+
+
+def _listed(name: str, rule: str) -> str:
+    """Return CEL that a rule holds for an optional list of texts, called `x` one by one."""
+    return f"(!has(self.{name}) || self.{name}.all(x, {rule}))"
+
+
+_RANGE = (
+    "(self.contains('-') && self.split('-').size() == 2"
+    " && isIP(self.split('-')[0]) && isIP(self.split('-')[1]))"
+)
+IS_ENTRY = Rule(
+    f"isIP(self) || isCIDR(self) || {_RANGE}",
+    "provided address is not a valid IP, range, nor CIDR",
+)
+_ONE_FAMILY = "self.all(x, x.contains(':')) || !self.exists(x, x.contains(':'))"
+ONE_FAMILY = Rule(_ONE_FAMILY, "provided addresses are of mixed IP families")
+NOT_EMPTY = Rule("size(self) > 0", "addresses is required", reason=REQUIRED)
+
+IS_GATEWAY = Rule(
+    "self == '' || isIP(self)",
+    "unable to parse IP",
+    expression="'ParseAddr(\"' + self + '\"): unable to parse IP'",
+)
+
+_SIX = "self.addresses.exists(x, x.contains(':'))"
+IP_POOL = (
+    Rule(
+        "!has(self.addresses) || !has(self.gateway) || !isIP(self.gateway)"
+        " || size(self.addresses) == 0"
+        " || self.addresses[0].contains(':') == self.gateway.contains(':')",
+        "provided gateway and addresses are of mixed IP families",
+        ".gateway",
+    ),
+    Rule(
+        "!has(self.addresses) || size(self.addresses) == 0 || "
+        + _listed("excludedAddresses", "x.contains(':') == self.addresses[0].contains(':')"),
+        "addresses and excluded addresses are of mixed IP families",
+        ".excludedAddresses",
+    ),
+    Rule(
+        f"!has(self.addresses) || !has(self.prefix) || self.prefix <= 32 || {_SIX}",
+        "provided prefix is not valid",
+        ".prefix",
+    ),
+)
+
+IS_CIDR6 = (
+    Rule("isCIDR(self)", "provided entry is not a valid IPv6 CIDR"),
+    Rule("!isCIDR(self) || self.contains(':')", "only IPv6 prefixes are supported"),
+)
+IS_ENTRY6 = (
+    Rule(IS_ENTRY.text, "provided entry is not a valid IP, range, nor CIDR"),
+    Rule("self.contains(':') || !self.contains('.')", "only IPv6 excluded prefixes are supported"),
+)
+IS_GATEWAY6 = (
+    IS_GATEWAY,
+    Rule("!isIP(self) || ip(self).family() == 6", "provided gateway must be IPv6"),
+)
+
+
+def _listing(*cel: Rule) -> Any:
+    """Return the marker of a list of texts for which rules hold as a whole."""
+
+    def extend(schema: dict[str, Any]) -> None:
+        without_default(schema)
+        schema.update(rules(*cel))
+
+    return Field(max_length=MOST_ENTRIES, json_schema_extra=extend)
+
+
+_Entry = Annotated[str, Field(max_length=ENTRY_MAX, json_schema_extra=rules(IS_ENTRY))]
+_Entry6 = Annotated[str, Field(max_length=ENTRY_MAX, json_schema_extra=rules(*IS_ENTRY6))]
+_Cidr6 = Annotated[str, Field(max_length=CIDR_MAX, json_schema_extra=rules(*IS_CIDR6))]
+
+Addresses = Annotated[tuple[_Entry, ...], _listing(NOT_EMPTY, ONE_FAMILY)]
+Entries = Annotated[tuple[_Entry, ...], _listing(ONE_FAMILY)]
+Entries6 = Annotated[tuple[_Entry6, ...], Field(max_length=MOST_ENTRIES)]
+Prefixes = Annotated[
+    tuple[_Cidr6, ...],
+    _listing(Rule("size(self) > 0", "prefixes is required", reason=REQUIRED)),
+]
+SubnetLength = Annotated[int, Field(ge=0, le=128, json_schema_extra=without_default)]
+BlockLength = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=128,
+        json_schema_extra=rules(
+            Rule("self == oldSelf", "spec.allocationPrefixLength is immutable")
+        ),
+    ),
+]
+Gateway = Annotated[str, Field(max_length=GATEWAY_MAX, json_schema_extra=rules(IS_GATEWAY))]
+Gateway6 = Annotated[str, Field(max_length=GATEWAY_MAX, json_schema_extra=rules(*IS_GATEWAY6))]
+Count = Annotated[int, Field(ge=0, json_schema_extra=_as_count)]
