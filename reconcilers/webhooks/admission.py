@@ -20,7 +20,6 @@ from controller.clock import Clock
 from controller.meta import Object
 from controller.resource import Resource
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied, Handler, Webhook
-from reconcilers.api import names
 from reconcilers.api.resources import (
     IP_ALLOCATION,
     NETWORK_POOL,
@@ -28,8 +27,10 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.caches import Caches
+from reconcilers.integrations.clusterapi.api import POOLS
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import Providers
+from reconcilers.webhooks.clusterapi import ClusterApiPoolValidator
 from reconcilers.webhooks.validators import (
     AllocationValidator,
     ClusterValidator,
@@ -108,6 +109,8 @@ def _spec(data: bytes) -> Any:
 def _answer(request: AdmissionRequest[bytes], verdict: Verdict) -> Answer:
     if verdict.allowed:
         return Allowed(verdict.warnings)
+    if verdict.refusal:
+        return Denied(verdict.refusal, "BadRequest", 400, warnings=verdict.warnings)
     sentence = verdict.sentence()
     if request.operation == "DELETE":
         return Denied(sentence, causes=verdict.causes, warnings=verdict.warnings)
@@ -118,8 +121,8 @@ def _answer(request: AdmissionRequest[bytes], verdict: Verdict) -> Answer:
 
 def path(resource: Resource[Any]) -> str:
     """Return where a kind is judged: `/validate-butler-butlerlabs-dev-v1alpha1-networkpool`."""
-    group = names.GROUP.replace(".", "-")
-    return f"/validate-{group}-{names.VERSION}-{resource.kind.lower()}"
+    group = resource.group.replace(".", "-")
+    return f"/validate-{group}-{resource.version}-{resource.kind.lower()}"
 
 
 def webhooks(
@@ -141,6 +144,17 @@ def webhooks(
         _webhook(IP_ALLOCATION, AllocationValidator(client, pools, allocations, clock, limit)),
         _webhook(TENANT_CLUSTER, ClusterValidator(client, providers, pools, allocations, home)),
         _webhook(PROVIDER_CONFIG, ProviderValidator(client, caches.clusters, home)),
+    ]
+
+
+def cluster_api_webhooks(client: Client) -> list[Webhook[bytes]]:
+    """Return the webhooks of the pools of Cluster API, served where that integration is on.
+
+    Args:
+        client: for live reads.
+    """
+    return [
+        _webhook(resource, ClusterApiPoolValidator(client, resource.kind)) for resource in POOLS
     ]
 
 

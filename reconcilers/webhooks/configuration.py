@@ -3,7 +3,7 @@
 manifests/webhook carries it with a Service; a test holds the two against each other.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from controller.resource import Resource
@@ -14,13 +14,15 @@ from reconcilers.api.resources import (
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
+from reconcilers.integrations.clusterapi.api import POOLS
 from reconcilers.webhooks.admission import path
 
 NAME = "butler-ipam"
 SERVICE = "butler-ipam-webhook"
 TIMEOUT_SECONDS = 10
 
-JUDGED: Mapping[str, tuple[Resource[Any], tuple[str, ...]]] = {
+Judged = Mapping[str, tuple[Resource[Any], tuple[str, ...]]]
+JUDGED: Judged = {
     "vnetworkpool.kb.io": (NETWORK_POOL, ("CREATE", "UPDATE", "DELETE")),
     "vipallocation.kb.io": (IP_ALLOCATION, ("CREATE", "UPDATE")),
     "vtenantcluster.kb.io": (TENANT_CLUSTER, ("CREATE", "UPDATE")),
@@ -30,6 +32,15 @@ JUDGED: Mapping[str, tuple[Resource[Any], tuple[str, ...]]] = {
 
 Deletions that are never refused are not asked about: nothing is gained by making them wait for us.
 """
+
+CLUSTER_API: Judged = {
+    f"validation.{resource.kind.lower()}.{resource.group}": (
+        resource,
+        ("CREATE", "UPDATE", "DELETE"),
+    )
+    for resource in POOLS
+}
+"""Those of the integration with Cluster API, under the names that its in-cluster provider has."""
 
 CHANGES_SPEC = {
     "name": "spec-changes",
@@ -45,7 +56,7 @@ looked after, and can always go."""
 
 def service(name: str) -> dict[str, Any]:
     """Return how the API server reaches the webhook called `name`, in a cluster."""
-    kind, _ = JUDGED[name]
+    kind, _ = {**JUDGED, **CLUSTER_API}[name]
     where = {
         "name": SERVICE,
         "namespace": names.DEFAULT_NAMESPACE,
@@ -68,26 +79,36 @@ def configuration(
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": name},
-        "webhooks": [
-            {
-                "name": webhook,
-                "clientConfig": dict(client(webhook)),
-                "rules": [
-                    {
-                        "apiGroups": [kind.group],
-                        "apiVersions": [kind.version],
-                        "operations": list(operations),
-                        "resources": [kind.plural],
-                        "scope": "Namespaced",
-                    }
-                ],
-                "matchPolicy": "Equivalent",
-                "matchConditions": [CHANGES_SPEC],
-                "failurePolicy": "Fail",
-                "sideEffects": "None",
-                "timeoutSeconds": TIMEOUT_SECONDS,
-                "admissionReviewVersions": ["v1"],
-            }
-            for webhook, (kind, operations) in JUDGED.items()
-        ],
+        "webhooks": list(entries(JUDGED, client)),
     }
+
+
+def entries(
+    judged: Judged, client: Callable[[str], Mapping[str, Any]] = service
+) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a configuration.
+
+    Args:
+        judged: the webhooks.
+        client: gives the clientConfig of a webhook, by its name.
+    """
+    for webhook, (kind, operations) in judged.items():
+        yield {
+            "name": webhook,
+            "clientConfig": dict(client(webhook)),
+            "rules": [
+                {
+                    "apiGroups": [kind.group],
+                    "apiVersions": [kind.version],
+                    "operations": list(operations),
+                    "resources": [kind.plural],
+                    "scope": "Namespaced" if kind.namespaced else "Cluster",
+                }
+            ],
+            "matchPolicy": "Equivalent",
+            "matchConditions": [dict(CHANGES_SPEC)],
+            "failurePolicy": "Fail",
+            "sideEffects": "None",
+            "timeoutSeconds": TIMEOUT_SECONDS,
+            "admissionReviewVersions": ["v1"],
+        }

@@ -48,10 +48,12 @@ class Verdict:
     Args:
         causes: why the write is refused; empty if it may go on.
         warnings: for the client, one sentence each.
+        refusal: why it is refused, where that is about no field; empty if it may go on.
     """
 
     causes: tuple[Cause, ...] = ()
     warnings: tuple[str, ...] = ()
+    refusal: str = ""
 
     @classmethod
     def from_causes(cls, causes: Iterable[Cause] = (), warnings: Iterable[str] = ()) -> Self:
@@ -61,7 +63,7 @@ class Verdict:
     @property
     def allowed(self) -> bool:
         """Whether the write may go on."""
-        return not self.causes
+        return not self.causes and not self.refusal
 
     def sentence(self) -> str:
         """Return all causes in one text, as the API server puts them."""

@@ -1,18 +1,32 @@
-"""What an API server says of the pools for Cluster API by our CustomResourceDefinitions."""
+"""What an API server refuses of pools for Cluster API, by our definitions and by our webhooks."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
+import anyio
 import httpx
 import pytest
 import pytest_asyncio
+import yaml
 
-from reconcilers.integrations.clusterapi.api import GROUP, POOL_VERSION, POOLS
+from controller.clock import SystemClock
+from controller.config import connect
+from controller.manager import Manager
+from controller.options import ManagerOptions, SelfSigned
+from controller.transport import Transport
+from reconcilers.integrations.clusterapi.api import GROUP, POOL_VERSION, POOLS, SKIP_DELETE_CHECK
+from reconcilers.integrations.clusterapi.api import addresses as address_kind
 from reconcilers.integrations.clusterapi.crds import crds
+from reconcilers.webhooks.admission import cluster_api_webhooks, path
+from reconcilers.webhooks.configuration import CLUSTER_API, NAME, SERVICE, entries
 from tests.contract.clusterapi_pool_cases import (
     ACCEPTED,
+    GLOBAL_IP,
     IP,
     PREFIX,
     REFUSED,
+    REFUSED_BY_WEBHOOK,
     Json,
     ips,
     prefixes,
@@ -25,33 +39,108 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 RESOURCES = {resource.kind: resource for resource in POOLS}
 
 
+KINDS = Path(__file__).parents[1] / "data/clusterapi/crds.yaml"
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+HOST = "127.0.0.1"
+LIMIT = 60.0
+ADDRESS = address_kind("v1beta2")
+
+
 class Pools:
     """The pools of a server, as people write them."""
 
-    def __init__(self, http: httpx.AsyncClient) -> None:
-        self._http = http
+    def __init__(self, http: httpx.AsyncClient, transport: Transport) -> None:
+        self.http = http
+        self._transport = transport
 
-    async def create(self, kind: str, spec: Json, name: str = "x") -> httpx.Response:
+    async def create(
+        self, kind: str, spec: Json, name: str = "x", *, dry: bool = False
+    ) -> httpx.Response:
         body = {
             "apiVersion": f"{GROUP}/{POOL_VERSION}",
             "kind": kind,
             "metadata": {"name": name},
             "spec": spec,
         }
-        return await self._http.post(RESOURCES[kind].collection("default"), json=body)
+        where = RESOURCES[kind].collection("default")
+        return await self.http.post(where, json=body, params={"dryRun": "All"} if dry else {})
 
     async def patch(self, kind: str, change: Json, name: str = "x") -> httpx.Response:
         headers = {"Content-Type": "application/merge-patch+json"}
         path = f"{RESOURCES[kind].collection('default')}/{name}"
-        return await self._http.patch(path, json=change, headers=headers)
+        return await self.http.patch(path, json=change, headers=headers)
+
+    async def delete(self, kind: str, name: str = "x") -> httpx.Response:
+        return await self.http.delete(f"{RESOURCES[kind].collection('default')}/{name}")
+
+    async def use(self, kind: str, pool: str, address: str, name: str) -> None:
+        """Make an IPAddress of a pool."""
+        body = {
+            "apiVersion": ADDRESS.api_version,
+            "kind": "IPAddress",
+            "metadata": {"name": name},
+            "spec": {
+                "address": address,
+                "prefix": 24,
+                "claimRef": {"name": name},
+                "poolRef": {"apiGroup": GROUP, "kind": kind, "name": pool},
+            },
+        }
+        made = await self.http.post(ADDRESS.collection("default"), json=body)
+        assert made.status_code == 201, made.text
+
+    @asynccontextmanager
+    async def judged(self) -> AsyncIterator[None]:
+        """Serve the webhooks, which are in force inside the context."""
+        options = ManagerOptions(
+            webhook_bind=f"{HOST}:0",
+            webhook_self_signed=SelfSigned(
+                "default", SERVICE, "certs", validating=[NAME], names=[HOST]
+            ),
+        )
+        manager = Manager(self._transport, clock=SystemClock(), options=options)
+        for webhook in cluster_api_webhooks(manager.client):
+            manager.add_webhook(webhook)
+        async with anyio.create_task_group() as group:
+            group.start_soon(manager.run)
+            await manager.wait_serving()
+            await self._configure(manager.webhook_port)
+            yield
+            await self.http.delete(f"{CONFIGURATIONS}/{NAME}")
+            manager.stop()
+
+    async def _configure(self, port: int | None) -> None:
+        def called(webhook: str) -> Json:
+            kind, _ = CLUSTER_API[webhook]
+            return {"url": f"https://{HOST}:{port}{path(kind)}"}
+
+        body = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": NAME},
+            "webhooks": list(entries(CLUSTER_API, called)),
+        }
+        made = await self.http.post(CONFIGURATIONS, json=body)
+        assert made.status_code == 201, made.text
+        # Nothing tells when a server holds a configuration; each try is a round trip.
+        with anyio.fail_after(LIMIT):
+            in_force = False
+            while not in_force:
+                tried = await self.create(IP, ips("10.0.0.9-10.0.0.1"), dry=True)
+                in_force = tried.status_code == 422
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=SERVERS)
-async def pools(request: pytest.FixtureRequest) -> AsyncIterator[Pools]:
+async def pools(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Pools]:
     """The pools of a server with our definitions, one for the module and version."""
     async with running(request.param) as started, administrator(started) as client:
-        await started.install_crds(crds())
-        yield Pools(client)
+        await started.install_crds([*crds(), *yaml.safe_load_all(KINDS.read_text())])
+        kubeconfig = started.write_kubeconfig(tmp_path_factory.mktemp("plane") / "kubeconfig")
+        transport = await connect(kubeconfig)
+        yield Pools(client, transport)
+        await transport.aclose()
 
 
 async def test_an_invalid_pool_is_refused_at_the_field_at_fault(pools: Pools) -> None:
@@ -87,3 +176,46 @@ async def test_the_length_of_handed_out_prefixes_cannot_be_changed(pools: Pools)
 async def test_what_is_left_out_of_a_pool_is_not_filled_in(pools: Pools) -> None:
     made = await pools.create(IP, ips("10.0.0.1"), "bare")
     assert made.json()["spec"] == ips("10.0.0.1")
+
+
+async def test_what_takes_more_than_the_schema_is_refused_by_the_webhook(pools: Pools) -> None:
+    async with pools.judged():
+        for what, (kind, spec, field, message) in REFUSED_BY_WEBHOOK.items():
+            answer = await pools.create(kind, spec)
+            assert field in fields(answer), (what, answer.text)
+            assert said(answer, message), (what, answer.text)
+        answer = await pools.create(IP, ips("10.0.0.9-10.0.0.1"), "backwards")
+        assert answer.json()["message"] == (
+            'admission webhook "validation.inclusterippool.ipam.cluster.x-k8s.io" denied the'
+            ' request: InClusterIPPool.ipam.cluster.x-k8s.io "backwards" is invalid:'
+            ' spec.addresses: Invalid value: "10.0.0.9-10.0.0.1": provided address is not a'
+            " valid IP, range, nor CIDR"
+        )
+
+
+async def test_a_pool_keeps_what_is_in_use_and_is_kept_while_anything_is(pools: Pools) -> None:
+    async with pools.judged():
+        for kind, name in ((IP, "used"), (GLOBAL_IP, "used-globally")):
+            webhook = f"validation.{kind.lower()}.{GROUP}"
+            assert (await pools.create(kind, ips("10.0.0.1-10.0.0.9"), name)).is_success
+            await pools.use(kind, name, "10.0.0.5", name)
+            await pools.use(kind, name, "10.0.0.50", f"{name}-outside")
+            narrowed = await pools.patch(kind, {"spec": {"excludedAddresses": ["10.0.0.5"]}}, name)
+            assert narrowed.status_code == 400
+            assert narrowed.json()["message"] == (
+                f'admission webhook "{webhook}" denied the request:'
+                " pool addresses do not contain allocated addresses: [10.0.0.5-10.0.0.5]"
+            )
+            labelled = {"metadata": {"labels": {"a": "b"}}}
+            assert (await pools.patch(kind, labelled, name)).is_success
+            wider = {"spec": {"addresses": ["10.0.0.4-10.0.0.20"]}}
+            assert (await pools.patch(kind, wider, name)).is_success
+            kept = await pools.delete(kind, name)
+            assert kept.status_code == 400
+            assert kept.json()["message"] == (
+                f'admission webhook "{webhook}" denied the request: Pool has IPAddresses'
+                " allocated. Cannot delete Pool until all IPAddresses have been removed."
+            )
+            skip = {"metadata": {"annotations": {SKIP_DELETE_CHECK: ""}}}
+            assert (await pools.patch(kind, skip, name)).is_success
+            assert (await pools.delete(kind, name)).is_success

@@ -1,0 +1,274 @@
+"""What is refused of pools, in the words of Cluster API's in-cluster provider. Pure functions.
+
+    created, updated   a spec that cannot be read, or contradicts itself
+    updated            that; a spec without an address that is in use and that the old one had
+    deleted            a pool of which addresses are in use
+
+An address that lay outside before the edit is no fault of the edit, unlike in that provider: a
+pool with one can still be mended. What only touches metadata is never asked about.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from json import dumps
+from typing import Any
+
+from allocator import AddressRange, InvalidPool
+from allocator.addresses import BITS, parse_address
+from allocator.errors import MalformedText
+from controller.errors import Cause
+from reconcilers.integrations.clusterapi.addresses import (
+    PoolSpace,
+    ip_space,
+    parse_entry,
+    prefix_space,
+    subnet_of,
+)
+from reconcilers.integrations.clusterapi.api import (
+    DELETE_FOR_MOVE,
+    SKIP_DELETE_CHECK,
+    IPPoolSpec,
+    Pool,
+    PrefixPoolSpec,
+)
+
+REFUSED_DELETION = (
+    "Pool has IPAddresses allocated. Cannot delete Pool until all IPAddresses have been removed."
+)
+_ENTRY = "is not a valid IP, range, nor CIDR"
+_GATEWAY = "spec.gateway"
+_LENGTH = "spec.allocationPrefixLength"
+
+
+def faults(spec: IPPoolSpec | PrefixPoolSpec) -> list[Cause]:
+    """Return what is wrong in a pool's spec."""
+    if isinstance(spec, PrefixPoolSpec):
+        return [*_prefix_faults(spec)]
+    return [*_ip_faults(spec)] or [*_subnet_faults(spec)]
+
+
+def immutable(new: IPPoolSpec | PrefixPoolSpec, old: IPPoolSpec | PrefixPoolSpec) -> list[Cause]:
+    """Return what an edit changes that cannot be changed."""
+    if not isinstance(new, PrefixPoolSpec) or not isinstance(old, PrefixPoolSpec):
+        return []
+    length = new.allocationPrefixLength
+    if length == old.allocationPrefixLength:
+        return []
+    return [_invalid(_LENGTH, length, "spec.allocationPrefixLength is immutable")]
+
+
+def warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
+    """Yield what is allowed and likely to be a slip."""
+    if not isinstance(spec, PrefixPoolSpec) or spec.allocationPrefixLength != BITS[6]:
+        return
+    yield (
+        "spec.allocationPrefixLength=128 behaves like host-address allocation; consider"
+        " InClusterIPPool for single-address semantics"
+    )
+    gateway = _parsed_address(spec.gateway)
+    if gateway is not None and any(
+        one.contains(gateway) for one in _readable(spec.prefixes) if one.family == gateway.family
+    ):
+        yield (
+            "spec.gateway is within spec.prefixes and is not reserved; with /128"
+            " allocationPrefixLength it may also be allocated to claims"
+        )
+
+
+def space_of(spec: IPPoolSpec | PrefixPoolSpec) -> PoolSpace:
+    """Return what a pool may hand out.
+
+    Raises:
+        InvalidPool: the spec cannot be read.
+    """
+    return prefix_space(spec) if isinstance(spec, PrefixPoolSpec) else ip_space(spec)
+
+
+def gives_up(new: IPPoolSpec | PrefixPoolSpec, old: IPPoolSpec | PrefixPoolSpec | None) -> bool:
+    """Return whether a new spec may lack something that the old one handed out.
+
+    Args:
+        new: a spec that can be read.
+        old: the one before; None if it cannot be read, so that it is unknown what it lacks.
+    """
+    before, after = _space_or_none(old), space_of(new)
+    if before is None or before.shift != after.shift or before.family != after.family:
+        return True
+    return any(
+        after.layout.clip((block.first, block.last)) != [(block.first, block.last)]
+        for block in before.layout.blocks
+    )
+
+
+def left_out(
+    new: IPPoolSpec | PrefixPoolSpec,
+    old: IPPoolSpec | PrefixPoolSpec | None,
+    in_use: Iterable[tuple[str, int]],
+) -> str:
+    """Return the refusal of an edit that leaves out what is in use; empty if it does not.
+
+    Args:
+        new: a spec that can be read.
+        old: the one before; None if it cannot be read.
+        in_use: address and prefix of each IPAddress that names the pool.
+    """
+    before, after = _space_or_none(old), space_of(new)
+    lost = {
+        (address, prefix)
+        for address, prefix in in_use
+        if not after.hands_out(address, prefix)
+        and (before is None or before.hands_out(address, prefix))
+    }
+    if not lost:
+        return ""
+    if isinstance(new, PrefixPoolSpec):
+        named = [f"{address}/{prefix}" for address, prefix in sorted(lost)]
+        return f"existing allocations become non-allocatable: [{' '.join(named)}]"
+    spans = _joined(_readable(address for address, _ in lost))
+    return f"pool addresses do not contain allocated addresses: [{' '.join(spans)}]"
+
+
+def may_be_deleted_in_use(pool: Pool) -> bool:
+    """Return whether a pool may be deleted though addresses of it are in use.
+
+    Someone said so by an annotation, or `clusterctl move` deletes it at the source: what is in use
+    was moved along, or is looked after by the finalizers.
+    """
+    return not {SKIP_DELETE_CHECK, DELETE_FOR_MOVE}.isdisjoint(pool.metadata.annotations)
+
+
+def _space_or_none(spec: IPPoolSpec | PrefixPoolSpec | None) -> PoolSpace | None:
+    try:
+        return None if spec is None else space_of(spec)
+    except InvalidPool:
+        return None
+
+
+def _ip_faults(spec: IPPoolSpec) -> Iterator[Cause]:
+    """Yield what is wrong in parts of a pool of addresses."""
+    where, excluded = "spec.addresses", "spec.excludedAddresses"
+    if not spec.addresses:
+        yield Cause(where, "FieldValueRequired", "Required value: addresses is required")
+    if spec.prefix < 0:
+        yield _invalid("spec.prefix", spec.prefix, "a valid prefix is required")
+    yield from _entry_faults(where, spec.addresses, f"provided address {_ENTRY}")
+    families = {one.family for one in _readable(spec.addresses)}
+    if len(families) > 1:
+        yield _mixed(where, spec.addresses, "provided addresses are")
+    if spec.gateway:
+        gateway = _parsed_address(spec.gateway)
+        if gateway is None:
+            yield _no_gateway(spec.gateway)
+        elif families - {gateway.family}:
+            yield _mixed(_GATEWAY, spec.gateway, "provided gateway and addresses are")
+    yield from _entry_faults(excluded, spec.excludedAddresses, f"provided address {_ENTRY}")
+    holes = {one.family for one in _readable(spec.excludedAddresses)}
+    if len(holes) > 1:
+        yield _mixed(excluded, spec.excludedAddresses, "provided addresses are")
+    elif families and holes - families:
+        yield _mixed(excluded, spec.excludedAddresses, "addresses and excluded addresses are")
+    grace = spec.addressReuseGracePeriodSeconds
+    if grace is not None and grace < 0:
+        what = "addressReuseGracePeriodSeconds must not be negative"
+        yield _invalid("spec.addressReuseGracePeriodSeconds", grace, what)
+
+
+def _subnet_faults(spec: IPPoolSpec) -> Iterator[Cause]:
+    """Yield what is wrong with the subnet of a pool whose addresses can all be read."""
+    listed = [(text, parse_entry(text)) for text in spec.addresses]
+    family = listed[0][1].family
+    if spec.prefix > BITS[family]:
+        yield _invalid("spec.prefix", spec.prefix, "provided prefix is not valid")
+        return
+    subnet = subnet_of(min(one.first for _, one in listed), spec.prefix, family)
+    for text, one in listed:
+        if not subnet.contains(one):
+            what = "provided address belongs to a different subnet than others"
+            yield _invalid("spec.addresses", text, what)
+
+
+def _prefix_faults(spec: PrefixPoolSpec) -> Iterator[Cause]:
+    """Yield what is wrong in a pool of prefixes."""
+    where, excluded = "spec.prefixes", "spec.excludedPrefixes"
+    length = spec.allocationPrefixLength
+    if not spec.prefixes:
+        yield Cause(where, "FieldValueRequired", "Required value: prefixes is required")
+    if not 1 <= length <= BITS[6]:
+        what = "allocationPrefixLength must be between 1 and 128"
+        yield _invalid(_LENGTH, length, what)
+    for text in spec.prefixes:
+        what = _prefix_fault(text, length)
+        if what:
+            yield _invalid(where, text, what)
+    if spec.gateway:
+        gateway = _parsed_address(spec.gateway)
+        if gateway is None:
+            yield _no_gateway(spec.gateway)
+        elif gateway.family != 6:
+            yield _invalid(_GATEWAY, spec.gateway, "provided gateway must be IPv6")
+    yield from _entry_faults(excluded, spec.excludedPrefixes, f"provided entry {_ENTRY}")
+    for text in spec.excludedPrefixes:
+        if any(one.family != 6 for one in _readable([text])):
+            yield _invalid(excluded, text, "only IPv6 excluded prefixes are supported")
+
+
+def _prefix_fault(text: str, length: int) -> str:
+    """Return what is wrong with a CIDR that prefixes are cut from; empty if nothing is."""
+    found = _readable([text]) if "/" in text and "-" not in text else []
+    if not found:
+        return "provided entry is not a valid IPv6 CIDR"
+    [one] = found
+    if one.family != 6:
+        return "only IPv6 prefixes are supported"
+    if parse_address(text.partition("/")[0]) != (one.first, 6):
+        return "CIDR must be network-aligned"
+    if 1 <= length <= BITS[6] and one.size < 1 << BITS[6] - length:
+        return f"CIDR prefix length must be <= allocationPrefixLength ({length})"
+    return ""
+
+
+def _entry_faults(field: str, texts: Iterable[str], what: str) -> Iterator[Cause]:
+    for text in texts:
+        if not _readable([text]):
+            yield _invalid(field, text, what)
+
+
+def _readable(texts: Iterable[str]) -> list[AddressRange]:
+    """Return what can be read of a list of entries."""
+    found = []
+    for text in texts:
+        try:
+            found.append(parse_entry(text))
+        except MalformedText:
+            continue  # told by the faults of its field
+    return found
+
+
+def _parsed_address(text: str) -> AddressRange | None:
+    parsed = parse_address(text)
+    return None if parsed is None else AddressRange(parsed[0], parsed[0], parsed[1])
+
+
+def _joined(addresses: Iterable[AddressRange]) -> Iterator[str]:
+    """Yield the runs of single addresses, as that provider writes them: `first-last`."""
+    ordered = sorted({(one.family, one.first) for one in addresses})
+    while ordered:
+        family, first = ordered[0]
+        count = 1
+        while count < len(ordered) and ordered[count] == (family, first + count):
+            count += 1
+        run = AddressRange(first, first + count - 1, family)
+        yield f"{run.start_text}-{run.end_text}"
+        ordered = ordered[count:]
+
+
+def _no_gateway(text: str) -> Cause:
+    return _invalid(_GATEWAY, text, f"ParseAddr({dumps(text)}): unable to parse IP")
+
+
+def _mixed(field: str, value: str | Sequence[str], what: str) -> Cause:
+    return _invalid(field, value, f"{what} of mixed IP families")
+
+
+def _invalid(field: str, value: Any, what: str) -> Cause:
+    """Return the cause for a value, as the API server's own libraries put it."""
+    return Cause(field, "FieldValueInvalid", f"Invalid value: {dumps(value)}: {what}")

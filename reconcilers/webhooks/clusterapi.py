@@ -1,0 +1,70 @@
+"""Validates the pools of Cluster API, whose rules are in the integration.
+
+What is in use is always read from the server: an address is handed out in the moment between two
+writes, and edits that give up addresses are rare.
+"""
+
+from controller.client import Client
+from controller.meta import Key
+from reconcilers.integrations.clusterapi import rules
+from reconcilers.integrations.clusterapi.api import (
+    CONTRACT_VERSIONS,
+    Pool,
+    addresses,
+    pool_key,
+)
+from reconcilers.webhooks.verdict import NOTHING, Verdict
+
+
+class ClusterApiPoolValidator:
+    """Validates the pools of one kind.
+
+    Args:
+        client: for live reads.
+        kind: the kind of pools.
+    """
+
+    def __init__(self, client: Client, kind: str) -> None:
+        self._client = client
+        self._kind = kind
+
+    async def created(self, new: Pool) -> Verdict:
+        """Validate a new pool."""
+        return Verdict.from_causes(rules.faults(new.spec), rules.warnings(new.spec))
+
+    async def updated(self, new: Pool, old: Pool | None) -> Verdict:
+        """Validate an edit; addresses are read only if the pool would lose some."""
+        verdict = await self.created(new)
+        before = None if old is None else old.spec
+        if before is not None:
+            causes = (*verdict.causes, *rules.immutable(new.spec, before))
+            verdict = Verdict(causes, verdict.warnings)
+        if not verdict.allowed or not rules.gives_up(new.spec, before):
+            return verdict
+        in_use = await self._in_use(new)
+        return Verdict(warnings=verdict.warnings, refusal=rules.left_out(new.spec, before, in_use))
+
+    async def deleted(self, old: Pool) -> Verdict:
+        """Validate a deletion."""
+        if rules.may_be_deleted_in_use(old) or not await self._in_use(old):
+            return NOTHING
+        return Verdict(refusal=rules.REFUSED_DELETION)
+
+    async def _in_use(self, pool: Pool) -> list[tuple[str, int]]:
+        """Return address and prefix of each IPAddress that names a pool."""
+        meta = pool.metadata
+        wanted = (self._kind, Key(meta.namespace, meta.name))
+        for version in CONTRACT_VERSIONS:
+            resource = addresses(version)
+            if await self._client.served(resource):
+                page = await self._client.list(resource, namespace=meta.namespace)
+                return [
+                    (one.spec.address, one.spec.prefix)
+                    for one in page.items
+                    if (
+                        one.spec.poolRef.kind,
+                        pool_key(one.spec.poolRef, one.metadata.namespace),
+                    )
+                    == wanted
+                ]
+        return []
