@@ -71,6 +71,7 @@ docs: $(VENV)/.dev  ## Build the documentation site into build/site
 	$(BIN)/python .ci/site.py build
 
 manifests: $(VENV)/.run crds  ## Write the one-file install and the chart's copies anew (needs kubectl)
+	$(BIN)/python .ci/clusterapi.py
 	$(BIN)/python -m manifests.rendering
 	$(BIN)/python .ci/chart.py
 

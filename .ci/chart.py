@@ -20,6 +20,7 @@ CHART = Path(__file__).parent.parent / "manifests/chart"
 OF_THE_CHART = (
     "context",
     "health-",
+    "integration",
     "kubeconfig",
     "leader-elect",
     "log-",

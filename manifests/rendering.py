@@ -33,6 +33,11 @@ INJECTED = """\
     cert-manager.io/inject-ca-from: NAMESPACE/FULLNAME-webhook
   {{- end }}
 """.replace("NAMESPACE", NAMESPACE).replace("FULLNAME", FULLNAME)
+CLUSTER_API = 'has "clusterapi" .Values.integrations'
+_LOOKUP = '(lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "NAME")'
+_MADE_BY = f'(dig "metadata" "labels" "cluster.x-k8s.io/provider" "" {_LOOKUP})'
+OURS_TO_DEFINE = f'or (not {_LOOKUP}) (eq "ipam-butler-ipam" {_MADE_BY})'
+"""Whether a definition may be written: there is none of that name, or it is one of ours."""
 LEASE = "leases"
 """The lease has one name, whatever the release is called, so that two releases never both lead."""
 
@@ -43,13 +48,14 @@ def copies() -> Iterator[tuple[Path, str]]:
     yield templates / "crds.yaml", _crds()
     yield templates / "rbac.yaml", _rbac()
     yield templates / "webhooks.yaml", _webhooks()
+    yield templates / "clusterapi.yaml", _cluster_api()
     [rule] = _read("prometheus/alerts.yaml")
     yield HERE / "chart/files/alerts.yaml", _dumped(rule["spec"])
     dashboard = (HERE / "prometheus/dashboard.json").read_text("utf-8")
     yield HERE / "chart/files/dashboard.json", dashboard
 
 
-def _read(path: str) -> list[dict[str, Any]]:
+def _read(path: str) -> list[Any]:
     return list(yaml.safe_load_all((HERE / path).read_text("utf-8")))
 
 
@@ -63,13 +69,35 @@ def _when(condition: str, documents: list[str]) -> str:
 
 def _crds() -> str:
     """Return the CRDs as a template: only if they are wanted, and kept if that is wanted."""
-    texts = []
-    for path in sorted((HERE / "crds").glob("*.yaml")):
-        text = path.read_text("utf-8")
-        head, name, rest = text.partition(f"metadata:\n  name: {path_name(path)}\n")
-        assert name, f"{path} does not begin as the generator writes it"
-        texts.append(head + name + KEEP + rest)
-    return _when(".Values.crds.enable", texts)
+    return _when(".Values.crds.enable", [_kept(path) for path in _definitions("crds")])
+
+
+def _definitions(folder: str) -> list[Path]:
+    return sorted((HERE / folder).glob("*_*.yaml"))
+
+
+def _kept(path: Path) -> str:
+    """Return a CRD as a template: kept at the end if that is wanted."""
+    text = path.read_text("utf-8")
+    head, name, rest = text.partition(f"metadata:\n  name: {path_name(path)}\n")
+    assert name, f"{path} does not begin as the generator writes it"
+    return head + name + KEEP + rest
+
+
+def _cluster_api() -> str:
+    """Return what the integration with Cluster API needs, as a template.
+
+    Definitions of its kinds that others installed are left alone; without a cluster to look at,
+    as in `helm template`, there are none.
+    """
+    definitions = [
+        _when(OURS_TO_DEFINE.replace("NAME", path_name(path)), ["---\n" + _kept(path)])
+        for path in _definitions("clusterapi-crds")
+    ]
+    roles = [_templated(_read(f"clusterapi/{name}.yaml")[0]) for name in ("role", "role-binding")]
+    wanted = [_when(".Values.crds.enable", ["".join(definitions)])]
+    wanted.append(_when(".Values.rbac.create", ["---\n" + roles[0], roles[1]]))
+    return _when(CLUSTER_API, ["".join(wanted)])
 
 
 def _rbac() -> str:
@@ -99,13 +127,15 @@ def _rbac() -> str:
 def _webhooks() -> str:
     """Return the webhooks' configuration as a template."""
     [configuration] = _read("webhook/validating.yaml")
-    for webhook in configuration["webhooks"]:
+    added: list[dict[str, Any]] = [one["value"] for one in _read("clusterapi/webhooks.yaml")[0]]
+    for webhook in (*configuration["webhooks"], *added):
         service = webhook["clientConfig"]["service"]
         service["name"] = service["name"].replace("butler-ipam", FULLNAME)
         service["namespace"] = NAMESPACE
         webhook["failurePolicy"] = "{{ .Values.webhooks.failurePolicy }}"
         webhook["timeoutSeconds"] = "{{ .Values.webhooks.timeoutSeconds }}"
     text = _templated(configuration).replace(LABELS, LABELS + INJECTED)
+    text += _when(CLUSTER_API, [_unquoted(_dumped(added))])
     return _when(".Values.webhooks.enabled", [text])
 
 

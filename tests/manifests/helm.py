@@ -7,7 +7,7 @@ what this can check. Where a helm binary is found, a test holds the two against 
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,15 @@ def indented(width: int, text: str) -> str:
     return "\n".join(" " * width + line for line in text.split("\n"))
 
 
+def nested(path: Iterable[str], fallback: Any, value: Any) -> Any:
+    """Return what lies at a path of names, or the fallback."""
+    for name in path:
+        if name not in value:
+            return fallback
+        value = value[name]
+    return value
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "and": lambda *values: next((v for v in values if not truth(v)), values[-1]),
     "or": lambda *values: next((v for v in values if truth(v)), values[-1]),
@@ -105,6 +114,9 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "nindent": lambda width, text: "\n" + indented(width, text),
     "indent": indented,
     "replace": lambda old, new, text: text.replace(old, new),
+    "has": lambda wanted, values: wanted in values,
+    "lookup": lambda *_: {},  # as of helm template, which asks no cluster
+    "dig": lambda *path: nested(path[:-2], path[-2], path[-1]),
     "trunc": lambda length, text: text[:length],
     "trimSuffix": lambda suffix, text: text.removesuffix(suffix),
 }

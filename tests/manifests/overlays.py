@@ -11,6 +11,8 @@ COMPONENTS: Mapping[str, set[str]] = {
     "prometheus": {"ServiceMonitor", "PrometheusRule", "ConfigMap"},
     "shards": {"Role", "RoleBinding"},
     "network-policy": {"NetworkPolicy"},
+    "clusterapi": {"ClusterRole"},
+    "clusterapi-crds": {"CustomResourceDefinition"},
 }
 """Each component, and the kinds that it brings."""
 

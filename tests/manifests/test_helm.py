@@ -17,6 +17,7 @@ import pytest_asyncio
 import yaml
 
 from reconcilers.api import crd
+from reconcilers.integrations.clusterapi.api import PROVIDER, PROVIDER_LABEL
 from tests.docs.text import commands
 from tests.manifests.clusters import HOME, MANIFESTS, STAND_INS, Cluster
 from tests.manifests.helm import Chart
@@ -24,6 +25,7 @@ from tests.manifests.valuesets import REFUSED, VALUE_SETS, WITH_FOREIGN_KINDS, V
 from tests.servers import program
 
 CHART = MANIFESTS / "chart"
+IN_CLUSTER_POOLS = Path(__file__).parents[1] / "data/clusterapi/in-cluster-pools.yaml"
 RELEASE = "butler-ipam"
 OLDEST = "1.31.0"
 """The Kubernetes that Helm renders for where no cluster says otherwise: the chart's oldest."""
@@ -35,12 +37,15 @@ INSTALLS: Mapping[str, tuple[str, ...]] = {
         *("image by digest", "odd settings", "odd arguments", "placement", "marks on pods"),
         *("account with annotations", "webhooks that may fail", "longest name", "crds not kept"),
     ),
-    "by others": ("crds by others", "roles by others", "account by others", "name of its own"),
+    "by others": (
+        *("crds by others", "roles by others", "account by others", "name of its own"),
+        "with Cluster API but not its kinds",
+    ),
     "the least": (
         *("no webhooks", "no roles for people", "network policy", "plain metrics", "debugging"),
         *("network policy with its peers", "spread and names"),
     ),
-    "with cert-manager": ("cert-manager",),
+    "with others": ("cert-manager", "with Cluster API"),
     "everything": ("prometheus", "everything", "other name"),
 }
 """What is installed at once, as an installation takes seconds: each set of values is in one."""
@@ -171,6 +176,35 @@ async def test_the_kinds_and_their_objects_outlive_a_release(release: Cluster) -
     await release.helm(*typed("uninstall"), "--wait")
     assert "kept" in await release.kubectl("get", "networkpools", "-n", HOME, "-o", "name")
     await release.delete("-k", DEFINITIONS)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_pools_that_the_in_cluster_provider_defined_are_left_as_they_are(
+    release: Cluster, tmp_path: Path
+) -> None:
+    defined = ("inclusterippools", "globalinclusterippools")
+    own = ("inclusterprefixpools", "globalinclusterprefixpools")
+    every = [f"{plural}.ipam.cluster.x-k8s.io" for plural in (*defined, *own)]
+    await release.delete("crd", "--ignore-not-found", *every)
+    await release.apply("-f", str(IN_CLUSTER_POOLS))
+    before = [await definition(release, plural) for plural in defined]
+    values = written(tmp_path, "values", ALL_SETS["with Cluster API"])
+    for _ in range(2):
+        await release.helm("upgrade", "--install", RELEASE, CHART, "-n", HOME, "-f", values)
+        assert [await definition(release, plural) for plural in defined] == before
+        for plural in own:
+            labels = (await definition(release, plural))["metadata"]["labels"]
+            assert labels[PROVIDER_LABEL] == PROVIDER
+    await release.helm("uninstall", RELEASE, "-n", HOME, "--wait")
+    await release.delete("crd", *every)
+    await release.delete("-k", DEFINITIONS)
+
+
+async def definition(cluster: Cluster, plural: str) -> dict[str, Any]:
+    """Return a CustomResourceDefinition of Cluster API's pools without what only servers write."""
+    name = f"{plural}.ipam.cluster.x-k8s.io"
+    found: dict[str, Any] = json.loads(await cluster.kubectl("get", "crd", name, "-o", "json"))
+    return {"metadata": found["metadata"], "spec": found["spec"]}
 
 
 def typed(*words: str) -> list[str]:

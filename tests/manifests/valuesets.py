@@ -40,6 +40,11 @@ VALUE_SETS: Mapping[str, Values] = {
     "name of its own": {"nameOverride": "ipam"},
     "crds by others": {"crds": {"enable": False}},
     "crds not kept": {"crds": {"keep": False}},
+    "with Cluster API": {"integrations": ["clusterapi"]},
+    "with Cluster API but not its kinds": {
+        "integrations": ["clusterapi"],
+        "crds": {"enable": False},
+    },
     "no webhooks": {"webhooks": {"enabled": False}},
     "webhooks that may fail": {"webhooks": {"failurePolicy": "Ignore", "port": 10250}},
     "roles by others": {"rbac": {"create": False, "people": True}},

@@ -1,0 +1,48 @@
+"""The manifests of the integration with Cluster API: made of the code, and off by default."""
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from manifests import rendering
+from reconcilers.integrations.clusterapi.api import PROVIDER
+from tests.scripts import load_script
+
+MANIFESTS = Path(rendering.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def writer() -> ModuleType:
+    return load_script(".ci/clusterapi.py")
+
+
+def kustomization(component: str) -> dict[str, Any]:
+    text = (MANIFESTS / component / "kustomization.yaml").read_text()
+    read: dict[str, Any] = yaml.safe_load(text)
+    return read
+
+
+def test_the_files_are_what_the_code_says(writer: ModuleType) -> None:
+    made = dict(writer.files())
+    assert len(made) == 5
+    for path, text in made.items():
+        assert path.read_text() == text, f"{path}: run `make manifests`"
+
+
+@pytest.mark.parametrize("component", ["clusterapi", "clusterapi-crds"])
+def test_a_component_names_every_file_that_there_is(component: str) -> None:
+    read = kustomization(component)
+    patches = {one["path"] for one in read.get("patches", []) if "path" in one}
+    there = {one.name for one in (MANIFESTS / component).iterdir()} - {"kustomization.yaml"}
+    assert {*read["resources"], *patches} == there
+
+
+def test_the_one_file_install_has_nothing_of_it() -> None:
+    assert "cluster.x-k8s.io" not in rendering.INSTALL.read_text()
+
+
+def test_the_chart_takes_definitions_of_ours_by_the_label_that_they_have() -> None:
+    assert f'eq "{PROVIDER}"' in rendering.OURS_TO_DEFINE
