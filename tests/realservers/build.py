@@ -31,6 +31,7 @@ ROOT = HERE.parents[1]
 NEWEST, OLDEST = "newest", "oldest"
 KUBERNETES, ETCD = "k8s.io/kubernetes", "go.etcd.io/etcd/server/v3"
 METALLB, HELM = "go.universe.tf/metallb", "helm.sh/helm/v3"
+CLUSTER_API = "sigs.k8s.io/cluster-api"
 CLIENT_GO = "k8s.io/client-go"
 VERSION = "k8s.io/component-base/version"
 DEFINITIONS = "config/crd/bases"
@@ -86,6 +87,9 @@ PROGRAMS = (
 ON_REQUEST = (
     Program("metallb-0.14", "metallb-controller", METALLB, _CONTROLLER, at="v0.14.9"),
     Program("metallb-0.13", "metallb-controller", METALLB, _CONTROLLER, at="v0.13.12"),
+    Program(
+        "clusterapi", "clusterctl", CLUSTER_API, f"{CLUSTER_API}/cmd/clusterctl", at="v1.11.2"
+    ),
 )
 """Built when they are named, as `build.py metallb-0.14/metallb-controller`."""
 
