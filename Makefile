@@ -37,6 +37,9 @@ quick: $(VENV)/.dev  ## Lint and pass the tests that start no servers, for the i
 real:  ## Build the real servers that the suite is held against into .real/ (needs Go)
 	$(PYTHON) tests/realservers/build.py
 
+clusterctl:  ## Build clusterctl into .real/, for the tests that install by it (needs Go, minutes)
+	$(PYTHON) tests/realservers/build.py clusterapi/clusterctl
+
 test-real: $(VENV)/.dev real  ## Pass the tests that meet a server on the real etcd and kube-apiserver
 	KUBEBUILDER_ASSETS=$(CURDIR)/.real/newest PATH="$(CURDIR)/.real/newest:$$PATH" \
 		$(PYTEST) $(REAL_TESTS) $(PYTEST_ARGS)
@@ -106,4 +109,4 @@ $(VENV)/.dev: requirements-dev.txt pyproject.toml .ci/venv
 clean:  ## Remove what the other targets made
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.PHONY: help demo test quick real test-real demo-real check lint format crds api-docs docs manifests bench release wheel notices image-check lock clean
+.PHONY: help demo test quick real clusterctl test-real demo-real check lint format crds api-docs docs manifests bench release wheel notices image-check lock clean

@@ -3,20 +3,27 @@
     manifests/clusterapi-crds   a CustomResourceDefinition for each kind of pool
     manifests/clusterapi        the webhooks, as a patch of the configuration that there is
 
-Tests fail while a file differs from what this would write.
+Tests fail while a file differs from what this would write. `repository` writes the two files that
+clusterctl installs a release from, rendered from manifests/clusterctl; it needs kubectl.
 """
 
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
 
+from manifests.rendering import rendered
 from reconcilers.cli.crds import file_name
 from reconcilers.cli.output import as_yaml
 from reconcilers.integrations.clusterapi.crds import crds
 from reconcilers.webhooks.configuration import CLUSTER_API, entries
 
-MANIFESTS = Path(__file__).parent.parent / "manifests"
+MANIFESTS = Path(__file__).resolve().parent.parent / "manifests"
+CONTRACT = "v1beta2"
+"""The contract of Cluster API that the releases of a series keep to."""
+IMAGE = "image: registry.example/butler-ipam:"
 HEAD = """\
 # What is asked before a pool of Cluster API is stored; made by .ci/clusterapi.py, never by hand.
 """
@@ -29,6 +36,28 @@ def files() -> Iterator[tuple[Path, str]]:
     added = [{"op": "add", "path": "/webhooks/-", "value": one} for one in entries(CLUSTER_API)]
     text = yaml.safe_dump(added, sort_keys=False, width=1000)
     yield MANIFESTS / "clusterapi/webhooks.yaml", HEAD + text
+
+
+def repository(folder: Path, tag: str) -> None:
+    """Write ipam-components.yaml and metadata.yaml of a release, as clusterctl reads them.
+
+    Args:
+        folder: where to; in a local repository it is named after the version.
+        tag: of the image, which begins with the version.
+    """
+    text, count = re.subn(rf"{IMAGE}\S+", f"{IMAGE}{tag}", rendered(MANIFESTS / "clusterctl"))
+    if count != 1:
+        sys.exit(f"manifests/clusterctl names the image {count} times")
+    if "${" in text:
+        sys.exit("manifests/clusterctl holds ${, which clusterctl would take for a variable")
+    (folder / "ipam-components.yaml").write_text(text, encoding="utf-8")
+    major, minor, *_ = tag.split(".")
+    metadata = {
+        "apiVersion": "clusterctl.cluster.x-k8s.io/v1alpha3",
+        "kind": "Metadata",
+        "releaseSeries": [{"major": int(major), "minor": int(minor), "contract": CONTRACT}],
+    }
+    (folder / "metadata.yaml").write_text(as_yaml([metadata]), encoding="utf-8")
 
 
 def main() -> None:

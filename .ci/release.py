@@ -3,6 +3,7 @@
 wheel and sdist       by hatchling, the same bytes whoever builds them
 chart package         by Helm, with the version that the tag says
 install.yaml          the one-file install, with the image of that version
+ipam-components.yaml  what clusterctl installs, and metadata.yaml, which says for which contract
 ipam.yaml, *.tar.gz   the krew manifest, and the archive that it names
 *.cdx.json            the bill of materials, CycloneDX
 SHA256SUMS            of all of these
@@ -25,6 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
+import clusterapi  # noqa: E402  # beside this file
 import supply_chain  # noqa: E402  # beside this file
 
 from version import version as checkout_version  # noqa: E402  # at the root, which is no package
@@ -136,6 +138,7 @@ def build(dist: Path) -> str:
     python_packages(dist)
     chart(dist, version)
     one_file(dist, version)
+    clusterapi.repository(dist, version.replace("+", "-"))
     krew(dist, version)
     bill_of_materials(dist, version)
     checksums(dist)

@@ -57,7 +57,9 @@ def test_a_release_has_all_that_people_install_from(dist: Path) -> None:
         f"butler-ipam-{VERSION}.cdx.json",
         f"kubectl-ipam-{VERSION}.tar.gz",
         "install.yaml",
+        "ipam-components.yaml",
         "ipam.yaml",
+        "metadata.yaml",
         "SHA256SUMS",
     }
 

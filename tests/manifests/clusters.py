@@ -95,6 +95,11 @@ class Cluster:
         assert "warning" not in complained.lower(), complained
         return said
 
+    async def succeed(self, path: str, *arguments: str | Path) -> str:
+        """Run a program by its path; fail if it fails. Return what it prints."""
+        said, complained = await self._succeed(path, arguments)
+        return said + complained
+
     async def _succeed(
         self, name: str, arguments: tuple[str | Path, ...], stdin: str = ""
     ) -> tuple[str, str]:
@@ -111,7 +116,8 @@ class Cluster:
         Returns:
             Its exit code, its standard output and its standard error.
         """
-        command = [program(name), *(str(argument) for argument in arguments)]
+        found = name if "/" in name else program(name)
+        command = [found, *(str(argument) for argument in arguments)]
         with anyio.move_on_after(SECONDS):
             done = await anyio.run_process(
                 command, input=stdin.encode(), check=False, env=self._environment(), cwd=ROOT

@@ -1,0 +1,96 @@
+"""clusterctl, with a repository of this machine instead of those on the internet."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typing_extensions import override
+
+from tests.manifests.clusters import STAND_INS, Cluster
+from tests.scripts import load_script
+from tests.servers import ASSETS
+
+VERSION = "v0.1.0"
+CORE_VERSION = "v1.11.2"
+"""The version of Cluster API that the stand-in of its core calls itself: clusterctl's own."""
+KINDS = Path(__file__).parents[1] / "data/clusterapi/crds.yaml"
+CONTRACT = {"cluster.x-k8s.io/v1beta1": "v1beta1", "cluster.x-k8s.io/v1beta2": "v1beta2"}
+
+
+def program() -> str:
+    """Return the path of clusterctl; the test is skipped where it was not built."""
+    folder = os.environ.get(ASSETS)
+    found = Path(folder).parent / "clusterapi/clusterctl" if folder else None
+    if found is None or not found.exists():
+        pytest.skip(f"no clusterctl beside {ASSETS} ({folder or 'not set'}): `make clusterctl`")
+    return str(found)
+
+
+class Clusterctl:
+    """clusterctl with a repository of its own.
+
+    Args:
+        folder: for the repository and the configuration.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._program = program()
+        self._config = folder / "clusterctl.yaml"
+        ours, core = folder / "ipam-butler-ipam" / VERSION, folder / "cluster-api" / CORE_VERSION
+        for made in (ours, core):
+            made.mkdir(parents=True)
+        load_script(".ci/clusterapi.py").repository(ours, VERSION.removeprefix("v"))
+        (core / "core-components.yaml").write_text(_core())
+        (core / "metadata.yaml").write_text(
+            (ours / "metadata.yaml")
+            .read_text()
+            .replace("major: 0", "major: 1")
+            .replace("minor: 1", "minor: 11")
+        )
+        providers = [
+            {
+                "name": "butler-ipam",
+                "type": "IPAMProvider",
+                "url": str(ours / "ipam-components.yaml"),
+            },
+            {
+                "name": "cluster-api",
+                "type": "CoreProvider",
+                "url": str(core / "core-components.yaml"),
+            },
+        ]
+        self._config.write_text(yaml.safe_dump({"providers": providers}))
+
+    async def run(self, cluster: Cluster, *arguments: str) -> str:
+        """Run it against a cluster; fail if it fails. Return what it prints."""
+        command = (*arguments, f"--config={self._config}", f"--kubeconfig={cluster.config}")
+        return await cluster.succeed(self._program, *command)
+
+    async def init(self, cluster: Cluster) -> None:
+        """Install Cluster API's kinds and our provider.
+
+        clusterctl wants cert-manager first, and takes it to be there once a Certificate can be
+        made: here it can, by the stand-ins of its kinds.
+        """
+        await cluster.apply("-f", STAND_INS / "cert-manager.yaml")
+        wanted = (f"--core=cluster-api:{CORE_VERSION}", f"--ipam=butler-ipam:{VERSION}")
+        await self.run(cluster, "init", *wanted, "--bootstrap=-", "--control-plane=-")
+
+
+def _core() -> str:
+    """Return components of Cluster API's core: its kinds, and the one Namespace that has to be."""
+    kinds: list[dict[str, Any]] = list(yaml.safe_load_all(KINDS.read_text()))
+    for kind in kinds:
+        kind["metadata"]["labels"] = dict(CONTRACT)
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "capi-system"}}
+    return yaml.dump_all([namespace, *kinds], Dumper=_Plain, sort_keys=False)
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes shared parts out each time: clusterctl's reader knows no aliases across documents."""
+
+    @override
+    def ignore_aliases(self, data: Any) -> bool:
+        return True

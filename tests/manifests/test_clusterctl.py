@@ -1,0 +1,191 @@
+"""The real clusterctl installs our provider, and moves pools, claims and addresses with it."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reconcilers.integrations.clusterapi.api import (
+    ADDRESS_FINALIZER,
+    CLAIM_FINALIZER,
+    POOL_FINALIZER,
+    PROVIDER,
+    PROVIDER_LABEL,
+)
+from tests.manifests.clusterctl import Clusterctl
+from tests.manifests.clusters import HOME, Cluster, empty_cluster, written
+from tests.scripts import load_script
+from tests.servers import program
+
+NAMESPACE = "machines"
+IPAM = "ipam.cluster.x-k8s.io"
+MOVED = (
+    "clusters.cluster.x-k8s.io",
+    f"inclusterippools.{IPAM}",
+    *(f"{plural}.{IPAM}" for plural in ("ipaddressclaims", "ipaddresses")),
+)
+Json = dict[str, Any]
+
+
+@pytest.fixture
+async def clusterctl(tmp_path: Path) -> Clusterctl:
+    return Clusterctl(tmp_path)
+
+
+@pytest.fixture
+async def source(clusterctl: Clusterctl, tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with empty_cluster("asked", tmp_path) as found:
+        found.require_real("clusterctl is held against nothing else")
+        await clusterctl.init(found)
+        yield found
+
+
+@pytest.fixture
+async def target(clusterctl: Clusterctl, tmp_path: Path) -> AsyncIterator[Cluster]:
+    folder = tmp_path / "target"
+    folder.mkdir()
+    async with empty_cluster("asked", folder) as found:
+        await clusterctl.init(found)
+        yield found
+
+
+def test_the_components_are_what_clusterctl_asks_for(tmp_path: Path) -> None:
+    program("kubectl")
+    load_script(".ci/clusterapi.py").repository(tmp_path, "0.1.0")
+    objects = list(yaml.safe_load_all((tmp_path / "ipam-components.yaml").read_text()))
+    namespaces = [one["metadata"]["name"] for one in objects if one["kind"] == "Namespace"]
+    assert namespaces == [HOME]
+    assert {one["metadata"].get("namespace", HOME) for one in objects} == {HOME}
+    assert {one["metadata"]["labels"][PROVIDER_LABEL] for one in objects} == {PROVIDER}
+    [deployment] = [one for one in objects if one["kind"] == "Deployment"]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["name"] == "manager"
+    assert container["image"] == "registry.example/butler-ipam:0.1.0"
+    assert "--namespace=$(POD_NAMESPACE)" in container["args"]
+    assert container["args"][-1] == "--integration=clusterapi"
+    metadata = yaml.safe_load((tmp_path / "metadata.yaml").read_text())
+    assert metadata["releaseSeries"] == [{"major": 0, "minor": 1, "contract": "v1beta2"}]
+
+
+async def test_clusterctl_installs_and_moves_addresses_with_their_pools(
+    clusterctl: Clusterctl, source: Cluster, target: Cluster
+) -> None:
+    for cluster in (source, target):
+        # Nobody serves the webhooks here: the Deployment has no pods on this machine.
+        await cluster.kubectl("delete", "validatingwebhookconfiguration", "butler-ipam")
+        found = await cluster.kubectl(
+            "get", "providers.clusterctl.cluster.x-k8s.io", "-A", "-o", "name"
+        )
+        assert f"provider.clusterctl.cluster.x-k8s.io/{PROVIDER}" in found.split()
+    await populate(source)
+    before = await addresses(source)
+    assert len(before) == 2
+
+    await target.kubectl("create", "namespace", NAMESPACE)
+    await clusterctl.run(
+        source, "move", f"--namespace={NAMESPACE}", f"--to-kubeconfig={target.config}"
+    )
+    assert await addresses(target) == before
+    for kind in MOVED:
+        left = await source.kubectl("get", kind, "-n", NAMESPACE, "-o", "name")
+        assert left == "", "something was left behind"
+    [pool] = await listed(target, f"inclusterippools.{IPAM}")
+    assert pool["metadata"]["finalizers"] == [POOL_FINALIZER]
+    claims = {one["metadata"]["name"]: one for one in await listed(target, MOVED[2])}
+    for one in await listed(target, MOVED[3]):
+        owners = {owner["kind"]: owner["uid"] for owner in one["metadata"]["ownerReferences"]}
+        claim = claims[one["metadata"]["name"]]
+        assert owners == {
+            "IPAddressClaim": claim["metadata"]["uid"],
+            "InClusterIPPool": pool["metadata"]["uid"],
+        }
+        assert claim["metadata"]["finalizers"] == [CLAIM_FINALIZER]
+        assert one["metadata"]["finalizers"] == [ADDRESS_FINALIZER]
+
+
+async def populate(cluster: Cluster) -> None:
+    """Make a Cluster that is ready, with a pool and two claims that have their addresses."""
+    await cluster.kubectl("create", "namespace", NAMESPACE)
+    made = await create(cluster, "cluster.x-k8s.io/v1beta2", "Cluster", "lab", {"paused": False})
+    ready = {
+        "type": "ControlPlaneInitialized",
+        "status": "True",
+        "reason": "Initialized",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    status = {"initialization": {"infrastructureProvisioned": True}, "conditions": [ready]}
+    patch = ("patch", "cluster", "lab", "-n", NAMESPACE, "--subresource=status", "--type=merge")
+    await cluster.kubectl(*patch, f"--patch={json.dumps({'status': status})}")
+    spec = {"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24, "gateway": "10.0.0.1"}
+    pool = await create(
+        cluster, f"{IPAM}/v1alpha2", "InClusterIPPool", "lab", spec, finalizer=POOL_FINALIZER
+    )
+    reference = {"apiGroup": IPAM, "kind": "InClusterIPPool", "name": "lab"}
+    for name, address in (("a", "10.0.0.10"), ("b", "10.0.0.15")):
+        claim = await create(
+            cluster,
+            f"{IPAM}/v1beta2",
+            "IPAddressClaim",
+            name,
+            {"poolRef": reference, "clusterName": "lab"},
+            made,
+            finalizer=CLAIM_FINALIZER,
+        )
+        held = {"address": address, "prefix": 24, "gateway": "10.0.0.1"}
+        await create(
+            cluster,
+            f"{IPAM}/v1beta2",
+            "IPAddress",
+            name,
+            held | {"claimRef": {"name": name}, "poolRef": reference},
+            claim,
+            pool,
+            finalizer=ADDRESS_FINALIZER,
+        )
+
+
+async def create(
+    cluster: Cluster,
+    version: str,
+    kind: str,
+    name: str,
+    spec: Json,
+    *owners: Json,
+    finalizer: str = "",
+) -> Json:
+    """Create an object with owners, the first of them the controlling one; return it."""
+    references = [
+        {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+            "controller": at == 0,
+            "blockOwnerDeletion": True,
+        }
+        for at, owner in enumerate(owners)
+    ]
+    meta: Json = {"name": name, "namespace": NAMESPACE, "ownerReferences": references}
+    meta["finalizers"] = [finalizer] if finalizer else []
+    body = {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}
+    made: Json = json.loads(
+        await cluster.kubectl("create", "-o", "json", "-f", "-", stdin=written(body))
+    )
+    return made
+
+
+async def listed(cluster: Cluster, kind: str) -> list[Json]:
+    """Return the objects of a kind."""
+    found: list[Json] = json.loads(
+        await cluster.kubectl("get", kind, "-n", NAMESPACE, "-o", "json")
+    )["items"]
+    return found
+
+
+async def addresses(cluster: Cluster) -> dict[str, Json]:
+    """Return the spec of each IPAddress by its name."""
+    return {one["metadata"]["name"]: one["spec"] for one in await listed(cluster, MOVED[3])}
