@@ -209,6 +209,16 @@ class FreeExtents:
             found = self._by_size.from_(found + 1)
         return None
 
+    def take_first(self, most: int) -> Span | None:
+        """Take the lowest free addresses in a row, `most` at most; None if nothing is free."""
+        placed = self._by_start.from_(0)
+        if placed is None:
+            return None
+        first = placed >> self._bits
+        last = min(placed & self._mask, first + most - 1)
+        self.cut(first, last)
+        return first, last
+
     def within(self, first: int, last: int) -> Iterator[Span]:
         """Yield the free parts of a span, ascending; nothing may change meanwhile."""
         bits, mask = self._bits, self._mask

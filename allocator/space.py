@@ -179,6 +179,28 @@ class Space:
             raise PoolExhausted(count, self.layout.largest_aligned, aligned=True)
         return self._added((first, first + count - 1))
 
+    def first(self, count: int) -> tuple[AddressRange, ...]:
+        """Take the lowest `count` free addresses, which need not be in a row.
+
+        Returns:
+            One range for each run of them, ascending.
+
+        Raises:
+            InvalidRequest: `count` is not positive.
+            PoolExhausted: fewer are free.
+        """
+        if count <= 0:
+            raise InvalidRequest("requested count must be positive")
+        if count > self.free:
+            raise PoolExhausted(count, self.total)
+        taken: list[AddressRange] = []
+        while count:
+            run = self._free.take_first(count)
+            assert run is not None, "as many are free"
+            taken.append(self._added(run))
+            count -= taken[-1].size
+        return tuple(taken)
+
     def pin(self, wanted: AddressRange) -> AddressRange:
         """Take exactly these addresses.
 
