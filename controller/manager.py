@@ -34,6 +34,7 @@ from controller.election import (
 )
 from controller.errors import UnexpectedEnd
 from controller.events import Recorder
+from controller.extension import Extension
 from controller.health import PING, Check
 from controller.indexes import IndexFunction
 from controller.informer import Informer, Informers
@@ -219,6 +220,17 @@ class Manager:
         """
         self._check_not_started()
         self._services.add(name, run, leader_only=leader_only)
+
+    def extension(self) -> Extension:
+        """Return an empty set of further informers and controllers, to run inside a service."""
+        return Extension(
+            self._transport,
+            self.clock,
+            self.metrics,
+            self._supervisor,
+            self._informers,
+            streams=self.options.stream_lists,
+        )
 
     def recorder(self, component: str, *, client: Client | None = None) -> Recorder:
         """Return a recorder of events, which runs in every replica with this manager.

@@ -1,0 +1,114 @@
+"""Informers and controllers that come and go while their manager runs.
+
+For kinds that may not be served yet, or no longer: an informer of the manager itself would fail
+until they are, and `/readyz` with it. An extension is made anew each time the kinds it needs are
+served; it shares the connection, the clock and the metrics of its manager, and may use informers
+of the manager besides its own.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import anyio
+
+from controller.client import Client
+from controller.clock import Clock
+from controller.indexes import IndexFunction
+from controller.informer import Informer, Informers
+from controller.jobs import ControllerJob, running
+from controller.meta import Key, Object, Version
+from controller.metrics import Metrics
+from controller.resource import Resource, Scope
+from controller.runner import Controller, Reconcile
+from controller.supervisor import Supervisor, Task
+from controller.transport import Transport
+from controller.triggers import Trigger
+from controller.workqueue import WorkQueue
+
+T = TypeVar("T", bound=Object)
+
+
+class Extension:
+    """Further informers and controllers of a running manager.
+
+    Args:
+        transport: the API server.
+        clock: the manager's.
+        metrics: the manager's.
+        supervisor: the manager's.
+        informers: the manager's; they see the responses to this extension's writes, too.
+        streams: whether lists may be read as initial events of watches.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        metrics: Metrics,
+        supervisor: Supervisor,
+        informers: Informers,
+        *,
+        streams: bool,
+    ) -> None:
+        self._clock = clock
+        self._metrics = metrics
+        self._supervisor = supervisor
+        own = Informers(transport, clock, streams=streams, metrics=metrics.informer)
+        self._informers = own
+        self._jobs: dict[str, ControllerJob] = {}
+
+        def show(resource: Resource[Any], obj: Object) -> None:
+            informers.apply_own_write(resource, obj)
+            own.apply_own_write(resource, obj)
+
+        def hide(resource: Resource[Any], version: Version) -> None:
+            informers.mark_deleted(resource, version)
+            own.mark_deleted(resource, version)
+
+        self.client = Client(transport, on_object=show, on_deleted=hide)
+        """A client whose responses enter these caches and the manager's."""
+
+    def informer(
+        self, resource: Resource[T], *, indexes: Mapping[str, IndexFunction[T]] | None = None
+    ) -> Informer[T]:
+        """Return the informer of a kind in all namespaces; it runs with the extension.
+
+        Args:
+            resource: the kind; the manager has no informer of it.
+            indexes: by index name, a pure function from an object to its values.
+        """
+        return self._informers.get_or_create(resource, Scope(), indexes)
+
+    def controller(
+        self,
+        name: str,
+        reconcile: Reconcile,
+        *,
+        watches: Sequence[Trigger],
+        concurrency: int = 1,
+        group: Callable[[Key], Hashable] | None = None,
+    ) -> Controller:
+        """Add a controller; the arguments are those of Manager.controller."""
+        observer = self._metrics.queue(name)
+        controller = Controller(
+            name,
+            reconcile,
+            queue=WorkQueue(self._clock, observer=observer, group=group),
+            concurrency=concurrency,
+            metrics=self._metrics.controller(name, concurrency),
+            kind=watches[0].resource,
+        )
+        observer.watch(controller.queue.statistics)
+        self._jobs[name] = ControllerJob(controller, watches)
+        return controller
+
+    async def run(self) -> None:
+        """Run the informers and controllers until cancelled."""
+        tasks: list[Task] = [informer.run for informer in self._informers]
+        async with running(tasks):
+            lasting = [
+                self._supervisor.lasting(f"controller/{name}", job.run)
+                for name, job in self._jobs.items()
+            ]
+            async with running(lasting):
+                await anyio.sleep_forever()
