@@ -14,7 +14,7 @@ from controller.manager import Manager
 from controller.options import ManagerOptions
 from controller.signals import run_until_signal
 from reconcilers.api import names
-from reconcilers.cli.flags import cluster_options, setting_options, settings
+from reconcilers.cli.flags import cluster_options, option, setting_options, settings
 from reconcilers.cli.managerflags import (
     configure_logs,
     log_options,
@@ -22,6 +22,7 @@ from reconcilers.cli.managerflags import (
     manager_settings,
 )
 from reconcilers.cli.problems import Problem
+from reconcilers.integrations.clusterapi.serving import CLUSTER_API
 from reconcilers.settings import Settings
 from reconcilers.wiring import assemble
 
@@ -30,8 +31,17 @@ from reconcilers.wiring import assemble
 @cluster_options
 @manager_options
 @log_options
+@option(
+    "--integration",
+    "integrations",
+    type=click.Choice([CLUSTER_API]),
+    multiple=True,
+    help="Kinds of another platform to serve, too, once they are installed; may be repeated.",
+)
 @setting_options
-def run(kubeconfig: Path | None, context: str | None, **values: Any) -> None:
+def run(
+    kubeconfig: Path | None, context: str | None, integrations: tuple[str, ...], **values: Any
+) -> None:
     """Run the controllers against a cluster, until SIGTERM or SIGINT.
 
     A second signal ends the process at once. Logs go to stderr. /readyz says what is missing:
@@ -41,19 +51,23 @@ def run(kubeconfig: Path | None, context: str | None, **values: Any) -> None:
     configure_logs(values)
     options = manager_settings(values, chosen.namespace)
     try:
-        anyio.run(_run, kubeconfig, context, options, chosen)
+        anyio.run(_run, kubeconfig, context, options, chosen, integrations)
     except (ConfigurationError, LeaderLost, UnexpectedEnd) as problem:
         raise Problem(str(problem)) from problem
 
 
 async def _run(
-    kubeconfig: Path | None, context: str | None, options: ManagerOptions, chosen: Settings
+    kubeconfig: Path | None,
+    context: str | None,
+    options: ManagerOptions,
+    chosen: Settings,
+    integrations: tuple[str, ...],
 ) -> None:
     transport = await connect(kubeconfig, context, user_agent=names.COMPONENT)
     try:
         clock = SystemClock()
         manager = Manager(transport, clock=clock, options=options)
-        tenants = assemble(manager, clock, chosen)
+        tenants = assemble(manager, clock, chosen, integrations=integrations)
         try:
             await run_until_signal(manager)
         finally:

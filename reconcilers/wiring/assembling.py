@@ -1,10 +1,13 @@
 """All controllers and services, put on one manager."""
 
+from collections.abc import Collection
+
 import anyio
 
 from controller.clock import Clock
 from controller.manager import Manager
 from reconcilers.gauges import Gauges
+from reconcilers.integrations.clusterapi.serving import CLUSTER_API, ClusterApi
 from reconcilers.networkpool.orphans import OrphanCollector
 from reconcilers.settings import Settings
 from reconcilers.tenantclients import OpenTransport, TenantClients
@@ -21,6 +24,7 @@ def assemble(
     clock: Clock,
     settings: Settings,
     open_tenant: OpenTransport | None = None,
+    integrations: Collection[str] = (),
 ) -> TenantClients:
     """Add the four controllers to `manager`; return the clients of tenants, to close at the end.
 
@@ -29,6 +33,7 @@ def assemble(
         clock: their time.
         settings: their intervals and thresholds.
         open_tenant: makes a connection of a tenant's kubeconfig; strict by default.
+        integrations: which kinds of other platforms to serve, too.
     """
     shared = Shared.from_manager(manager, clock, settings)
     clusters, allocations = shared.informers.clusters.cache, shared.informers.allocations.cache
@@ -54,6 +59,8 @@ def assemble(
     add_orphans(shared)
     add_gauges(shared)
     add_webhooks(shared)
+    if CLUSTER_API in integrations:
+        ClusterApi(manager, shared.recorder, clock, settings)
     return tenants
 
 

@@ -1,0 +1,260 @@
+"""IPAddresses, the answers to claims: made, adopted, repaired and taken away.
+
+A create has no precondition, so an IPAddress is no effect of a promise: that is the claim's
+addressRef. A replica that froze before it made an IPAddress may make it late; then no addressRef
+leads to it, and it is taken away again (`claims.py`) without anybody having used it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from allocator.addresses import parse_address
+from controller.client import Client
+from controller.errors import AlreadyExists, NotFound
+from controller.finalizers import remove_finalizer
+from controller.meta import OwnerReference, Version
+from controller.resource import Resource
+from reconcilers.api import names
+from reconcilers.integrations.clusterapi.api import (
+    ADDRESS_FINALIZER,
+    CLUSTER_LABEL,
+    GROUP,
+    IPAddress,
+    IPAddressClaim,
+)
+from reconcilers.integrations.clusterapi.world import World
+
+RELEASED_AT = f"{names.GROUP}/released-at"
+"""Annotation of an IPAddress whose claim is gone, while the pool's grace period holds it back."""
+
+
+class NotOurs(Exception):
+    """An IPAddress of the claim's name exists and cannot answer it; the message says why."""
+
+
+def body_of(
+    claim: IPAddressClaim, owner: OwnerReference, pool: OwnerReference, spec: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the IPAddress that answers a claim.
+
+    Args:
+        claim: whose name it gets.
+        owner: the claim as owner.
+        pool: the pool as owner.
+        spec: address, prefix and gateway.
+    """
+    ref = claim.spec.poolRef
+    metadata: dict[str, Any] = {
+        "name": claim.metadata.name,
+        "namespace": claim.metadata.namespace,
+        "finalizers": [ADDRESS_FINALIZER],
+        "ownerReferences": [_reference(owner), _reference(pool)],
+    }
+    if claim.cluster is not None:
+        metadata["labels"] = {CLUSTER_LABEL: claim.cluster.name}
+    return {
+        "metadata": metadata,
+        "spec": {
+            "claimRef": {"name": claim.metadata.name},
+            "poolRef": {"apiGroup": ref.apiGroup, "kind": ref.kind, "name": ref.name},
+            **spec,
+        },
+    }
+
+
+def spec_of(address: str, prefix: int, gateway: str) -> dict[str, Any]:
+    """Return address, prefix and, unless it is empty, gateway; an empty one is refused."""
+    found: dict[str, Any] = {"address": address, "prefix": prefix}
+    return found | ({"gateway": gateway} if gateway else {})
+
+
+def owners(
+    claim: IPAddressClaim, claim_kind: Resource[Any], pool: Any, pool_kind: Resource[Any]
+) -> tuple[OwnerReference, OwnerReference]:
+    """Return the owner references of an IPAddress: its claim, then its pool."""
+    return (
+        OwnerReference(
+            claim_kind.api_version,
+            claim_kind.kind,
+            claim.metadata.name,
+            claim.metadata.uid,
+            controller=True,
+            blockOwnerDeletion=True,
+        ),
+        OwnerReference(
+            pool_kind.api_version,
+            pool_kind.kind,
+            pool.metadata.name,
+            pool.metadata.uid,
+            controller=False,
+            blockOwnerDeletion=True,
+        ),
+    )
+
+
+def controlling_claim(address: IPAddress) -> OwnerReference | None:
+    """Return the claim that controls an IPAddress by its owner references; None if none does."""
+    for one in address.metadata.ownerReferences:
+        group = one.apiVersion.rpartition("/")[0]
+        if one.controller and (group, one.kind) == (GROUP, "IPAddressClaim"):
+            return one
+    return None
+
+
+def is_made_for_claim(address: IPAddress) -> bool:
+    """Return whether an IPAddress was made, or adopted, by a provider: it may be taken away."""
+    return (
+        ADDRESS_FINALIZER in address.metadata.finalizers and controlling_claim(address) is not None
+    )
+
+
+def why_not(address: IPAddress, claim: IPAddressClaim) -> str:
+    """Return why the IPAddress of a claim's name cannot answer it; empty if it can."""
+    name, ref, other = address.metadata.key, claim.spec.poolRef, address.spec.poolRef
+    if (other.apiGroup, other.kind, other.name) != (ref.apiGroup, ref.kind, ref.name):
+        return f"IPAddress {name} exists and is of {other.kind} {other.name}"
+    if address.spec.claimRef.name != claim.metadata.name:
+        return f"IPAddress {name} exists and is for claim {address.spec.claimRef.name}"
+    if parse_address(address.spec.address) is None:
+        return f"IPAddress {name} exists and has no address that can be read"
+    owner = controlling_claim(address)
+    theirs = owner is not None and owner.uid != claim.metadata.uid
+    if RELEASED_AT in address.metadata.annotations or (theirs and address.metadata.terminating):
+        return f"IPAddress {name} of an earlier claim is still being released"
+    return ""
+
+
+def missing_metadata(
+    address: IPAddress, wanted: tuple[OwnerReference, ...], claim: IPAddressClaim
+) -> dict[str, Any]:
+    """Return a patch of what an IPAddress lacks: finalizer, owners, label; empty for nothing.
+
+    Owners are compared by group, kind and name: versions change with the API, and a stale uid is
+    replaced where it stands. Foreign owners stay, and stay in front.
+    """
+    meta, patch = address.metadata, dict[str, Any]()
+    if ADDRESS_FINALIZER not in meta.finalizers and not meta.terminating:
+        patch["finalizers"] = [*meta.finalizers, ADDRESS_FINALIZER]
+    rest = list(wanted)
+    references: list[OwnerReference] = []
+    for one in meta.ownerReferences:
+        same = next((mine for mine in rest if _identity(mine) == _identity(one)), None)
+        if same is None:
+            references.append(one)
+            continue
+        rest.remove(same)
+        kept = one.uid == same.uid and one.controller == same.controller
+        references.append(one if kept and one.blockOwnerDeletion else same)
+    references += rest
+    if tuple(references) != meta.ownerReferences:
+        patch["ownerReferences"] = [_reference(one) for one in references]
+    cluster = claim.cluster
+    if cluster is not None and meta.labels.get(CLUSTER_LABEL) != cluster.name:
+        patch["labels"] = {CLUSTER_LABEL: cluster.name}
+    return {"metadata": patch} if patch else {}
+
+
+def _identity(reference: OwnerReference) -> tuple[str, str, str]:
+    return reference.apiVersion.rpartition("/")[0], reference.kind, reference.name
+
+
+def _reference(owner: OwnerReference) -> dict[str, Any]:
+    return {
+        "apiVersion": owner.apiVersion,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": owner.controller,
+        "blockOwnerDeletion": owner.blockOwnerDeletion,
+    }
+
+
+class Answers:
+    """Makes, repairs and removes IPAddresses.
+
+    Args:
+        client: for the writes.
+        world: the caches.
+    """
+
+    def __init__(self, client: Client, world: World) -> None:
+        self._client = client
+        self._world = world
+
+    async def ensure(
+        self,
+        claim: IPAddressClaim,
+        pool: Any,
+        pool_kind: Resource[Any],
+        spec: Mapping[str, Any],
+    ) -> IPAddress:
+        """Return the IPAddress of a claim's name, made if there is none, repaired if need be.
+
+        Args:
+            claim: that it answers.
+            pool: that it is of.
+            pool_kind: the kind of `pool`.
+            spec: what a new one says of address, prefix and gateway.
+
+        Raises:
+            NotOurs: there is one that cannot answer the claim.
+            Conflict: it changed meanwhile.
+            ControllerError: a request failed.
+        """
+        kind, wanted = self._world.address_kind, self._owners(claim, pool, pool_kind)
+        found = self._world.addresses.get(claim.metadata.key)
+        if found is None:
+            body = body_of(claim, *wanted, spec)
+            try:
+                return await self._client.create(kind, claim.metadata.namespace, body)
+            except AlreadyExists:
+                found = await self._client.get(kind, claim.metadata.key)
+        if reason := why_not(found, claim):
+            raise NotOurs(reason)
+        return await self._repaired(found, wanted, claim)
+
+    async def repair(
+        self, address: IPAddress, claim: IPAddressClaim, pool: Any, pool_kind: Resource[Any]
+    ) -> None:
+        """Put back what the IPAddress of a claim lacks of finalizer, owners and label."""
+        await self._repaired(address, self._owners(claim, pool, pool_kind), claim)
+
+    async def _repaired(
+        self, address: IPAddress, wanted: tuple[OwnerReference, ...], claim: IPAddressClaim
+    ) -> IPAddress:
+        patch = missing_metadata(address, wanted, claim)
+        if not patch:
+            return address
+        return await self._client.patch(
+            self._world.address_kind, Version.from_object(address), patch
+        )
+
+    def _owners(
+        self, claim: IPAddressClaim, pool: Any, pool_kind: Resource[Any]
+    ) -> tuple[OwnerReference, OwnerReference]:
+        return owners(claim, self._world.claim_kind, pool, pool_kind)
+
+    async def remove(self, address: IPAddress) -> None:
+        """Take an IPAddress away: delete it, then let it go.
+
+        In this order, so that one of which half is done is still known for ours.
+
+        Raises:
+            Conflict: it changed meanwhile.
+            ControllerError: a request failed.
+        """
+        kind = self._world.address_kind
+        try:
+            left: IPAddress | None = address
+            if not address.metadata.terminating:
+                left = await self._client.delete(kind, Version.from_object(address))
+            if left is not None:
+                await remove_finalizer(self._client, kind, left, ADDRESS_FINALIZER)
+        except NotFound as error:
+            if error.reason != "NotFound":
+                raise
+
+    async def hold_back(self, address: IPAddress, since: str) -> None:
+        """Note on an IPAddress that its claim released it, so that the grace period counts."""
+        patch = {"metadata": {"annotations": {RELEASED_AT: since}}}
+        await self._client.patch(self._world.address_kind, Version.from_object(address), patch)

@@ -1,0 +1,220 @@
+"""One pass over one IPAddressClaim, and over the IPAddress of its name.
+
+not ours, or its Cluster missing?   leave it alone altogether
+something paused?                   leave it for now
+gone?                               release an IPAddress that was made for it
+being deleted?                      release its address, then let it go
+no finalizer?                       add it, before anything is allocated
+its pool missing or going?          say so
+has its address?                    keep the IPAddress as it has to be
+
+Addresses are handed out by the passes over pools (`pools.py`).
+"""
+
+from datetime import datetime
+from typing import Any
+
+from controller.client import Client
+from controller.clock import Clock
+from controller.conditions import rfc3339
+from controller.errors import Conflict, NotFound
+from controller.events import Recorder
+from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
+from controller.meta import Key
+from controller.outcome import SETTLED, Again, Blocked, Outcome
+from controller.resource import Resource
+from reconcilers.conditions import READY, Finding
+from reconcilers.integrations.clusterapi.answers import (
+    RELEASED_AT,
+    Answers,
+    NotOurs,
+    controlling_claim,
+    is_made_for_claim,
+    spec_of,
+    why_not,
+)
+from reconcilers.integrations.clusterapi.api import (
+    CLAIM_FINALIZER,
+    POOL_NOT_READY,
+    IPAddress,
+    IPAddressClaim,
+    is_paused,
+)
+from reconcilers.integrations.clusterapi.statuses import Record, record_of, shows, with_ready
+from reconcilers.integrations.clusterapi.world import Standing, World, kind_of
+
+ATTEMPTS = 3
+RETRY = 1.0
+
+
+class ClaimReconciler:
+    """Adds finalizers, releases addresses, and says why a claim has to wait for its pool.
+
+    Args:
+        client: for the requests.
+        world: the caches.
+        recorder: takes the events.
+        clock: the time.
+    """
+
+    def __init__(self, client: Client, world: World, recorder: Recorder, clock: Clock) -> None:
+        self._client = client
+        self._world = world
+        self._answers = Answers(client, world)
+        self._recorder = recorder
+        self._clock = clock
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Bring one claim, and the IPAddress of its name, up to date."""
+        if not self._world.history_confirmed:
+            return Again(RETRY)
+        claim = self._world.claims.get(key)
+        for _ in range(ATTEMPTS):
+            try:
+                if claim is None:
+                    return await self._without_claim(key)
+                return await self._reconcile(claim)
+            except Conflict:
+                claim = await self._live(key)
+        return Again(RETRY)
+
+    async def _live(self, key: Key) -> IPAddressClaim | None:
+        try:
+            return await self._client.get(self._world.claim_kind, key)
+        except NotFound as error:
+            if error.reason != "NotFound":
+                raise
+            return None
+
+    async def _reconcile(self, claim: IPAddressClaim) -> Outcome:
+        kind = kind_of(claim.spec.poolRef)
+        if kind is None or self._world.standing(claim) is Standing.STOP:
+            return SETTLED
+        if claim.metadata.terminating:
+            return await self._reconcile_deleted(claim)
+        if not has_finalizer(claim, CLAIM_FINALIZER):
+            await add_finalizer(self._client, self._world.claim_kind, claim, CLAIM_FINALIZER)
+            return SETTLED  # the answer to that write is an event
+        pool = self._world.pool_of(claim)
+        record = record_of(claim)
+        if record is None:
+            return await self._waiting(claim, pool)
+        if pool is not None and not is_paused(pool.metadata.annotations):
+            return await self._keep_answer(claim, record, pool, kind)
+        return SETTLED
+
+    async def _keep_answer(
+        self, claim: IPAddressClaim, record: Record, pool: Any, kind: Resource[Any]
+    ) -> Outcome:
+        """Keep the IPAddress of a claim that has its address as it has to be."""
+        address = self._world.addresses.get(claim.metadata.key)
+        if address is None:
+            # Somebody took it away, finalizer and all. The claim still holds the address.
+            gateway = str(getattr(pool.spec, "gateway", ""))
+            spec = spec_of(record.address, record.prefix, gateway)
+            try:
+                await self._answers.ensure(claim, pool, kind, spec)
+            except NotOurs:
+                return Blocked("NotOurs")
+        elif not why_not(address, claim):
+            await self._answers.repair(address, claim, pool, kind)
+        return SETTLED
+
+    async def _waiting(self, claim: IPAddressClaim, pool: Any) -> Outcome:
+        """Say what keeps the claim's pool from serving it, if anything does."""
+        ref = claim.spec.poolRef
+        if pool is None:
+            what = f"{ref.kind} {ref.name} does not exist"
+        elif pool.metadata.terminating:
+            what = f"{ref.kind} {ref.name} is being deleted"
+        else:
+            return SETTLED
+        finding = Finding(READY, False, POOL_NOT_READY, what)
+        if not shows(claim, finding):
+            kind = self._world.claim_kind
+            status = with_ready(claim, finding, kind.version, self._clock.now())
+            written = await self._client.patch_status(kind, claim, status)
+            self._recorder.record(
+                kind, written, "Warning", POOL_NOT_READY, what, action="Allocating"
+            )
+        return SETTLED
+
+    async def _reconcile_deleted(self, claim: IPAddressClaim) -> Outcome:
+        """Release the address of a claim that is being deleted, then let the claim go."""
+        pool = self._world.pool_of(claim)
+        if pool is not None and is_paused(pool.metadata.annotations):
+            return SETTLED
+        address = await self._address_of(claim)
+        if not has_finalizer(claim, CLAIM_FINALIZER):
+            return await self._held_back(address, pool) if address is not None else SETTLED
+        if address is not None and not why_not(address, claim):
+            since = claim.metadata.deletionTimestamp
+            assert since is not None, "the claim is being deleted"
+            if self._rests(since, pool) > 0:
+                await self._answers.hold_back(address, rfc3339(since))
+            else:
+                await self._answers.remove(address)
+        await remove_finalizer(self._client, self._world.claim_kind, claim, CLAIM_FINALIZER)
+        return SETTLED
+
+    async def _address_of(self, claim: IPAddressClaim) -> IPAddress | None:
+        """Return the IPAddress of a claim's name, from the server if the cache shows none.
+
+        Another replica may have made it a moment ago, and nothing would look for it later.
+        """
+        key = claim.metadata.key
+        found = self._world.addresses.get(key)
+        if found is not None or not has_finalizer(claim, CLAIM_FINALIZER):
+            return found
+        try:
+            return await self._client.get(self._world.address_kind, key)
+        except NotFound as error:
+            if error.reason != "NotFound":
+                raise
+            return None
+
+    def _rests(self, since: datetime, pool: Any) -> float:
+        """Return for how many seconds an address rests that was released at that time."""
+        if pool is None or pool.metadata.terminating:
+            return 0.0
+        grace = getattr(pool.spec, "addressReuseGracePeriodSeconds", None) or 0
+        return float(grace) - (self._clock.now() - since).total_seconds()
+
+    async def _without_claim(self, key: Key) -> Outcome:
+        """Release an IPAddress that was made for a claim that is not there any more.
+
+        A claim may go without ever having shown a deletionTimestamp: the API server can remove
+        it in spite of a finalizer that was added while it was being deleted.
+        """
+        address = self._world.addresses.get(key)
+        if address is None or kind_of(address.spec.poolRef) is None:
+            return SETTLED
+        if not is_made_for_claim(address) or self._world.address_stopped(address):
+            return SETTLED
+        pool = self._world.pool_of(address)
+        if RELEASED_AT in address.metadata.annotations:
+            return await self._held_back(address, pool)
+        owner = controlling_claim(address)
+        name = owner.name if owner is not None else address.metadata.name
+        if await self._live(Key(address.metadata.namespace, name)) is not None:
+            return Again(RETRY) if name == key.name else SETTLED
+        if self._rests(self._clock.now(), pool) > 0:
+            await self._answers.hold_back(address, rfc3339(self._clock.now()))
+            return SETTLED
+        await self._answers.remove(address)
+        return SETTLED
+
+    async def _held_back(self, address: IPAddress, pool: Any) -> Outcome:
+        """Remove an IPAddress that rests, once its time is over."""
+        text = address.metadata.annotations.get(RELEASED_AT)
+        if text is None:
+            return SETTLED
+        try:
+            since = datetime.fromisoformat(text)
+            left = self._rests(since, pool) if since.tzinfo else 0.0
+        except ValueError:
+            left = 0.0  # edited by hand into what is no time
+        if left > 0:
+            return Again(left)
+        await self._answers.remove(address)
+        return SETTLED

@@ -1,0 +1,219 @@
+"""Promises become IPAddresses and addressRefs, refusals become conditions.
+
+The IPAddress comes first, as everybody who sees an addressRef reads it. The claim is written with
+exactly the resourceVersion that the promise names: on a conflict it has moved on, and the promise
+is settled. Then an IPAddress that was made for it answers the next promise, which is of the same
+address, or is taken away with the claim.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum, auto
+from functools import partial
+from typing import Any
+
+import anyio
+
+from allocator import AddressRange
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import (
+    ApiError,
+    Conflict,
+    ControllerError,
+    NotFound,
+    ServerFailure,
+    TooManyRequests,
+    Unauthorized,
+)
+from controller.events import Recorder
+from controller.resource import Resource
+from reconcilers.conditions import READY, Finding
+from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.answers import Answers, NotOurs, spec_of
+from reconcilers.integrations.clusterapi.api import (
+    ADDRESS_ALLOCATED,
+    ALLOCATION_FAILED,
+    POOL_NOT_READY,
+    IPAddressClaim,
+)
+from reconcilers.integrations.clusterapi.statuses import message_of, shows, with_ready
+from reconcilers.integrations.clusterapi.world import World
+from reconcilers.integrations.core.journal import Promise
+from reconcilers.integrations.core.rules import Refusal
+
+
+def blocks_of(space: PoolSpace, addresses: AddressRange) -> AddressRange:
+    """Return the blocks of a space that a range of addresses touches."""
+    shift = space.shift
+    return AddressRange(addresses.first >> shift, addresses.last >> shift, addresses.family)
+
+
+def addresses_of(space: PoolSpace, blocks: AddressRange) -> AddressRange:
+    """Return the addresses of a range of blocks."""
+    shift = space.shift
+    last = (blocks.last + 1 << shift) - 1
+    return AddressRange(blocks.first << shift, last, blocks.family)
+
+
+class Result(Enum):
+    """What became of one attempt to keep a promise."""
+
+    WRITTEN = auto()
+    """The claim has its addressRef."""
+    SETTLED = auto()
+    """The claim has moved on or is gone; the promise can never be kept."""
+    UNKNOWN = auto()
+    """No answer, or one that says to try again."""
+    REFUSED = auto()
+    """Refused for good, or an IPAddress is in the way."""
+
+
+Granted = tuple[Promise, IPAddressClaim]
+"""A promise, and the claim at exactly the version that it names."""
+
+
+class Granting:
+    """Writes what passes over pools decide about claims.
+
+    Args:
+        client: for the writes.
+        world: the caches.
+        recorder: takes the events.
+        clock: the time.
+        width: writes in flight at once.
+    """
+
+    def __init__(
+        self, client: Client, world: World, recorder: Recorder, clock: Clock, width: int
+    ) -> None:
+        self._client = client
+        self._world = world
+        self._answers = Answers(client, world)
+        self._recorder = recorder
+        self._clock = clock
+        self._width = width
+
+    async def keep(
+        self, granted: Sequence[Granted], pool: Any, pool_kind: Resource[Any], space: PoolSpace
+    ) -> list[tuple[Promise, Result]]:
+        """Keep these promises, several at once; return what became of each.
+
+        Args:
+            granted: what is due.
+            pool: whose promises they are.
+            pool_kind: the kind of `pool`.
+            space: what it hands out.
+        """
+        results: list[tuple[Promise, Result]] = []
+
+        async def keep_one(one: Granted) -> None:
+            promise, claim = one
+            try:
+                await self._keep(promise, claim, pool, pool_kind, space)
+            except (Conflict, NotFound):
+                results.append((promise, Result.SETTLED))
+            except (Unauthorized, TooManyRequests, ServerFailure):
+                results.append((promise, Result.UNKNOWN))
+            except (ApiError, NotOurs) as error:
+                await self._tell(claim, Finding(READY, False, ALLOCATION_FAILED, str(error)))
+                results.append((promise, Result.REFUSED))
+            except ControllerError:
+                results.append((promise, Result.UNKNOWN))
+            else:
+                results.append((promise, Result.WRITTEN))
+
+        await self._at_once([partial(keep_one, one) for one in granted])
+        return results
+
+    async def _keep(
+        self,
+        promise: Promise,
+        claim: IPAddressClaim,
+        pool: Any,
+        pool_kind: Resource[Any],
+        space: PoolSpace,
+    ) -> None:
+        """Make sure that the IPAddress is there as promised, then write the claim."""
+        spec = spec_of(promise.startAddress, space.prefix, space.gateway)
+        address = await self._answers.ensure(claim, pool, pool_kind, spec)
+        held = space.held(address.spec.address, address.spec.prefix)
+        if promise.range is None or held != blocks_of(space, promise.range):
+            raise NotOurs(
+                f"IPAddress {address.metadata.key} exists and is {address.spec.address},"
+                f" not {promise.startAddress}"
+            )
+        # What an adopted one says counts, to the letter: it may have another prefix than the pool.
+        text = message_of(address.spec.address, address.spec.prefix, claim.spec.poolRef)
+        finding = Finding(READY, True, ADDRESS_ALLOCATED, text)
+        kind = self._world.claim_kind
+        status = {
+            **with_ready(claim, finding, kind.version, self._clock.now()),
+            "addressRef": {"name": address.metadata.name},
+        }
+        written = await self._client.patch_status(kind, claim, status)
+        self._recorder.record(
+            kind, written, "Normal", ADDRESS_ALLOCATED, text, action="Allocating"
+        )
+
+    async def refuse(self, refusals: Sequence[Refusal[IPAddressClaim]]) -> None:
+        """Say on each claim why it gets nothing now, unless it says so already."""
+
+        async def tell(refusal: Refusal[IPAddressClaim]) -> None:
+            finding = Finding(READY, False, refusal.reason, refusal.message)
+            await self._tell(refusal.request, finding)
+
+        await self._at_once([partial(tell, one) for one in refusals])
+
+    async def void(self, claims: Sequence[IPAddressClaim], pool: str) -> bool:
+        """Write each claim once, so that no promise to its present version can be kept.
+
+        The server makes no new version of an unchanged object; the time, to the microsecond, sees
+        to it that this is a change.
+
+        Returns:
+            Whether all were written; one that moved on meanwhile was not.
+
+        Raises:
+            ControllerError: a write failed.
+        """
+        missed: list[IPAddressClaim] = []
+
+        async def void_one(claim: IPAddressClaim) -> None:
+            now, kind = self._clock.now(), self._world.claim_kind
+            text = f"{pool} begins to serve; promises before {now.isoformat()} are void"
+            kept = bool(claim.address_name)  # by another provider: it is still in use
+            finding = Finding(READY, kept, ADDRESS_ALLOCATED if kept else POOL_NOT_READY, text)
+            try:
+                await self._client.patch_status(
+                    kind, claim, with_ready(claim, finding, kind.version, now)
+                )
+            except (Conflict, NotFound):
+                missed.append(claim)
+
+        await self._at_once([partial(void_one, one) for one in claims])
+        return not missed
+
+    async def _tell(self, claim: IPAddressClaim, finding: Finding) -> None:
+        """Write a claim's Ready condition if it differs; one that moved on is seen to later."""
+        if shows(claim, finding):
+            return
+        kind = self._world.claim_kind
+        status = with_ready(claim, finding, kind.version, self._clock.now())
+        try:
+            written = await self._client.patch_status(kind, claim, status)
+        except (Conflict, NotFound):
+            return
+        self._recorder.record(
+            kind, written, "Warning", finding.reason, finding.message, action="Allocating"
+        )
+
+    async def _at_once(self, work: Sequence[Callable[[], Awaitable[None]]]) -> None:
+        limit = anyio.CapacityLimiter(self._width)
+
+        async def do(one: Callable[[], Awaitable[None]]) -> None:
+            async with limit:
+                await one()
+
+        async with anyio.create_task_group() as group:
+            for one in work:
+                group.start_soon(do, one)

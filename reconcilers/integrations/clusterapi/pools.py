@@ -1,0 +1,326 @@
+"""One pass over one pool that claims are served from.
+
+gone?              forget it
+being deleted?     hand out nothing; go when no IPAddress names it and nothing is promised
+no finalizer?      add it
+no memory?         fence it: void whatever was promised before
+otherwise          read, choose, write the journal, write the claims, then the pool's status
+
+The journal is an annotation, so it and the status are two writes; only the journal is promised on.
+The status is written last, from what the caches show then.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from allocator import AddressRange, InvalidPool, PoolExhausted
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import Conflict, NotFound
+from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
+from controller.meta import Key, Version
+from controller.outcome import SETTLED, Again, Blocked, Outcome
+from controller.resource import Resource
+from reconcilers.conditions import READY, Finding
+from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.answers import why_not
+from reconcilers.integrations.clusterapi.api import (
+    ALLOCATION_FAILED,
+    POOL_EXHAUSTED,
+    POOL_FINALIZER,
+    IPAddressClaim,
+    is_paused,
+)
+from reconcilers.integrations.clusterapi.granting import (
+    Granting,
+    Result,
+    addresses_of,
+    blocks_of,
+)
+from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
+from reconcilers.integrations.clusterapi.reading import Behind, Reader
+from reconcilers.integrations.clusterapi.statuses import waits
+from reconcilers.integrations.clusterapi.world import Standing, World, geometry_of, space_name
+from reconcilers.integrations.core.due import DuePromises
+from reconcilers.integrations.core.journal import Journal, journal_of, journal_patch
+from reconcilers.integrations.core.rules import Choice, Refused, View, choose, settle
+from reconcilers.settings import PoolSettings
+
+ATTEMPTS = 5
+RETRY = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolParts:
+    """What passes over pools of all kinds share.
+
+    Args:
+        client: for the requests.
+        world: the caches.
+        reader: reads claims and IPAddresses.
+        granting: writes claims.
+        statuses: writes the pools' statuses.
+        clock: the time.
+        settings: intervals, and how much is done at once.
+    """
+
+    client: Client
+    world: World
+    reader: Reader
+    granting: Granting
+    statuses: PoolStatuses
+    clock: Clock
+    settings: PoolSettings
+
+
+class PoolReconciler:
+    """Hands out the addresses of the pools of one kind.
+
+    Args:
+        kind: of the pools.
+        parts: what it works with.
+    """
+
+    def __init__(self, kind: Resource[Any], parts: PoolParts) -> None:
+        self._kind = kind
+        self._parts = parts
+        self._due: dict[Key, DuePromises] = {}
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Bring one pool, and the claims that wait for it, up to date."""
+        parts = self._parts
+        pool = parts.world.pools[self._kind.kind].get(key)
+        for _ in range(ATTEMPTS):
+            if not parts.world.history_confirmed:
+                return Again(RETRY)
+            if pool is None:
+                self._due.pop(key, None)
+                parts.reader.forget(self._kind, key)
+                return SETTLED
+            try:
+                return await self._pass(pool)
+            except Behind as behind:
+                return Again(behind.after)
+            except (Conflict, NotFound):
+                # It was written or deleted meanwhile: forget the choice, read live, try again.
+                pool = await self._live(key)
+        return Again(RETRY)
+
+    async def _live(self, key: Key) -> Any | None:
+        try:
+            return await self._parts.client.get(self._kind, key)
+        except NotFound as error:
+            if error.reason != "NotFound":
+                raise
+            return None
+
+    async def _pass(self, pool: Any) -> Outcome:
+        if pool.metadata.terminating:
+            return await self._reconcile_deleted(pool)
+        pool = await self._with_finalizer(pool)
+        try:
+            space = self.geometry(pool)
+        except InvalidPool as invalid:
+            ready = Finding(READY, False, "ValidationFailed", "; ".join(invalid.messages))
+            await self._parts.statuses.write(self._kind, pool, None, ready)
+            return Blocked("ValidationFailed")
+        if is_paused(pool.metadata.annotations):
+            await self._write_status(pool, space)
+            return SETTLED
+        pool, view = await self._with_memory(pool, space)
+        return await self._serve(pool, space, view)
+
+    def geometry(self, pool: Any) -> PoolSpace:
+        """Return what a pool may hand out; raises InvalidPool if it cannot be read."""
+        return geometry_of(pool)
+
+    def also_held(self, pool: Any, space: PoolSpace) -> Sequence[AddressRange]:
+        """Return the blocks that others than claims and IPAddresses hold."""
+        del pool, space
+        return ()
+
+    async def _with_finalizer(self, pool: Any) -> Any:
+        return await add_finalizer(self._parts.client, self._kind, pool, POOL_FINALIZER)
+
+    async def _write_status(self, pool: Any, space: PoolSpace) -> None:
+        contents = self._parts.reader.cached(self._kind, pool.metadata.key, space).contents
+        await self._parts.statuses.served(self._kind, pool, space, contents)
+
+    async def _with_memory(self, pool: Any, space: PoolSpace) -> tuple[Any, View[IPAddressClaim]]:
+        """Return the pool with a memory, and a view that has read as far as that."""
+        key, reader = pool.metadata.key, self._parts.reader
+        revision = journal_of(pool.metadata).revision
+        if revision is not None:
+            view = await reader.at_least(self._kind, key, space, revision)
+            if view.position >= revision:
+                return pool, view
+            # A LIST has not got there: the number is of another cluster, or of a lost history.
+        pool = await self._fenced(pool)
+        revision = journal_of(pool.metadata).revision or 0
+        return pool, await reader.at_least(self._kind, key, space, revision)
+
+    async def _fenced(self, pool: Any) -> Any:
+        """Void whatever was promised before the pool was read, then give it a memory.
+
+        A promise is to one version of a claim. Every claim that could still be written by such a
+        promise is therefore written once; one that moves on before needs no voiding, but may have
+        moved on because its promise was kept just then, which a second LIST sees.
+        """
+        key, reader = pool.metadata.key, self._parts.reader
+        claims = await reader.claims(self._kind, key)
+        idle = [claim for claim in claims if waits(claim)]
+        await self._parts.granting.void(idle, f"{self._kind.kind} {pool.metadata.name}")
+        if idle:
+            claims = await reader.claims(self._kind, key)
+        revision = max((claim.metadata.revision for claim in claims), default=0)
+        return await self._write_journal(pool, Journal(revision))
+
+    async def _write_journal(self, pool: Any, journal: Journal) -> Any:
+        patch = journal_patch(pool.metadata, journal)
+        return await self._parts.client.patch(self._kind, Version.from_object(pool), patch)
+
+    async def _serve(self, pool: Any, space: PoolSpace, view: View[IPAddressClaim]) -> Outcome:
+        """Write promises to the pool, then addresses and refusals to claims, then the status."""
+        choice = self._choose(pool, space, view)
+        due = self._due_of(pool)
+        if choice.grants:
+            due.add_own((g.promise for g in choice.grants), self._parts.clock.monotonic())
+        if choice.grants or self._should_drop_settled(pool, choice):
+            pool = await self._write_journal(pool, choice.journal)
+        results = await self._keep(pool, space, view, choice)
+        await self._parts.granting.refuse(choice.refusals)
+        await self._write_status(pool, space)
+        return self._next(pool, choice, results)
+
+    def _due_of(self, pool: Any) -> DuePromises:
+        settings, now = self._parts.settings, self._parts.clock.monotonic()
+        fresh = DuePromises(settings.foreign_patience, settings.resync, now)
+        return self._due.setdefault(pool.metadata.key, fresh)
+
+    def _should_drop_settled(self, pool: Any, choice: Choice[IPAddressClaim]) -> bool:
+        """Return whether settled promises are to be dropped by a write of their own.
+
+        They are once nothing was promised for a quiet while; before, the next write drops them.
+        """
+        settled = len(journal_of(pool.metadata).promises) - len(choice.settled.promises)
+        quiet = self._parts.clock.monotonic() - self._due_of(pool).promised_at
+        return settled > 0 and quiet >= self._parts.settings.quiet_period
+
+    def _choose(
+        self, pool: Any, space: PoolSpace, view: View[IPAddressClaim]
+    ) -> Choice[IPAddressClaim]:
+        journal = journal_of(pool.metadata)
+        promised = {
+            promise.uid: blocks_of(space, promise.range)
+            for promise in settle(journal, view).promises
+            if promise.range is not None
+        }
+        where = f"{self._kind.kind} {pool.metadata.name}"
+        return choose(
+            journal,
+            view,
+            to_blocks=partial(blocks_of, space),
+            to_addresses=partial(addresses_of, space),
+            also_held=self.also_held(pool, space),
+            take=lambda claim: self._take(claim, space, view, promised, where),
+            batch=self._parts.settings.batch,
+        )
+
+    def _take(
+        self,
+        claim: IPAddressClaim,
+        space: PoolSpace,
+        view: View[IPAddressClaim],
+        promised: dict[str, AddressRange],
+        where: str,
+    ) -> AddressRange | None:
+        """Take the blocks of the IPAddress of a claim's name, or the lowest free one."""
+        world, key = self._parts.world, claim.metadata.key
+        if world.standing(claim) is Standing.STOP:
+            return None
+        address = world.addresses.get(key)
+        if address is None:
+            try:
+                return view.contents.space.first(1)[0]
+            except PoolExhausted:
+                raise Refused(POOL_EXHAUSTED, f"{where} has no free address") from None
+        if reason := why_not(address, claim):
+            raise Refused(ALLOCATION_FAILED, reason)
+        blocks = space.held(address.spec.address, address.spec.prefix)
+        name = f"IPAddress {key} exists"
+        if blocks is None:
+            raise Refused(ALLOCATION_FAILED, f"{name} and is not of the family of {where}")
+        other = view.contents.other_holder(blocks, key)
+        if other is not None:
+            raise Refused(ALLOCATION_FAILED, f"{name}, but {other} has {address.spec.address} too")
+        if any(blocks.overlaps(one) for one in promised.values()):
+            raise Refused(ALLOCATION_FAILED, f"{name}, but its address is promised to another")
+        return blocks
+
+    async def _keep(
+        self,
+        pool: Any,
+        space: PoolSpace,
+        view: View[IPAddressClaim],
+        choice: Choice[IPAddressClaim],
+    ) -> list[Result]:
+        """Keep the new promises, and those earlier ones that are due."""
+        due, now = self._due_of(pool), self._parts.clock.monotonic()
+        fresh = [(grant.promise, grant.request) for grant in choice.grants]
+        new = {promise.identity for promise, _ in fresh}
+        earlier = [
+            (promise, claim)
+            for promise in due.due(choice.journal.promises, now)
+            if promise.identity not in new
+            and promise.range is not None
+            and (claim := view.at_version(promise)) is not None
+        ]
+        results = await self._parts.granting.keep([*earlier, *fresh], pool, self._kind, space)
+        for promise, result in results:
+            if result is Result.REFUSED:
+                due.note_refused(promise, now)
+        return [result for _, result in results]
+
+    def _next(
+        self, pool: Any, choice: Choice[IPAddressClaim], results: Sequence[Result]
+    ) -> Outcome:
+        """Return when the next pass is due."""
+        settings = self._parts.settings
+        if choice.more and Result.WRITTEN in results:
+            return Again(0)
+        if Result.UNKNOWN in results:
+            return Again(RETRY)
+        if not journal_of(pool.metadata).promises:
+            return SETTLED
+        due, now = self._due_of(pool), self._parts.clock.monotonic()
+        wait = due.next_in(choice.settled.promises, now)
+        return Again(settings.quiet_period if wait is None else min(wait, settings.quiet_period))
+
+    async def _reconcile_deleted(self, pool: Any) -> Outcome:
+        """Take the finalizer off when no IPAddress names the pool and nothing is promised.
+
+        The cache may show that there are some; only a live LIST may show that there are none. What
+        may still be promised is voided before, so that no late write can come after.
+        """
+        key, reader = pool.metadata.key, self._parts.reader
+        if not has_finalizer(pool, POOL_FINALIZER):
+            return SETTLED
+        count = reader.count(self._kind, key) or await reader.count_live(self._kind, key)
+        if not count and not is_paused(pool.metadata.annotations):
+            claims = await reader.claims(self._kind, key)
+            idle = [claim for claim in claims if waits(claim)]
+            open_to = {promise.uid for promise in journal_of(pool.metadata).promises}
+            known = journal_of(pool.metadata).revision is not None
+            risky = [one for one in idle if not known or one.metadata.uid in open_to]
+            await self._parts.granting.void(risky, space_name(self._kind, key))
+            count = await reader.count_live(self._kind, key) if risky else 0
+        if not count:
+            await remove_finalizer(self._parts.client, self._kind, pool, POOL_FINALIZER)
+            return SETTLED
+        text = f"being deleted; {count} IPAddresses are in use"
+        await self._parts.statuses.write(
+            self._kind, pool, None, Finding(READY, False, "Deleting", text)
+        )
+        return Blocked("Deleting", self._parts.settings.requeue_deleting)

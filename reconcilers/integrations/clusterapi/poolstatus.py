@@ -1,0 +1,115 @@
+"""The statuses of pools: counts, and Ready where the definition has conditions.
+
+The in-cluster provider's own definitions have none, and a server drops what they do not know; so
+a status is compared by what came back of the last one that was written.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from controller.client import Client
+from controller.clock import Clock
+from controller.conditions import is_true
+from controller.events import EventType, Recorder
+from controller.resource import Resource
+from reconcilers.conditions import READY, Finding, rendered, with_findings
+from reconcilers.integrations.clusterapi.addresses import MOST, PoolSpace
+from reconcilers.integrations.clusterapi.api import Pool, PoolCounts
+from reconcilers.integrations.core.contents import Contents
+
+
+def counts_of(space: PoolSpace, contents: Contents) -> PoolCounts:
+    """Return the counts of a pool: never negative, and what is out of range uses up nothing."""
+    return PoolCounts(
+        total=min(space.total, MOST),
+        used=contents.used,
+        free=min(contents.space.free, MOST),
+        outOfRange=contents.outside,
+    )
+
+
+def readiness(space: PoolSpace) -> Finding:
+    """Return the Ready condition of a pool that can be served from."""
+    if not space.total:
+        return Finding(READY, False, "NoCapacity", "nothing in this pool may be handed out")
+    return Finding(READY, True, "Ready", "claims are served from this pool")
+
+
+class PoolStatuses:
+    """Writes the statuses of pools, only where they differ.
+
+    Args:
+        client: for the writes.
+        recorder: takes an event whenever a pool becomes ready, or ceases to be.
+        clock: the time.
+    """
+
+    def __init__(self, client: Client, recorder: Recorder, clock: Clock) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._clock = clock
+        self._without_conditions: set[str] = set()
+        """The kinds whose definition drops conditions."""
+
+    async def served(
+        self, kind: Resource[Any], pool: Pool, space: PoolSpace, contents: Contents
+    ) -> None:
+        """Write the status of a pool that claims are served from."""
+        await self.write(kind, pool, counts_of(space, contents), readiness(space))
+
+    async def write(
+        self, kind: Resource[Any], pool: Pool, counts: PoolCounts | None, ready: Finding
+    ) -> None:
+        """Write a pool's status if it differs.
+
+        Args:
+            kind: of the pool.
+            pool: as it was read.
+            counts: what it is to say; None to leave the counts alone.
+            ready: its Ready condition.
+
+        Raises:
+            Conflict: the pool changed meanwhile.
+            ControllerError: the write failed.
+        """
+        known = kind.kind not in self._without_conditions
+        patch = patch_of(pool, counts, ready, self._clock.now(), conditions=known)
+        if not patch:
+            return
+        written = await self._client.patch_status(kind, pool, patch)
+        if "conditions" in patch and not written.status.conditions:
+            self._without_conditions.add(kind.kind)
+        if is_true(pool.status.conditions, READY) != ready.status:
+            type_: EventType = "Normal" if ready.status else "Warning"
+            self._recorder.record(
+                kind, written, type_, ready.reason, ready.message, action="Serving"
+            )
+
+
+def patch_of(
+    pool: Pool, counts: PoolCounts | None, ready: Finding, now: datetime, *, conditions: bool
+) -> Mapping[str, Any]:
+    """Return a patch that makes a pool's status right; empty if it is.
+
+    Args:
+        pool: as it was read.
+        counts: what it is to say; None to leave the counts alone.
+        ready: its Ready condition.
+        now: the time.
+        conditions: whether its definition has conditions.
+    """
+    patch: dict[str, Any] = {}
+    status = pool.status
+    if counts is not None and counts != status.ipAddresses:
+        patch["ipAddresses"] = {
+            "total": counts.total,
+            "used": counts.used,
+            "free": counts.free,
+            "outOfRange": counts.outOfRange,
+        }
+    if conditions:
+        found = with_findings(status.conditions, [ready], pool.metadata.generation, now)
+        if found != tuple(status.conditions):
+            patch["conditions"] = rendered(found)
+    return patch

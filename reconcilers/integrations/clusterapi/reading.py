@@ -1,0 +1,115 @@
+"""What a pass over a pool reads: the claims and IPAddresses that name it, as far as it has to.
+
+The position is what the watch of claims delivered; own answers never move it, or a replica could
+believe to have read what it only wrote. IPAddresses need no position of their own: what a promise
+brought about is on record in the claim, and one made by hand is nobody's promise.
+"""
+
+from typing import Any
+
+from controller.client import Client
+from controller.clock import Clock
+from controller.meta import Key
+from controller.resource import Resource
+from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.api import IPAddressClaim
+from reconcilers.integrations.clusterapi.world import (
+    World,
+    address_holding,
+    claim_holding,
+    space_name,
+    space_of,
+)
+from reconcilers.integrations.core.contents import SPACE_INDEX, KeptContents, Source, contents_of
+from reconcilers.integrations.core.rules import View
+
+RETRY = 0.1
+CLAIMS = "claims"
+ADDRESSES = "addresses"
+
+
+class Behind(Exception):
+    """The cache has not read far enough yet; try again after `after` seconds."""
+
+    def __init__(self, after: float = RETRY) -> None:
+        super().__init__(f"the cache is behind; trying again after {after} s")
+        self.after = after
+
+
+class Reader:
+    """Reads what a pool's claims and IPAddresses hold.
+
+    Args:
+        client: for lists.
+        world: the caches.
+        clock: the time.
+        patience: seconds to wait for the cache before the server is asked.
+    """
+
+    def __init__(self, client: Client, world: World, clock: Clock, patience: float) -> None:
+        self._client = client
+        self._world = world
+        self._clock = clock
+        self._patience = patience
+        self._sources = (
+            Source(CLAIMS, world.claims, claim_holding),
+            Source(ADDRESSES, world.addresses, address_holding),
+        )
+        self._kept = KeptContents[PoolSpace](self._sources, space_of)
+        self._behind_since: dict[str, float] = {}
+
+    def cached(self, kind: Resource[Any], pool: Key, space: PoolSpace) -> View[IPAddressClaim]:
+        """Return the view that the caches give, however old it is."""
+        claims = self._world.claims
+        contents = self._kept.contents(space_name(kind, pool), space)
+        return View(claims.position, contents, claims.get)
+
+    async def at_least(
+        self, kind: Resource[Any], pool: Key, space: PoolSpace, revision: int
+    ) -> View[IPAddressClaim]:
+        """Return a view that has read the claims up to `revision`, or all that there are now.
+
+        Raises:
+            Behind: the cache may still get there.
+            ControllerError: the list failed.
+        """
+        name = space_name(kind, pool)
+        if self._world.claims.position >= revision:
+            self._behind_since.pop(name, None)
+            return self.cached(kind, pool, space)
+        since = self._behind_since.setdefault(name, self._clock.monotonic())
+        if self._clock.monotonic() - since < self._patience:
+            raise Behind
+        return await self.live(kind, pool, space)
+
+    async def live(self, kind: Resource[Any], pool: Key, space: PoolSpace) -> View[IPAddressClaim]:
+        """Return the view of lists that begin now."""
+        name, within = space_name(kind, pool), pool.namespace
+        claims = await self._client.list(self._world.claim_kind, namespace=within)
+        addresses = await self._client.list(self._world.address_kind, namespace=within)
+        mine = [one for one in claims.items if name in space_of(one)]
+        theirs = [one for one in addresses.items if name in space_of(one)]
+        contents = contents_of(space, zip(self._sources, (mine, theirs), strict=True))
+        by_key = {one.metadata.key: one for one in claims.items}
+        return View(claims.revision, contents, by_key.get)
+
+    async def claims(self, kind: Resource[Any], pool: Key) -> list[IPAddressClaim]:
+        """Return the claims that name a pool, by a list that begins now."""
+        name = space_name(kind, pool)
+        page = await self._client.list(self._world.claim_kind, namespace=pool.namespace)
+        return [one for one in page.items if name in space_of(one)]
+
+    def count(self, kind: Resource[Any], pool: Key) -> int:
+        """Return how many IPAddresses name a pool, as the cache shows it."""
+        return len(self._world.addresses.by_index(SPACE_INDEX, space_name(kind, pool)))
+
+    async def count_live(self, kind: Resource[Any], pool: Key) -> int:
+        """Return how many IPAddresses name a pool, by a list that begins now."""
+        name = space_name(kind, pool)
+        page = await self._client.list(self._world.address_kind, namespace=pool.namespace)
+        return sum(name in space_of(one) for one in page.items)
+
+    def forget(self, kind: Resource[Any], pool: Key) -> None:
+        """Forget a pool that is gone."""
+        self._kept.forget(space_name(kind, pool))
+        self._behind_since.pop(space_name(kind, pool), None)

@@ -1,0 +1,311 @@
+"""The integration as a service: it begins when Cluster API's kinds are served.
+
+What is served is looked up when the process starts and whenever a CustomResourceDefinition
+changes, so that an idle cluster sees no requests. Each time it differs, all informers and
+controllers of the integration are made anew for what is served now: a new version of the kinds, a
+further kind of pool, Clusters at last.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import anyio
+import structlog
+
+from controller.cache import Change
+from controller.clock import Clock
+from controller.errors import ControllerError
+from controller.events import Recorder
+from controller.informer import Informer
+from controller.manager import Manager
+from controller.meta import Key, MetadataOnly, Object
+from controller.resource import Resource
+from controller.triggers import Watch, to_self
+from reconcilers.api import names
+from reconcilers.integrations.clusterapi import api
+from reconcilers.integrations.clusterapi.answers import controlling_claim
+from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.claims import ClaimReconciler
+from reconcilers.integrations.clusterapi.granting import Granting
+from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
+from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
+from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.integrations.clusterapi.world import (
+    CLUSTER_INDEX,
+    World,
+    cluster_index,
+    kind_of,
+    pool_key,
+    space_name,
+    space_of,
+)
+from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.settings import Settings
+
+CLUSTER_API = "clusterapi"
+"""What this integration is called on the command line."""
+
+log = structlog.get_logger(__name__)
+
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    MetadataOnly,
+    namespaced=False,
+)
+SETTLING_SECONDS = 10.0
+"""How long discovery is asked again after a definition changed: it shows a kind a little later."""
+LOOK_SECONDS = 0.5
+RETRY_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Which of the kinds are served, and in which versions; the kind is None where it is not.
+
+    Args:
+        claims: IPAddressClaims.
+        addresses: IPAddresses.
+        clusters: Clusters.
+        pools: the kinds of pools of the in-cluster provider.
+    """
+
+    claims: Resource[IPAddressClaim] | None = None
+    addresses: Resource[IPAddress] | None = None
+    clusters: Resource[Cluster] | None = None
+    pools: tuple[Resource[Any], ...] = ()
+
+
+class ClusterApi:
+    """Serves Cluster API's IPAddressClaims while their kinds are served.
+
+    Args:
+        manager: runs it; its informers of our own kinds are used, too.
+        recorder: takes the events.
+        clock: the time.
+        settings: intervals, and how much is done at once.
+    """
+
+    def __init__(
+        self, manager: Manager, recorder: Recorder, clock: Clock, settings: Settings
+    ) -> None:
+        self._manager = manager
+        self._recorder = recorder
+        self._clock = clock
+        self._settings = settings
+        self._definitions = manager.informer(DEFINITIONS)
+        self._changed = anyio.Event()
+        manager.add_service("clusterapi", self.run)
+
+    async def run(self) -> None:
+        """Run the controllers for what is served, until cancelled."""
+        registration = self._definitions.add_handler(self._note)
+        try:
+            served = await self._look()
+            while True:
+                served = await self._run_until_other(served)
+        finally:
+            registration.close()
+
+    def _note(self, change: Change[MetadataOnly]) -> None:
+        definition = change.new or change.old
+        if definition is not None and not change.initial:
+            group = definition.metadata.name.partition(".")[2]
+            if group in {api.GROUP, api.CORE_GROUP}:
+                self._changed.set()
+
+    async def _run_until_other(self, served: Served) -> Served:
+        """Run the controllers for what is served until that is something else; return what."""
+        async with anyio.create_task_group() as group:
+            if served.claims is not None and served.addresses is not None:
+                group.start_soon(self._extension(served, served.claims, served.addresses))
+                log.info("Serving IPAddressClaims", version=served.claims.version)
+            else:
+                log.info("IPAddressClaims are not served by the API server: waiting for them")
+            found = await self._other(served)
+            group.cancel_scope.cancel()
+        return found
+
+    async def _other(self, served: Served) -> Served:
+        """Return what is served as soon as that is something else."""
+        while True:
+            await self._changed.wait()
+            self._changed = anyio.Event()
+            until = self._clock.monotonic() + SETTLING_SECONDS
+            while self._clock.monotonic() < until:
+                found = await self._look()
+                if found != served:
+                    return found
+                await self._clock.sleep(LOOK_SECONDS)
+
+    async def _look(self) -> Served:
+        """Return which kinds are served, by discovery."""
+        while True:
+            try:
+                return await self._discovered()
+            except ControllerError as error:
+                log.warning("Cannot find out which kinds are served", error=str(error))
+            await self._clock.sleep(RETRY_SECONDS)
+
+    async def _discovered(self) -> Served:
+        return Served(
+            claims=await self._newest(api.claims(v) for v in api.CONTRACT_VERSIONS),
+            addresses=await self._newest(api.addresses(v) for v in api.CONTRACT_VERSIONS),
+            clusters=await self._newest(api.clusters(v) for v in api.CONTRACT_VERSIONS),
+            pools=tuple([one for one in api.POOLS if await self._newest([one])]),
+        )
+
+    async def _newest(self, versions: Iterable[Resource[Any]]) -> Resource[Any] | None:
+        for resource in versions:
+            if await self._manager.client.served(resource):
+                return resource
+        return None
+
+    def _extension(
+        self,
+        served: Served,
+        claim_kind: Resource[IPAddressClaim],
+        address_kind: Resource[IPAddress],
+    ) -> Any:
+        """Return what runs the informers and controllers for what is served."""
+        extension = self._manager.extension()
+        indexes = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
+        claims = extension.informer(claim_kind, indexes=indexes)
+        addresses = extension.informer(address_kind, indexes=indexes)
+        clusters = extension.informer(served.clusters) if served.clusters else None
+        pools = {kind.kind: extension.informer(kind) for kind in served.pools}
+        world = World(
+            claims.cache,
+            addresses.cache,
+            clusters.cache if clusters else None,
+            {kind: informer.cache for kind, informer in pools.items()},
+            claim_kind,
+            address_kind,
+        )
+        client = extension.client.with_field_manager(names.FIELD_MANAGER)
+        settings = self._settings.pool
+        parts = PoolParts(
+            client,
+            world,
+            Reader(client, world, self._clock, settings.cache_patience),
+            Granting(client, world, self._recorder, self._clock, settings.width),
+            PoolStatuses(client, self._recorder, self._clock),
+            self._clock,
+            settings,
+        )
+        watched = Watched(world, claims, addresses, clusters)
+        for kind in served.pools:
+            reconciler = PoolReconciler(kind, parts)
+            extension.controller(
+                f"clusterapi-{kind.kind.lower()}",
+                reconciler.reconcile,
+                watches=watched.of_pools(kind, pools[kind.kind], settings.gather),
+                concurrency=self._settings.concurrency,
+            )
+        claim_reconciler = ClaimReconciler(client, world, self._recorder, self._clock)
+        extension.controller(
+            "clusterapi-claim",
+            claim_reconciler.reconcile,
+            watches=watched.of_claims(pools.values()),
+            concurrency=settings.width,
+            group=lambda key: key.namespace,
+        )
+        return extension.run
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Which changes enqueue what.
+
+    Args:
+        world: the caches.
+        claims: IPAddressClaims.
+        addresses: IPAddresses.
+        clusters: Clusters; None where they are not served.
+    """
+
+    world: World
+    claims: Informer[IPAddressClaim]
+    addresses: Informer[IPAddress]
+    clusters: Informer[Cluster] | None
+
+    def of_pools(
+        self, kind: Resource[Any], pools: Informer[Any], gather: float
+    ) -> list[Watch[Any]]:
+        """Return the watches of the controller of one kind of pools."""
+
+        def named(obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
+            return [pool_key(kind, obj)] if kind_of(obj.spec.poolRef) == kind else []
+
+        def of_cluster(cluster: Cluster) -> Iterable[Key]:
+            return {key for claim in self._claims_of(cluster) for key in named(claim)}
+
+        def gathered(change: Change[Any]) -> float:
+            del change
+            return gather
+
+        watches: list[Watch[Any]] = [
+            Watch(pools, to_self),
+            Watch(self.claims, named, None, gathered),
+            Watch(self.addresses, named, None, gathered),
+        ]
+        if self.clusters is not None:
+            watches.append(Watch(self.clusters, of_cluster, pause_changed))
+        return watches
+
+    def of_claims(self, pools: Iterable[Informer[Any]]) -> list[Watch[Any]]:
+        """Return the watches of the controller of claims, whose IPAddresses have their names."""
+
+        def answered(address: IPAddress) -> Iterable[Key]:
+            meta, owner = address.metadata, controlling_claim(address)
+            found = {meta.name, address.spec.claimRef.name, owner.name if owner else meta.name}
+            return [Key(meta.namespace, name) for name in found if name]
+
+        def of_cluster(cluster: Cluster) -> Iterable[Key]:
+            key = str(cluster.metadata.key)
+            left = self.world.addresses.by_index(CLUSTER_INDEX, key)
+            return keys(self._claims_of(cluster), left)
+
+        def of_pool(pools: Informer[Any], pool: Object) -> Iterable[Key]:
+            space = space_name(pools.resource, pool.metadata.key)
+            claims = self.world.claims.by_index(SPACE_INDEX, space)
+            return keys(claims, self.world.addresses.by_index(SPACE_INDEX, space))
+
+        watches: list[Watch[Any]] = [
+            Watch(self.claims, to_self),
+            Watch(self.addresses, answered),
+            *(Watch(one, partial(of_pool, one), serving_changed) for one in pools),
+        ]
+        if self.clusters is not None:
+            watches.append(Watch(self.clusters, of_cluster, pause_changed))
+        return watches
+
+    def _claims_of(self, cluster: Cluster) -> Iterable[IPAddressClaim]:
+        return self.world.claims.by_index(CLUSTER_INDEX, str(cluster.metadata.key))
+
+
+def keys(*found: Iterable[Object]) -> set[Key]:
+    """Return the keys of objects, each once."""
+    return {one.metadata.key for some in found for one in some}
+
+
+def pause_changed(change: Change[Cluster]) -> bool:
+    """Return whether a Cluster came, went, was paused or unpaused."""
+    old, new = change.old, change.new
+    return old is None or new is None or old.paused != new.paused
+
+
+def serving_changed(change: Change[Any]) -> bool:
+    """Return whether a pool came, went, began to go, was paused, or has another spec."""
+    old, new = change.old, change.new
+    if old is None or new is None:
+        return True
+    return (
+        old.metadata.generation != new.metadata.generation
+        or old.metadata.terminating != new.metadata.terminating
+        or api.is_paused(old.metadata.annotations) != api.is_paused(new.metadata.annotations)
+    )

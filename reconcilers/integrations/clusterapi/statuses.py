@@ -1,0 +1,98 @@
+"""The statuses of claims: Ready, the address on record, and how both are written.
+
+A claim's status has no field for the address itself, only the name of the IPAddress. What the
+claim was given is therefore recorded in the message of its Ready condition, by the very write
+that sets addressRef: so the effect of a promise is one write of one object, as with an
+IPAllocation, and who reads the claims knows what is held even where an IPAddress was taken away
+by force.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from controller.conditions import TRUE, Condition, find, to_json
+from reconcilers.conditions import READY, Finding, with_findings
+from reconcilers.integrations.clusterapi.api import (
+    ADDRESS_ALLOCATED,
+    CLAIM_FINALIZER,
+    IPAddressClaim,
+    PoolRef,
+)
+
+LEGACY_VERSION = "v1beta1"
+"""The version in which `conditions` are Cluster API's older list."""
+_RECORD = re.compile(r"Allocated ([0-9a-fA-F:.]+)/([0-9]{1,3}) from (\S+) (\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a claim was given, as its status says."""
+
+    address: str
+    prefix: int
+
+
+def message_of(address: str, prefix: int, pool: PoolRef) -> str:
+    """Return the message of a claim that has its address."""
+    return f"Allocated {address}/{prefix} from {pool.kind} {pool.name}"
+
+
+def record_of(claim: IPAddressClaim) -> Record | None:
+    """Return what a claim holds by its status; None if nothing.
+
+    A claim that is being deleted holds it until our finalizer is gone: it can never get another
+    one, whoever else keeps the claim around.
+    """
+    if not claim.address_name:
+        return None
+    if claim.metadata.terminating and CLAIM_FINALIZER not in claim.metadata.finalizers:
+        return None
+    ready = find(claim.status.conditions, READY)
+    if ready is None or ready.status != TRUE or ready.reason != ADDRESS_ALLOCATED:
+        return None
+    found = _RECORD.fullmatch(ready.message)
+    if found is None or (found[3], found[4]) != (claim.spec.poolRef.kind, claim.spec.poolRef.name):
+        return None
+    return Record(found[1], int(found[2]))
+
+
+def waits(claim: IPAddressClaim) -> bool:
+    """Return whether a claim waits for an address, or for the record of the one that it has."""
+    meta = claim.metadata
+    return CLAIM_FINALIZER in meta.finalizers and not meta.terminating and record_of(claim) is None
+
+
+def with_ready(
+    claim: IPAddressClaim, finding: Finding, version: str, now: datetime
+) -> Mapping[str, Any]:
+    """Return a patch of a claim's status that sets its Ready condition.
+
+    Args:
+        claim: as it was read.
+        finding: what Ready is to say.
+        version: of the API by which the claim was read and is written.
+        now: the time.
+    """
+    generation = claim.metadata.generation
+    found = with_findings(claim.status.conditions, [finding], generation, now)
+    write = legacy if version == LEGACY_VERSION else to_json
+    return {"conditions": [write(one) for one in found]}
+
+
+def legacy(condition: Condition) -> dict[str, Any]:
+    """Return a condition as an entry of Cluster API's older list."""
+    body = to_json(condition)
+    body.pop("observedGeneration", None)
+    if condition.status != TRUE:
+        body["severity"] = "Info" if condition.reason == "PoolNotReady" else "Error"
+    return body
+
+
+def shows(claim: IPAddressClaim, finding: Finding) -> bool:
+    """Return whether a claim's Ready condition says this already."""
+    ready = find(claim.status.conditions, READY)
+    wanted = (TRUE if finding.status else "False", finding.reason, finding.message)
+    return ready is not None and (ready.status, ready.reason, ready.message) == wanted

@@ -1,0 +1,165 @@
+"""What the reconcilers of this integration read: caches, and what they say about one claim.
+
+A claim is left alone while its Cluster is paused or missing, or while it or its pool is paused.
+All reconcilers ask here, so that no event of some other object serves a paused one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from allocator import InvalidPool
+from controller.cache import Cache
+from controller.meta import Key
+from controller.resource import Resource
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.integrations.clusterapi import api
+from reconcilers.integrations.clusterapi.addresses import PoolSpace, ip_space, prefix_space
+from reconcilers.integrations.clusterapi.api import (
+    CLUSTER_LABEL,
+    Cluster,
+    IPAddress,
+    IPAddressClaim,
+    PoolRef,
+    is_paused,
+)
+from reconcilers.integrations.clusterapi.statuses import record_of, waits
+from reconcilers.integrations.core.contents import Holding
+
+KINDS: tuple[Resource[Any], ...] = (*api.POOLS, NETWORK_POOL)
+"""All kinds of pools that claims may name."""
+CLUSTER_INDEX = "cluster"
+
+
+def kind_of(ref: PoolRef) -> Resource[Any] | None:
+    """Return the kind of pool that a claim or address names; None if it is not one of ours."""
+    found = (one for one in KINDS if (one.group, one.kind) == (ref.apiGroup, ref.kind))
+    return next(found, None)
+
+
+def space_name(kind: Resource[Any], pool: Key) -> str:
+    """Return the name of a pool's space, in indexes."""
+    return f"{kind.kind}/{pool}"
+
+
+def space_of(obj: IPAddressClaim | IPAddress) -> Iterable[str]:
+    """Return the space that a claim or an address concerns, for an index."""
+    kind = kind_of(obj.spec.poolRef)
+    if kind is None:
+        return ()
+    return (space_name(kind, pool_key(kind, obj)),)
+
+
+def pool_key(kind: Resource[Any], obj: IPAddressClaim | IPAddress) -> Key:
+    """Return the key of the pool of that kind that a claim or address names."""
+    return Key(obj.metadata.namespace if kind.namespaced else "", obj.spec.poolRef.name)
+
+
+def cluster_index(obj: IPAddressClaim | IPAddress) -> Iterable[str]:
+    """Return the Cluster of a claim, or of an address by its label, for an index."""
+    if isinstance(obj, IPAddressClaim):
+        return (str(obj.cluster),) if obj.cluster else ()
+    name = obj.metadata.labels.get(CLUSTER_LABEL)
+    return (str(Key(obj.metadata.namespace, name)),) if name else ()
+
+
+def geometry_of(pool: Any) -> PoolSpace:
+    """Return what a pool may hand out.
+
+    Raises:
+        InvalidPool: it cannot be read.
+    """
+    if isinstance(pool, api.IPPool):
+        return ip_space(pool.spec)
+    if isinstance(pool, api.PrefixPool):
+        return prefix_space(pool.spec)
+    raise InvalidPool([f"{type(pool).__name__} is no pool of claims"])
+
+
+def claim_holding(claim: IPAddressClaim, space: PoolSpace) -> Holding:
+    """Return what a claim holds of a pool, and whether it waits."""
+    record = record_of(claim)
+    if record is not None:
+        return Holding(blocks=space.held(record.address, record.prefix))
+    created = claim.metadata.creationTimestamp
+    if created is None or not waits(claim):
+        return Holding()
+    return Holding(place=(created, claim.metadata.key))
+
+
+def address_holding(address: IPAddress, space: PoolSpace) -> Holding:
+    """Return what an IPAddress holds of a pool, whoever made it."""
+    spec = address.spec
+    blocks = space.held(spec.address, spec.prefix)
+    out = None if space.hands_out(spec.address, spec.prefix) else (blocks or spec.address)
+    return Holding(blocks=blocks, counted=True, outside=out)
+
+
+class Standing(Enum):
+    """Whether something may be done about a claim now."""
+
+    SERVE = auto()
+    """Yes."""
+    STOP = auto()
+    """No: something that it depends on is paused, or its Cluster is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The caches of this integration.
+
+    Args:
+        claims: all IPAddressClaims.
+        addresses: all IPAddresses.
+        clusters: all Clusters; None where the kind is not served, so that none is found.
+        pools: the pools by kind name; only of the kinds that are served.
+        claim_kind: the kind of claims, in the version that is used.
+        address_kind: the kind of addresses, in that version.
+    """
+
+    claims: Cache[IPAddressClaim]
+    addresses: Cache[IPAddress]
+    clusters: Cache[Cluster] | None
+    pools: Mapping[str, Cache[Any]]
+    claim_kind: Resource[IPAddressClaim]
+    address_kind: Resource[IPAddress]
+
+    @property
+    def history_confirmed(self) -> bool:
+        """Whether all caches are known to be of the history that the server has."""
+        caches: list[Cache[Any]] = [self.claims, self.addresses, *self.pools.values()]
+        return all(cache.history_confirmed for cache in caches)
+
+    def pool_of(self, obj: IPAddressClaim | IPAddress) -> Any | None:
+        """Return the pool that a claim or address names; None if it is not there."""
+        kind = kind_of(obj.spec.poolRef)
+        cache = self.pools.get(kind.kind) if kind is not None else None
+        return cache.get(pool_key(kind, obj)) if cache is not None and kind is not None else None
+
+    def standing(self, claim: IPAddressClaim) -> Standing:
+        """Return whether something may be done about a claim, by its Cluster and itself.
+
+        A Cluster that is not there stops a claim, unless the claim is being deleted: its machines
+        may be gone already, and nothing would ever release the address.
+        """
+        if is_paused(claim.metadata.annotations):
+            return Standing.STOP
+        key = claim.cluster
+        if key is None:
+            return Standing.SERVE
+        cluster = self.clusters.get(key) if self.clusters is not None else None
+        if cluster is None:
+            return Standing.SERVE if claim.metadata.terminating else Standing.STOP
+        return Standing.STOP if cluster.paused else Standing.SERVE
+
+    def address_stopped(self, address: IPAddress) -> bool:
+        """Return whether an IPAddress without claim is to be left alone for now."""
+        pool = self.pool_of(address)
+        if pool is not None and is_paused(pool.metadata.annotations):
+            return True
+        name = address.metadata.labels.get(CLUSTER_LABEL)
+        if not name or self.clusters is None:
+            return False
+        cluster = self.clusters.get(Key(address.metadata.namespace, name))
+        return cluster is not None and cluster.paused
