@@ -1,0 +1,1 @@
+"""Cluster API's IPAM contract: the whole product as a process, on either server."""
