@@ -100,7 +100,8 @@ def _block_warnings(
     at: Path, block: NetworkPoolSpec | SecondaryBlock, layout: Layout
 ) -> Iterator[Remark]:
     written: list[tuple[Path, str, AddressRange]] = [((*at, "cidr"), block.cidr, layout.cidr)]
-    for number, (one, parsed) in enumerate(zip(block.reserved, layout.reserved, strict=True)):
+    # What is reserved for the gateway comes last, and is not among the spec's reservations.
+    for number, (one, parsed) in enumerate(zip(block.reserved, layout.reserved, strict=False)):
         path = (*at, "reserved", number)
         written.append(((*path, "cidr"), one.cidr, parsed))
         for earlier, other in enumerate(layout.reserved[:number]):

@@ -81,10 +81,19 @@ def layout(spec: NetworkPoolSpec | SecondaryBlock, max_addresses: int) -> Layout
     """
     return Layout.parse(
         spec.cidr,
-        [reserved.cidr for reserved in spec.reserved],
+        [*(reserved.cidr for reserved in spec.reserved), *_gateway(spec)],
         spec.spans(),
         max_addresses=max_addresses,
     )
+
+
+def _gateway(spec: NetworkPoolSpec | SecondaryBlock) -> Iterator[str]:
+    """Yield the CIDR of the gateway alone, if there is one inside the pool."""
+    if isinstance(spec, SecondaryBlock) or not spec.gateway:
+        return
+    alone, whole = parsed(spec.gateway, spec.gateway), parsed_entry(spec.cidr)
+    if alone is not None and whole is not None and whole.contains(alone):
+        yield alone.text
 
 
 @lru_cache(maxsize=131_072)

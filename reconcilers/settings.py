@@ -8,6 +8,10 @@ from dataclasses import dataclass
 
 from reconcilers.api.names import DEFAULT_NAMESPACE
 
+CLUSTER_API = "clusterapi"
+INTEGRATIONS = (CLUSTER_API,)
+"""The platforms whose kinds can be served."""
+
 
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
@@ -149,6 +153,8 @@ class Settings:
     """What references without a namespace mean, and where the lease is."""
     concurrency: int = 10
     """Keys of one kind that are worked on at once."""
+    integration: tuple[str, ...] = ()
+    """Platform whose kinds are served, too, once they are installed; may be repeated."""
     pool: PoolSettings = PoolSettings()
     allocation: AllocationSettings = AllocationSettings()
     tenant: TenantSettings = TenantSettings()

@@ -46,6 +46,8 @@ ANNOTATION_IDLE_SINCE = _own("idle-since")
 ANNOTATION_GROWN_IN_VAIN = _own("grown-in-vain")
 ANNOTATION_METALLB_BUNDLE = _own("metallb-bundle")
 ANNOTATION_MOVING = _own("moving-requests")
+ANNOTATION_PROMISES = _own("address-promises")
+ANNOTATION_RELEASED_AT = _own("released-at")
 
 FINALIZER_POOL = _own("networkpool")
 FINALIZER_ALLOCATION = _own("ipallocation")

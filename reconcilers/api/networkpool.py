@@ -129,6 +129,8 @@ class NetworkPoolSpec:
     """Restricts tenants to part of the block; the whole block if absent."""
     secondary: SecondaryBlock | None = None
     """A block of the other family, for allocations of two families."""
+    gateway: OptionalAddressText | None = None
+    """The gateway that machines are told. It is never handed out."""
 
     def spans(self) -> tuple[tuple[str, str], ...]:
         """Return the allocatable stretches as declared; empty means the whole CIDR."""

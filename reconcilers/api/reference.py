@@ -35,14 +35,17 @@ def page() -> str:
     parts = [HEAD, _contents()]
     for kind, definition in zip(crd.KINDS, crd.crds(), strict=True):
         parts.append("\n".join(_kind(kind, definition)))
+    parts.append("\n".join(_integrations()))
     parts.append("\n".join(_marks()))
     return "\n".join(parts)
 
 
 def _contents() -> str:
+    own = {kind.kind for kind in crd.KINDS}
     kinds = (f"- [{kind.kind}](#{kind.kind.lower()})" for kind in crd.KINDS)
+    others = (f"- [{kind}](#{kind.lower()})" for kind in WORDS if kind not in own)
     marks = "- [Labels, annotations, finalizers](#labels-annotations-finalizers)"
-    return "\n".join([*kinds, marks, ""])
+    return "\n".join([*kinds, *others, marks, ""])
 
 
 def _short_names(kind: crd.Kind) -> str:
@@ -158,6 +161,16 @@ def _conditions(conditions: Iterable[Condition]) -> Iterator[str]:
         rows.append((f"**{one.type}**", "", f"True while {one.meaning}"))
         rows += [("", f"`{reason}`", said) for reason, said in one.reasons.items()]
     yield from _table(("condition", "reason", "what it says"), rows)
+
+
+def _integrations() -> Iterator[str]:
+    """Yield the lines about kinds of other platforms, which have definitions of their own."""
+    own = {kind.kind for kind in crd.KINDS}
+    for kind, words in WORDS.items():
+        if kind not in own:
+            yield f"## {kind}\n"
+            yield from _conditions(words.conditions)
+            yield from _events(words.events) if words.events else ()
 
 
 def _events(events: Iterable[Event]) -> Iterator[str]:

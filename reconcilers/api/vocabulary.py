@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconcilers.api import names
+from reconcilers.api.claimreasons import CLAIM, POOL, POOL_KINDS
 from reconcilers.api.tenantreasons import BALANCER, DEMAND, NO_WAY_IN
 
 
@@ -304,6 +305,14 @@ WORDS: Mapping[str, Words] = {
             Event("Warning", "PoolsExhausted", "no pool has a free address any more"),
         ),
     ),
+    "IPAddressClaim": Words(
+        conditions=(Condition("Ready", "it has its address", CLAIM),),
+        events=(
+            Event("Normal", "AddressAllocated", "it got its address"),
+            *(Event("Warning", why, "it waits; the note says for what") for why in [*CLAIM][1:]),
+        ),
+    ),
+    **{kind: Words((Condition("Ready", "claims are served", POOL),), ()) for kind in POOL_KINDS},
 }
 
 _SELF = "IPAllocation"
@@ -367,6 +376,14 @@ MARKS: Mapping[str, tuple[str, str]] = {
     names.ANNOTATION_MOVING: (
         "TenantCluster",
         "annotation: requests on their way to another pool, with their age",
+    ),
+    names.ANNOTATION_PROMISES: (
+        "pools of claims",
+        "annotation: addresses promised to claims, and how far these were read; never edit it",
+    ),
+    names.ANNOTATION_RELEASED_AT: (
+        "IPAddress",
+        "annotation: since when it rests before its address is handed out again",
     ),
     names.ANNOTATION_PROJECTION_BASIS: (
         "IPAddressPool in a tenant",

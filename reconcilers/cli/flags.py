@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import click
 
-from reconcilers.settings import Settings
+from reconcilers.settings import INTEGRATIONS, Settings
 
 F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 
@@ -207,23 +207,19 @@ def switch(*declarations: str, default: bool, help: str) -> Callable[[F], F]:  #
 
 
 def _option(setting: Setting) -> Callable[[F], F]:
+    more: dict[str, Any] = {"default": setting.default}
     match setting.default:
         case bool() as default:
             return switch(setting.flag, default=default, help=setting.help)
         case float() as default:
-            return option(
-                setting.flag,
-                type=duration,
-                default=rendered(default),
-                metavar="DURATION",
-                help=setting.help,
-            )
-        case int() as default:
-            return option(
-                setting.flag, type=click.IntRange(min=1), default=default, help=setting.help
-            )
-        case default:
-            return option(setting.flag, default=default, help=setting.help)
+            more = {"type": duration, "default": rendered(default), "metavar": "DURATION"}
+        case int():
+            more["type"] = click.IntRange(min=1)
+        case tuple():
+            more = {"type": click.Choice(INTEGRATIONS), "multiple": True}
+        case _:
+            pass
+    return option(setting.flag, **more, help=setting.help)
 
 
 def settings(values: Mapping[str, Any]) -> Settings:

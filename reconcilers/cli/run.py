@@ -14,7 +14,7 @@ from controller.manager import Manager
 from controller.options import ManagerOptions
 from controller.signals import run_until_signal
 from reconcilers.api import names
-from reconcilers.cli.flags import cluster_options, option, setting_options, settings
+from reconcilers.cli.flags import cluster_options, setting_options, settings
 from reconcilers.cli.managerflags import (
     configure_logs,
     log_options,
@@ -22,7 +22,6 @@ from reconcilers.cli.managerflags import (
     manager_settings,
 )
 from reconcilers.cli.problems import Problem
-from reconcilers.integrations.clusterapi.serving import CLUSTER_API
 from reconcilers.settings import Settings
 from reconcilers.wiring import assemble
 
@@ -31,17 +30,8 @@ from reconcilers.wiring import assemble
 @cluster_options
 @manager_options
 @log_options
-@option(
-    "--integration",
-    "integrations",
-    type=click.Choice([CLUSTER_API]),
-    multiple=True,
-    help="Kinds of another platform to serve, too, once they are installed; may be repeated.",
-)
 @setting_options
-def run(
-    kubeconfig: Path | None, context: str | None, integrations: tuple[str, ...], **values: Any
-) -> None:
+def run(kubeconfig: Path | None, context: str | None, **values: Any) -> None:
     """Run the controllers against a cluster, until SIGTERM or SIGINT.
 
     A second signal ends the process at once. Logs go to stderr. /readyz says what is missing:
@@ -51,23 +41,19 @@ def run(
     configure_logs(values)
     options = manager_settings(values, chosen.namespace)
     try:
-        anyio.run(_run, kubeconfig, context, options, chosen, integrations)
+        anyio.run(_run, kubeconfig, context, options, chosen)
     except (ConfigurationError, LeaderLost, UnexpectedEnd) as problem:
         raise Problem(str(problem)) from problem
 
 
 async def _run(
-    kubeconfig: Path | None,
-    context: str | None,
-    options: ManagerOptions,
-    chosen: Settings,
-    integrations: tuple[str, ...],
+    kubeconfig: Path | None, context: str | None, options: ManagerOptions, chosen: Settings
 ) -> None:
     transport = await connect(kubeconfig, context, user_agent=names.COMPONENT)
     try:
         clock = SystemClock()
         manager = Manager(transport, clock=clock, options=options)
-        tenants = assemble(manager, clock, chosen, integrations=integrations)
+        tenants = assemble(manager, clock, chosen)
         try:
             await run_until_signal(manager)
         finally:

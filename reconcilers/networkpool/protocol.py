@@ -15,7 +15,7 @@ moved on or is gone.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 
 from allocator import (
     AddressRange,
@@ -244,12 +244,28 @@ class Decision:
         return (*self.settlement.open, *(grant.promise for grant in self.choice.grants))
 
 
-def decide(pool: NetworkPool, view: View, geometry: Sequence[Layout], batch: int) -> Decision:
-    """Return what a pass over `pool` does, given what was read of its allocations."""
+def decide(
+    pool: NetworkPool,
+    view: View,
+    geometry: Sequence[Layout],
+    batch: int,
+    also_held: Sequence[AddressRange] = (),
+) -> Decision:
+    """Return what a pass over `pool` does, given what was read of its allocations.
+
+    Args:
+        pool: the pool.
+        view: its allocations.
+        geometry: what it may hand out of each family, its first one first.
+        batch: the most to hand out.
+        also_held: what others than allocations hold.
+    """
     settlement = settle(pool, view)
     promised = chain.from_iterable(map(ranges.promised, settlement.open))
-    claimed = view.contents.claimed + sum(one.size for one in promised)
+    claimed = view.contents.claimed + sum(one.size for one in chain(promised, also_held))
     with taken(view, settlement.open, geometry) as spaces:
+        for space, one in product(spaces, also_held):
+            space.hold(one)
         room = min(batch, MAX_ASSIGNMENTS - len(settlement.open))
         choice = choose(pool, waiting(view, settlement.open), spaces, room)
         capacities = tuple(space.capacity() for space in spaces)

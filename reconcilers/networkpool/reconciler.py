@@ -52,7 +52,7 @@ from reconcilers.networkpool.protocol import (
     settle,
     with_memory_kept,
 )
-from reconcilers.networkpool.view import Behind, Reader, Unreadable, View
+from reconcilers.networkpool.view import Behind, OtherHolders, Reader, Unreadable, View
 from reconcilers.settings import PoolSettings
 
 ATTEMPTS = 5
@@ -69,9 +69,10 @@ class NetworkPoolReconciler:
         events: takes what is to be recorded.
         clock: the time.
         settings: intervals and thresholds.
+        others: what others than allocations hold.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a pass reads and writes
         self,
         client: Client,
         pools: Cache[NetworkPool],
@@ -79,8 +80,11 @@ class NetworkPoolReconciler:
         events: PoolEvents,
         clock: Clock,
         settings: PoolSettings,
+        *,
+        others: OtherHolders | None = None,
     ) -> None:
         self._client = client
+        self._others = others or OtherHolders()
         self._pools = pools
         self._events = events
         self._clock = clock
@@ -183,7 +187,8 @@ class NetworkPoolReconciler:
 
     async def _serve(self, pool: NetworkPool, view: View, geometry: Sequence[Layout]) -> Outcome:
         """Write promises to the pool, then ranges and refusals to allocations, then events."""
-        decision = decide(pool, view, geometry, self._settings.batch)
+        held = self._others.held(pool)
+        decision = decide(pool, view, geometry, self._settings.batch, held)
         pool = await self._write_pool(pool, view, decision)
         written = await self._write_promised(pool, view, decision)
         refusals = new_refusals(decision.choice.refusals)
@@ -328,7 +333,7 @@ class NetworkPoolReconciler:
         if count:
             return count, cached
         listed = await self._reader.live(pool.metadata.key)
-        return blockers(pool, listed), listed
+        return blockers(pool, listed) + await self._others.blockers(pool), listed
 
 
 def _has_memory(pool: NetworkPool, listed: View) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from allocator import AddressRange
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
@@ -81,6 +82,27 @@ class Unreadable(Exception):
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__(f"IPAllocations that cannot be read: {', '.join(names)}")
         self.names = names
+
+
+class OtherHolders:
+    """What others than IPAllocations hold of pools: nothing, unless an integration says so."""
+
+    def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
+        """Return the ranges that are held or promised, each once.
+
+        Raises:
+            Behind: they are not known yet as far as this version of the pool needs.
+        """
+        del pool
+        return ()
+
+    async def blockers(self, pool: NetworkPool) -> int:
+        """Return how many of them a deletion of the pool has to wait for, by a live list.
+
+        Nothing can be promised to any other by this version of the pool when this returns.
+        """
+        del pool
+        return 0
 
 
 _RETRY_SECONDS = 0.1

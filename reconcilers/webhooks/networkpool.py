@@ -282,12 +282,14 @@ def _outside(new: NetworkPool, at: Path, name: str, address: str) -> Cause:
 
 
 def _reserved(new: NetworkPool, at: Path, after: Layout, name: str, address: int) -> Cause:
-    """Return the cause for a reserved CIDR that covers an allocation's address."""
+    """Return the cause for a reserved CIDR, or a gateway, that covers an allocation's address."""
     number = next(i for i, held in enumerate(after.reserved) if held.contains(address))
     block = dict(poolspec.blocks(new.spec))[at]
+    listed = number < len(block.reserved)
+    reserved = block.reserved[number].cidr if listed else new.spec.gateway or ""
     what = (
-        f"cannot reserve {quoted(block.reserved[number].cidr)}: IPAllocation {quoted(name)} has"
+        f"cannot reserve {quoted(reserved)}: IPAllocation {quoted(name)} has"
         f" address {address_text(address, after.family)} in it. Migrate or delete affected"
         " allocations first"
     )
-    return forbidden((*at, "reserved", number), what)
+    return forbidden((*at, "reserved", number) if listed else (*at, "gateway"), what)

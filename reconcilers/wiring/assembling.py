@@ -1,15 +1,13 @@
 """All controllers and services, put on one manager."""
 
-from collections.abc import Collection
-
 import anyio
 
 from controller.clock import Clock
 from controller.manager import Manager
 from reconcilers.gauges import Gauges
-from reconcilers.integrations.clusterapi.serving import CLUSTER_API, ClusterApi
+from reconcilers.integrations.clusterapi.serving import ClusterApi
 from reconcilers.networkpool.orphans import OrphanCollector
-from reconcilers.settings import Settings
+from reconcilers.settings import CLUSTER_API, Settings
 from reconcilers.tenantclients import OpenTransport, TenantClients
 from reconcilers.tenantcluster.identity import TenantIdentities
 from reconcilers.tenantcluster.release import TenantReleaseCheck
@@ -24,7 +22,6 @@ def assemble(
     clock: Clock,
     settings: Settings,
     open_tenant: OpenTransport | None = None,
-    integrations: Collection[str] = (),
 ) -> TenantClients:
     """Add the four controllers to `manager`; return the clients of tenants, to close at the end.
 
@@ -33,7 +30,6 @@ def assemble(
         clock: their time.
         settings: their intervals and thresholds.
         open_tenant: makes a connection of a tenant's kubeconfig; strict by default.
-        integrations: which kinds of other platforms to serve, too.
     """
     shared = Shared.from_manager(manager, clock, settings)
     clusters, allocations = shared.informers.clusters.cache, shared.informers.allocations.cache
@@ -51,7 +47,12 @@ def assemble(
         clock=clock,
         settings=settings.tenant,
     )
-    controllers.add_networkpools(shared)
+    cluster_api = add_cluster_api(shared) if CLUSTER_API in settings.integration else None
+    networkpools = controllers.add_networkpools(
+        shared, cluster_api.holders if cluster_api else None
+    )
+    if cluster_api is not None:
+        cluster_api.enqueue_networkpools(networkpools)
     controllers.add_ipallocations(shared, release)
     controllers.add_tenantclusters(shared, tenants, vanished, release)
     controllers.add_tenant_clients(shared, tenants)
@@ -59,9 +60,19 @@ def assemble(
     add_orphans(shared)
     add_gauges(shared)
     add_webhooks(shared)
-    if CLUSTER_API in integrations:
-        ClusterApi(manager, shared.recorder, clock, settings)
     return tenants
+
+
+def add_cluster_api(shared: Shared) -> ClusterApi:
+    """Add the service that answers Cluster API's claims for addresses."""
+    return ClusterApi(
+        shared.manager,
+        shared.informers.pools,
+        shared.informers.allocations,
+        shared.recorder,
+        shared.clock,
+        shared.settings,
+    )
 
 
 def add_orphans(shared: Shared) -> None:

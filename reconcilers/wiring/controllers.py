@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from controller.cache import Change
 from controller.conditions import find, is_true
 from controller.meta import Key
+from controller.runner import Controller
 from controller.triggers import ClusterWatch, Watch, generation_changed, to_self
 from reconcilers.api.ipallocation import ALLOCATED, POOL_INDEX, TENANT_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -22,6 +23,7 @@ from reconcilers.networkpool.contents import concerns_pool, waits
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.problems import overlapping_pools
 from reconcilers.networkpool.reconciler import NetworkPoolReconciler
+from reconcilers.networkpool.view import OtherHolders
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
 from reconcilers.tenantclients import TenantClients
 from reconcilers.tenantcluster.poolwatch import concerned, may_be_edited
@@ -36,8 +38,13 @@ OTHERS_CLOSED_AFTER = 300.0
 """Seconds after which clients of tenants that other replicas work on are closed."""
 
 
-def add_networkpools(shared: Shared) -> None:
-    """Add the controller of NetworkPools, which alone hands out ranges."""
+def add_networkpools(shared: Shared, others: OtherHolders | None = None) -> Controller:
+    """Add the controller of NetworkPools, which alone hands out ranges to allocations.
+
+    Args:
+        shared: what every part is given.
+        others: what others than allocations hold.
+    """
     settings = shared.settings
     pools, allocations = shared.informers.pools, shared.informers.allocations
     reconciler = NetworkPoolReconciler(
@@ -47,6 +54,7 @@ def add_networkpools(shared: Shared) -> None:
         PoolEvents(shared.recorder, shared.clock, settings.pool.event_interval, shared.metrics),
         shared.clock,
         settings.pool,
+        others=others,
     )
 
     def overlapping(pool: NetworkPool) -> Iterable[Key]:
@@ -64,7 +72,7 @@ def add_networkpools(shared: Shared) -> None:
         # Requests are served at once; while they are, those that come meanwhile gather anyway.
         return 0.0 if change.new is not None and waits(change.new) else settings.pool.gather
 
-    shared.manager.controller(
+    return shared.manager.controller(
         "networkpool",
         reconciler.reconcile,
         watches=[

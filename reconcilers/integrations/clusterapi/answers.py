@@ -24,7 +24,7 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.world import World
 
-RELEASED_AT = f"{names.GROUP}/released-at"
+RELEASED_AT = names.ANNOTATION_RELEASED_AT
 """Annotation of an IPAddress whose claim is gone, while the pool's grace period holds it back."""
 
 

@@ -84,6 +84,8 @@ class PoolReconciler:
     """
 
     def __init__(self, kind: Resource[Any], parts: PoolParts) -> None:
+        self.kind = kind
+        """The kind of the pools."""
         self._kind = kind
         self._parts = parts
         self._due: dict[Key, DuePromises] = {}
@@ -124,7 +126,7 @@ class PoolReconciler:
             space = self.geometry(pool)
         except InvalidPool as invalid:
             ready = Finding(READY, False, "ValidationFailed", "; ".join(invalid.messages))
-            await self._parts.statuses.write(self._kind, pool, None, ready)
+            await self._say(pool, ready)
             return Blocked("ValidationFailed")
         if is_paused(pool.metadata.annotations):
             await self._write_status(pool, space)
@@ -136,13 +138,17 @@ class PoolReconciler:
         """Return what a pool may hand out; raises InvalidPool if it cannot be read."""
         return geometry_of(pool)
 
-    def also_held(self, pool: Any, space: PoolSpace) -> Sequence[AddressRange]:
-        """Return the blocks that others than claims and IPAddresses hold."""
+    async def also_held(self, pool: Any, space: PoolSpace) -> Sequence[AddressRange]:
+        """Return the blocks that others than claims and IPAddresses hold; raises Behind."""
         del pool, space
         return ()
 
     async def _with_finalizer(self, pool: Any) -> Any:
         return await add_finalizer(self._parts.client, self._kind, pool, POOL_FINALIZER)
+
+    async def _say(self, pool: Any, ready: Finding) -> None:
+        """Write why a pool does not serve."""
+        await self._parts.statuses.write(self._kind, pool, None, ready)
 
     async def _write_status(self, pool: Any, space: PoolSpace) -> None:
         contents = self._parts.reader.cached(self._kind, pool.metadata.key, space).contents
@@ -183,7 +189,7 @@ class PoolReconciler:
 
     async def _serve(self, pool: Any, space: PoolSpace, view: View[IPAddressClaim]) -> Outcome:
         """Write promises to the pool, then addresses and refusals to claims, then the status."""
-        choice = self._choose(pool, space, view)
+        choice = self._choose(pool, space, view, await self.also_held(pool, space))
         due = self._due_of(pool)
         if choice.grants:
             due.add_own((g.promise for g in choice.grants), self._parts.clock.monotonic())
@@ -209,7 +215,11 @@ class PoolReconciler:
         return settled > 0 and quiet >= self._parts.settings.quiet_period
 
     def _choose(
-        self, pool: Any, space: PoolSpace, view: View[IPAddressClaim]
+        self,
+        pool: Any,
+        space: PoolSpace,
+        view: View[IPAddressClaim],
+        also_held: Sequence[AddressRange],
     ) -> Choice[IPAddressClaim]:
         journal = journal_of(pool.metadata)
         promised = {
@@ -223,7 +233,7 @@ class PoolReconciler:
             view,
             to_blocks=partial(blocks_of, space),
             to_addresses=partial(addresses_of, space),
-            also_held=self.also_held(pool, space),
+            also_held=also_held,
             take=lambda claim: self._take(claim, space, view, promised, where),
             batch=self._parts.settings.batch,
         )
@@ -304,11 +314,23 @@ class PoolReconciler:
         The cache may show that there are some; only a live LIST may show that there are none. What
         may still be promised is voided before, so that no late write can come after.
         """
-        key, reader = pool.metadata.key, self._parts.reader
         if not has_finalizer(pool, POOL_FINALIZER):
             return SETTLED
+        count = await self.blockers(pool)
+        if not count:
+            await remove_finalizer(self._parts.client, self._kind, pool, POOL_FINALIZER)
+            return SETTLED
+        await self._say(pool, Finding(READY, False, "Deleting", f"{count} IPAddresses are in use"))
+        return Blocked("Deleting", self._parts.settings.requeue_deleting)
+
+    async def blockers(self, pool: Any) -> int:
+        """Return how many IPAddresses the deletion of a pool has to wait for.
+
+        If none, what the pool may have promised is void when this returns.
+        """
+        key, reader = pool.metadata.key, self._parts.reader
         count = reader.count(self._kind, key) or await reader.count_live(self._kind, key)
-        if not count and not is_paused(pool.metadata.annotations):
+        if not count:
             claims = await reader.claims(self._kind, key)
             idle = [claim for claim in claims if waits(claim)]
             open_to = {promise.uid for promise in journal_of(pool.metadata).promises}
@@ -316,11 +338,4 @@ class PoolReconciler:
             risky = [one for one in idle if not known or one.metadata.uid in open_to]
             await self._parts.granting.void(risky, space_name(self._kind, key))
             count = await reader.count_live(self._kind, key) if risky else 0
-        if not count:
-            await remove_finalizer(self._parts.client, self._kind, pool, POOL_FINALIZER)
-            return SETTLED
-        text = f"being deleted; {count} IPAddresses are in use"
-        await self._parts.statuses.write(
-            self._kind, pool, None, Finding(READY, False, "Deleting", text)
-        )
-        return Blocked("Deleting", self._parts.settings.requeue_deleting)
+        return count

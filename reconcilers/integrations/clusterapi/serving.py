@@ -22,13 +22,18 @@ from controller.informer import Informer
 from controller.manager import Manager
 from controller.meta import Key, MetadataOnly, Object
 from controller.resource import Resource
+from controller.runner import Controller
 from controller.triggers import Watch, to_self
 from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.answers import controlling_claim
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.granting import Granting
+from reconcilers.integrations.clusterapi.networkpools import ClaimHolders, NetworkPoolClaims
 from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
@@ -43,9 +48,6 @@ from reconcilers.integrations.clusterapi.world import (
 )
 from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.settings import Settings
-
-CLUSTER_API = "clusterapi"
-"""What this integration is called on the command line."""
 
 log = structlog.get_logger(__name__)
 
@@ -84,15 +86,28 @@ class ClusterApi:
     """Serves Cluster API's IPAddressClaims while their kinds are served.
 
     Args:
-        manager: runs it; its informers of our own kinds are used, too.
+        manager: runs it.
+        networkpools: NetworkPools, as the manager watches them.
+        allocations: IPAllocations, as the manager watches them.
         recorder: takes the events.
         clock: the time.
         settings: intervals, and how much is done at once.
     """
 
     def __init__(
-        self, manager: Manager, recorder: Recorder, clock: Clock, settings: Settings
+        self,
+        manager: Manager,
+        networkpools: Informer[NetworkPool],
+        allocations: Informer[IPAllocation],
+        recorder: Recorder,
+        clock: Clock,
+        settings: Settings,
     ) -> None:
+        self._pools = networkpools
+        self._allocations = allocations
+        self.holders = ClaimHolders()
+        """What claims hold of NetworkPools, for the reconciler of these."""
+        self._networkpools: Controller | None = None
         self._manager = manager
         self._recorder = recorder
         self._clock = clock
@@ -100,6 +115,10 @@ class ClusterApi:
         self._definitions = manager.informer(DEFINITIONS)
         self._changed = anyio.Event()
         manager.add_service("clusterapi", self.run)
+
+    def enqueue_networkpools(self, controller: Controller) -> None:
+        """Have a controller look at NetworkPools whose addresses claims get or release."""
+        self._networkpools = controller
 
     async def run(self) -> None:
         """Run the controllers for what is served, until cancelled."""
@@ -121,11 +140,13 @@ class ClusterApi:
     async def _run_until_other(self, served: Served) -> Served:
         """Run the controllers for what is served until that is something else; return what."""
         async with anyio.create_task_group() as group:
+            self.holders.known, self.holders.pools = False, None
             if served.claims is not None and served.addresses is not None:
                 group.start_soon(self._extension(served, served.claims, served.addresses))
                 log.info("Serving IPAddressClaims", version=served.claims.version)
             else:
                 log.info("IPAddressClaims are not served by the API server: waiting for them")
+            self.holders.known = True
             found = await self._other(served)
             group.cancel_scope.cancel()
         return found
@@ -178,6 +199,7 @@ class ClusterApi:
         addresses = extension.informer(address_kind, indexes=indexes)
         clusters = extension.informer(served.clusters) if served.clusters else None
         pools = {kind.kind: extension.informer(kind) for kind in served.pools}
+        pools[NETWORK_POOL.kind] = self._pools
         world = World(
             claims.cache,
             addresses.cache,
@@ -197,13 +219,18 @@ class ClusterApi:
             self._clock,
             settings,
         )
-        watched = Watched(world, claims, addresses, clusters)
-        for kind in served.pools:
-            reconciler = PoolReconciler(kind, parts)
+        watched = Watched(world, claims, addresses, clusters, settings.gather)
+        self.holders.pools = network_pools = NetworkPoolClaims(parts, self._allocations.cache)
+        reconcilers = [network_pools, *(PoolReconciler(kind, parts) for kind in served.pools)]
+        for reconciler in reconcilers:
+            kind = reconciler.kind
             extension.controller(
                 f"clusterapi-{kind.kind.lower()}",
                 reconciler.reconcile,
-                watches=watched.of_pools(kind, pools[kind.kind], settings.gather),
+                watches=[
+                    *watched.of_pools(kind, pools[kind.kind]),
+                    *watched.of_allocations(kind, self._allocations),
+                ],
                 concurrency=self._settings.concurrency,
             )
         claim_reconciler = ClaimReconciler(client, world, self._recorder, self._clock)
@@ -214,6 +241,9 @@ class ClusterApi:
             concurrency=settings.width,
             group=lambda key: key.namespace,
         )
+        if self._networkpools is not None:
+            for watch in watched.of_names(NETWORK_POOL):
+                watch.connect(self._networkpools.queue)
         return extension.run
 
 
@@ -226,36 +256,47 @@ class Watched:
         claims: IPAddressClaims.
         addresses: IPAddresses.
         clusters: Clusters; None where they are not served.
+        gather: seconds that changes wait to be taken in by one pass over their pool.
     """
 
     world: World
     claims: Informer[IPAddressClaim]
     addresses: Informer[IPAddress]
     clusters: Informer[Cluster] | None
+    gather: float
 
-    def of_pools(
-        self, kind: Resource[Any], pools: Informer[Any], gather: float
-    ) -> list[Watch[Any]]:
+    def of_pools(self, kind: Resource[Any], pools: Informer[Any]) -> list[Watch[Any]]:
         """Return the watches of the controller of one kind of pools."""
 
-        def named(obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
-            return [pool_key(kind, obj)] if kind_of(obj.spec.poolRef) == kind else []
-
         def of_cluster(cluster: Cluster) -> Iterable[Key]:
-            return {key for claim in self._claims_of(cluster) for key in named(claim)}
-
-        def gathered(change: Change[Any]) -> float:
-            del change
-            return gather
+            return {key for claim in self._claims_of(cluster) for key in named(kind, claim)}
 
         watches: list[Watch[Any]] = [
             Watch(pools, to_self),
-            Watch(self.claims, named, None, gathered),
-            Watch(self.addresses, named, None, gathered),
+            *self.of_names(kind),
         ]
         if self.clusters is not None:
             watches.append(Watch(self.clusters, of_cluster, pause_changed))
         return watches
+
+    def of_names(self, kind: Resource[Any]) -> list[Watch[Any]]:
+        """Return the watches of claims and IPAddresses that name pools of one kind."""
+        return [
+            Watch(self.claims, partial(named, kind), None, self._gathered),
+            Watch(self.addresses, partial(named, kind), None, self._gathered),
+        ]
+
+    def of_allocations(
+        self, kind: Resource[Any], allocations: Informer[IPAllocation]
+    ) -> list[Watch[Any]]:
+        """Return the watch of what else holds addresses of NetworkPools."""
+        if kind != NETWORK_POOL:
+            return []
+        return [Watch(allocations, lambda one: [one.pool_key], None, self._gathered)]
+
+    def _gathered(self, change: Change[Any]) -> float:
+        del change
+        return self.gather
 
     def of_claims(self, pools: Iterable[Informer[Any]]) -> list[Watch[Any]]:
         """Return the watches of the controller of claims, whose IPAddresses have their names."""
@@ -286,6 +327,11 @@ class Watched:
 
     def _claims_of(self, cluster: Cluster) -> Iterable[IPAddressClaim]:
         return self.world.claims.by_index(CLUSTER_INDEX, str(cluster.metadata.key))
+
+
+def named(kind: Resource[Any], obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
+    """Return the pool of that kind that a claim or an IPAddress names."""
+    return [pool_key(kind, obj)] if kind_of(obj.spec.poolRef) == kind else []
 
 
 def keys(*found: Iterable[Object]) -> set[Key]:

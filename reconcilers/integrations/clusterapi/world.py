@@ -126,6 +126,11 @@ class World:
     address_kind: Resource[IPAddress]
 
     @property
+    def synced(self) -> bool:
+        """Whether claims and IPAddresses have been listed."""
+        return self.claims.synced and self.addresses.synced
+
+    @property
     def history_confirmed(self) -> bool:
         """Whether all caches are known to be of the history that the server has."""
         caches: list[Cache[Any]] = [self.claims, self.addresses, *self.pools.values()]

@@ -29,7 +29,7 @@ from allocator import AddressRange, AllocatorError
 from controller.meta import Key, ObjectMeta
 from reconcilers.api import names
 
-ANNOTATION = f"{names.GROUP}/address-promises"
+ANNOTATION = names.ANNOTATION_PROMISES
 MOST_PROMISES = 400
 """As many promises are open at once at most."""
 

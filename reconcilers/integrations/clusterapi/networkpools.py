@@ -1,0 +1,141 @@
+"""NetworkPools as pools of claims: one pool object, two journals.
+
+IPAllocations get ranges by promises in the pool's status, claims get addresses by those in its
+journal. Both are written with the resourceVersion of the one object, so whoever hands out has read
+the promises of both, and reads what became of them as far as both memories say.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from typing_extensions import override
+
+from allocator import AddressRange
+from controller.cache import Cache
+from controller.conditions import is_true
+from controller.finalizers import has_finalizer
+from controller.outcome import SETTLED, Outcome
+from reconcilers import ranges
+from reconcilers.api import names
+from reconcilers.api.ipallocation import IPAllocation
+from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.conditions import FOREIGN_MANAGER, Finding
+from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.granting import blocks_of
+from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
+from reconcilers.integrations.clusterapi.reading import Behind
+from reconcilers.integrations.core.journal import journal_of
+from reconcilers.integrations.core.rules import settle
+from reconcilers.networkpool.protocol import memory
+from reconcilers.networkpool.protocol import settle as settle_assignments
+from reconcilers.networkpool.view import Behind as AllocationsBehind
+from reconcilers.networkpool.view import OtherHolders, Reader, Unreadable
+
+UNKNOWN_RETRY = 0.5
+
+
+class NetworkPoolClaims(PoolReconciler):
+    """Hands out single addresses of NetworkPools to claims.
+
+    Finalizer, status and deletion of NetworkPools are their own reconciler's.
+
+    Args:
+        parts: what it works with.
+        allocations: all IPAllocations, indexed by pool.
+    """
+
+    def __init__(self, parts: PoolParts, allocations: Cache[IPAllocation]) -> None:
+        super().__init__(NETWORK_POOL, parts)
+        self._allocations = Reader(
+            allocations, parts.client, parts.clock, parts.settings.cache_patience
+        )
+
+    @override
+    def geometry(self, pool: NetworkPool) -> PoolSpace:
+        layout = ranges.layout(pool.spec, self._parts.settings.max_addresses)
+        bits = 32 if layout.family == 4 else 128
+        prefix = bits - (layout.cidr.size - 1).bit_length()
+        return PoolSpace(layout, 0, prefix, pool.spec.gateway or "")
+
+    @override
+    async def _pass(self, pool: NetworkPool) -> Outcome:
+        ready = has_finalizer(pool, names.FINALIZER_POOL) and not pool.metadata.terminating
+        if not ready or is_true(pool.status.conditions, FOREIGN_MANAGER):
+            return SETTLED  # its own reconciler's write is an event
+        return await super()._pass(pool)
+
+    @override
+    async def also_held(self, pool: NetworkPool, space: PoolSpace) -> Sequence[AddressRange]:
+        revision = memory(pool)
+        if revision is None:
+            raise Behind  # not fenced yet: earlier promises to allocations may still be kept
+        try:
+            view = await self._allocations.at_least(pool, revision)
+        except AllocationsBehind as behind:
+            raise Behind(behind.after) from behind
+        except Unreadable as unreadable:
+            raise Behind(UNKNOWN_RETRY) from unreadable
+        if view.position < revision:
+            raise Behind
+        open_promises = settle_assignments(pool, view).open
+        held = [*chain.from_iterable(map(ranges.all_held, view.of_pool))]
+        held += chain.from_iterable(map(ranges.promised, open_promises))
+        found = (one.in_family(space.layout.family) for one in held)
+        return [one for one in found if one is not None]
+
+    @override
+    async def _with_finalizer(self, pool: NetworkPool) -> NetworkPool:
+        return pool
+
+    @override
+    async def _say(self, pool: NetworkPool, ready: Finding) -> None:
+        """Leave the status to its own reconciler."""
+
+    @override
+    async def _write_status(self, pool: Any, space: PoolSpace) -> None:
+        """Leave the status to its own reconciler."""
+
+    def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
+        """Return what claims and IPAddresses hold of a pool, or are promised.
+
+        Raises:
+            Behind: the caches have not read far enough.
+        """
+        claims, space = self._parts.world.claims, self.geometry(pool)
+        journal = journal_of(pool.metadata)
+        if not self._parts.world.synced or claims.position < (journal.revision or 0):
+            raise AllocationsBehind(UNKNOWN_RETRY)
+        view = self._parts.reader.cached(NETWORK_POOL, pool.metadata.key, space)
+        promised = {
+            blocks_of(space, promise.range)
+            for promise in settle(journal, view).promises
+            if promise.range is not None
+        }
+        return [*promised.union(view.contents.held())]
+
+
+class ClaimHolders(OtherHolders):
+    """What claims hold of NetworkPools, for the reconciler of NetworkPools.
+
+    Args:
+        known: whether it is known if claims are served.
+        pools: the reconciler of NetworkPools' claims; None where claims are not served.
+    """
+
+    def __init__(self) -> None:
+        self.known = False
+        self.pools: NetworkPoolClaims | None = None
+
+    @override
+    def held(self, pool: NetworkPool) -> Sequence[AddressRange]:
+        if not self.known:
+            raise AllocationsBehind(UNKNOWN_RETRY)
+        return self.pools.held(pool) if self.pools is not None else ()
+
+    @override
+    async def blockers(self, pool: NetworkPool) -> int:
+        if not self.known:
+            raise AllocationsBehind(UNKNOWN_RETRY)
+        return await self.pools.blockers(pool) if self.pools is not None else 0
