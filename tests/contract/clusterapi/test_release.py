@@ -1,0 +1,136 @@
+"""Addresses are released with their claims, in the contract's order."""
+
+import pytest
+
+from tests.contract.clusterapi.lab import ADDRESS_FINALIZER, CLAIM_FINALIZER, Lab
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+OTHER = "example.com/keep"
+
+
+async def test_a_deleted_claim_takes_its_ipaddress_along_and_the_address_is_free(lab: Lab) -> None:
+    await lab.pool("p", "10.0.0.10-10.0.0.11")
+    for name in ("a", "b"):
+        await lab.claim(name, "p")
+        await lab.served(name)
+    await lab.delete("IPAddressClaim", "a")
+    await lab.gone("IPAddressClaim", "a")
+    assert await lab.find("IPAddress", "a") is None
+    await lab.counts("p", (2, 1, 1, 0))
+    await lab.claim("c", "p")
+    assert await lab.served("c") == "10.0.0.10"
+
+
+async def test_the_address_is_free_though_somebody_else_keeps_the_deleted_claim(lab: Lab) -> None:
+    await lab.pool("p", "10.0.0.10")
+    await lab.claim("a", "p", finalizers=[OTHER])
+    await lab.served("a")
+    await lab.claim("b", "p")
+    await lab.says("b", "PoolExhausted")
+    await lab.delete("IPAddressClaim", "a")
+    assert await lab.served("b") == "10.0.0.10"
+    kept = await lab.find("IPAddressClaim", "a")
+    assert kept is not None
+    assert kept["metadata"]["finalizers"] == [OTHER]
+    await lab.patch("IPAddressClaim", "a", {"metadata": {"finalizers": None}})
+    await lab.gone("IPAddressClaim", "a")
+
+
+async def test_a_claim_that_is_deleted_before_it_was_seen_gets_nothing(lab: Lab) -> None:
+    await lab.claim("a", "p", finalizers=[OTHER])
+    await lab.until(
+        "IPAddressClaim", "a", lambda one: CLAIM_FINALIZER in one["metadata"]["finalizers"]
+    )
+    await lab.delete("IPAddressClaim", "a")
+    await lab.until("IPAddressClaim", "a", lambda one: one["metadata"]["finalizers"] == [OTHER])
+    await lab.pool("p", "10.0.0.10")
+    await lab.settled()
+    kept = await lab.find("IPAddressClaim", "a")
+    assert kept is not None
+    assert kept["metadata"]["finalizers"] == [OTHER]
+    assert "addressRef" not in kept.get("status", {})
+    assert await lab.find("IPAddress", "a") is None
+    await lab.patch("IPAddressClaim", "a", {"metadata": {"finalizers": None}})
+
+
+async def test_a_released_address_rests_for_the_grace_period_and_its_claim_does_not(
+    lab: Lab,
+) -> None:
+    await lab.pool("p", "10.0.0.10-10.0.0.11", addressReuseGracePeriodSeconds=4)
+    await lab.claim("a", "p")
+    await lab.served("a")
+    await lab.delete("IPAddressClaim", "a")
+    await lab.gone("IPAddressClaim", "a")
+    await lab.claim("b", "p")
+    assert await lab.served("b") == "10.0.0.11"
+    await lab.claim("c", "p")
+    assert await lab.served("c") == "10.0.0.10"
+    await lab.gone("IPAddress", "a")
+
+
+async def test_an_ipaddress_whose_claim_vanished_is_released(lab: Lab) -> None:
+    await lab.pool("p", "10.0.0.10")
+    await lab.claim("a", "p")
+    await lab.served("a")
+    await lab.patch("IPAddressClaim", "a", {"metadata": {"finalizers": None}})
+    await lab.delete("IPAddressClaim", "a")
+    await lab.gone("IPAddress", "a")
+    await lab.counts("p", (1, 0, 1, 0))
+
+
+async def test_an_ipaddress_that_was_made_by_hand_is_never_released(lab: Lab) -> None:
+    await lab.pool("p", "10.0.0.10-10.0.0.11")
+    await lab.create("IPAddress", "mine", by_hand("mine", "p", "10.0.0.10"))
+    await lab.counts("p", (2, 1, 1, 0))
+    await lab.claim("a", "p")
+    assert await lab.served("a") == "10.0.0.11"
+    found = await lab.find("IPAddress", "mine")
+    assert found is not None
+    assert "finalizers" not in found["metadata"]
+    await lab.delete("IPAddress", "mine")
+    await lab.counts("p", (2, 1, 1, 0))
+
+
+def by_hand(claim: str, pool: str, address: str) -> dict[str, object]:
+    """Return the spec of an IPAddress."""
+    return {
+        "claimRef": {"name": claim},
+        "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": pool},
+        "address": address,
+        "prefix": 24,
+    }
+
+
+async def test_what_lacks_on_an_ipaddress_is_put_back(lab: Lab) -> None:
+    await lab.pool("p", "10.0.0.10")
+    await lab.claim("a", "p")
+    await lab.served("a")
+    before = await lab.find("IPAddress", "a")
+    assert before is not None
+    await lab.patch("IPAddress", "a", {"metadata": {"finalizers": None, "ownerReferences": None}})
+    after = await lab.until(
+        "IPAddress", "a", lambda one: len(one["metadata"].get("ownerReferences", ())) == 2
+    )
+    assert after["metadata"]["finalizers"] == [ADDRESS_FINALIZER]
+    assert after["metadata"]["ownerReferences"] == before["metadata"]["ownerReferences"]
+
+
+async def test_an_ipaddress_that_was_removed_by_force_comes_back_with_its_address(
+    lab: Lab,
+) -> None:
+    await lab.pool("p", "10.0.0.10-10.0.0.12", gateway="10.0.0.1")
+    for name in ("a", "b"):
+        await lab.claim(name, "p")
+        await lab.served(name)
+    await lab.delete("IPAddressClaim", "a")
+    await lab.gone("IPAddressClaim", "a")
+    before = await lab.find("IPAddress", "b")
+    assert before is not None
+    await lab.delete("IPAddress", "b")
+    held = await lab.find("IPAddress", "b")
+    assert held is not None, "the finalizer holds it"
+    await lab.patch("IPAddress", "b", {"metadata": {"finalizers": None}})
+    after = await lab.until(
+        "IPAddress", "b", lambda one: one["metadata"]["uid"] != before["metadata"]["uid"]
+    )
+    assert after["spec"] == before["spec"]

@@ -1,0 +1,121 @@
+"""Claims that cannot be served say why, and are served once they can be."""
+
+import pytest
+
+from tests.contract.clusterapi.lab import Lab, condition, reason
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+
+
+async def test_a_claim_waits_for_its_pool_and_is_served_when_that_is_made(lab: Lab) -> None:
+    await lab.claim("a", "p")
+    said = await lab.says("a", "PoolNotReady")
+    assert condition(said)["status"] == "False"
+    await lab.pool("p", "10.0.0.10")
+    assert await lab.served("a") == "10.0.0.10"
+    assert reason(await lab.find("IPAddressClaim", "a")) == "AddressAllocated"
+
+
+async def test_those_who_wait_are_served_oldest_first_when_an_address_is_released(
+    lab: Lab,
+) -> None:
+    await lab.pool("p", "10.0.0.10-10.0.0.11")
+    for name in ("a", "b"):
+        await lab.claim(name, "p")
+        await lab.served(name)
+    for name in ("z", "y", "x"):  # not in the order of their names
+        await lab.claim(name, "p")
+        await lab.says(name, "PoolExhausted")
+    await lab.delete("IPAddressClaim", "a")
+    first = "z" if await _is_older(lab, "z", "x") else "x"
+    assert await lab.served(first) == "10.0.0.10"
+    assert reason(await lab.find("IPAddressClaim", "y")) == "PoolExhausted"
+
+
+async def _is_older(lab: Lab, one: str, other: str) -> bool:
+    """Return whether one claim is served before another: by creation, to the second, then name."""
+
+    def place(body: object, name: str) -> tuple[str, str]:
+        assert isinstance(body, dict)
+        return str(body["metadata"]["creationTimestamp"]), name
+
+    first = place(await lab.find("IPAddressClaim", one), one)
+    return first < place(await lab.find("IPAddressClaim", other), other)
+
+
+async def test_growth_of_the_pool_and_a_lifted_exclusion_serve_who_waits(lab: Lab) -> None:
+    await lab.pool("p", "10.0.0.10-10.0.0.11", excludedAddresses=["10.0.0.11"])
+    await lab.claim("a", "p")
+    await lab.served("a")
+    await lab.claim("b", "p")
+    await lab.says("b", "PoolExhausted")
+    await lab.patch("InClusterIPPool", "p", {"spec": {"excludedAddresses": None}})
+    assert await lab.served("b") == "10.0.0.11"
+    await lab.claim("c", "p")
+    await lab.says("c", "PoolExhausted")
+    addresses = ["10.0.0.10-10.0.0.11", "10.0.0.20"]
+    await lab.patch("InClusterIPPool", "p", {"spec": {"addresses": addresses}})
+    assert await lab.served("c") == "10.0.0.20"
+    await lab.counts("p", (3, 3, 0, 0))
+
+
+async def test_what_waits_and_what_is_served_is_not_written_again(lab: Lab) -> None:
+    await lab.pool("p", "10.0.0.10")
+    await lab.claim("a", "p")
+    await lab.served("a")
+    await lab.claim("b", "p")
+    await lab.says("b", "PoolExhausted")
+    await lab.counts("p", (1, 1, 0, 0))
+    await lab.settled()
+    before = await _versions(lab)
+    await lab.settled()
+    assert await _versions(lab) == before
+
+
+async def _versions(lab: Lab) -> dict[str, str]:
+    """Return the resourceVersions of this test's objects."""
+    found = [
+        await lab.find(kind, name)
+        for kind, name in (
+            ("IPAddressClaim", "a"),
+            ("IPAddressClaim", "b"),
+            ("IPAddress", "a"),
+            ("InClusterIPPool", "p"),
+        )
+    ]
+    assert None not in found
+    return {
+        f"{one['kind']}/{one['metadata']['name']}": one["metadata"]["resourceVersion"]
+        for one in found
+        if one is not None
+    }
+
+
+async def test_a_pool_that_is_being_deleted_serves_nobody_and_goes_with_its_last_address(
+    lab: Lab,
+) -> None:
+    await lab.pool("p", "10.0.0.10-10.0.0.11")
+    await lab.claim("a", "p")
+    await lab.served("a")
+    await lab.delete("InClusterIPPool", "p")
+    await lab.claim("b", "p")
+    await lab.says("b", "PoolNotReady")
+    assert await lab.find("InClusterIPPool", "p") is not None
+    await lab.delete("IPAddressClaim", "a")
+    await lab.gone("IPAddressClaim", "a")
+    await lab.gone("InClusterIPPool", "p")
+    await lab.pool("p", "10.0.0.10")
+    assert await lab.served("b") == "10.0.0.10"
+
+
+async def test_a_pool_has_its_finalizer_and_its_ready_condition_from_the_beginning(
+    lab: Lab,
+) -> None:
+    await lab.pool("p", "10.0.0.10")
+    await lab.counts("p", (1, 0, 1, 0))
+    pool = await lab.find("InClusterIPPool", "p")
+    assert pool is not None
+    assert pool["metadata"]["finalizers"] == ["ipam.cluster.x-k8s.io/ProtectPool"]
+    assert condition(pool)["status"] == "True"
+    await lab.delete("InClusterIPPool", "p")
+    await lab.gone("InClusterIPPool", "p")
