@@ -12,7 +12,7 @@ from reconcilers.tenantclients import OpenTransport, TenantClients
 from reconcilers.tenantcluster.identity import TenantIdentities
 from reconcilers.tenantcluster.release import TenantReleaseCheck
 from reconcilers.tenantcluster.teardown import VanishedClusters
-from reconcilers.webhooks.admission import webhooks
+from reconcilers.webhooks.admission import cluster_api_webhooks, webhooks
 from reconcilers.wiring import controllers
 from reconcilers.wiring.shared import Shared
 
@@ -128,3 +128,6 @@ def add_webhooks(shared: Shared) -> None:
     caches = shared.informers.caches
     for webhook in webhooks(shared.manager.client, caches, shared.clock, shared.settings):
         shared.manager.add_webhook(webhook)
+    if CLUSTER_API in shared.settings.integration:
+        for webhook in cluster_api_webhooks(shared.manager.client):
+            shared.manager.add_webhook(webhook)
