@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -50,23 +51,40 @@ async def install(plane: Plane) -> None:
     await plane.install_crds(crds.crds())
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server on which the product serves claims.
+
+    Args:
+        plane: the server.
+        admin: the administrator's client.
+        kubeconfig: the administrator's.
+        log: what the product logs.
+        process: the product.
+    """
+
+    plane: Plane
+    admin: httpx.AsyncClient
+    kubeconfig: Path
+    log: Path
+    process: subprocess.Popen[bytes]
+
+
 @pytest_asyncio.fixture(scope="package", loop_scope="package")
-async def server(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[tuple[Plane, httpx.AsyncClient, Path]]:
-    """A server on which the product serves claims; the path is that of the product's log."""
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+    """A server on which the product serves claims."""
     folder = tmp_path_factory.mktemp("clusterapi")
     async with ControlPlane.start() as plane, administrator(plane) as admin:
         await install(plane)
         kubeconfig = plane.write_kubeconfig(folder / "kubeconfig")
-        with product(kubeconfig, folder / "log"):
-            yield plane, admin, folder / "log"
+        log = folder / "log"
+        with product(kubeconfig, log) as process:
+            yield Server(plane, admin, kubeconfig, log, process)
 
 
 @pytest_asyncio.fixture(loop_scope="package")
-async def lab(server: tuple[Plane, httpx.AsyncClient, Path]) -> Lab:
+async def lab(server: Server) -> Lab:
     """A namespace of its own for each test."""
-    _, admin, _ = server
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "lab-"}}
-    made = (await admin.post("/api/v1/namespaces", json=body)).json()
-    return Lab(admin, made["metadata"]["name"])
+    made = (await server.admin.post("/api/v1/namespaces", json=body)).json()
+    return Lab(server.admin, made["metadata"]["name"])
