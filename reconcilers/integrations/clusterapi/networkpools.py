@@ -36,6 +36,18 @@ from reconcilers.networkpool.view import OtherHolders, Reader, Unreadable
 UNKNOWN_RETRY = 0.5
 
 
+def network_pool_space(pool: NetworkPool, max_addresses: int) -> PoolSpace:
+    """Return which single addresses a NetworkPool may hand out.
+
+    Raises:
+        InvalidPool: its spec cannot be read.
+    """
+    layout = ranges.layout(pool.spec, max_addresses)
+    bits = 32 if layout.family == 4 else 128
+    prefix = bits - (layout.cidr.size - 1).bit_length()
+    return PoolSpace(layout, 0, prefix, pool.spec.gateway or "")
+
+
 class NetworkPoolClaims(PoolReconciler):
     """Hands out single addresses of NetworkPools to claims.
 
@@ -54,10 +66,7 @@ class NetworkPoolClaims(PoolReconciler):
 
     @override
     def geometry(self, pool: NetworkPool) -> PoolSpace:
-        layout = ranges.layout(pool.spec, self._parts.settings.max_addresses)
-        bits = 32 if layout.family == 4 else 128
-        prefix = bits - (layout.cidr.size - 1).bit_length()
-        return PoolSpace(layout, 0, prefix, pool.spec.gateway or "")
+        return network_pool_space(pool, self._parts.settings.max_addresses)
 
     @override
     async def _pass(self, pool: NetworkPool) -> Outcome:

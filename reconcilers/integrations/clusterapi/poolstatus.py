@@ -4,7 +4,7 @@ The in-cluster provider's own definitions have none, and a server drops what the
 a status is compared by what came back of the last one that was written.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,10 +12,12 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import is_true
 from controller.events import EventType, Recorder
+from controller.meta import Key
 from controller.resource import Resource
 from reconcilers.conditions import READY, Finding, rendered, with_findings
 from reconcilers.integrations.clusterapi.addresses import MOST, PoolSpace
 from reconcilers.integrations.clusterapi.api import Pool, PoolCounts
+from reconcilers.integrations.clusterapi.overlaps import OVERLAPPING, Offers, finding
 from reconcilers.integrations.core.contents import Contents
 
 
@@ -43,12 +45,16 @@ class PoolStatuses:
         client: for the writes.
         recorder: takes an event whenever a pool becomes ready, or ceases to be.
         clock: the time.
+        offers: what all pools may hand out.
     """
 
-    def __init__(self, client: Client, recorder: Recorder, clock: Clock) -> None:
+    def __init__(self, client: Client, recorder: Recorder, clock: Clock, offers: Offers) -> None:
         self._client = client
         self._recorder = recorder
         self._clock = clock
+        self._offers = offers
+        self._reported: dict[tuple[str, Key], str] = {}
+        """The overlaps of each pool that an event told of."""
         self._without_conditions: set[str] = set()
         """The kinds whose definition drops conditions."""
 
@@ -56,10 +62,27 @@ class PoolStatuses:
         self, kind: Resource[Any], pool: Pool, space: PoolSpace, contents: Contents
     ) -> None:
         """Write the status of a pool that claims are served from."""
-        await self.write(kind, pool, counts_of(space, contents), readiness(space))
+        found = finding(self._offers.sharing(kind.kind, pool))
+        await self.write(kind, pool, counts_of(space, contents), readiness(space), found)
+        self._report(kind, pool, found)
+
+    def _report(self, kind: Resource[Any], pool: Pool, found: Finding) -> None:
+        """Record an event when other pools begin to overlap with one."""
+        identity = kind.kind, pool.metadata.key
+        said = found.message if found.status else ""
+        before = self._reported.pop(identity, "")
+        if said:
+            self._reported[identity] = said
+        if said and said != before and not is_true(pool.status.conditions, OVERLAPPING):
+            self._recorder.record(kind, pool, "Warning", "PoolsOverlap", said, action="Serving")
 
     async def write(
-        self, kind: Resource[Any], pool: Pool, counts: PoolCounts | None, ready: Finding
+        self,
+        kind: Resource[Any],
+        pool: Pool,
+        counts: PoolCounts | None,
+        ready: Finding,
+        *others: Finding,
     ) -> None:
         """Write a pool's status if it differs.
 
@@ -68,13 +91,15 @@ class PoolStatuses:
             pool: as it was read.
             counts: what it is to say; None to leave the counts alone.
             ready: its Ready condition.
+            *others: its other conditions that are known.
 
         Raises:
             Conflict: the pool changed meanwhile.
             ControllerError: the write failed.
         """
         known = kind.kind not in self._without_conditions
-        patch = patch_of(pool, counts, ready, self._clock.now(), conditions=known)
+        findings = (ready, *others)
+        patch = patch_of(pool, counts, findings, self._clock.now(), conditions=known)
         if not patch:
             return
         written = await self._client.patch_status(kind, pool, patch)
@@ -88,14 +113,19 @@ class PoolStatuses:
 
 
 def patch_of(
-    pool: Pool, counts: PoolCounts | None, ready: Finding, now: datetime, *, conditions: bool
+    pool: Pool,
+    counts: PoolCounts | None,
+    findings: Sequence[Finding],
+    now: datetime,
+    *,
+    conditions: bool,
 ) -> Mapping[str, Any]:
     """Return a patch that makes a pool's status right; empty if it is.
 
     Args:
         pool: as it was read.
         counts: what it is to say; None to leave the counts alone.
-        ready: its Ready condition.
+        findings: its conditions that are known.
         now: the time.
         conditions: whether its definition has conditions.
     """
@@ -109,7 +139,7 @@ def patch_of(
             "outOfRange": counts.outOfRange,
         }
     if conditions:
-        found = with_findings(status.conditions, [ready], pool.metadata.generation, now)
+        found = with_findings(status.conditions, findings, pool.metadata.generation, now)
         if found != tuple(status.conditions):
             patch["conditions"] = rendered(found)
     return patch

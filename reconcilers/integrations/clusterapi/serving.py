@@ -6,7 +6,8 @@ controllers of the integration are made anew for what is served now: a new versi
 further kind of pool, Clusters at last.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,11 +30,17 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
+from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.answers import controlling_claim
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.granting import Granting
-from reconcilers.integrations.clusterapi.networkpools import ClaimHolders, NetworkPoolClaims
+from reconcilers.integrations.clusterapi.networkpools import (
+    ClaimHolders,
+    NetworkPoolClaims,
+    network_pool_space,
+)
+from reconcilers.integrations.clusterapi.overlaps import Offers
 from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
@@ -41,6 +48,7 @@ from reconcilers.integrations.clusterapi.world import (
     CLUSTER_INDEX,
     World,
     cluster_index,
+    geometry_of,
     kind_of,
     pool_key,
     space_name,
@@ -210,16 +218,17 @@ class ClusterApi:
         )
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
         settings = self._settings.pool
+        offers = Offers(world.pools, partial(offered, settings.max_addresses))
         parts = PoolParts(
             client,
             world,
             Reader(client, world, self._clock, settings.cache_patience),
             Granting(client, world, self._recorder, self._clock, settings.width),
-            PoolStatuses(client, self._recorder, self._clock),
+            PoolStatuses(client, self._recorder, self._clock, offers),
             self._clock,
             settings,
         )
-        watched = Watched(world, claims, addresses, clusters, settings.gather)
+        watched = Watched(world, claims, addresses, clusters, settings.gather, pools, offers)
         self.holders.pools = network_pools = NetworkPoolClaims(parts, self._allocations.cache)
         reconcilers = [network_pools, *(PoolReconciler(kind, parts) for kind in served.pools)]
         for reconciler in reconcilers:
@@ -228,7 +237,7 @@ class ClusterApi:
                 f"clusterapi-{kind.kind.lower()}",
                 reconciler.reconcile,
                 watches=[
-                    *watched.of_pools(kind, pools[kind.kind]),
+                    *watched.of_pools(kind),
                     *watched.of_allocations(kind, self._allocations),
                 ],
                 concurrency=self._settings.concurrency,
@@ -244,7 +253,12 @@ class ClusterApi:
         if self._networkpools is not None:
             for watch in watched.of_names(NETWORK_POOL):
                 watch.connect(self._networkpools.queue)
-        return extension.run
+
+        async def run() -> None:
+            with closing(offers):
+                await extension.run()
+
+        return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +271,8 @@ class Watched:
         addresses: IPAddresses.
         clusters: Clusters; None where they are not served.
         gather: seconds that changes wait to be taken in by one pass over their pool.
+        pools: the pools by kind.
+        offers: what all pools may hand out.
     """
 
     world: World
@@ -264,16 +280,25 @@ class Watched:
     addresses: Informer[IPAddress]
     clusters: Informer[Cluster] | None
     gather: float
+    pools: Mapping[str, Informer[Any]]
+    offers: Offers
 
-    def of_pools(self, kind: Resource[Any], pools: Informer[Any]) -> list[Watch[Any]]:
+    def of_pools(self, kind: Resource[Any]) -> list[Watch[Any]]:
         """Return the watches of the controller of one kind of pools."""
 
         def of_cluster(cluster: Cluster) -> Iterable[Key]:
             return {key for claim in self._claims_of(cluster) for key in named(kind, claim)}
 
+        def overlapping(other: str, pool: Any) -> Iterable[Key]:
+            return [one.key for one in self.offers.sharing(other, pool) if one.kind == kind.kind]
+
         watches: list[Watch[Any]] = [
-            Watch(pools, to_self),
+            Watch(self.pools[kind.kind], to_self),
             *self.of_names(kind),
+            *(
+                Watch(pools, partial(overlapping, other), offer_changed)
+                for other, pools in self.pools.items()
+            ),
         ]
         if self.clusters is not None:
             watches.append(Watch(self.clusters, of_cluster, pause_changed))
@@ -329,6 +354,13 @@ class Watched:
         return self.world.claims.by_index(CLUSTER_INDEX, str(cluster.metadata.key))
 
 
+def offered(max_addresses: int, kind: str, pool: Any) -> PoolSpace:
+    """Return what a pool of a kind may hand out; raises InvalidPool if it cannot be read."""
+    if kind == NETWORK_POOL.kind:
+        return network_pool_space(pool, max_addresses)
+    return geometry_of(pool)
+
+
 def named(kind: Resource[Any], obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
     """Return the pool of that kind that a claim or an IPAddress names."""
     return [pool_key(kind, obj)] if kind_of(obj.spec.poolRef) == kind else []
@@ -343,6 +375,14 @@ def pause_changed(change: Change[Cluster]) -> bool:
     """Return whether a Cluster came, went, was paused or unpaused."""
     old, new = change.old, change.new
     return old is None or new is None or old.paused != new.paused
+
+
+def offer_changed(change: Change[Any]) -> bool:
+    """Return whether a pool came, went or has another spec; at the start each has its own pass."""
+    old, new = change.old, change.new
+    if old is None or new is None:
+        return not change.initial
+    return bool(old.metadata.generation != new.metadata.generation)
 
 
 def serving_changed(change: Change[Any]) -> bool:

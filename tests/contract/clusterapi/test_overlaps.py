@@ -1,0 +1,35 @@
+"""Pools that may hand out the same addresses say so, each of the other, whatever their kinds."""
+
+import pytest
+
+from tests.contract.clusterapi.lab import Body, Lab, condition
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+OVERLAPPING = "Overlapping"
+
+
+def names(body: Body, other: str) -> bool:
+    found = condition(body, OVERLAPPING)
+    return found.get("status") == "True" and other in found["message"]
+
+
+def alone(body: Body) -> bool:
+    return bool(condition(body, OVERLAPPING).get("status") == "False")
+
+
+async def test_an_overlap_is_reported_on_both_pools_until_it_ends(lab: Lab) -> None:
+    await lab.pool("one", "10.9.0.10-10.9.0.19")
+    await lab.until("InClusterIPPool", "one", alone)
+    shared = f"{lab.namespace}-two"
+    await lab.pool(shared, "10.9.0.19-10.9.0.30", kind="GlobalInClusterIPPool")
+    await lab.until("InClusterIPPool", "one", lambda body: names(body, f"{shared} (1)"))
+    await lab.until("GlobalInClusterIPPool", shared, lambda body: names(body, "/one (1)"))
+    await lab.patch("InClusterIPPool", "one", {"spec": {"addresses": ["10.9.0.10-10.9.0.18"]}})
+    await lab.until("InClusterIPPool", "one", alone)
+    await lab.until("GlobalInClusterIPPool", shared, alone)
+    await lab.patch("InClusterIPPool", "one", {"spec": {"addresses": ["10.9.0.10-10.9.0.20"]}})
+    await lab.until("InClusterIPPool", "one", lambda body: names(body, f"{shared} (2)"))
+    await lab.delete("GlobalInClusterIPPool", shared)
+    await lab.until("InClusterIPPool", "one", alone)
+    await lab.create("NetworkPool", "net", {"cidr": "10.9.0.0/28"})
+    await lab.until("InClusterIPPool", "one", lambda body: names(body, "/net (6)"))
