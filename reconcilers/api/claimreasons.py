@@ -14,6 +14,10 @@ POOL = {
     "ValidationFailed": "False: the spec cannot be read; the message says where",
     "Deleting": "False: the pool waits for its IPAddresses to be released",
 }
+OVERLAP = {
+    "PoolsOverlap": "True: the message names them, and counts what both may hand out",
+    "NoOverlap": "False",
+}
 POOL_KINDS = (
     "InClusterIPPool",
     "GlobalInClusterIPPool",

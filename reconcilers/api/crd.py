@@ -6,7 +6,7 @@ materialise empty values. What a schema cannot say of one object alone is said b
 the models.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache
@@ -272,15 +272,19 @@ def _without_defaults(schema: Any) -> Any:
     return schema
 
 
-def by_name(wanted: Iterable[str] = ()) -> list[Schema]:
-    """Return the CRDs whose kind, plural or a short name is in `wanted`; all if none are named.
+def by_name(wanted: Iterable[str] = (), integrated: Sequence[Kind] = ()) -> list[Schema]:
+    """Return the CRDs whose kind, plural or a short name is in `wanted`.
+
+    Args:
+        wanted: the names; our own kinds if there are none.
+        integrated: kinds of integrations, which are found by their names only.
 
     Raises:
         KeyError: no kind has one of these names.
     """
     known = {
         name.lower(): kind
-        for kind in KINDS
+        for kind in (*KINDS, *integrated)
         for name in (kind.kind, kind.plural, *kind.short_names)
     }
     chosen = [known[name.lower()] for name in wanted]

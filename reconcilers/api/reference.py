@@ -1,4 +1,4 @@
-"""API.md: what can be written into the four kinds, and what the controllers write into them."""
+"""API.md: what can be written into our kinds, and what the controllers write into them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,8 @@ Schema = Mapping[str, Any]
 HEAD = f"""\
 # API reference
 
-Group `{names.GROUP}`, version `{names.VERSION}`; all kinds are namespaced. This page is made of
+Group `{names.GROUP}`, version `{names.VERSION}`; all kinds are namespaced. The kinds for Cluster
+API at the end have another group, and are there only with that integration. This page is made of
 the models that the CustomResourceDefinitions are made of: `make api-docs` writes it anew.
 
 A field's path is as in `kubectl explain`; `[]` stands for the entries of a list. What is marked
@@ -30,26 +31,38 @@ _LIMITS: Sequence[tuple[str, str]] = (
 )
 
 
-def page() -> str:
-    """Return the whole page."""
-    parts = [HEAD, _contents()]
-    for kind, definition in zip(crd.KINDS, crd.crds(), strict=True):
-        parts.append("\n".join(_kind(kind, definition)))
-    parts.append("\n".join(_integrations()))
+def page(integrated: Sequence[crd.Kind]) -> str:
+    """Return the whole page.
+
+    Args:
+        integrated: the kinds of integrations, which come after our own.
+    """
+    kinds = (*crd.KINDS, *integrated)
+    others = [name for name in WORDS if name not in {kind.kind for kind in kinds}]
+    parts = [HEAD, _contents([*(kind.kind for kind in kinds), *others])]
+    parts += ["\n".join(_kind(kind, crd.definition(kind))) for kind in kinds]
+    parts += ["\n".join(_of_others(name)) for name in others]
     parts.append("\n".join(_marks()))
     return "\n".join(parts)
 
 
-def _contents() -> str:
-    own = {kind.kind for kind in crd.KINDS}
-    kinds = (f"- [{kind.kind}](#{kind.kind.lower()})" for kind in crd.KINDS)
-    others = (f"- [{kind}](#{kind.lower()})" for kind in WORDS if kind not in own)
+def _of_others(kind: str) -> Iterator[str]:
+    """Yield the lines about a kind that others define and our controllers write into."""
+    yield f"## {kind}\n"
+    yield "Defined by others; this is what is written into its status.\n"
+    yield from _words(kind)
+
+
+def _contents(kinds: Iterable[str]) -> str:
+    listed = (f"- [{name}](#{name.lower()})" for name in kinds)
     marks = "- [Labels, annotations, finalizers](#labels-annotations-finalizers)"
-    return "\n".join([*kinds, *others, marks, ""])
+    return "\n".join([*listed, marks, ""])
 
 
 def _short_names(kind: crd.Kind) -> str:
     """Return what the heading of a kind says about the short names that kubectl takes."""
+    if not kind.short:
+        return ""
     if not kind.alias:
         return f", or `{kind.short}`"
     return f", or `{kind.alias}` (kubectl takes `{kind.short}` for {kind.shadowed_by})"
@@ -62,7 +75,12 @@ def _kind(kind: crd.Kind, definition: Schema) -> Iterator[str]:
     schema = version["schema"]["openAPIV3Schema"]
     yield f"## {kind.kind}\n"
     yield f"{schema['description']}\n"
-    yield f"`kubectl get {kind.plural}`{_short_names(kind)}; `kubectl get butler` has all four."
+    if kind.group != names.GROUP:
+        scope = "namespaced" if kind.namespaced else "of the whole cluster"
+        yield f"Group `{kind.group}`, version `{kind.version}`; {scope}."
+    has = "has all four" if kind.group == names.GROUP else "has it, too"
+    category = kind.categories[0]
+    yield f"`kubectl get {kind.plural}`{_short_names(kind)}; `kubectl get {category}` {has}."
     if kind.selectable:
         fields = ", ".join(f"`{path.removeprefix('.')}`" for path in kind.selectable)
         yield f"Field selectors: {fields}."
@@ -72,11 +90,15 @@ def _kind(kind: crd.Kind, definition: Schema) -> Iterator[str]:
         yield f"### {kind.kind} {part}\n"
         yield from _table(("field", "type", "what it is"), _fields(part, schema))
     yield from _rules(kind, schema)
-    words = WORDS[kind.kind]
-    yield f"### {kind.kind} conditions\n"
+    yield from _words(kind.kind)
+
+
+def _words(kind: str) -> Iterator[str]:
+    words = WORDS[kind]
+    yield f"### {kind} conditions\n"
     yield from _conditions(words.conditions)
     if words.events:
-        yield f"### {kind.kind} events\n"
+        yield f"### {kind} events\n"
         yield from _events(words.events)
 
 
@@ -161,16 +183,6 @@ def _conditions(conditions: Iterable[Condition]) -> Iterator[str]:
         rows.append((f"**{one.type}**", "", f"True while {one.meaning}"))
         rows += [("", f"`{reason}`", said) for reason, said in one.reasons.items()]
     yield from _table(("condition", "reason", "what it says"), rows)
-
-
-def _integrations() -> Iterator[str]:
-    """Yield the lines about kinds of other platforms, which have definitions of their own."""
-    own = {kind.kind for kind in crd.KINDS}
-    for kind, words in WORDS.items():
-        if kind not in own:
-            yield f"## {kind}\n"
-            yield from _conditions(words.conditions)
-            yield from _events(words.events) if words.events else ()
 
 
 def _events(events: Iterable[Event]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconcilers.api import names
-from reconcilers.api.claimreasons import CLAIM, POOL, POOL_KINDS
+from reconcilers.api.claimreasons import CLAIM, OVERLAP, POOL, POOL_KINDS
 from reconcilers.api.tenantreasons import BALANCER, DEMAND, NO_WAY_IN
 
 
@@ -64,6 +64,13 @@ _UNMET = {
     "PoolNotDualStack": "False: both families are required, and the pool has one",
     "FamilyNotConfigured": "False: a family is named that the pool does not have",
 }
+CLAIM_POOL = Words(
+    conditions=(
+        Condition("Ready", "claims are served", POOL),
+        Condition("Overlapping", "another pool may hand out the same addresses", OVERLAP),
+    ),
+    events=(Event("Warning", "PoolsOverlap", "another pool begins to overlap with it"),),
+)
 WORDS: Mapping[str, Words] = {
     "NetworkPool": Words(
         conditions=(
@@ -312,7 +319,7 @@ WORDS: Mapping[str, Words] = {
             *(Event("Warning", why, "it waits; the note says for what") for why in [*CLAIM][1:]),
         ),
     ),
-    **{kind: Words((Condition("Ready", "claims are served", POOL),), ()) for kind in POOL_KINDS},
+    **dict.fromkeys(POOL_KINDS, CLAIM_POOL),
 }
 
 _SELF = "IPAllocation"

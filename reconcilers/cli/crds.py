@@ -9,6 +9,7 @@ from reconcilers.api import crd
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import as_json, as_list, as_yaml
 from reconcilers.cli.problems import Problem
+from reconcilers.integrations.clusterapi.crds import KINDS as POOLS
 
 
 @click.command()
@@ -27,7 +28,7 @@ from reconcilers.cli.problems import Problem
 def crds(kinds: tuple[str, ...], directory: Path | None, output: str) -> None:
     """Print the CustomResourceDefinitions, ready for `kubectl apply -f -`.
 
-    KIND is a kind, its plural or its short name; all kinds if none is named.
+    KIND is a kind, its plural or its short name; our four kinds if none is named.
     """
     if output != "yaml" and directory is not None:
         raise click.UsageError("--directory writes YAML: leave --output away")
@@ -36,12 +37,13 @@ def crds(kinds: tuple[str, ...], directory: Path | None, output: str) -> None:
 
         if kinds:
             raise click.UsageError("the reference is of all kinds: name none")
-        click.echo(page(), nl=False)
+        click.echo(page(POOLS), nl=False)
         return
     try:
-        chosen = crd.by_name(kinds)
+        chosen = crd.by_name(kinds, POOLS)
     except KeyError as unknown:
         known = ", ".join(f"{kind.plural} ({kind.short})" for kind in crd.KINDS)
+        known += f", and for Cluster API {', '.join(kind.plural for kind in POOLS)}"
         raise Problem(f"there is no kind {unknown.args[0]!r}; these are: {known}") from unknown
     if directory is None:
         kind = "customresourcedefinition.apiextensions.k8s.io"

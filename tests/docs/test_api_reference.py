@@ -11,6 +11,7 @@ import pytest
 
 from reconcilers.api import crd, names
 from reconcilers.api.vocabulary import MARKS, WORDS
+from reconcilers.integrations.clusterapi.crds import KINDS as POOLS
 from tests.reconcilers.cli.commandline import run
 
 ROOT = Path(__file__).parents[2]
@@ -119,10 +120,10 @@ def test_every_label_annotation_and_finalizer_is_documented() -> None:
     assert own == set(MARKS)
 
 
-@pytest.mark.parametrize("kind", [kind.kind for kind in crd.KINDS])
+@pytest.mark.parametrize("kind", [kind.kind for kind in (*crd.KINDS, *POOLS)])
 def test_every_kind_has_its_fields_and_its_rules_in_the_page(kind: str) -> None:
     page = (ROOT / "API.md").read_text(encoding="utf-8")
-    [definition] = crd.by_name([kind])
+    [definition] = crd.by_name([kind], POOLS)
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for part in ("spec", "status"):
         for field in schema["properties"][part]["properties"]:
@@ -148,6 +149,9 @@ def test_what_cannot_be_printed_is_refused(arguments: tuple[str, ...], sentence:
 def test_crds_come_as_json_and_as_names_too() -> None:
     assert run("crds", "ipa", "-o", "name").out == (
         "customresourcedefinition.apiextensions.k8s.io/ipallocations.butler.butlerlabs.dev\n"
+    )
+    assert run("crds", "inclusterippools", "-o", "name").out == (
+        "customresourcedefinition.apiextensions.k8s.io/inclusterippools.ipam.cluster.x-k8s.io\n"
     )
     assert list(run("crds", "np", "-o", "json").items) == [
         "CustomResourceDefinition/networkpools.butler.butlerlabs.dev"

@@ -33,26 +33,28 @@ _LISTED = {
 }
 
 
-def crds() -> Iterator[Schema]:
-    """Yield the CustomResourceDefinition of each kind of pool.
+KINDS: tuple[Kind, ...] = tuple(
+    Kind(
+        resource.type,
+        resource.plural,
+        "",
+        (_LISTED[resource.kind], *_COUNTS),
+        group=GROUP,
+        version=POOL_VERSION,
+        namespaced=resource.namespaced,
+        categories=("cluster-api",),
+        labels={
+            "clusterctl.cluster.x-k8s.io": "",
+            MOVE_HIERARCHY_LABEL: "",
+            PROVIDER_LABEL: PROVIDER,
+        },
+    )
+    for resource in POOLS
+)
+"""The kinds of pools. By their labels `clusterctl move` takes their objects along: it looks only
+at kinds that have the first one."""
 
-    Their labels have `clusterctl move` take the pools along, which looks only at kinds that have
-    the first one.
-    """
-    for resource in POOLS:
-        kind = Kind(
-            resource.type,
-            resource.plural,
-            "",
-            (_LISTED[resource.kind], *_COUNTS),
-            group=GROUP,
-            version=POOL_VERSION,
-            namespaced=resource.namespaced,
-            categories=("cluster-api",),
-            labels={
-                "clusterctl.cluster.x-k8s.io": "",
-                MOVE_HIERARCHY_LABEL: "",
-                PROVIDER_LABEL: PROVIDER,
-            },
-        )
-        yield definition(kind)
+
+def crds() -> Iterator[Schema]:
+    """Yield the CustomResourceDefinition of each kind of pool."""
+    yield from map(definition, KINDS)
