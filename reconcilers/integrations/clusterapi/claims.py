@@ -74,7 +74,8 @@ class ClaimReconciler:
                 if claim is None:
                     return await self._without_claim(key)
                 return await self._reconcile(claim)
-            except Conflict:
+            except (Conflict, NotFound):
+                # It changed, or is gone although the cache shows it: read it live, begin again.
                 claim = await self._live(key)
         return Again(RETRY)
 

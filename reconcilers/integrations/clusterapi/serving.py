@@ -8,7 +8,7 @@ further kind of pool, Clusters at last.
 
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
-from reconcilers.integrations.clusterapi.answers import controlling_claim
+from reconcilers.integrations.clusterapi.answers import controlling_claim, is_made_for_claim
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.granting import Granting
@@ -44,6 +44,7 @@ from reconcilers.integrations.clusterapi.overlaps import Offers
 from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.clusterapi.world import (
     CLUSTER_INDEX,
     World,
@@ -342,13 +343,24 @@ class Watched:
             return keys(claims, self.world.addresses.by_index(SPACE_INDEX, space))
 
         watches: list[Watch[Any]] = [
-            Watch(self.claims, to_self),
-            Watch(self.addresses, answered),
+            Watch(self.claims, to_self, concerns_claim),
+            Watch(self.addresses, answered, self._concerns_answer),
             *(Watch(one, partial(of_pool, one), serving_changed) for one in pools),
         ]
         if self.clusters is not None:
             watches.append(Watch(self.clusters, of_cluster, pause_changed))
         return watches
+
+    def _concerns_answer(self, change: Change[IPAddress]) -> bool:
+        """Return whether anything may have to be done about an IPAddress.
+
+        Not when it was made just now, and lacks nothing, for a claim that is there.
+        """
+        made = change.new
+        if made is None or change.old is not None or not is_made_for_claim(made):
+            return True
+        claim = self.world.claims.get(made.metadata.key)
+        return claim is None or claim.metadata.terminating
 
     def _claims_of(self, cluster: Cluster) -> Iterable[IPAddressClaim]:
         return self.world.claims.by_index(CLUSTER_INDEX, str(cluster.metadata.key))
@@ -369,6 +381,18 @@ def named(kind: Resource[Any], obj: IPAddressClaim | IPAddress) -> Iterable[Key]
 def keys(*found: Iterable[Object]) -> set[Key]:
     """Return the keys of objects, each once."""
     return {one.metadata.key for some in found for one in some}
+
+
+def concerns_claim(change: Change[IPAddressClaim]) -> bool:
+    """Return whether anything may have to be done about a claim itself, or its IPAddress.
+
+    Not when only its status changed, unless that lost what the claim has on record.
+    """
+    old, new = change.old, change.new
+    if old is None or new is None or old.metadata.uid != new.metadata.uid:
+        return True
+    same = replace(old.metadata, resourceVersion="") == replace(new.metadata, resourceVersion="")
+    return not same or (record_of(old) is not None and record_of(new) is None)
 
 
 def pause_changed(change: Change[Cluster]) -> bool:
