@@ -123,6 +123,11 @@ class ClaimReconciler:
 
     async def _waiting(self, claim: IPAddressClaim, pool: Any) -> Outcome:
         """Say what keeps the claim's pool from serving it, if anything does."""
+        address = self._world.addresses.get(claim.metadata.key)
+        if address is not None and not (pool and is_paused(pool.metadata.annotations)):
+            earlier = await self._of_earlier_claim(address, claim, pool)
+            if earlier is not None:
+                return earlier
         ref = claim.spec.poolRef
         if pool is None:
             what = f"{ref.kind} {ref.name} does not exist"
@@ -138,6 +143,20 @@ class ClaimReconciler:
             self._recorder.record(
                 kind, written, "Warning", POOL_NOT_READY, what, action="Allocating"
             )
+        return SETTLED
+
+    async def _of_earlier_claim(
+        self, address: IPAddress, claim: IPAddressClaim, pool: Any
+    ) -> Outcome | None:
+        """Release the IPAddress of an earlier claim of this name; None if it is not one."""
+        if RELEASED_AT in address.metadata.annotations:
+            return await self._held_back(address, pool)
+        owner = controlling_claim(address)
+        if owner is None or owner.uid == claim.metadata.uid or not address.metadata.terminating:
+            return None
+        live = await self._live(claim.metadata.key)
+        if live is not None and live.metadata.uid != owner.uid:
+            await self._answers.remove(address)
         return SETTLED
 
     async def _reconcile_deleted(self, claim: IPAddressClaim) -> Outcome:

@@ -39,6 +39,7 @@ from reconcilers.integrations.clusterapi.granting import (
     addresses_of,
     blocks_of,
 )
+from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Behind, Reader
 from reconcilers.integrations.clusterapi.statuses import waits
@@ -61,6 +62,7 @@ class PoolParts:
         world: the caches.
         reader: reads claims and IPAddresses.
         granting: writes claims.
+        leftovers: takes away IPAddresses that nobody speaks for.
         statuses: writes the pools' statuses.
         clock: the time.
         settings: intervals, and how much is done at once.
@@ -70,6 +72,7 @@ class PoolParts:
     world: World
     reader: Reader
     granting: Granting
+    leftovers: Leftovers
     statuses: PoolStatuses
     clock: Clock
     settings: PoolSettings
@@ -197,8 +200,9 @@ class PoolReconciler:
             pool = await self._write_journal(pool, choice.journal)
         results = await self._keep(pool, space, view, choice)
         await self._parts.granting.refuse(choice.refusals)
+        leftover = await self._parts.leftovers.collect(self._kind, choice.refusals)
         await self._write_status(pool, space)
-        return self._next(pool, choice, results)
+        return _sooner(self._next(pool, choice, results), leftover)
 
     def _due_of(self, pool: Any) -> DuePromises:
         settings, now = self._parts.settings, self._parts.clock.monotonic()
@@ -339,3 +343,10 @@ class PoolReconciler:
             await self._parts.granting.void(risky, space_name(self._kind, key))
             count = await reader.count_live(self._kind, key) if risky else 0
         return count
+
+
+def _sooner(outcome: Outcome, seconds: float | None) -> Outcome:
+    """Return the outcome, with the next pass in so many seconds at the latest."""
+    if seconds is None or (isinstance(outcome, Again) and outcome.after <= seconds):
+        return outcome
+    return Again(seconds)

@@ -35,6 +35,7 @@ from reconcilers.integrations.clusterapi.answers import controlling_claim, is_ma
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.granting import Granting
+from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.networkpools import (
     ClaimHolders,
     NetworkPoolClaims,
@@ -225,6 +226,7 @@ class ClusterApi:
             world,
             Reader(client, world, self._clock, settings.cache_patience),
             Granting(client, world, self._recorder, self._clock, settings.width),
+            Leftovers(client, world, self._clock),
             PoolStatuses(client, self._recorder, self._clock, offers),
             self._clock,
             settings,

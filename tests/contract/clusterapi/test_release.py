@@ -134,3 +134,38 @@ async def test_an_ipaddress_that_was_removed_by_force_comes_back_with_its_addres
         "IPAddress", "b", lambda one: one["metadata"]["uid"] != before["metadata"]["uid"]
     )
     assert after["spec"] == before["spec"]
+
+
+async def test_a_new_claim_of_the_name_is_served_after_the_former_ones_address_is_released(
+    lab: Lab,
+) -> None:
+    await lab.pool("p", "10.0.0.10-10.0.0.11")
+    await lab.claim("a", "p", annotations={"cluster.x-k8s.io/paused": ""})
+    owner = {
+        "apiVersion": "ipam.cluster.x-k8s.io/v1beta2",
+        "kind": "IPAddressClaim",
+        "name": "a",
+        "uid": "of-an-earlier-claim",
+        "controller": True,
+    }
+    await lab.create(
+        "IPAddress",
+        "a",
+        by_hand("a", "p", "10.0.0.11"),
+        ownerReferences=[owner],
+        finalizers=[ADDRESS_FINALIZER],
+    )
+    await lab.delete("IPAddress", "a")
+    await lab.patch("IPAddressClaim", "a", {"metadata": {"annotations": None}})
+    assert await lab.served("a") == "10.0.0.10"
+
+
+async def test_a_claim_of_the_same_name_waits_while_its_former_address_rests(lab: Lab) -> None:
+    await lab.pool("p", "10.0.0.10-10.0.0.11", addressReuseGracePeriodSeconds=3)
+    await lab.claim("a", "p")
+    assert await lab.served("a") == "10.0.0.10"
+    await lab.delete("IPAddressClaim", "a")
+    await lab.gone("IPAddressClaim", "a")
+    await lab.claim("a", "p")
+    await lab.says("a", "AllocationFailed")
+    assert await lab.served("a") == "10.0.0.10"

@@ -1,0 +1,101 @@
+"""IPAddresses that were made for a claim and that no promise and no addressRef speaks for.
+
+A create has no precondition: a replica that froze before it made an IPAddress may make it when the
+address is another claim's by then. No addressRef ever leads to it, as the claim has moved on; but
+it has the name that the claim's own IPAddress needs. So it is taken away, after a minute in which
+it stayed so, and after live reads of the pool, whose promises are looked at first, and of the
+claim: a promise may become an addressRef between the two, and not the other way round.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import NotFound
+from controller.meta import Key
+from controller.resource import Resource
+from reconcilers.integrations.clusterapi.answers import RELEASED_AT, Answers, is_made_for_claim
+from reconcilers.integrations.clusterapi.api import ALLOCATION_FAILED, IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.world import World, kind_of, pool_key
+from reconcilers.integrations.core.journal import journal_of
+from reconcilers.integrations.core.rules import Refusal
+
+PATIENCE_SECONDS = 60.0
+
+
+class Leftovers:
+    """Takes away IPAddresses that stand in the way of the claim that they were made for.
+
+    Args:
+        client: for live reads and deletions.
+        world: the caches.
+        clock: the time.
+    """
+
+    def __init__(self, client: Client, world: World, clock: Clock) -> None:
+        self._client = client
+        self._world = world
+        self._answers = Answers(client, world)
+        self._clock = clock
+        self._since: dict[Key, tuple[str, float]] = {}
+        """By key: the uid of an IPAddress, and since when (monotonic) nobody speaks for it."""
+
+    async def collect(
+        self, kind: Resource[Any], refusals: Sequence[Refusal[IPAddressClaim]]
+    ) -> float | None:
+        """Take away what has been in the way for long enough.
+
+        Args:
+            kind: of the pool.
+            refusals: of one pass over it.
+
+        Returns:
+            In how many seconds to look again; None if nothing is in the way.
+        """
+        waits = []
+        for refusal in refusals:
+            claim, key = refusal.request, refusal.request.metadata.key
+            address = self._world.addresses.get(key)
+            if refusal.reason != ALLOCATION_FAILED or not _may_go(address, claim, kind):
+                self._since.pop(key, None)
+                continue
+            assert address is not None, "only what is there may go"
+            left = self._left(address)
+            if left <= 0 and await self._unspoken(claim, kind):
+                await self._answers.remove(address)
+            waits.append(max(left, 1.0))
+        return min(waits, default=None)
+
+    def _left(self, address: IPAddress) -> float:
+        """Return for how many seconds an IPAddress is still left alone."""
+        now, uid = self._clock.monotonic(), address.metadata.uid
+        known, since = self._since.get(address.metadata.key, ("", now))
+        if known != uid:
+            since = now
+        self._since[address.metadata.key] = uid, since
+        return since + PATIENCE_SECONDS - now
+
+    async def _unspoken(self, claim: IPAddressClaim, kind: Resource[Any]) -> bool:
+        """Return whether neither the pool's promises nor the claim speak for the IPAddress."""
+        key = claim.metadata.key
+        try:
+            pool = await self._client.get(kind, pool_key(kind, claim))
+            if any(promise.key == key for promise in journal_of(pool.metadata).promises):
+                return False
+            found = await self._client.get(self._world.claim_kind, key)
+        except NotFound:
+            return False
+        return not found.address_name
+
+
+def _may_go(address: IPAddress | None, claim: IPAddressClaim, kind: Resource[Any]) -> bool:
+    """Return whether an IPAddress in the way was made for a claim of that name, and pool."""
+    return (
+        address is not None
+        and not claim.address_name
+        and is_made_for_claim(address)
+        and kind_of(address.spec.poolRef) == kind
+        and pool_key(kind, address) == pool_key(kind, claim)
+        and RELEASED_AT not in address.metadata.annotations
+    )
