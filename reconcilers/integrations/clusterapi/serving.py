@@ -6,9 +6,9 @@ controllers of the integration are made anew for what is served now: a new versi
 further kind of pool, Clusters at last.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,17 +21,15 @@ from controller.errors import ControllerError
 from controller.events import Recorder
 from controller.informer import Informer
 from controller.manager import Manager
-from controller.meta import Key, MetadataOnly, Object
+from controller.meta import MetadataOnly
 from controller.resource import Resource
 from controller.runner import Controller
-from controller.triggers import Watch, to_self
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
-from reconcilers.integrations.clusterapi.answers import controlling_claim, is_made_for_claim
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.granting import Granting
@@ -45,15 +43,12 @@ from reconcilers.integrations.clusterapi.overlaps import Offers
 from reconcilers.integrations.clusterapi.pools import PoolParts, PoolReconciler
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Reader
-from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.clusterapi.watched import Watched
 from reconcilers.integrations.clusterapi.world import (
     CLUSTER_INDEX,
     World,
     cluster_index,
     geometry_of,
-    kind_of,
-    pool_key,
-    space_name,
     space_of,
 )
 from reconcilers.integrations.core.contents import SPACE_INDEX
@@ -264,160 +259,8 @@ class ClusterApi:
         return run
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """Which changes enqueue what.
-
-    Args:
-        world: the caches.
-        claims: IPAddressClaims.
-        addresses: IPAddresses.
-        clusters: Clusters; None where they are not served.
-        gather: seconds that changes wait to be taken in by one pass over their pool.
-        pools: the pools by kind.
-        offers: what all pools may hand out.
-    """
-
-    world: World
-    claims: Informer[IPAddressClaim]
-    addresses: Informer[IPAddress]
-    clusters: Informer[Cluster] | None
-    gather: float
-    pools: Mapping[str, Informer[Any]]
-    offers: Offers
-
-    def of_pools(self, kind: Resource[Any]) -> list[Watch[Any]]:
-        """Return the watches of the controller of one kind of pools."""
-
-        def of_cluster(cluster: Cluster) -> Iterable[Key]:
-            return {key for claim in self._claims_of(cluster) for key in named(kind, claim)}
-
-        def overlapping(other: str, pool: Any) -> Iterable[Key]:
-            return [one.key for one in self.offers.sharing(other, pool) if one.kind == kind.kind]
-
-        watches: list[Watch[Any]] = [
-            Watch(self.pools[kind.kind], to_self),
-            *self.of_names(kind),
-            *(
-                Watch(pools, partial(overlapping, other), offer_changed)
-                for other, pools in self.pools.items()
-            ),
-        ]
-        if self.clusters is not None:
-            watches.append(Watch(self.clusters, of_cluster, pause_changed))
-        return watches
-
-    def of_names(self, kind: Resource[Any]) -> list[Watch[Any]]:
-        """Return the watches of claims and IPAddresses that name pools of one kind."""
-        return [
-            Watch(self.claims, partial(named, kind), None, self._gathered),
-            Watch(self.addresses, partial(named, kind), None, self._gathered),
-        ]
-
-    def of_allocations(
-        self, kind: Resource[Any], allocations: Informer[IPAllocation]
-    ) -> list[Watch[Any]]:
-        """Return the watch of what else holds addresses of NetworkPools."""
-        if kind != NETWORK_POOL:
-            return []
-        return [Watch(allocations, lambda one: [one.pool_key], None, self._gathered)]
-
-    def _gathered(self, change: Change[Any]) -> float:
-        del change
-        return self.gather
-
-    def of_claims(self, pools: Iterable[Informer[Any]]) -> list[Watch[Any]]:
-        """Return the watches of the controller of claims, whose IPAddresses have their names."""
-
-        def answered(address: IPAddress) -> Iterable[Key]:
-            meta, owner = address.metadata, controlling_claim(address)
-            found = {meta.name, address.spec.claimRef.name, owner.name if owner else meta.name}
-            return [Key(meta.namespace, name) for name in found if name]
-
-        def of_cluster(cluster: Cluster) -> Iterable[Key]:
-            key = str(cluster.metadata.key)
-            left = self.world.addresses.by_index(CLUSTER_INDEX, key)
-            return keys(self._claims_of(cluster), left)
-
-        def of_pool(pools: Informer[Any], pool: Object) -> Iterable[Key]:
-            space = space_name(pools.resource, pool.metadata.key)
-            claims = self.world.claims.by_index(SPACE_INDEX, space)
-            return keys(claims, self.world.addresses.by_index(SPACE_INDEX, space))
-
-        watches: list[Watch[Any]] = [
-            Watch(self.claims, to_self, concerns_claim),
-            Watch(self.addresses, answered, self._concerns_answer),
-            *(Watch(one, partial(of_pool, one), serving_changed) for one in pools),
-        ]
-        if self.clusters is not None:
-            watches.append(Watch(self.clusters, of_cluster, pause_changed))
-        return watches
-
-    def _concerns_answer(self, change: Change[IPAddress]) -> bool:
-        """Return whether anything may have to be done about an IPAddress.
-
-        Not when it was made just now, and lacks nothing, for a claim that is there.
-        """
-        made = change.new
-        if made is None or change.old is not None or not is_made_for_claim(made):
-            return True
-        claim = self.world.claims.get(made.metadata.key)
-        return claim is None or claim.metadata.terminating
-
-    def _claims_of(self, cluster: Cluster) -> Iterable[IPAddressClaim]:
-        return self.world.claims.by_index(CLUSTER_INDEX, str(cluster.metadata.key))
-
-
 def offered(max_addresses: int, kind: str, pool: Any) -> PoolSpace:
     """Return what a pool of a kind may hand out; raises InvalidPool if it cannot be read."""
     if kind == NETWORK_POOL.kind:
         return network_pool_space(pool, max_addresses)
     return geometry_of(pool)
-
-
-def named(kind: Resource[Any], obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
-    """Return the pool of that kind that a claim or an IPAddress names."""
-    return [pool_key(kind, obj)] if kind_of(obj.spec.poolRef) == kind else []
-
-
-def keys(*found: Iterable[Object]) -> set[Key]:
-    """Return the keys of objects, each once."""
-    return {one.metadata.key for some in found for one in some}
-
-
-def concerns_claim(change: Change[IPAddressClaim]) -> bool:
-    """Return whether anything may have to be done about a claim itself, or its IPAddress.
-
-    Not when only its status changed, unless that lost what the claim has on record.
-    """
-    old, new = change.old, change.new
-    if old is None or new is None or old.metadata.uid != new.metadata.uid:
-        return True
-    same = replace(old.metadata, resourceVersion="") == replace(new.metadata, resourceVersion="")
-    return not same or (record_of(old) is not None and record_of(new) is None)
-
-
-def pause_changed(change: Change[Cluster]) -> bool:
-    """Return whether a Cluster came, went, was paused or unpaused."""
-    old, new = change.old, change.new
-    return old is None or new is None or old.paused != new.paused
-
-
-def offer_changed(change: Change[Any]) -> bool:
-    """Return whether a pool came, went or has another spec; at the start each has its own pass."""
-    old, new = change.old, change.new
-    if old is None or new is None:
-        return not change.initial
-    return bool(old.metadata.generation != new.metadata.generation)
-
-
-def serving_changed(change: Change[Any]) -> bool:
-    """Return whether a pool came, went, began to go, was paused, or has another spec."""
-    old, new = change.old, change.new
-    if old is None or new is None:
-        return True
-    return (
-        old.metadata.generation != new.metadata.generation
-        or old.metadata.terminating != new.metadata.terminating
-        or api.is_paused(old.metadata.annotations) != api.is_paused(new.metadata.annotations)
-    )
