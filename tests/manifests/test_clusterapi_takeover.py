@@ -1,0 +1,101 @@
+"""The guide's way from Cluster API's in-cluster provider, typed, and nothing is renumbered."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.docs.text import commands
+from tests.manifests.clusters import MANIFESTS, Cluster, empty_cluster, written
+from tests.manifests.guide import GUIDE, typed
+from tests.manifests.test_clusterctl import IPAM, NAMESPACE, addresses, listed, populate
+from tests.polling import until
+from tests.reconcilers.cli.commands import started
+
+DATA = Path(__file__).parents[1] / "data" / "clusterapi"
+PORTS = ("--metrics-bind-address=0", "--health-probe-bind-address=0", "--webhook-port=0")
+THEIRS = "caip-in-cluster"
+Json = dict[str, Any]
+
+
+def deployment() -> list[Json]:
+    """Return what stands for the other provider: nothing runs pods here."""
+    labels = {"control-plane": "controller-manager"}
+    spec = {
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "manager", "image": "controller"}]},
+        },
+    }
+    meta = {"name": f"{THEIRS}-controller-manager", "namespace": f"{THEIRS}-system"}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{THEIRS}-system"}},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec},
+    ]
+
+
+@asynccontextmanager
+async def controller(cluster: Cluster) -> AsyncIterator[None]:
+    """Run the controller with the integration."""
+    flags = ("--integration=clusterapi", f"--kubeconfig={cluster.config}", *PORTS)
+    async with started("run", *flags) as running:
+        yield
+        assert await running.stop() == 0
+
+
+async def served(cluster: Cluster, name: str) -> str:
+    """Make a claim of the pool; return the address that it gets."""
+    reference = {"apiGroup": IPAM, "kind": "InClusterIPPool", "name": "lab"}
+    claim = {
+        "apiVersion": f"{IPAM}/v1beta2",
+        "kind": "IPAddressClaim",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"poolRef": reference, "clusterName": "lab"},
+    }
+    await cluster.kubectl("create", "-f", "-", stdin=written(claim))
+    found = await until(lambda: addresses(cluster), lambda now: name in now, seconds=30)
+    return str(found[name]["address"])
+
+
+async def reported(cluster: Cluster, used: int, *, conditions: bool) -> None:
+    """Wait until the pool counts so many, and has conditions where its definition has."""
+
+    def right(pools: list[Json]) -> bool:
+        status = pools[0].get("status", {})
+        counted = status.get("ipAddresses", {}).get("used") == used
+        return counted and bool(status.get("conditions")) is conditions
+
+    await until(lambda: listed(cluster, f"inclusterippools.{IPAM}"), right, seconds=30)
+
+
+async def test_taking_over_by_the_lines_of_the_guide_keeps_every_address(tmp_path: Path) -> None:
+    lines = [one.text for one in commands(GUIDE, "With Cluster API") if one.block]
+    del lines[: next(at for at, line in enumerate(lines) if "capi-ipam-backup.yaml" in line)]
+    replaced = next(at for at, line in enumerate(lines) if line.startswith("butler-ipam crds"))
+    async with empty_cluster("asked", tmp_path) as cluster:
+        cluster.require_real("the lines scale a Deployment")
+        await cluster.apply("-f", DATA / "crds.yaml")
+        await cluster.apply("-f", DATA / "in-cluster-pools.yaml")
+        await cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
+        await cluster.kubectl("apply", "-f", "-", stdin=written(*deployment()))
+        await populate(cluster)
+        before = await addresses(cluster)
+        for line in lines[:replaced]:
+            await typed(cluster, tmp_path, line)
+        await cluster.apply("-k", MANIFESTS / "crds")
+        async with controller(cluster):
+            assert await served(cluster, "c") == "10.0.0.11"
+            await reported(cluster, 3, conditions=False)
+            said = [await typed(cluster, tmp_path, line) for line in lines[replaced:]]
+            await reported(cluster, 3, conditions=True)
+            assert await served(cluster, "d") == "10.0.0.12"
+        after = await addresses(cluster)
+        assert {name: after[name] for name in before} == before
+        assert "10.0.0.15" in said[-1]
+    saved = yaml.safe_load((tmp_path / "capi-ipam-backup.yaml").read_text())
+    kinds = [(one["apiVersion"].partition("/")[0], one["kind"]) for one in saved["items"]]
+    assert kinds.count((IPAM, "IPAddress")) == kinds.count((IPAM, "IPAddressClaim")) == 2
+    assert kinds.count((IPAM, "InClusterIPPool")) == 1
