@@ -115,6 +115,9 @@ class IPAllocationSpec:
     ipFamilies: Annotated[tuple[FamilyWord, ...], Field(max_length=MAX_FAMILIES)] = ()
     """Of which families, in order; if it names none, or one, the pool's order says the rest."""
 
+    def __post_init__(self) -> None:
+        intern_fields(self, "type")
+
     @property
     def names_families(self) -> bool:
         """Whether it says anything of families, so that its status is to tell of them."""
@@ -140,7 +143,7 @@ class FamilyStatus:
     """How many addresses the range holds, as text; only if that is above 2147483647."""
 
     def __post_init__(self) -> None:
-        intern_fields(self, "type")
+        intern_fields(self, "family")
 
 
 @with_config(MODEL)

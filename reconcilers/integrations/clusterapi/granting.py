@@ -208,12 +208,22 @@ class Granting:
         )
 
     async def _at_once(self, work: Sequence[Callable[[], Awaitable[None]]]) -> None:
-        limit = anyio.CapacityLimiter(self._width)
+        """Do all of it, `width` at once.
+
+        Raises:
+            ControllerError: some of it failed; the first error, after all was tried.
+        """
+        limit, failures = anyio.CapacityLimiter(self._width), list[ControllerError]()
 
         async def do(one: Callable[[], Awaitable[None]]) -> None:
             async with limit:
-                await one()
+                try:
+                    await one()
+                except ControllerError as error:
+                    failures.append(error)
 
         async with anyio.create_task_group() as group:
             for one in work:
                 group.start_soon(do, one)
+        if failures:
+            raise failures[0]

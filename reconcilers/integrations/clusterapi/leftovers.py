@@ -15,7 +15,12 @@ from controller.clock import Clock
 from controller.errors import NotFound
 from controller.meta import Key
 from controller.resource import Resource
-from reconcilers.integrations.clusterapi.answers import RELEASED_AT, Answers, is_made_for_claim
+from reconcilers.integrations.clusterapi.answers import (
+    RELEASED_AT,
+    Answers,
+    controlling_claim,
+    is_made_for_claim,
+)
 from reconcilers.integrations.clusterapi.api import ALLOCATION_FAILED, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.world import World, kind_of, pool_key
 from reconcilers.integrations.core.journal import journal_of
@@ -57,12 +62,12 @@ class Leftovers:
         for refusal in refusals:
             claim, key = refusal.request, refusal.request.metadata.key
             address = self._world.addresses.get(key)
-            if refusal.reason != ALLOCATION_FAILED or not _may_go(address, claim, kind):
+            if refusal.reason != ALLOCATION_FAILED or not _may_go(address, claim):
                 self._since.pop(key, None)
                 continue
             assert address is not None, "only what is there may go"
             left = self._left(address)
-            if left <= 0 and await self._unspoken(claim, kind):
+            if left <= 0 and await self._unspoken(address, claim, kind):
                 await self._answers.remove(address)
             waits.append(max(left, 1.0))
         return min(waits, default=None)
@@ -76,8 +81,13 @@ class Leftovers:
         self._since[address.metadata.key] = uid, since
         return since + PATIENCE_SECONDS - now
 
-    async def _unspoken(self, claim: IPAddressClaim, kind: Resource[Any]) -> bool:
-        """Return whether neither the pool's promises nor the claim speak for the IPAddress."""
+    async def _unspoken(
+        self, address: IPAddress, claim: IPAddressClaim, kind: Resource[Any]
+    ) -> bool:
+        """Return whether neither the pool's promises nor the claim speak for the IPAddress.
+
+        One of another pool answered an earlier claim of the name, if that is not this one.
+        """
         key = claim.metadata.key
         try:
             pool = await self._client.get(kind, pool_key(kind, claim))
@@ -86,16 +96,18 @@ class Leftovers:
             found = await self._client.get(self._world.claim_kind, key)
         except NotFound:
             return False
-        return not found.address_name
+        owner = controlling_claim(address)
+        same = address.spec.poolRef == found.spec.poolRef
+        earlier = owner is not None and owner.uid != found.metadata.uid
+        return not found.address_name and (same or earlier)
 
 
-def _may_go(address: IPAddress | None, claim: IPAddressClaim, kind: Resource[Any]) -> bool:
-    """Return whether an IPAddress in the way was made for a claim of that name, and pool."""
+def _may_go(address: IPAddress | None, claim: IPAddressClaim) -> bool:
+    """Return whether an IPAddress in the way was made for a claim, and this one has none."""
     return (
         address is not None
         and not claim.address_name
         and is_made_for_claim(address)
-        and kind_of(address.spec.poolRef) == kind
-        and pool_key(kind, address) == pool_key(kind, claim)
+        and kind_of(address.spec.poolRef) is not None
         and RELEASED_AT not in address.metadata.annotations
     )

@@ -30,6 +30,7 @@ from reconcilers.integrations.clusterapi.api import (
     ALLOCATION_FAILED,
     POOL_EXHAUSTED,
     POOL_FINALIZER,
+    IPAddress,
     IPAddressClaim,
     is_paused,
 )
@@ -254,7 +255,7 @@ class PoolReconciler:
         world, key = self._parts.world, claim.metadata.key
         if world.standing(claim) is Standing.STOP:
             return None
-        address = world.addresses.get(key)
+        address: IPAddress | None = view.answer(key)
         if address is None:
             try:
                 return view.contents.space.first(1)[0]

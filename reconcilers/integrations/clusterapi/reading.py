@@ -62,7 +62,7 @@ class Reader:
         """Return the view that the caches give, however old it is."""
         claims = self._world.claims
         contents = self._kept.contents(space_name(kind, pool), space)
-        return View(claims.position, contents, claims.get)
+        return View(claims.position, contents, claims.get, self._world.addresses.get)
 
     async def at_least(
         self, kind: Resource[Any], pool: Key, space: PoolSpace, revision: int
@@ -91,7 +91,8 @@ class Reader:
         theirs = [one for one in addresses.items if name in space_of(one)]
         contents = contents_of(space, zip(self._sources, (mine, theirs), strict=True))
         by_key = {one.metadata.key: one for one in claims.items}
-        return View(claims.revision, contents, by_key.get)
+        answers = {one.metadata.key: one for one in addresses.items}
+        return View(claims.revision, contents, by_key.get, answers.get)
 
     async def claims(self, kind: Resource[Any], pool: Key) -> list[IPAddressClaim]:
         """Return the claims that name a pool, by a list that begins now."""

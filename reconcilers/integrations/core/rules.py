@@ -6,7 +6,7 @@ effect at most once, and is settled for good when that object has moved on or is
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from allocator import AddressRange
 from controller.meta import Key, Object
@@ -24,11 +24,13 @@ class View(Generic[R]):
         position: the revision up to which all requests were read.
         contents: what is held, and who waits.
         find: returns a request by its key.
+        answer: returns what answers the request of that key, as it was read with the contents.
     """
 
     position: int
     contents: Contents
     find: Callable[[Key], R | None]
+    answer: Callable[[Key], Any]
 
     def at_version(self, promise: Promise) -> R | None:
         """Return the request of a promise if it still is what the promise names."""

@@ -22,7 +22,7 @@ from tests.reconcilers.simulation.laws import (
     overlap,
     unserved,
 )
-from tests.reconcilers.simulation.replica import Replica
+from tests.reconcilers.simulation.replica import Passes, Replica
 from tests.reconcilers.simulation.wire import Flight
 from tests.reconcilers.simulation.world import ALLOCATIONS, POOLS, Json, World
 
@@ -88,15 +88,18 @@ class Run:
         self.random = random.Random(self.seed)
         self.clock = VirtualClock()
         self.world = World(self.clock.now)
-        self.judge = Judge(self.world)
+        self.judge = self._make_judge()
         self.flights: list[Flight] = []
-        self.replicas: list[Replica] = []
+        self.replicas: list[Passes] = []
         self.requests = 0
         self.moves = 0
         self.shared = 0
         """How many steps were done while two replicas believed to hold one shard."""
         self.cancelled = 0
         """How many passes were cancelled as their shard moved, in replicas that have died."""
+
+    def _make_judge(self) -> Judge:
+        return Judge(self.world)
 
     def play(self, *, silent: bool = True) -> str | None:
         """Return what went wrong, None if nothing did; log only if not `silent`."""
@@ -131,7 +134,7 @@ class Run:
             self._step(group)
             if self.judge.problem:
                 return self.judge.problem
-        return overlap(self.world)
+        return self._overlap()
 
     def _step(self, group: TaskGroup) -> None:
         if self.plan.shards:
@@ -156,7 +159,7 @@ class Run:
             replica.read(self.plan.reading)
             replica.work(group)
 
-    def _holders(self, shard: int) -> list[Replica]:
+    def _holders(self, shard: int) -> list[Passes]:
         return [one for one in self.replicas if one.shards and shard in one.shards.held]
 
     def _move(self, shard: int) -> None:
@@ -286,7 +289,7 @@ class Run:
         body: Json = {"metadata": {"name": name}, "spec": spec}
         self.world.create(POOLS, body if status is None else body | {"status": status})
 
-    def _replica(self, *, stale: bool) -> Replica:
+    def _replica(self, *, stale: bool) -> Passes:
         replica = Replica(
             self.world,
             self.flights,
@@ -295,19 +298,19 @@ class Run:
             patience=self.plan.patience,
             shards=self.plan.shards,
         )
-        replica.boot(stale=stale, world=self.world)
+        replica.boot(stale=stale)
         return replica
+
+    def _overlap(self) -> str | None:
+        return overlap(self.world)
+
+    def _unserved(self) -> str | None:
+        return unserved(self.world)
 
     async def _calm(self, group: TaskGroup) -> str | None:
         """No more mischief: everything that fits must be served, and promises settle."""
         self._abandon([flight for flight in self.flights if not flight.waited_for])
-        for name in SPANS:
-            if self.world.get(POOLS, name) is None:
-                self._make_pool(name)
-        for shard in range(self.plan.shards):
-            for holder in self._holders(shard):
-                holder.lose(shard)
-            self.random.choice(self.replicas).gain(shard)
+        self._prepare_calm()
         quiet = 0
         for _ in range(_PATIENCE):
             before = self.requests
@@ -318,11 +321,20 @@ class Run:
             # Once nothing is asked for any more, a quiet minute must not change that.
             quiet = quiet + 1 if self.requests == before else 0
             if quiet == _RESTED:
-                return overlap(self.world) or unserved(self.world)
+                return self._overlap() or self._unserved()
             self.clock._elapsed += (61 if quiet else 7) * 1_000_000_000
-        return unserved(self.world) or "it did not come to rest"
+        return self._unserved() or "it did not come to rest"
 
-    async def _round(self, group: TaskGroup, replica: Replica) -> None:
+    def _prepare_calm(self) -> None:
+        for name in SPANS:
+            if self.world.get(POOLS, name) is None:
+                self._make_pool(name)
+        for shard in range(self.plan.shards):
+            for holder in self._holders(shard):
+                holder.lose(shard)
+            self.random.choice(self.replicas).gain(shard)
+
+    async def _round(self, group: TaskGroup, replica: Passes) -> None:
         replica.read(1.0, all_of_it=True)
         for number, key in replica.all_keys():
             replica.begin(group, number, key)

@@ -6,6 +6,7 @@ hold; which these are is said by `gain` and `lose`.
 
 import contextlib
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from controller.errors import ControllerError
 from controller.events import Recorder
 from controller.meta import Key, Object
 from controller.resource import Resource
+from controller.runner import Reconcile
 from controller.shards import Partition, Shards
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
@@ -42,7 +44,7 @@ class OpenGate(ReleaseCheck):
         return Released("nobody asked")
 
 
-class _Silent:
+class Silent:
     def record(self, *args: Any, **kwargs: Any) -> None:
         """Say nothing: events decide nothing."""
 
@@ -53,6 +55,7 @@ class Feed:
     def __init__(self, cache: Cache[Any], history: list[Event], world: World) -> None:
         self.cache = cache
         self._history = history
+        """All that has happened so far."""
         self._world = world
         self._read = 0
 
@@ -73,6 +76,13 @@ class Feed:
         for event in self._history[self._read : self._read + count]:
             self._deliver(event)
         self._read = min(len(self._history), self._read + count)
+
+    def boot(self, rnd: random.Random, *, stale: bool) -> None:
+        """Begin with a list, as a fresh process does; a stale one may show any past."""
+        index = rnd.randint(0, len(self._history)) if stale else len(self._history)
+        past = self._history[index - 1].revision if index else 1
+        newest = index == len(self._history) and not stale
+        self.list_at(index, self._world.revision if newest else past)
 
     @property
     def behind(self) -> int:
@@ -99,67 +109,42 @@ def _restamped(obj: Object, revision: int) -> Any:
     return replace(cast("Any", obj), metadata=meta)
 
 
-class Replica:
-    """A process that believes it leads, or that it holds some shards."""
+class Passes:
+    """Passes of some reconcilers that may be cut off, over caches that lag.
+
+    Args:
+        rnd: decides how far caches read, and what is worked on.
+        feeds: the caches.
+        reconcilers: what works, each with the caches that say on what.
+        partitions: what each of them may work on; everything if not given.
+        shards: which shards are held; None where work is not shared.
+    """
 
     def __init__(
         self,
-        world: World,
-        flights: list[Flight],
-        clock: VirtualClock,
         rnd: random.Random,
-        *,
-        patience: float,
-        shards: int = 0,
+        feeds: Sequence[Feed],
+        reconcilers: Sequence[tuple[Reconcile, Sequence[Feed]]],
+        partitions: Sequence[Partition] = (),
+        shards: Shards | None = None,
     ) -> None:
         self._rnd = rnd
-        self.shards = Shards(shards) if shards else None
-        pools = Cache(NETWORK_POOL)
-        allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
-        self.pools = Feed(pools, world.history[POOLS], world)
-        self.allocations = Feed(allocations, world.history[ALLOCATIONS], world)
-        caches: dict[str, Cache[Any]] = {"NetworkPool": pools, "IPAllocation": allocations}
-
-        def answered(resource: Resource[Any], obj: Object) -> None:
-            caches[resource.kind].apply_own_write(obj)
-
-        client = Client(Wire(flights), on_object=answered)
-        settings = PoolSettings(foreign_patience=patience)
-        events = PoolEvents(cast("Recorder", _Silent()), clock, settings.event_interval)
-        self._reconcilers = (
-            NetworkPoolReconciler(client, pools, allocations, events, clock, settings),
-            IPAllocationReconciler(
-                client, allocations, pools, OpenGate(), clock, AllocationSettings()
-            ),
-        )
-
-        def pool(key: Key) -> Key | None:
-            found = allocations.get(key)
-            return None if found is None else found.pool_key
-
-        held = self.shards or _everything()
-        of_pools, of_allocations = self._reconcilers
-        self._partitions = (
-            Partition(held, forget=of_pools.forget),
-            Partition(held, pool, of_allocations.forget),
-        )
+        self.shards = shards
+        self._feeds = feeds
+        self._reconcilers = reconcilers
+        self._partitions = partitions or [Partition(_everything()) for _ in reconcilers]
         self.cancelled = 0
         """How many passes were cancelled because their shard was lost."""
         self._passes: dict[tuple[int, Key], anyio.CancelScope] = {}
 
-    def boot(self, *, stale: bool, world: World) -> None:
-        """List both kinds, as a fresh process does; a stale list may show any past."""
-        for feed, history in (
-            (self.pools, world.history[POOLS]),
-            (self.allocations, world.history[ALLOCATIONS]),
-        ):
-            index = self._rnd.randint(0, len(history)) if stale else len(history)
-            past = history[index - 1].revision if index else 1
-            feed.list_at(index, world.revision if index == len(history) and not stale else past)
+    def boot(self, *, stale: bool) -> None:
+        """List all kinds, as a fresh process does; a stale list may show any past."""
+        for feed in self._feeds:
+            feed.boot(self._rnd, stale=stale)
 
     def read(self, often: float, *, all_of_it: bool = False) -> None:
         """Deliver some of what the caches have not seen yet."""
-        for feed in (self.pools, self.allocations):
+        for feed in self._feeds:
             if all_of_it:
                 feed.advance(feed.behind)
             elif self._rnd.random() < often:
@@ -180,11 +165,8 @@ class Replica:
 
     def work(self, group: TaskGroup) -> None:
         """Begin a pass over some key that is not being worked on."""
-        number = self._rnd.randrange(2)
-        feed = (self.pools, self.allocations)[number]
-        owns = self._partitions[number].owns
-        keys = sorted(obj.metadata.key for obj in feed.cache if owns(obj.metadata.key))
-        if keys:
+        number = self._rnd.randrange(len(self._reconcilers))
+        if keys := self._keys(number):
             self.begin(group, number, self._rnd.choice(keys))
 
     def begin(self, group: TaskGroup, number: int, key: Key) -> None:
@@ -200,18 +182,22 @@ class Replica:
             self._partitions[number].running(key) as scope,
         ):
             # a fault: the runner would retry with back-off, here the seed decides when
-            await self._reconcilers[number].reconcile(key)
+            await self._reconcilers[number][0](key)
         self.cancelled += scope.cancelled_caught
         del self._passes[number, key]
 
     def all_keys(self) -> list[tuple[int, Key]]:
         """Return everything that there is to work on."""
-        return [
-            (number, obj.metadata.key)
-            for number, feed in enumerate((self.pools, self.allocations))
-            for obj in sorted(feed.cache, key=lambda o: o.metadata.key)
-            if self._partitions[number].owns(obj.metadata.key)
-        ]
+        numbers = range(len(self._reconcilers))
+        return [(number, key) for number in numbers for key in self._keys(number)]
+
+    def _keys(self, number: int) -> list[Key]:
+        """Return what a reconciler may work on."""
+        feeds = self._reconcilers[number][1]
+        owns = self._partitions[number].owns
+        return sorted(
+            {key for feed in feeds for obj in feed.cache if owns(key := obj.metadata.key)}
+        )
 
     @property
     def idle(self) -> bool:
@@ -229,3 +215,54 @@ def _everything() -> Shards:
     shards = Shards(1)
     shards.held.add(0)
     return shards
+
+
+class Replica(Passes):
+    """A process that believes it leads, or that it holds some shards."""
+
+    def __init__(
+        self,
+        world: World,
+        flights: list[Flight],
+        clock: VirtualClock,
+        rnd: random.Random,
+        *,
+        patience: float,
+        shards: int = 0,
+    ) -> None:
+        pools = Cache(NETWORK_POOL)
+        allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
+        self.pools = Feed(pools, world.history[POOLS], world)
+        self.allocations = Feed(allocations, world.history[ALLOCATIONS], world)
+        caches: dict[str, Cache[Any]] = {"NetworkPool": pools, "IPAllocation": allocations}
+
+        def answered(resource: Resource[Any], obj: Object) -> None:
+            caches[resource.kind].apply_own_write(obj)
+
+        client = Client(Wire(flights), on_object=answered)
+        settings = PoolSettings(foreign_patience=patience)
+        events = PoolEvents(cast("Recorder", Silent()), clock, settings.event_interval)
+        of_pools = NetworkPoolReconciler(client, pools, allocations, events, clock, settings)
+        of_allocations = IPAllocationReconciler(
+            client, allocations, pools, OpenGate(), clock, AllocationSettings()
+        )
+
+        def pool(key: Key) -> Key | None:
+            found = allocations.get(key)
+            return None if found is None else found.pool_key
+
+        shared = Shards(shards) if shards else None
+        held = shared or _everything()
+        super().__init__(
+            rnd,
+            (self.pools, self.allocations),
+            (
+                (of_pools.reconcile, (self.pools,)),
+                (of_allocations.reconcile, (self.allocations,)),
+            ),
+            (
+                Partition(held, forget=of_pools.forget),
+                Partition(held, pool, of_allocations.forget),
+            ),
+            shared,
+        )

@@ -75,7 +75,7 @@ class Stage:
     def replica(self) -> Replica:
         """Return a replica that has read everything."""
         found = Replica(self.world, self.flights, self.clock, random.Random(0), patience=0.0)
-        found.boot(stale=False, world=self.world)
+        found.boot(stale=False)
         return found
 
     async def pool(self, replica: Replica, late: Late = nothing) -> None:

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from controller.errors import ControllerError, NoAnswer, api_error
 from controller.transport import Transport
-from tests.reconcilers.simulation.world import KINDS, NAMESPACE, Json, World
+from tests.reconcilers.simulation.world import API_VERSIONS, KINDS, NAMESPACE, Json, World
 
 _NOTHING: Mapping[str, str] = {}
 
@@ -74,7 +74,7 @@ def api_not_found() -> tuple[int, Json]:
 def _list(world: World, plural: str) -> Json:
     return {
         "kind": f"{KINDS[plural]}List",
-        "apiVersion": "butler.butlerlabs.dev/v1alpha1",
+        "apiVersion": API_VERSIONS[plural],
         "metadata": {"resourceVersion": str(world.revision)},
         "items": list(world.of(plural)),
     }

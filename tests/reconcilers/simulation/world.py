@@ -12,8 +12,24 @@ Json = dict[str, Any]
 NAMESPACE = "butler-system"
 POOLS = "networkpools"
 ALLOCATIONS = "ipallocations"
-KINDS = {POOLS: "NetworkPool", ALLOCATIONS: "IPAllocation"}
+CLAIMS = "ipaddressclaims"
+ADDRESSES = "ipaddresses"
+CLAIM_POOLS = "inclusterippools"
+KINDS = {
+    POOLS: "NetworkPool",
+    ALLOCATIONS: "IPAllocation",
+    CLAIMS: "IPAddressClaim",
+    ADDRESSES: "IPAddress",
+    CLAIM_POOLS: "InClusterIPPool",
+}
 API_VERSION = "butler.butlerlabs.dev/v1alpha1"
+API_VERSIONS = {
+    POOLS: API_VERSION,
+    ALLOCATIONS: API_VERSION,
+    CLAIMS: "ipam.cluster.x-k8s.io/v1beta2",
+    ADDRESSES: "ipam.cluster.x-k8s.io/v1beta2",
+    CLAIM_POOLS: "ipam.cluster.x-k8s.io/v1alpha2",
+}
 
 
 @dataclass(frozen=True)
@@ -27,13 +43,13 @@ class Event:
 
 @dataclass
 class World:
-    """Objects of two kinds in one namespace."""
+    """Objects of a few kinds in one namespace."""
 
     now: Callable[[], datetime]
     revision: int = 1
     uids: int = 0
     objects: dict[tuple[str, str], Json] = field(default_factory=dict)
-    history: dict[str, list[Event]] = field(default_factory=lambda: {POOLS: [], ALLOCATIONS: []})
+    history: dict[str, list[Event]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
     writes: int = 0
     witness: Callable[[str, Json | None, Json | None], None] = lambda *_: None
     """Is shown every change: the kind's plural, the object before and after."""
@@ -53,7 +69,7 @@ class World:
             return failure(409, "AlreadyExists")
         self.uids += 1
         obj = copy.deepcopy(body)
-        obj |= {"apiVersion": API_VERSION, "kind": KINDS[plural]}
+        obj |= {"apiVersion": API_VERSIONS[plural], "kind": KINDS[plural]}
         obj["metadata"] |= {
             "namespace": NAMESPACE,
             "uid": f"uid-{self.uids}",
