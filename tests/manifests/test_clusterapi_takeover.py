@@ -1,7 +1,5 @@
 """The guide's way from Cluster API's in-cluster provider, typed, and nothing is renumbered."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +8,18 @@ import yaml
 from tests.docs.text import commands
 from tests.manifests.clusters import MANIFESTS, Cluster, empty_cluster, written
 from tests.manifests.guide import GUIDE, typed
-from tests.manifests.test_clusterctl import IPAM, NAMESPACE, addresses, listed, populate
+from tests.manifests.test_clusterctl import (
+    IPAM,
+    LIMIT,
+    addresses,
+    claimed,
+    controller,
+    listed,
+    populate,
+)
 from tests.polling import until
-from tests.reconcilers.cli.commands import started
 
 DATA = Path(__file__).parents[1] / "data" / "clusterapi"
-PORTS = ("--metrics-bind-address=0", "--health-probe-bind-address=0", "--webhook-port=0")
 THEIRS = "caip-in-cluster"
 Json = dict[str, Any]
 
@@ -37,26 +41,10 @@ def deployment() -> list[Json]:
     ]
 
 
-@asynccontextmanager
-async def controller(cluster: Cluster) -> AsyncIterator[None]:
-    """Run the controller with the integration."""
-    flags = ("--integration=clusterapi", f"--kubeconfig={cluster.config}", *PORTS)
-    async with started("run", *flags) as running:
-        yield
-        assert await running.stop() == 0
-
-
-async def served(cluster: Cluster, name: str) -> str:
+async def given(cluster: Cluster, name: str) -> str:
     """Make a claim of the pool; return the address that it gets."""
-    reference = {"apiGroup": IPAM, "kind": "InClusterIPPool", "name": "lab"}
-    claim = {
-        "apiVersion": f"{IPAM}/v1beta2",
-        "kind": "IPAddressClaim",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {"poolRef": reference, "clusterName": "lab"},
-    }
-    await cluster.kubectl("create", "-f", "-", stdin=written(claim))
-    found = await until(lambda: addresses(cluster), lambda now: name in now, seconds=30)
+    await claimed(cluster, name)
+    found = await until(lambda: addresses(cluster), lambda now: name in now, seconds=LIMIT)
     return str(found[name]["address"])
 
 
@@ -68,7 +56,7 @@ async def reported(cluster: Cluster, used: int, *, conditions: bool) -> None:
         counted = status.get("ipAddresses", {}).get("used") == used
         return counted and bool(status.get("conditions")) is conditions
 
-    await until(lambda: listed(cluster, f"inclusterippools.{IPAM}"), right, seconds=30)
+    await until(lambda: listed(cluster, f"inclusterippools.{IPAM}"), right, seconds=LIMIT)
 
 
 async def test_taking_over_by_the_lines_of_the_guide_keeps_every_address(tmp_path: Path) -> None:
@@ -87,11 +75,11 @@ async def test_taking_over_by_the_lines_of_the_guide_keeps_every_address(tmp_pat
             await typed(cluster, tmp_path, line)
         await cluster.apply("-k", MANIFESTS / "crds")
         async with controller(cluster):
-            assert await served(cluster, "c") == "10.0.0.11"
+            assert await given(cluster, "c") == "10.0.0.11"
             await reported(cluster, 3, conditions=False)
             said = [await typed(cluster, tmp_path, line) for line in lines[replaced:]]
             await reported(cluster, 3, conditions=True)
-            assert await served(cluster, "d") == "10.0.0.12"
+            assert await given(cluster, "d") == "10.0.0.12"
         after = await addresses(cluster)
         assert {name: after[name] for name in before} == before
         assert "10.0.0.15" in said[-1]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from tests.manifests.clusterctl import Clusterctl
 from tests.manifests.clusters import HOME, Cluster, empty_cluster, written
+from tests.polling import until
+from tests.reconcilers.cli.commands import started
 from tests.scripts import load_script
 from tests.servers import program
 
@@ -27,6 +30,14 @@ MOVED = (
     f"inclusterippools.{IPAM}",
     *(f"{plural}.{IPAM}" for plural in ("ipaddressclaims", "ipaddresses")),
 )
+FINALIZERS = {
+    "InClusterIPPool": POOL_FINALIZER,
+    "IPAddressClaim": CLAIM_FINALIZER,
+    "IPAddress": ADDRESS_FINALIZER,
+}
+REFERENCE = {"apiGroup": IPAM, "kind": "InClusterIPPool", "name": "lab"}
+PORTS = ("--metrics-bind-address=0", "--health-probe-bind-address=0", "--webhook-port=0")
+LIMIT = 30.0
 Json = dict[str, Any]
 
 
@@ -80,22 +91,52 @@ async def test_clusterctl_installs_and_moves_addresses_with_their_pools(
             "get", "providers.clusterctl.cluster.x-k8s.io", "-A", "-o", "name"
         )
         assert f"provider.clusterctl.cluster.x-k8s.io/{PROVIDER}" in found.split()
-    await populate(source)
-    before = await addresses(source)
-    assert len(before) == 2
+    async with controller(source), controller(target):
+        await populate(source, answered=False)
+        before = await served(source, "a", "b")
+        assert sorted(one["address"] for one in before.values()) == ["10.0.0.10", "10.0.0.11"]
+        await target.kubectl("create", "namespace", NAMESPACE)
+        await clusterctl.run(
+            source, "move", f"--namespace={NAMESPACE}", f"--to-kubeconfig={target.config}"
+        )
+        for kind in MOVED:
+            left = await source.kubectl("get", kind, "-n", NAMESPACE, "-o", "name")
+            assert left == "", "something was left behind"
+        assert await served(target, "a", "b") == before
+        [pool] = await until(
+            lambda: listed(target, MOVED[1]), lambda found: counted(found) == 2, seconds=LIMIT
+        )
+        await owned(target, pool)
+        await claimed(target, "c")
+        after = await served(target, "a", "b", "c")
+        assert after == before | {"c": after["c"]}
+        assert after["c"]["address"] == "10.0.0.12"
 
-    await target.kubectl("create", "namespace", NAMESPACE)
-    await clusterctl.run(
-        source, "move", f"--namespace={NAMESPACE}", f"--to-kubeconfig={target.config}"
-    )
-    assert await addresses(target) == before
-    for kind in MOVED:
-        left = await source.kubectl("get", kind, "-n", NAMESPACE, "-o", "name")
-        assert left == "", "something was left behind"
-    [pool] = await listed(target, f"inclusterippools.{IPAM}")
+
+async def served(cluster: Cluster, *names: str) -> dict[str, Json]:
+    """Wait until claims name their IPAddresses; return the specs of all."""
+
+    def answered(claims: list[Json]) -> bool:
+        references = {
+            one["metadata"]["name"]: one.get("status", {}).get("addressRef") for one in claims
+        }
+        return references == {name: {"name": name} for name in names}
+
+    await until(lambda: listed(cluster, MOVED[2]), answered, seconds=LIMIT)
+    return await addresses(cluster)
+
+
+def counted(pools: list[Json]) -> int | None:
+    """Return how many addresses the one pool counts as used."""
+    found: int | None = pools[0].get("status", {}).get("ipAddresses", {}).get("used")
+    return found
+
+
+async def owned(cluster: Cluster, pool: Json) -> None:
+    """Check that finalizers and owners of a pool and its addresses are those of this cluster."""
     assert pool["metadata"]["finalizers"] == [POOL_FINALIZER]
-    claims = {one["metadata"]["name"]: one for one in await listed(target, MOVED[2])}
-    for one in await listed(target, MOVED[3]):
+    claims = {one["metadata"]["name"]: one for one in await listed(cluster, MOVED[2])}
+    for one in await listed(cluster, MOVED[3]):
         owners = {owner["kind"]: owner["uid"] for owner in one["metadata"]["ownerReferences"]}
         claim = claims[one["metadata"]["name"]]
         assert owners == {
@@ -106,8 +147,28 @@ async def test_clusterctl_installs_and_moves_addresses_with_their_pools(
         assert one["metadata"]["finalizers"] == [ADDRESS_FINALIZER]
 
 
-async def populate(cluster: Cluster) -> None:
-    """Make a Cluster that is ready, with a pool and two claims that have their addresses."""
+@asynccontextmanager
+async def controller(cluster: Cluster) -> AsyncIterator[None]:
+    """Run the controller with the integration."""
+    flags = ("--integration=clusterapi", f"--kubeconfig={cluster.config}", *PORTS)
+    async with started("run", *flags) as running:
+        yield
+        assert await running.stop() == 0
+
+
+async def claimed(cluster: Cluster, name: str, *owners: Json) -> Json:
+    """Make a claim of the pool for the Cluster."""
+    spec = {"poolRef": REFERENCE, "clusterName": "lab"}
+    return await create(cluster, f"{IPAM}/v1beta2", "IPAddressClaim", name, spec, *owners)
+
+
+async def populate(cluster: Cluster, *, answered: bool = True) -> None:
+    """Make a Cluster that is ready, with a pool and two claims.
+
+    Args:
+        cluster: where.
+        answered: whether the claims have their addresses, as another provider left them.
+    """
     await cluster.kubectl("create", "namespace", NAMESPACE)
     made = await create(cluster, "cluster.x-k8s.io/v1beta2", "Cluster", "lab", {"paused": False})
     ready = {
@@ -121,41 +182,17 @@ async def populate(cluster: Cluster) -> None:
     patch = ("patch", "cluster", "lab", "-n", NAMESPACE, "--subresource=status", "--type=merge")
     await cluster.kubectl(*patch, f"--patch={json.dumps({'status': status})}")
     spec = {"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24, "gateway": "10.0.0.1"}
-    pool = await create(
-        cluster, f"{IPAM}/v1alpha2", "InClusterIPPool", "lab", spec, finalizer=POOL_FINALIZER
-    )
-    reference = {"apiGroup": IPAM, "kind": "InClusterIPPool", "name": "lab"}
+    pool = await create(cluster, f"{IPAM}/v1alpha2", "InClusterIPPool", "lab", spec)
     for name, address in (("a", "10.0.0.10"), ("b", "10.0.0.15")):
-        claim = await create(
-            cluster,
-            f"{IPAM}/v1beta2",
-            "IPAddressClaim",
-            name,
-            {"poolRef": reference, "clusterName": "lab"},
-            made,
-            finalizer=CLAIM_FINALIZER,
-        )
-        held = {"address": address, "prefix": 24, "gateway": "10.0.0.1"}
-        await create(
-            cluster,
-            f"{IPAM}/v1beta2",
-            "IPAddress",
-            name,
-            held | {"claimRef": {"name": name}, "poolRef": reference},
-            claim,
-            pool,
-            finalizer=ADDRESS_FINALIZER,
-        )
+        claim = await claimed(cluster, name, made)
+        if answered:
+            held = {"address": address, "prefix": 24, "gateway": "10.0.0.1"}
+            spec = held | {"claimRef": {"name": name}, "poolRef": REFERENCE}
+            await create(cluster, f"{IPAM}/v1beta2", "IPAddress", name, spec, claim, pool)
 
 
 async def create(
-    cluster: Cluster,
-    version: str,
-    kind: str,
-    name: str,
-    spec: Json,
-    *owners: Json,
-    finalizer: str = "",
+    cluster: Cluster, version: str, kind: str, name: str, spec: Json, *owners: Json
 ) -> Json:
     """Create an object with owners, the first of them the controlling one; return it."""
     references = [
@@ -170,7 +207,7 @@ async def create(
         for at, owner in enumerate(owners)
     ]
     meta: Json = {"name": name, "namespace": NAMESPACE, "ownerReferences": references}
-    meta["finalizers"] = [finalizer] if finalizer else []
+    meta["finalizers"] = [FINALIZERS[kind]] if kind in FINALIZERS else []
     body = {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}
     made: Json = json.loads(
         await cluster.kubectl("create", "-o", "json", "-f", "-", stdin=written(body))
