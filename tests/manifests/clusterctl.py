@@ -42,6 +42,10 @@ class Clusterctl:
         for made in (ours, core):
             made.mkdir(parents=True)
         load_script(".ci/clusterapi.py").repository(ours, VERSION.removeprefix("v"))
+        self.components: list[dict[str, Any]] = list(
+            yaml.safe_load_all((ours / "ipam-components.yaml").read_text())
+        )
+        """What is installed of ours."""
         (core / "core-components.yaml").write_text(_core())
         (core / "metadata.yaml").write_text(
             (ours / "metadata.yaml")

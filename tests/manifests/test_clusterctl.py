@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from tests.manifests.clusterctl import Clusterctl
 from tests.manifests.clusters import HOME, Cluster, empty_cluster, written
+from tests.manifests.test_running import call_here, free_port
+from tests.manifests.test_running import controller as under_its_account
 from tests.polling import until
 from tests.reconcilers.cli.commands import started
 from tests.scripts import load_script
@@ -85,16 +88,16 @@ async def test_clusterctl_installs_and_moves_addresses_with_their_pools(
     clusterctl: Clusterctl, source: Cluster, target: Cluster
 ) -> None:
     for cluster in (source, target):
-        # Nobody serves the webhooks here: the Deployment has no pods on this machine.
-        await cluster.kubectl("delete", "validatingwebhookconfiguration", "butler-ipam")
         found = await cluster.kubectl(
             "get", "providers.clusterctl.cluster.x-k8s.io", "-A", "-o", "name"
         )
         assert f"provider.clusterctl.cluster.x-k8s.io/{PROVIDER}" in found.split()
-    async with controller(source), controller(target):
+    async with deployed(source, clusterctl), deployed(target, clusterctl):
         await populate(source, answered=False)
         before = await served(source, "a", "b")
         assert sorted(one["address"] for one in before.values()) == ["10.0.0.10", "10.0.0.11"]
+        kept = await source.run("kubectl", "delete", "-n", NAMESPACE, MOVED[1], "lab")
+        assert "Pool has IPAddresses allocated" in kept[2]
         await target.kubectl("create", "namespace", NAMESPACE)
         await clusterctl.run(
             source, "move", f"--namespace={NAMESPACE}", f"--to-kubeconfig={target.config}"
@@ -145,6 +148,17 @@ async def owned(cluster: Cluster, pool: Json) -> None:
         }
         assert claim["metadata"]["finalizers"] == [CLAIM_FINALIZER]
         assert one["metadata"]["finalizers"] == [ADDRESS_FINALIZER]
+
+
+@asynccontextmanager
+async def deployed(cluster: Cluster, clusterctl: Clusterctl) -> AsyncIterator[None]:
+    """Run what was installed: under its account and its roles, and with its webhooks."""
+    port, documents = free_port(), deepcopy(clusterctl.components)
+    configuration = call_here(documents, port)
+    await cluster.kubectl("replace", "-f", "-", stdin=written(configuration))
+    async with under_its_account(cluster, documents, port) as running:
+        yield
+    assert "forbidden" not in running.complained.lower(), running.complained
 
 
 @asynccontextmanager

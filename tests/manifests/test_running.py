@@ -60,11 +60,17 @@ def installed(port: int) -> list[dict[str, Any]]:
 def called_here(text: str, port: int) -> list[dict[str, Any]]:
     """Return the documents of an install, with webhooks that are called at a port here."""
     documents = list(yaml.safe_load_all(text))
+    call_here(documents, port)
+    return documents
+
+
+def call_here(documents: list[dict[str, Any]], port: int) -> dict[str, Any]:
+    """Have the webhooks of an installation called at a port of this machine; return them."""
     [configuration] = [one for one in documents if one["kind"].lower() == HOOKS]
     for webhook in configuration["webhooks"]:
         path = webhook["clientConfig"].pop("service")["path"]
         webhook["clientConfig"]["url"] = f"https://127.0.0.1:{port}{path}"
-    return documents
+    return configuration
 
 
 def arguments(documents: list[dict[str, Any]], port: int) -> list[str]:
