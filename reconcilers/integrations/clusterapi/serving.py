@@ -119,6 +119,7 @@ class ClusterApi:
         self._settings = settings
         self._definitions = manager.informer(DEFINITIONS)
         self._changed = anyio.Event()
+        self._look_until = 0.0
         manager.add_service("clusterapi", self.run)
 
     def enqueue_networkpools(self, controller: Controller) -> None:
@@ -140,6 +141,7 @@ class ClusterApi:
         if definition is not None and not change.initial:
             group = definition.metadata.name.partition(".")[2]
             if group in {api.GROUP, api.CORE_GROUP}:
+                self._look_until = self._clock.monotonic() + SETTLING_SECONDS
                 self._changed.set()
 
     async def _run_until_other(self, served: Served) -> Served:
@@ -159,14 +161,13 @@ class ClusterApi:
     async def _other(self, served: Served) -> Served:
         """Return what is served as soon as that is something else."""
         while True:
-            await self._changed.wait()
-            self._changed = anyio.Event()
-            until = self._clock.monotonic() + SETTLING_SECONDS
-            while self._clock.monotonic() < until:
+            while self._clock.monotonic() < self._look_until:
                 found = await self._look()
                 if found != served:
                     return found
                 await self._clock.sleep(LOOK_SECONDS)
+            self._changed = anyio.Event()
+            await self._changed.wait()
 
     async def _look(self) -> Served:
         """Return which kinds are served, by discovery."""

@@ -1,0 +1,82 @@
+"""A claim's status says whether it has its address, and is its record of which."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from controller.conditions import Condition
+from controller.meta import ObjectMeta
+from reconcilers.conditions import READY, Finding
+from reconcilers.integrations.clusterapi.api import (
+    CLAIM_FINALIZER,
+    GROUP,
+    ClaimSpec,
+    ClaimStatus,
+    IPAddressClaim,
+    NameRef,
+    PoolRef,
+)
+from reconcilers.integrations.clusterapi.statuses import (
+    Record,
+    message_of,
+    record_of,
+    waits,
+    with_ready,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+POOL = PoolRef("InClusterIPPool", "p", GROUP)
+SERVED = Condition(READY, "True", "AddressAllocated", message_of("10.0.0.7", 24, POOL))
+
+
+def claim(*conditions: Condition, ref: str = "a", **metadata: object) -> IPAddressClaim:
+    meta = ObjectMeta(name="a", finalizers=(CLAIM_FINALIZER,), generation=3)
+    status = ClaimStatus(NameRef(ref) if ref else None, conditions)
+    return IPAddressClaim(replace(meta, **metadata), ClaimSpec(POOL), status)  # type: ignore[arg-type] # any field
+
+
+def test_the_record_is_what_the_ready_condition_says() -> None:
+    found = claim(SERVED)
+    assert record_of(found) == Record("10.0.0.7", 24)
+    assert not waits(found)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        claim(),
+        claim(SERVED, ref=""),
+        claim(replace(SERVED, status="False")),
+        claim(replace(SERVED, message="something else")),
+        claim(replace(SERVED, message=message_of("10.0.0.7", 24, PoolRef("X", "q")))),
+    ],
+    ids=["no condition", "no addressRef", "not ready", "no record", "of another pool"],
+)
+def test_a_claim_without_a_record_waits(found: IPAddressClaim) -> None:
+    assert record_of(found) is None
+    assert waits(found)
+
+
+def test_a_deleted_claim_holds_its_address_until_our_finalizer_is_gone() -> None:
+    kept = claim(SERVED, deletionTimestamp=NOW, finalizers=(CLAIM_FINALIZER, "other"))
+    assert record_of(kept) is not None
+    assert not waits(kept)
+    assert record_of(claim(SERVED, deletionTimestamp=NOW, finalizers=("other",))) is None
+
+
+def test_conditions_of_others_are_kept() -> None:
+    other = Condition("Other", "True", "Because", "", NOW)
+    written = with_ready(claim(other), Finding(READY, False, "PoolExhausted", "x"), "v1beta2", NOW)
+    assert [one["type"] for one in written["conditions"]] == ["Other", READY]
+    assert written["conditions"][1]["observedGeneration"] == 3
+
+
+def test_the_older_list_has_a_severity_where_something_is_wrong_and_no_generation() -> None:
+    failed = Finding(READY, False, "PoolExhausted", "no free address")
+    [written] = with_ready(claim(), failed, "v1beta1", NOW)["conditions"]
+    assert written["severity"] == "Error"
+    assert "observedGeneration" not in written
+    served = Finding(READY, True, "AddressAllocated", "x")
+    [written] = with_ready(claim(), served, "v1beta1", NOW)["conditions"]
+    assert "severity" not in written
