@@ -17,6 +17,12 @@ The pools, on a model of an API server that is as small as can be:
     scenes.py     those scenes
     poolrules.py  each rule of the protocol, switched off
 
+The claims of Cluster API, on the same model:
+
+    claimchaos.py  replicas that serve claims, and what happens to them, from a seed
+    claimlaws.py   what must hold of every write, and in the end
+    claimrules.py  each rule of the protocol, switched off
+
 The tenants, on whole servers in memory, with MetalLB's stand-in:
 
     routes.py        requests in flight

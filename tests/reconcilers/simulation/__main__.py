@@ -2,6 +2,7 @@
 
 python -m tests.reconcilers.simulation pools 42 --replicas 3
 python -m tests.reconcilers.simulation pools 42 --replicas 3 --shards 2
+python -m tests.reconcilers.simulation claims 42 --force
 python -m tests.reconcilers.simulation tenants 42
 python -m tests.reconcilers.simulation tenants 42 --shards 2
 python -m tests.reconcilers.simulation tenants 0 --to 5000 --force
@@ -14,16 +15,19 @@ import sys
 from tests.reconcilers.checked import always_checked
 from tests.reconcilers.simulation.chaos import Plan, Run
 from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
+from tests.reconcilers.simulation.claimchaos import ClaimRun
 from tests.reconcilers.simulation.tenancy import COUNTING, FORCE, Tenancy
 
 
 def main() -> int:
     """Play what the command line asks for; return how many seeds failed, at most 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.reconcilers.simulation")
-    parser.add_argument("world", choices=["pools", "tenants"])
+    parser.add_argument("world", choices=["pools", "claims", "tenants"])
     parser.add_argument("seed", type=int)
     parser.add_argument("--to", type=int, help="play the seeds from SEED up to this one")
-    parser.add_argument("--replicas", type=int, default=2, help="of the pools' simulation")
+    parser.add_argument(
+        "--replicas", type=int, default=2, help="of the pools' and the claims' simulation"
+    )
     parser.add_argument(
         "--shards",
         type=int,
@@ -59,6 +63,9 @@ def _played(asked: argparse.Namespace) -> int:
                 families=asked.families,
             )
             verdict = Run(seed, plan).play(silent=asked.to is not None)
+        elif asked.world == "claims":
+            plan = Plan(replicas=asked.replicas, force=asked.force)
+            verdict = ClaimRun(seed, plan).play(silent=asked.to is not None)
         else:
             faults = FORCE if asked.force else COUNTING if asked.counting else None
             world = SharedTenancy if asked.shards else Tenancy

@@ -1,0 +1,187 @@
+"""How each rule by which no claim gets an address that another has is switched off, one by one."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from allocator import AddressRange
+from controller.client import Client
+from controller.errors import Conflict
+from controller.meta import Key, Version
+from controller.outcome import SETTLED
+from reconcilers.integrations.clusterapi import pools, reading, statuses, world
+from reconcilers.integrations.clusterapi.claims import ClaimReconciler
+from reconcilers.integrations.clusterapi.leftovers import Leftovers
+from reconcilers.integrations.clusterapi.reading import Reader
+from reconcilers.integrations.core import journal, rules
+from reconcilers.integrations.core.contents import Contents
+from reconcilers.integrations.core.journal import Journal
+from tests.reconcilers.simulation.world import CLAIM_POOLS, CLAIMS, World
+
+Patch = pytest.MonkeyPatch
+
+
+def any_position(mp: Patch) -> None:
+    """A pass believes to have read what its cache has not."""
+
+    async def at_least(self: Reader, kind: Any, pool: Key, space: Any, revision: int) -> Any:
+        view = self.cached(kind, pool, space)
+        return replace(view, position=max(view.position, revision))
+
+    mp.setattr(Reader, "at_least", at_least)
+
+
+def promises_not_taken(mp: Patch) -> None:
+    """What is promised may be chosen again."""
+    elsewhere = AddressRange(0, 0, 4)
+    mp.setattr(pools, "blocks_of", lambda space, addresses: elsewhere)
+
+
+def dropped_at_once(mp: Patch) -> None:
+    """The next write of the journal forgets what was promised before."""
+
+    def nothing(of: Journal, view: Any) -> Journal:
+        del view
+        return Journal(of.revision or 0)
+
+    mp.setattr(rules, "settle", nothing)
+    mp.setattr(pools, "settle", nothing)
+
+
+def revision_not_raised(mp: Patch) -> None:
+    """The journal does not say how far one has to have read."""
+    settle = rules.settle
+
+    def low(of: Journal, view: Any) -> Journal:
+        return Journal(of.revision or 0, settle(of, view).promises)
+
+    mp.setattr(rules, "settle", low)
+
+
+def written_at_any_version(mp: Patch) -> None:
+    """A claim is given its address whatever it has become meanwhile."""
+    without_precondition(mp, CLAIMS, "status")
+
+
+def pools_written_blindly(mp: Patch) -> None:
+    """A journal is written whatever the pool has become meanwhile."""
+    without_precondition(mp, CLAIM_POOLS, "metadata")
+
+
+def without_precondition(mp: Patch, kind: str, part: str) -> None:
+    """Some writes of a kind are stored at whatever version the object has."""
+    patch = World.patch
+
+    def blind(self: World, plural: str, name: str, body: Any, **how: Any) -> Any:
+        meta = body.get("metadata") or {}
+        other = set(meta) - {"resourceVersion", "uid"} or set(body) - {"metadata"}
+        if plural == kind and part in body and other and "finalizers" not in meta:
+            kept = {key: meta[key] for key in meta if key not in {"resourceVersion", "uid"}}
+            body, how = {**body, "metadata": kept}, how | {"guarded": False}
+        return patch(self, plural, name, body, **how)
+
+    mp.setattr(World, "patch", blind)
+
+
+def choice_sent_again(mp: Patch) -> None:
+    """After a conflict the same choice is sent again, to the version that is there now."""
+    patch = Client.patch
+
+    async def stubborn(
+        self: Client, resource: Any, at: Any, body: Any, *, subresource: str = ""
+    ) -> Any:
+        try:
+            return await patch(self, resource, at, body, subresource=subresource)
+        except Conflict:
+            if resource.plural != CLAIM_POOLS or "annotations" not in body.get("metadata", {}):
+                raise
+        live = await self.get(resource, at.key)
+        return await patch(self, resource, Version.from_object(live), body)
+
+    mp.setattr(Client, "patch", stubborn)
+
+
+def adopted_though_others_have_it(mp: Patch) -> None:
+    """An IPAddress of the claim's name is adopted whoever else has its address."""
+    mp.setattr(Contents, "other_holder", lambda self, blocks, key: None)
+
+
+def before_the_finalizer(mp: Patch) -> None:
+    """Whoever asks is served, finalizer or not."""
+
+    def asks(claim: Any) -> bool:
+        return not claim.metadata.terminating and statuses.record_of(claim) is None
+
+    mp.setattr(world, "waits", asks)
+
+
+def while_terminating(mp: Patch) -> None:
+    """Whoever asks is served, deleted or not."""
+
+    def asks(claim: Any) -> bool:
+        return bool(claim.metadata.finalizers) and statuses.record_of(claim) is None
+
+    mp.setattr(world, "waits", asks)
+
+
+def fence_voids_nothing(mp: Patch) -> None:
+    """A pool without memory begins to serve while earlier promises may still be kept."""
+    mp.setattr(pools, "waits", lambda claim: False)
+
+
+def memory_of_others_believed(mp: Patch) -> None:
+    """A journal that came with a copy of the pool, or from a backup, counts as its own."""
+    read = journal.journal_of
+
+    def credulous(meta: Any) -> Journal:
+        text = meta.annotations.get(journal.ANNOTATION)
+        stored = journal._decoder.decode(text) if text else None
+        return read(replace(meta, uid=stored.uid)) if stored is not None else read(meta)
+
+    for module in (pools, journal):
+        mp.setattr(module, "journal_of", credulous)
+
+
+def pools_leave_by_cache(mp: Patch) -> None:
+    """A pool goes when the cache shows no IPAddress of it, and voids nothing."""
+
+    async def by_cache(self: Reader, kind: Any, pool: Key) -> int:
+        return self.count(kind, pool)
+
+    mp.setattr(reading.Reader, "count_live", by_cache)
+    mp.setattr(pools, "waits", lambda claim: False)
+
+
+def vanished_claims_unseen(mp: Patch) -> None:
+    """The IPAddress of a claim that is gone is left alone."""
+
+    async def nothing(self: ClaimReconciler, key: Key) -> Any:
+        del key
+        return SETTLED
+
+    mp.setattr(ClaimReconciler, "_without_claim", nothing)
+
+
+def leftovers_stay(mp: Patch) -> None:
+    """An IPAddress that answers nobody keeps the claim of its name waiting."""
+
+    async def nothing(self: Leftovers, kind: Any, refusals: Any) -> None:
+        del kind, refusals
+
+    mp.setattr(Leftovers, "collect", nothing)
+
+
+def released_by_cache(mp: Patch) -> None:
+    """A claim goes without its IPAddress if the cache does not show that."""
+
+    async def cached(self: ClaimReconciler, claim: Any) -> Any:
+        return self._world.addresses.get(claim.metadata.key)
+
+    mp.setattr(ClaimReconciler, "_address_of", cached)
+    mp.setattr(ClaimReconciler, "_without_claim", _nothing)
+
+
+async def _nothing(self: ClaimReconciler, key: Key) -> Any:
+    del self, key
+    return SETTLED
