@@ -10,26 +10,15 @@ from controller.client import Client
 from controller.errors import Conflict
 from controller.meta import Key, Version
 from controller.outcome import SETTLED
-from reconcilers.integrations.clusterapi import pools, reading, statuses, world
+from reconcilers.integrations.clusterapi import pools, statuses, world
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
-from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.core import journal, rules
 from reconcilers.integrations.core.contents import Contents
 from reconcilers.integrations.core.journal import Journal
 from tests.reconcilers.simulation.world import CLAIM_POOLS, CLAIMS, World
 
 Patch = pytest.MonkeyPatch
-
-
-def any_position(mp: Patch) -> None:
-    """A pass believes to have read what its cache has not."""
-
-    async def at_least(self: Reader, kind: Any, pool: Key, space: Any, revision: int) -> Any:
-        view = self.cached(kind, pool, space)
-        return replace(view, position=max(view.position, revision))
-
-    mp.setattr(Reader, "at_least", at_least)
 
 
 def promises_not_taken(mp: Patch) -> None:
@@ -141,16 +130,6 @@ def memory_of_others_believed(mp: Patch) -> None:
 
     for module in (pools, journal):
         mp.setattr(module, "journal_of", credulous)
-
-
-def pools_leave_by_cache(mp: Patch) -> None:
-    """A pool goes when the cache shows no IPAddress of it, and voids nothing."""
-
-    async def by_cache(self: Reader, kind: Any, pool: Key) -> int:
-        return self.count(kind, pool)
-
-    mp.setattr(reading.Reader, "count_live", by_cache)
-    mp.setattr(pools, "waits", lambda claim: False)
 
 
 def vanished_claims_unseen(mp: Patch) -> None:

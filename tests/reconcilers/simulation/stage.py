@@ -17,7 +17,7 @@ from reconcilers.api import names
 from tests.clock import VirtualClock, settle
 from tests.reconcilers.simulation.chaos import undisturbed
 from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge, overlap
-from tests.reconcilers.simulation.replica import Replica
+from tests.reconcilers.simulation.replica import Passes, Replica
 from tests.reconcilers.simulation.wire import Flight
 from tests.reconcilers.simulation.world import ALLOCATIONS, NAMESPACE, POOLS, Json, World
 
@@ -41,10 +41,14 @@ class Stage:
     def __init__(self, group: TaskGroup) -> None:
         self.clock = VirtualClock()
         self.world = World(self.clock.now)
-        self.judge = Judge(self.world)
+        self.judge = self.make_judge()
         self.flights: list[Flight] = []
         self.late: list[Flight] = []
         self.group = group
+
+    def make_judge(self) -> Judge:
+        """Return who looks at what happens."""
+        return Judge(self.world)
 
     async def open(self) -> None:
         """Make the pool, and let a first replica give it its finalizer and its memory."""
@@ -72,17 +76,17 @@ class Stage:
             meta["annotations"] = {names.ANNOTATION_REQUESTED_AT: since}
         self.world.create(ALLOCATIONS, {"metadata": meta, "spec": spec})
 
-    def replica(self) -> Replica:
+    def replica(self) -> Any:
         """Return a replica that has read everything."""
         found = Replica(self.world, self.flights, self.clock, random.Random(0), patience=0.0)
         found.boot(stale=False)
         return found
 
-    async def pool(self, replica: Replica, late: Late = nothing) -> None:
+    async def pool(self, replica: Passes, late: Late = nothing) -> None:
         """Let a replica work on the pool."""
         await self.work(replica, 0, "p", late)
 
-    async def work(self, replica: Replica, number: int, name: str, late: Late = nothing) -> None:
+    async def work(self, replica: Passes, number: int, name: str, late: Late = nothing) -> None:
         """Let a replica work on an object; its late requests run when `arrive` says so."""
         replica.begin(self.group, number, Key(NAMESPACE, name))
         await settle()
@@ -117,15 +121,19 @@ class Stage:
     @property
     def problem(self) -> str | None:
         """What is wrong by now."""
-        return self.judge.problem or overlap(self.world)
+        return self.judge.problem or self.overlap()
+
+    def overlap(self) -> str | None:
+        """Return who holds what another does by now."""
+        return overlap(self.world)
 
 
-def played(scene: Scene) -> str | None:
-    """Play a scene; return what went wrong, None if nothing did."""
+def played(scene: Callable[[Any], Awaitable[str | None]], on: type[Stage] = Stage) -> str | None:
+    """Play a scene on a stage of that type; return what went wrong, None if nothing did."""
 
     async def play() -> Any:
         async with anyio.create_task_group() as group:
-            stage = Stage(group)
+            stage = on(group)
             await stage.open()
             return await scene(stage)
 

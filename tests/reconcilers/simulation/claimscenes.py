@@ -1,0 +1,98 @@
+"""Scenes in which one rule of the promises to claims is all that stands between two and one."""
+
+from random import Random
+from typing import Any
+
+from typing_extensions import override
+
+from reconcilers.integrations.clusterapi.api import CLAIM_FINALIZER
+from reconcilers.integrations.core.journal import ANNOTATION
+from tests.reconcilers.simulation.claimchaos import ClaimReplica, ref
+from tests.reconcilers.simulation.claimlaws import ClaimJudge, given_twice
+from tests.reconcilers.simulation.laws import FIRST, SPANS, Judge
+from tests.reconcilers.simulation.stage import Stage
+from tests.reconcilers.simulation.wire import Flight
+from tests.reconcilers.simulation.world import CLAIM_POOLS, CLAIMS
+
+
+class ClaimStage(Stage):
+    """A world with pool p of three addresses, its memory, and nobody at work yet."""
+
+    @override
+    def make_judge(self) -> Judge:
+        return ClaimJudge(self.world)
+
+    @override
+    def overlap(self) -> str | None:
+        return given_twice(self.world)
+
+    @override
+    def make_pool(self, **status: str) -> None:
+        first, last = SPANS["p"]
+        spec = {
+            "addresses": [f"{FIRST}{first}-{FIRST}{last}"],
+            "prefix": 24,
+            "allocateReservedIPAddresses": True,
+        }
+        self.world.create(CLAIM_POOLS, {"metadata": {"name": "p"}, "spec": spec})
+
+    @override
+    def ask(self, name: str, count: int = 1, since: str = "") -> None:
+        meta = {"name": name, "finalizers": [CLAIM_FINALIZER]}
+        self.world.create(CLAIMS, {"metadata": meta, "spec": {"poolRef": ref("p")}})
+
+    @override
+    def replica(self) -> Any:
+        made = ClaimReplica(self.world, self.flights, self.clock, Random(0), patience=0.0)
+        made.boot(stale=False)
+        return made
+
+    @property
+    def journal(self) -> str:
+        """The journal of pool p as it is stored."""
+        pool = self.world.get(CLAIM_POOLS, "p")
+        assert pool is not None
+        return str(pool["metadata"]["annotations"][ANNOTATION])
+
+
+def _gives_to_b(flight: Flight) -> bool:
+    """Return whether a request says to B what it got, or why it got nothing."""
+    status = flight.plural == CLAIMS and flight.name == "b" and flight.subresource == "status"
+    return status and "are void" not in str(flight.body)
+
+
+async def late_write_after_loss_of_memory(
+    stage: ClaimStage, *, copied: bool = False
+) -> str | None:
+    """B's address is on its way to it when the pool forgets; then A asks, who goes first.
+
+    The replica that serves A has not heard of the IPAddress that was made for B.
+    """
+    stage.ask("b")
+    other = stage.replica()
+    before = stage.journal
+    await stage.pool(stage.replica(), _gives_to_b)
+    forgotten: dict[str, Any] = {ANNOTATION: None}
+    if copied:
+        stage.judge.paused = True
+        stage.world.vanish(CLAIM_POOLS, "p")
+        stage.make_pool()
+        stage.judge.paused = False
+        forgotten = {ANNOTATION: before}
+    patch = {"metadata": {"annotations": forgotten}}
+    stage.world.patch(CLAIM_POOLS, "p", patch, guarded=False)
+    stage.ask("a")
+    on_their_way, stage.late = stage.late, []
+    for _ in range(3):  # more than once, as it may wait for its cache
+        for feed in (other.pools, other.claims):
+            feed.advance(feed.behind)
+        await stage.pool(other, _gives_to_b)
+        stage.clock._elapsed += 2_000_000_000
+    stage.late = on_their_way
+    stage.arrive()
+    return stage.problem
+
+
+async def copy_of_another_pools_memory(stage: ClaimStage) -> str | None:
+    """The same, where the pool is made anew with the annotations that it had before."""
+    return await late_write_after_loss_of_memory(stage, copied=True)

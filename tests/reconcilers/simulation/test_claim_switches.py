@@ -1,0 +1,131 @@
+"""Each rule by which claims get their addresses, switched off: the simulation must notice."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.reconcilers.simulation import claimrules as rules
+from tests.reconcilers.simulation import claimscenes as scenes
+from tests.reconcilers.simulation.chaos import Plan
+from tests.reconcilers.simulation.claimchaos import ClaimRun
+from tests.reconcilers.simulation.stage import played
+from tests.reconcilers.simulation.switch import Switch, noticed
+from tests.reconcilers.simulation.test_switches import _CYCLED, _LAGGING, _QUIET, _SHARP, BOTH
+
+BOTH_HAVE = BOTH.replace("hold", "have")
+_FORCED = Plan(force=True)
+
+SWITCHES = {
+    "1": Switch(
+        "the journal says how far one has to have read",
+        rules.revision_not_raised,
+        BOTH_HAVE,
+        _QUIET,
+        seed=74,
+    ),
+    "2a": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, _LAGGING, 13),
+    "2b": Switch(
+        "an address that others have is not adopted",
+        rules.adopted_though_others_have_it,
+        BOTH_HAVE,
+        Plan(),
+        29,
+    ),
+    "3a": Switch(
+        "who has no finalizer gets nothing",
+        rules.before_the_finalizer,
+        "without its finalizer",
+        _SHARP,
+        1,
+    ),
+    "3b": Switch(
+        "who is being deleted gets nothing",
+        rules.while_terminating,
+        "while it was being deleted",
+        _SHARP,
+    ),
+    "4a": Switch(
+        "the journal is written at the version that was read",
+        rules.pools_written_blindly,
+        BOTH_HAVE,
+        _LAGGING,
+        1,
+    ),
+    "4b": Switch(
+        "after a conflict one chooses anew",
+        rules.choice_sent_again,
+        "without its finalizer",
+        replace(_CYCLED, wipes=True, restores=True),
+        2,
+    ),
+    "5": Switch(
+        "a claim is written at the version that was promised for",
+        rules.written_at_any_version,
+        "while it was being deleted",
+        _SHARP,
+    ),
+    "6": Switch(
+        "a promise is kept until it is settled",
+        rules.dropped_at_once,
+        BOTH_HAVE,
+        _LAGGING,
+        16,
+    ),
+    "9a": Switch(
+        "the IPAddress of a claim that vanished is released",
+        rules.vanished_claims_unseen,
+        "is left of a claim",
+        _FORCED,
+        2,
+    ),
+    "9b": Switch(
+        "an IPAddress in the way that answers nobody is taken away",
+        rules.leftovers_stay,
+        "answers nobody",
+        _FORCED,
+        20,
+    ),
+    "9c": Switch(
+        "a claim goes when a live read shows no IPAddress",
+        rules.released_by_cache,
+        "is left of a claim",
+        _FORCED,
+        5,
+    ),
+}
+
+SCENES = {
+    "7a": (
+        rules.fence_voids_nothing,
+        scenes.late_write_after_loss_of_memory,
+    ),
+    "7b": (
+        rules.memory_of_others_believed,
+        scenes.copy_of_another_pools_memory,
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", SWITCHES)
+def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
+    number: str,
+) -> None:
+    switch = SWITCHES[number]
+    with pytest.MonkeyPatch.context() as patch:
+        switch.off(patch)
+        seed = noticed(switch, lambda seed: ClaimRun(seed, switch.plan).play())
+    assert ClaimRun(seed, switch.plan).play() is None
+
+
+@pytest.mark.parametrize("number", SCENES)
+def test_without_a_rule_the_scene_ends_with_one_address_given_twice_and_with_it_well(
+    number: str,
+) -> None:
+    off, scene = SCENES[number]
+    assert played(scene, scenes.ClaimStage) is None
+    with pytest.MonkeyPatch.context() as patch:
+        off(patch)
+        verdict = played(scene, scenes.ClaimStage)
+    assert verdict is not None
+    assert BOTH_HAVE in verdict
