@@ -70,9 +70,11 @@ class NetworkPoolClaims(PoolReconciler):
 
     @override
     async def _pass(self, pool: NetworkPool) -> Outcome:
-        ready = has_finalizer(pool, names.FINALIZER_POOL) and not pool.metadata.terminating
-        if not ready or is_true(pool.status.conditions, FOREIGN_MANAGER):
+        if not has_finalizer(pool, names.FINALIZER_POOL) or pool.metadata.terminating:
             return SETTLED  # its own reconciler's write is an event
+        if is_true(pool.status.conditions, FOREIGN_MANAGER):
+            await self._refuse_all(pool, "another controller writes its status")
+            return SETTLED
         return await super()._pass(pool)
 
     @override

@@ -30,6 +30,7 @@ from reconcilers.integrations.clusterapi.api import (
     ALLOCATION_FAILED,
     POOL_EXHAUSTED,
     POOL_FINALIZER,
+    POOL_NOT_READY,
     IPAddress,
     IPAddressClaim,
     is_paused,
@@ -45,9 +46,10 @@ from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import Behind, Reader
 from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.clusterapi.world import Standing, World, geometry_of, space_name
+from reconcilers.integrations.core.contents import SPACE_INDEX
 from reconcilers.integrations.core.due import DuePromises
 from reconcilers.integrations.core.journal import Journal, journal_of, journal_patch
-from reconcilers.integrations.core.rules import Choice, Refused, View, choose, settle
+from reconcilers.integrations.core.rules import Choice, Refusal, Refused, View, choose, settle
 from reconcilers.settings import PoolSettings
 
 ATTEMPTS = 5
@@ -129,14 +131,27 @@ class PoolReconciler:
         try:
             space = self.geometry(pool)
         except InvalidPool as invalid:
-            ready = Finding(READY, False, "ValidationFailed", "; ".join(invalid.messages))
-            await self._say(pool, ready)
+            why = "; ".join(invalid.messages)
+            await self._say(pool, Finding(READY, False, "ValidationFailed", why))
+            await self._refuse_all(pool, why)
             return Blocked("ValidationFailed")
         if is_paused(pool.metadata.annotations):
             await self._write_status(pool, space)
             return SETTLED
         pool, view = await self._with_memory(pool, space)
         return await self._serve(pool, space, view)
+
+    async def _refuse_all(self, pool: Any, why: str) -> None:
+        """Say on each claim that waits for a pool why it serves nobody."""
+        world, key = self._parts.world, pool.metadata.key
+        if is_paused(pool.metadata.annotations):
+            return
+        text = f"{self._kind.kind} {pool.metadata.name} is not ready: {why}"
+        named = world.claims.by_index(SPACE_INDEX, space_name(self._kind, key))
+        waiting = [c for c in named if waits(c) and world.standing(c) is Standing.SERVE]
+        await self._parts.granting.refuse(
+            [Refusal(claim, POOL_NOT_READY, text) for claim in waiting]
+        )
 
     def geometry(self, pool: Any) -> PoolSpace:
         """Return what a pool may hand out; raises InvalidPool if it cannot be read."""

@@ -119,3 +119,21 @@ async def test_a_pool_has_its_finalizer_and_its_ready_condition_from_the_beginni
     assert condition(pool)["status"] == "True"
     await lab.delete("InClusterIPPool", "p")
     await lab.gone("InClusterIPPool", "p")
+
+
+async def test_a_claim_says_that_its_pool_cannot_be_read_and_is_served_once_it_can(
+    lab: Lab,
+) -> None:
+    spec = {
+        "cidr": "10.3.0.0/24",
+        "tenantAllocation": {"start": "10.3.0.10", "end": "10.3.0.20"},
+        "reserved": [{"cidr": "10.3.0.16/28"}],  # beyond the end of the range
+    }
+    await lab.create("NetworkPool", "p", spec)
+    await lab.claim("a", "p", "NetworkPool")
+    await lab.until(
+        "IPAddressClaim", "a", lambda one: "straddles" in condition(one).get("message", "")
+    )
+    assert reason(await lab.find("IPAddressClaim", "a")) == "PoolNotReady"
+    await lab.patch("NetworkPool", "p", {"spec": {"reserved": None}})
+    assert await lab.served("a") == "10.3.0.10"
