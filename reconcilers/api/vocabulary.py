@@ -64,11 +64,11 @@ _UNMET = {
     "PoolNotDualStack": "False: both families are required, and the pool has one",
     "FamilyNotConfigured": "False: a family is named that the pool does not have",
 }
+_OVERLAPPING = Condition(
+    "Overlapping", "another pool may hand out the same addresses, as sites behind NAT do", OVERLAP
+)
 CLAIM_POOL = Words(
-    conditions=(
-        Condition("Ready", "claims are served", POOL),
-        Condition("Overlapping", "another pool may hand out the same addresses", OVERLAP),
-    ),
+    conditions=(Condition("Ready", "claims are served", POOL), _OVERLAPPING),
     events=(Event("Warning", "PoolsOverlap", "another pool begins to overlap with it"),),
 )
 WORDS: Mapping[str, Words] = {
@@ -106,11 +106,7 @@ WORDS: Mapping[str, Words] = {
                     "NotDegraded": "False",
                 },
             ),
-            Condition(
-                "Overlapping",
-                "another pool may hand out the same addresses, as sites behind NAT do",
-                {"PoolsOverlap": "True: the message names them", "NoOverlap": "False"},
-            ),
+            _OVERLAPPING,
             Condition(
                 "RangesOverlap",
                 "allocations hold the same addresses; others made that so",
@@ -148,6 +144,7 @@ WORDS: Mapping[str, Words] = {
             Event("Warning", "DefinitionOutdated", "see the reason of Ready"),
             Event("Warning", "StatusWrittenByOthers", "another controller was noticed"),
             Event("Normal", "NoForeignManager", "it has stopped writing"),
+            Event("Warning", "PoolsOverlap", "with a pool of Cluster API; others: the condition"),
         ),
     ),
     "IPAllocation": Words(

@@ -64,16 +64,22 @@ class PoolStatuses:
         """Write the status of a pool that claims are served from."""
         found = finding(self._offers.sharing(kind.kind, pool))
         await self.write(kind, pool, counts_of(space, contents), readiness(space), found)
-        self._report(kind, pool, found)
+        if not is_true(pool.status.conditions, OVERLAPPING):
+            self._report(kind, pool, found)
 
-    def _report(self, kind: Resource[Any], pool: Pool, found: Finding) -> None:
+    def report_other_kinds(self, kind: Resource[Any], pool: Any) -> None:
+        """Record an event when pools of other kinds overlap with one whose status is not ours."""
+        sharing = self._offers.sharing(kind.kind, pool)
+        self._report(kind, pool, finding([one for one in sharing if one.kind != kind.kind]))
+
+    def _report(self, kind: Resource[Any], pool: Any, found: Finding) -> None:
         """Record an event when other pools begin to overlap with one."""
         identity = kind.kind, pool.metadata.key
         said = found.message if found.status else ""
         before = self._reported.pop(identity, "")
         if said:
             self._reported[identity] = said
-        if said and said != before and not is_true(pool.status.conditions, OVERLAPPING):
+        if said and said != before:
             self._recorder.record(kind, pool, "Warning", "PoolsOverlap", said, action="Serving")
 
     async def write(

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.contract.clusterapi.lab import Body, Lab, condition
+from tests.polling import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 OVERLAPPING = "Overlapping"
@@ -33,3 +34,15 @@ async def test_an_overlap_is_reported_on_both_pools_until_it_ends(lab: Lab) -> N
     await lab.until("InClusterIPPool", "one", alone)
     await lab.create("NetworkPool", "net", {"cidr": "10.9.0.0/28"})
     await lab.until("InClusterIPPool", "one", lambda body: names(body, "/net (6)"))
+    note = "addresses are also handed out by InClusterIPPool"
+    await until(lambda: notes(lab, "net"), lambda found: any(note in one for one in found))
+
+
+async def notes(lab: Lab, pool: str) -> list[str]:
+    """Return what the events of a NetworkPool say about overlaps."""
+    path = f"/apis/events.k8s.io/v1/namespaces/{lab.namespace}/events"
+    return [
+        one["note"]
+        for one in (await lab.admin.get(path)).json()["items"]
+        if (one["regarding"]["name"], one["reason"]) == (pool, "PoolsOverlap")
+    ]
