@@ -1,0 +1,139 @@
+"""How the work of many pools is shared by one, two and three replicas with `--shards`.
+
+On each control plane that there is, `butler-ipam run --shards 12` is started once, twice and three
+times. When each holds its shards, allocations of twenty-four pools are created at once. What the
+replicas take together is CPU time; on a machine with no core to spare for each of them and for the
+API server, the allocations per second say nothing of what shards are for.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import anyio
+import click
+import msgspec
+
+from tests.bench.bench_real import ours
+from tests.bench.driver import ALLOCATIONS, NAMESPACE, POOLS, Driver, allocation, named
+from tests.bench.places import Open, places
+from tests.bench.processes import running, worked
+
+REPLICAS = (1, 2, 3)
+SHARDS = 12
+POOLS_SHARED = 24
+NUMBER = 1_200
+PATIENCE = 300.0
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What some replicas took.
+
+    Attributes:
+        seconds: until every allocation had its addresses.
+        used: CPU seconds of each replica.
+        server: CPU seconds of the API server.
+        held: how many shards each holder held.
+    """
+
+    seconds: float
+    used: list[float]
+    server: float
+    held: list[int]
+
+
+async def measure(place: Open, replicas: int) -> Shared:
+    """Have replicas serve the allocations of many pools."""
+    async with place() as home, AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        driver = Driver(home.session)
+        view = await stack.enter_async_context(driver.watching())
+        await driver.prepare("10.255.0.0/24")
+        for number in range(POOLS_SHARED):
+            await driver.ask("POST", POOLS, _pool(number))
+        processes = []
+        for number in range(replicas):
+            mine = folder / str(number)
+            await anyio.Path(mine).mkdir()
+            line, variables = ours(home.access, mine)
+            command = [*line, f"--shards={SHARDS}"], variables
+            processes.append(
+                await stack.enter_async_context(running(command, mine / "controller.log"))
+            )
+        held = await _shared_out(driver, replicas)
+        view.unserved |= {named(number) for number in range(NUMBER)}
+        before, server, begun = (
+            [worked(one.pid) for one in processes],
+            worked(home.server),
+            perf_counter(),
+        )
+        left = iter(range(NUMBER))
+
+        async def ask() -> None:
+            for number in left:
+                await driver.ask("POST", ALLOCATIONS, _allocation(number))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(32):
+                group.start_soon(ask)
+        await driver.done()
+        used = [worked(one.pid) - then for one, then in zip(processes, before, strict=True)]
+        return Shared(
+            view.moved - begun, used, worked(home.server) - server, sorted(held.values())
+        )
+
+
+def _name(number: int) -> str:
+    return f"pool-{number % POOLS_SHARED:02}"
+
+
+def _pool(number: int) -> dict[str, object]:
+    return {
+        "apiVersion": "butler.butlerlabs.dev/v1alpha1",
+        "kind": "NetworkPool",
+        "metadata": {"name": _name(number), "namespace": NAMESPACE},
+        "spec": {"cidr": f"10.{number}.0.0/20"},
+    }
+
+
+def _allocation(number: int) -> dict[str, object]:
+    body = allocation(number, "nodes")
+    body["spec"]["poolRef"]["name"] = _name(number)
+    return body
+
+
+async def _shared_out(driver: Driver, replicas: int) -> Mapping[str, int]:
+    """Wait until every shard is held, and by so many; return how many each holds."""
+    with anyio.fail_after(PATIENCE):
+        while True:
+            listed = msgspec.json.decode(await driver.ask("GET", LEASES))
+            holders = [
+                one["spec"].get("holderIdentity", "")
+                for one in listed["items"]
+                if one["metadata"]["name"].removeprefix(f"butler-ipam-{SHARDS}-").isdecimal()
+            ]
+            held = {one: holders.count(one) for one in holders}
+            spread = max(held.values(), default=0) - min(held.values(), default=0)
+            shared = len(held) == replicas and "" not in held and spread < 2
+            if shared and len(holders) == SHARDS:
+                return held
+            await anyio.sleep(0.2)
+
+
+def run() -> None:
+    """Print what shards are worth."""
+    for name, place in places().items():
+        for replicas in REPLICAS:
+            took = anyio.run(measure, place, replicas)
+            each = ", ".join(f"{1000 * one / NUMBER:.2f}" for one in took.used)
+            rate = NUMBER / took.seconds
+            click.echo(
+                f"{name:9} {replicas} replicas with {took.held} shards: {rate:.0f}"
+                f" allocations/s; ms of CPU for each allocation: {each} (replicas),"
+                f" {1000 * took.server / NUMBER:.2f} (API server)"
+            )

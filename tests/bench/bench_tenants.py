@@ -1,0 +1,118 @@
+"""A thousand elastic tenants that all grow at once, and what they cost at rest.
+
+The controllers are the real ones, all of them in one manager. Their servers are fakes in the same
+process, a management cluster and one for each tenant with a MetalLB that serves at once, and time
+is virtual: seconds until all have grown are those that the controllers wait, not what a machine
+takes. What it takes is CPU time, that of the fakes included. Each tenant has a Service with an
+address; then each gets one more than its pool has room for. Once all are reachable, and once a
+hundred never answer. What a watch of a real tenant over TLS takes is `python -m tests.bench
+clusters`.
+"""
+
+import logging
+from dataclasses import dataclass
+from time import process_time
+
+import anyio
+import click
+import structlog
+
+from controller.errors import NoAnswer
+from tests.bench.bench_clusters import resident
+from tests.reconcilers import make
+from tests.reconcilers.balancer import Balancer, address_of, service
+from tests.reconcilers.platform import Platform
+from tests.reconcilers.tenantcluster.elastic.site import elastic_platform
+
+TENANTS = 1_000
+UNREACHABLE = 100
+THRESHOLD = 30.0
+PATIENCE = 600.0
+REST = 600.0
+SETTLING = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What tenants took.
+
+    Attributes:
+        began: MiB of the process before there were tenants.
+        holds: MiB of the process with all of them at rest, their fakes included.
+        grown: virtual seconds from the threshold until all that answer had grown.
+        cpu: CPU seconds until then, from when their Services came.
+        rest: the share of a core at rest.
+        requests: how many requests reached the management cluster at rest.
+    """
+
+    began: float
+    holds: float
+    grown: float
+    cpu: float
+    rest: float
+    requests: int
+
+
+async def measure(tenants: int, unreachable: int) -> Cost:
+    """Have tenants grow, and come to rest."""
+    began = resident()
+    pool = make.pool(cidr="10.0.0.0/12")
+    platform, _ = elastic_platform(
+        pool, sizing={"initialPoolSize": 1, "defaultPoolSize": 1}, service_watches=tenants
+    )
+    platform.server.delete("tenantclusters", "a", namespace="team")
+    names = [f"tenant-{number:04}" for number in range(tenants)]
+    for name in names:
+        Balancer(platform.tenant(name))
+        platform.server.add("tenantclusters", make.tenant(name))
+    async with platform.running():
+        await platform.clock.advance(SETTLING)
+        for name in names:
+            service(platform.tenants[name], "first")
+        await platform.clock.advance(SETTLING)
+        answering = names[unreachable:]
+        for name in names[:unreachable]:
+            platform.tenants[name].fail(NoAnswer("timed out"), times=1_000_000_000)
+        cpu = process_time()
+        for name in names:
+            service(platform.tenants[name], "second")
+        waited = await _until_grown(platform, answering)
+        cpu = process_time() - cpu
+        await platform.clock.advance(SETTLING)
+        holds, asked, before = resident(), len(platform.server.requests), process_time()
+        await platform.clock.advance(REST)
+        rest = (process_time() - before) / REST
+        requests = len(platform.server.requests) - asked
+    return Cost(began, holds, waited - THRESHOLD, cpu, rest, requests)
+
+
+async def _until_grown(platform: Platform, names: list[str]) -> float:
+    """Return after how many virtual seconds the second Service of all has an address."""
+    waited, left = 0.0, set(names)
+    while left:
+        assert waited < PATIENCE, f"{len(left)} tenants have not grown"
+        await platform.clock.advance(1.0)
+        waited += 1.0
+        left = {name for name in left if address_of(platform.tenants[name], "second") is None}
+    return waited
+
+
+def run() -> None:
+    """Print what a thousand tenants cost."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        for unreachable in (0, UNREACHABLE):
+            cost = anyio.run(measure, TENANTS, unreachable)
+            click.echo(
+                f"{TENANTS:,} tenants, {unreachable} of them do not answer: the others have grown"
+                f" {cost.grown:.0f} virtual seconds after the threshold, {cost.cpu:.1f} s of CPU"
+                "  goal: <= 60"
+            )
+            click.echo(
+                f"  at rest {100 * cost.rest:.2f} % of a core ({cost.requests} requests to the"
+                f" management cluster in {REST:.0f} virtual seconds)  goal: <= 2 %;"
+                f" {1024 * (cost.holds - cost.began) / TENANTS:.0f} KiB each, the fakes included"
+            )
+    finally:
+        structlog.configure(**before)

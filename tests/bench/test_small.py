@@ -1,0 +1,61 @@
+"""Benchmarks of a whole controller, run with few objects: they measure what they say.
+
+By counts: what took how long is not looked at.
+"""
+
+import anyio
+import pytest
+
+from tests.bench import (
+    bench_controller,
+    bench_failover,
+    bench_held,
+    bench_shards,
+    bench_tenants,
+)
+from tests.bench.bench_envtest import server as serving
+from tests.bench.places import embedded
+
+pytestmark = pytest.mark.slow
+
+
+async def test_a_restarted_controller_finds_all_allocations_and_serves_a_new_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench_controller, "REST_SECONDS", 1.0)
+    case = bench_controller.Case(20, 3, goal="none")
+    with serving() as server:
+        await bench_controller.prepare(server, case)
+        await bench_controller.measure(server, case, "pod")
+    printed = capsys.readouterr().out
+    assert "26 allocations,     3 TenantClusters" in printed
+    assert "goal: none" in printed
+
+
+async def test_cpu_time_is_read_of_churn_and_of_filling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_held, "EACH_ROUND", 5)
+    churn, filling = await bench_held.measure(embedded, 40)
+    assert churn > 0
+    assert filling > 0
+
+
+async def test_every_change_of_leaders_ends_with_a_grant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_failover, "HELD", 20)
+    monkeypatch.setattr(bench_failover, "TURNS", 2)
+    assert len(await bench_failover.measure(embedded)) == 2
+
+
+async def test_replicas_hold_the_same_number_of_shards_and_all_of_them_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bench_shards, "NUMBER", 96)
+    shared = await bench_shards.measure(embedded, 2)
+    assert shared.held == [6, 6]
+    assert all(used > 0 for used in shared.used)
+
+
+def test_tenants_grow_whether_others_answer_or_not() -> None:
+    # In a loop of its own, as time there is virtual.
+    cost = anyio.run(bench_tenants.measure, 10, 2)
+    assert cost.grown <= 60
+    assert cost.holds >= cost.began
