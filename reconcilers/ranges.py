@@ -39,6 +39,7 @@ from reconcilers.api.networkpool import (
     NetworkPoolSpec,
     SecondaryBlock,
 )
+from reconcilers.api.tenantcluster import Networking
 from reconcilers.conditions import Finding
 
 T = TypeVar("T")
@@ -48,7 +49,6 @@ WORDS: Mapping[Family, str] = {4: "IPv4", 6: "IPv6"}
 DUAL_STACK = "DualStack"
 """The condition of an allocation that asks for both families: whether it has both."""
 _POLICIES = {SINGLE_STACK, PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}
-SAME_FAMILY = "the secondary CIDR is of the same family as cidr"
 
 
 def layouts(spec: NetworkPoolSpec, max_addresses: int) -> tuple[Layout, ...]:
@@ -68,7 +68,7 @@ def layouts(spec: NetworkPoolSpec, max_addresses: int) -> tuple[Layout, ...]:
     except InvalidPool as invalid:
         raise InvalidPool([f"secondary: {one}" for one in invalid.messages]) from invalid
     if second.family == first.family:
-        raise InvalidPool([SAME_FAMILY])
+        raise InvalidPool(["the secondary CIDR is of the same family as cidr"])
     return first, second
 
 
@@ -94,6 +94,12 @@ def _gateway(spec: NetworkPoolSpec | SecondaryBlock) -> Iterator[str]:
     alone, whole = parsed(spec.gateway, spec.gateway), parsed_entry(spec.cidr)
     if alone is not None and whole is not None and whole.contains(alone):
         yield alone.text
+
+
+def cidrs(spec: NetworkPoolSpec) -> list[AddressRange]:
+    """Return the blocks of a pool, one or one of each family, without what is no CIDR."""
+    second = () if spec.secondary is None else (spec.secondary.cidr,)
+    return [one for one in map(parsed_entry, (spec.cidr, *second)) if one is not None]
 
 
 @lru_cache(maxsize=131_072)
@@ -176,11 +182,7 @@ def pins(allocation: IPAllocation) -> tuple[AddressRange, ...]:
 
 
 def pinned(allocation: IPAllocation) -> AddressRange | None:
-    """Return the first range that the allocation asks for by address; None if it asks by count.
-
-    Raises:
-        AllocatorError: as for `pins`.
-    """
+    """Return the first of `pins`; None if the allocation asks by count."""
     return next(iter(pins(allocation)), None)
 
 
@@ -273,8 +275,24 @@ def wanted(allocation: IPAllocation, pool: NetworkPool, available: Sequence[Fami
     Raises:
         AllocatorError: the pool does not have them, or the request contradicts itself.
     """
-    spec, name = allocation.spec, pool.metadata.name
-    policy, named = spec.ipFamilyPolicy or SINGLE_STACK, _named(spec, pins(allocation))
+    spec = allocation.spec
+    field = "spec.pinnedRange" if spec.pinnedRange is not None else "spec.pinnedRanges"
+    pinned_to = [(field, one.family) for one in pins(allocation)]
+    return _wanted(spec.ipFamilyPolicy, [*_named(spec), *pinned_to], pool, available)
+
+
+def wanted_by(networking: Networking, pool: NetworkPool, available: Sequence[Family]) -> Wanted:
+    """Return the families that the allocations of a cluster get addresses of; as `wanted`."""
+    return _wanted(networking.ipFamilyPolicy, _named(networking), pool, available)
+
+
+def _wanted(
+    policy: str | None,
+    named: Sequence[tuple[str, Family]],
+    pool: NetworkPool,
+    available: Sequence[Family],
+) -> Wanted:
+    policy, name = policy or SINGLE_STACK, pool.metadata.name
     if policy not in _POLICIES:
         raise InvalidRequest(f"ipFamilyPolicy {policy!r} is none")
     if policy == REQUIRE_DUAL_STACK and len(available) < 2:
@@ -294,15 +312,14 @@ def wanted(allocation: IPAllocation, pool: NetworkPool, available: Sequence[Fami
     return Wanted(order, second_required=policy == REQUIRE_DUAL_STACK)
 
 
-def _named(spec: IPAllocationSpec, pinned_to: Iterable[AddressRange]) -> list[tuple[str, Family]]:
-    """Return the families that a request names, with the fields that do; ipFamilies first."""
+def _named(spec: IPAllocationSpec | Networking) -> list[tuple[str, Family]]:
+    """Return the families in ipFamilies, with the fields that name them."""
     found: list[tuple[str, Family]] = []
     for number, word in enumerate(spec.ipFamilies):
         if word not in FAMILIES:
             raise InvalidRequest(f"spec.ipFamilies[{number}]: {word!r} is no family")
         found.append((f"spec.ipFamilies[{number}]", FAMILIES[word]))
-    field = "spec.pinnedRange" if spec.pinnedRange is not None else "spec.pinnedRanges"
-    return found + [(field, one.family) for one in pinned_to]
+    return found
 
 
 def take(
@@ -321,7 +338,7 @@ def take(
         AllocatorError: it cannot be served; nothing is taken.
     """
     held = all_held(allocation)
-    if held and not lacking(allocation, held):
+    if held and (len(held) > 1 or allocation.spec.ipFamilyPolicy != REQUIRE_DUAL_STACK):
         return held
     if len(spaces) == 1 and not allocation.spec.names_families:
         return (_take_one(pool, allocation, spaces[0], pinned(allocation)),)
@@ -349,14 +366,12 @@ def _take_all(
                 break
             for taken in reversed(new):
                 by_family[taken.family].put_back(taken)
-            raise _told(allocation, family, refused) from refused
+            if not allocation.spec.names_families:
+                raise
+            raise FamilyRefused(family, refused) from refused
         new.append(one)
         found[family] = one
     return tuple(found[family] for family in asked.families if family in found)
-
-
-def _told(allocation: IPAllocation, family: Family, refused: AllocatorError) -> AllocatorError:
-    return FamilyRefused(family, refused) if allocation.spec.names_families else refused
 
 
 def _take_one(
@@ -369,11 +384,6 @@ def _take_one(
     if prefix is not None:
         return space.allocate_block(prefix)
     return space.allocate(requested(allocation, pool))
-
-
-def lacking(allocation: IPAllocation, given: Sequence[AddressRange]) -> bool:
-    """Return whether ranges are fewer than the allocation's policy allows."""
-    return allocation.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK and len(given) < 2
 
 
 def dual_stack(

@@ -87,6 +87,8 @@ REQUIRE_DUAL_STACK = "RequireDualStack"
 MAX_FAMILIES = 2
 
 FamilyWord = Annotated[str, words(_IPV4, _IPV6)]
+IPFamilies = Annotated[tuple[FamilyWord, ...], Field(max_length=MAX_FAMILIES)]
+IPFamilyPolicy = Annotated[str, words(SINGLE_STACK, PREFER_DUAL_STACK, REQUIRE_DUAL_STACK)]
 
 
 @with_config(MODEL)
@@ -108,15 +110,18 @@ class IPAllocationSpec:
     """A specific range instead of best fit."""
     pinnedRanges: Annotated[tuple[PinnedRange, ...], Field(max_length=MAX_FAMILIES)] = ()
     """Specific ranges of both families, one of each, instead of pinnedRange."""
-    ipFamilyPolicy: (
-        Annotated[str, words(SINGLE_STACK, PREFER_DUAL_STACK, REQUIRE_DUAL_STACK)] | None
-    ) = None
+    ipFamilyPolicy: IPFamilyPolicy | None = None
     """SingleStack, which is the default, PreferDualStack or RequireDualStack, as in a Service."""
-    ipFamilies: Annotated[tuple[FamilyWord, ...], Field(max_length=MAX_FAMILIES)] = ()
+    ipFamilies: IPFamilies = ()
     """Of which families, in order; if it names none, or one, the pool's order says the rest."""
 
     def __post_init__(self) -> None:
         intern_fields(self, "type")
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether it asks for specific ranges, as a person does."""
+        return self.pinnedRange is not None or bool(self.pinnedRanges)
 
     @property
     def names_families(self) -> bool:
@@ -223,11 +228,15 @@ DISTINCT_FAMILIES = Rule(
     ".ipFamilies",
     DUPLICATE,
 )
-POLICY_OF_TWO = Rule(
-    "!((has(self.ipFamilies) && size(self.ipFamilies) > 1)"
-    f" || (has(self.pinnedRanges) && size(self.pinnedRanges) > 1)) || ({_DUAL})",
+_TWO_FAMILIES = "has(self.ipFamilies) && size(self.ipFamilies) > 1"
+POLICY_OF_TWO_FAMILIES = Rule(
+    f"!({_TWO_FAMILIES}) || ({_DUAL})",
     "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified",
     ".ipFamilyPolicy",
+)
+POLICY_OF_TWO = POLICY_OF_TWO_FAMILIES._replace(
+    text=f"!(({_TWO_FAMILIES}) || (has(self.pinnedRanges) && size(self.pinnedRanges) > 1))"
+    f" || ({_DUAL})"
 )
 _IS_IPV6 = "startAddress.contains(':')"
 PINNED_ONCE = Rule(

@@ -29,6 +29,12 @@ from reconcilers.api.fields import (
     one_family,
     words,
 )
+from reconcilers.api.ipallocation import (
+    DISTINCT_FAMILIES,
+    POLICY_OF_TWO_FAMILIES,
+    IPFamilies,
+    IPFamilyPolicy,
+)
 from reconcilers.api.tenantaddons import Addons
 from reconcilers.api.tenantmachines import (
     ControlPlane,
@@ -85,7 +91,7 @@ class LoadBalancerPool:
     """Last address."""
 
 
-@with_config(MODEL)
+@with_config(model(DISTINCT_FAMILIES, POLICY_OF_TWO_FAMILIES))
 @dataclass(frozen=True, slots=True)
 class Networking:
     """The tenant's networks."""
@@ -98,6 +104,10 @@ class Networking:
     """Load-balancer addresses given by hand; used without IPAM."""
     lbPoolSize: PositiveInt32 | None = None
     """How many load-balancer addresses to ask for, instead of the provider's default."""
+    ipFamilyPolicy: IPFamilyPolicy | None = None
+    """Of its allocations: SingleStack, PreferDualStack or RequireDualStack, as in a Service."""
+    ipFamilies: IPFamilies = ()
+    """Of its allocations: of which families they are, in order."""
 
 
 @with_config(OTHERS)

@@ -130,7 +130,7 @@ def _used_but_free(
     services: Sequence[Service], members: Sequence[IPAllocation], spaces: Sequence[AddressRange]
 ) -> Iterator[str]:
     """Yield the addresses that Services show although no allocation of the tenant holds them."""
-    held = [span for one in members if (span := ranges.held(one)) is not None]
+    held = [span for one in members for span in ranges.all_held(one)]
     for service in services:
         for address in addresses(service):
             ours = any(space.overlaps(address) for space in spaces)

@@ -14,8 +14,8 @@ from controller.cache import Cache
 from controller.meta import Key
 from reconcilers import labels
 from reconcilers.api import names
-from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
-from reconcilers.api.tenantcluster import TenantCluster
+from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation, IPAllocationSpec
+from reconcilers.api.tenantcluster import Networking, TenantCluster
 
 
 def members(allocations: Cache[IPAllocation], tenant: TenantCluster) -> list[IPAllocation]:
@@ -45,7 +45,7 @@ def role(allocation: IPAllocation, tenant: TenantCluster) -> str:
     """
     kept = allocation.metadata.labels.get(names.LABEL_ROLE) == names.ROLE_INITIAL
     grown = _is_growth_name(allocation.metadata.name, tenant)
-    if grown and not kept and allocation.spec.pinnedRange is None:
+    if grown and not kept and not allocation.spec.is_pinned:
         return names.ROLE_GROWTH
     return names.ROLE_INITIAL
 
@@ -194,6 +194,16 @@ def repairs(allocation: IPAllocation, tenant: TenantCluster) -> dict[str, Any]:
     return {"metadata": change} if change else {}
 
 
+def asked_families(spec: IPAllocationSpec | Networking) -> dict[str, Any]:
+    """Return what is said of families, as the spec of a new allocation has it."""
+    found: dict[str, Any] = {}
+    if spec.ipFamilyPolicy is not None:
+        found["ipFamilyPolicy"] = spec.ipFamilyPolicy
+    if spec.ipFamilies:
+        found["ipFamilies"] = list(spec.ipFamilies)
+    return found
+
+
 def request(
     tenant: TenantCluster,
     kind: str,
@@ -216,5 +226,6 @@ def request(
             "tenantClusterRef": tenant.reference(),
             "type": kind,
             "count": size,
+            **asked_families(tenant.networking),
         },
     }

@@ -74,16 +74,14 @@ def projection(members: Sequence[IPAllocation], position: int) -> Projection:
     """Return what the tenant of `members` should hold.
 
     Ranges that are being given back are left out. The order is that of creation, so that what
-    MetalLB hands out first stays first.
+    MetalLB hands out first stays first; the ranges of one allocation are in its own order.
     """
     balancers = [a for a in members if a.spec.type == names.TYPE_LOADBALANCER]
-    held = [
-        (a.metadata.creationTimestamp, a.metadata.name, ranges.held(a))
-        for a in balancers
-        if a.status.phase == ALLOCATED and not a.releasing
-    ]
+    given = [a for a in balancers if a.status.phase == ALLOCATED and not a.releasing]
     entries = [
-        f"{found.start_text}-{found.end_text}" for _, _, found in sorted(held, key=_age) if found
+        f"{found.start_text}-{found.end_text}"
+        for one in sorted(given, key=_age)
+        for found in ranges.all_held(one)
     ]
     return Projection(tuple(entries), position, latest_mark(balancers))
 
@@ -98,9 +96,9 @@ def latest_mark(allocations: Iterable[IPAllocation]) -> int:
     return max(marks, default=0)
 
 
-def _age(entry: tuple[Any, str, Any]) -> tuple[str, str]:
-    created, name, _ = entry
-    return (created.isoformat() if created else "", name)
+def _age(allocation: IPAllocation) -> tuple[str, str]:
+    created = allocation.metadata.creationTimestamp
+    return (created.isoformat() if created else "", allocation.metadata.name)
 
 
 def basis_of(pool: IPAddressPool) -> int:

@@ -120,7 +120,7 @@ def may_be_taken_over(pool: IPAddressPool, members: Iterable[IPAllocation]) -> b
     if is_ours(pool):
         return True
     spans = _spans(pool)
-    held = [span for one in members if (span := _held(one)) is not None]
+    held = [span for one in members for span in _held(one)]
     all_known = bool(spans) and len(spans) == len(pool.spec.addresses)
     return all_known and all(any(one.contains(span) for one in held) for span in spans)
 
@@ -138,12 +138,10 @@ def holders(pool: IPAddressPool, allocations: Iterable[IPAllocation]) -> set[Key
         ends.append(max(end, ends[-1]) if ends else end)
     found = set()
     for one in allocations:
-        held = _held(one)
-        if held is None:
-            continue
-        number = bisect_right(starts, (held.family, held.last))
-        if number and ends[number - 1] >= (held.family, held.first):
-            found.add(one.spec.tenantClusterRef.key)
+        for held in _held(one):
+            number = bisect_right(starts, (held.family, held.last))
+            if number and ends[number - 1] >= (held.family, held.first):
+                found.add(one.spec.tenantClusterRef.key)
     return found
 
 
@@ -152,5 +150,5 @@ def _spans(pool: IPAddressPool) -> list[AddressRange]:
     return [span for span in found if span is not None]
 
 
-def _held(one: IPAllocation) -> AddressRange | None:
-    return ranges.held(one) if one.spec.type == names.TYPE_LOADBALANCER else None
+def _held(one: IPAllocation) -> tuple[AddressRange, ...]:
+    return ranges.all_held(one) if one.spec.type == names.TYPE_LOADBALANCER else ()

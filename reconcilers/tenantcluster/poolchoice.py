@@ -20,9 +20,10 @@ from allocator import AddressRange, AllocatorError, InvalidPool, Layout, Space
 from controller.cache import Cache, Change
 from controller.meta import Key
 from reconcilers import ranges
-from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
+from reconcilers.api.ipallocation import POOL_INDEX, PREFER_DUAL_STACK, IPAllocation
 from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
+from reconcilers.api.tenantcluster import Networking
 from reconcilers.networkpool.contents import place, waits
 
 
@@ -61,24 +62,43 @@ class PoolForecast:
         for allocation in self._in_order(self._known.values()):
             self._place(allocation)
 
-    def fits(self, count: int, position: int) -> bool:
-        """Return whether `count` addresses in a row will be free.
+    def fits(self, count: int, position: int, asked: Networking, *, whole: bool) -> bool:
+        """Return whether `count` addresses in a row will be free of each family that is needed.
 
         Args:
             count: how many.
             position: how far the reader of the allocations has read by now.
+            asked: of which families they should be.
+            whole: whether a family that is only preferred is needed, too.
         """
         self._free_unseen(position)
-        return self._spaces[0].fits(count)
+        needed = self._needed(asked, whole=whole)
+        return bool(needed) and all(space.fits(count) for space in needed)
+
+    def _needed(self, asked: Networking, *, whole: bool) -> list[Space]:
+        """Return the spaces of the families that are needed; none if the pool lacks one."""
+        by_family = {space.layout.family: space for space in self._spaces}
+        try:
+            wanted = ranges.wanted_by(asked, self._pool, tuple(by_family))
+        except AllocatorError:
+            return []
+        if whole and asked.ipFamilyPolicy == PREFER_DUAL_STACK and len(wanted.families) < 2:
+            return []
+        all_of_them = whole or wanted.second_required
+        families = wanted.families if all_of_them else wanted.families[:1]
+        return [by_family[family] for family in families]
 
     def is_placed(self, allocation: IPAllocation) -> bool:
         """Return whether an allocation of this pool has, or is about to get, a range."""
         return allocation.metadata.uid in self._placed
 
-    def reserve(self, name: str, count: int) -> None:
-        """Keep `count` addresses for a request that is about to be made, until `forget`."""
-        if self._spaces[0].fits(count):
-            self._placed[name] = (self._spaces[0].allocate(count),)
+    def reserve(self, name: str, count: int, asked: Networking) -> None:
+        """Keep `count` addresses of each family for a request about to be made, until `forget`."""
+        for whole in (True, False):
+            needed = self._needed(asked, whole=whole)
+            if needed and all(space.fits(count) for space in needed):
+                self._placed[name] = tuple(space.allocate(count) for space in needed)
+                return
 
     def forget(self, name: str) -> None:
         """Free what an allocation, or a reservation, was expected to get."""
@@ -225,19 +245,29 @@ class PoolChoice:
         self._max_addresses = max_addresses
         self._forecasts: dict[Key, PoolForecast] = {}
         self._numbers = counter()
-        self._reserved: dict[Key, dict[str, int]] = {}
+        self._reserved: dict[Key, dict[str, tuple[int, Networking]]] = {}
         allocations.subscribe(self._allocation_changed)
         pools.subscribe(self._pool_changed)
 
     def first_fit(
-        self, provider: ProviderConfig, count: Callable[[NetworkPool], int]
+        self,
+        provider: ProviderConfig,
+        count: Callable[[NetworkPool], int],
+        asked: Networking,
     ) -> NetworkPool | None:
-        """Return the first pool of `provider` that has `count(pool)` free addresses in a row."""
-        for pool in self._candidates(provider):
-            forecast = self._forecast(pool)
-            if forecast is not None and forecast.fits(count(pool), self._allocations.position):
-                return pool
-            _log.info("pool has insufficient capacity, trying next", pool=str(pool.metadata.key))
+        """Return the first pool of `provider` that has `count(pool)` free addresses in a row.
+
+        Where both families are preferred, the first that has both goes before those with one.
+        """
+        preferred = asked.ipFamilyPolicy == PREFER_DUAL_STACK
+        for whole in (True, False) if preferred else (False,):
+            for pool in self._candidates(provider):
+                forecast, position = self._forecast(pool), self._allocations.position
+                size = count(pool)
+                if forecast is not None and forecast.fits(size, position, asked, whole=whole):
+                    return pool
+                key = str(pool.metadata.key)
+                _log.info("pool has insufficient capacity, trying next", pool=key)
         return None
 
     def absent(self, provider: ProviderConfig) -> tuple[str, ...]:
@@ -247,11 +277,11 @@ class PoolChoice:
         return tuple(name for name in found if self._pools.get(Key(namespace, name)) is None)
 
     @contextmanager
-    def reserved(self, pool: NetworkPool, count: int) -> Iterator[None]:
-        """Keep `count` addresses of `pool` from other choices while the context lasts."""
+    def reserved(self, pool: NetworkPool, count: int, asked: Networking) -> Iterator[None]:
+        """Keep `count` addresses of each family from other choices while the context lasts."""
         key, name = pool.metadata.key, f"reservation {next(self._numbers)}"
-        self._reserved.setdefault(key, {})[name] = count
-        self._update(key, lambda forecast: forecast.reserve(name, count))
+        self._reserved.setdefault(key, {})[name] = count, asked
+        self._update(key, lambda forecast: forecast.reserve(name, count, asked))
         try:
             yield
         finally:
@@ -291,8 +321,8 @@ class PoolChoice:
             return None
         found = self._allocations.by_index(POOL_INDEX, str(key))
         forecast = PoolForecast(pool, geometry, found, self._allocations.position)
-        for name, count in self._reserved.get(key, {}).items():
-            forecast.reserve(name, count)
+        for name, (count, asked) in self._reserved.get(key, {}).items():
+            forecast.reserve(name, count, asked)
         self._forecasts[key] = forecast
         return forecast
 

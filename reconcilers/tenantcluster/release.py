@@ -1,7 +1,8 @@
 """Whether a tenant has released a range: checked before the range counts as free again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from itertools import product, starmap
 
 import structlog
 from typing_extensions import override
@@ -38,6 +39,8 @@ from reconcilers.tenantcluster.ownership import SHARED, owner_note, owner_of
 from reconcilers.tenantcluster.teardown import VanishedClusters
 from reconcilers.tenantcluster.uptake import MOST_ENTRIES, Uptake
 
+Ranges = Sequence[AddressRange]
+"""What an allocation holds: one range, or one of each family."""
 NEVER_PROJECTED = "nothing was ever projected into the tenant"
 ELSEWHERE = (
     "the kubeconfig led to another cluster when the range was handed out, which may still have it"
@@ -132,16 +135,19 @@ class TenantReleaseCheck(ReleaseCheck):
 
     def _is_servable(self, deleted: IPAllocation) -> bool:
         """Return whether the range could be handed out once the deleted allocation is gone."""
-        pool, held = self._pools.get(deleted.pool_key), ranges.held(deleted)
-        if pool is None or pool.metadata.terminating or held is None:
+        pool, held = self._pools.get(deleted.pool_key), ranges.all_held(deleted)
+        if pool is None or pool.metadata.terminating or not held:
             return False
-        reserved = (ranges.parsed_entry(one.cidr) for one in pool.spec.reserved)
+        second = pool.spec.secondary.reserved if pool.spec.secondary is not None else ()
+        reserved = (ranges.parsed_entry(one.cidr) for one in (*pool.spec.reserved, *second))
         others = (
-            ranges.held(one)
+            span
             for one in self._allocations.by_index(POOL_INDEX, str(deleted.pool_key))
             if one.metadata.uid != deleted.metadata.uid
+            for span in ranges.all_held(one)
         )
-        return not any(one is not None and one.overlaps(held) for one in (*reserved, *others))
+        taken = (one for one in (*reserved, *others) if one is not None)
+        return not any(one.overlaps(its) for one, its in product(taken, held))
 
     async def _check_vanished(
         self, allocation: IPAllocation, mark: int, present: TenantCluster | None
@@ -227,8 +233,8 @@ class TenantReleaseCheck(ReleaseCheck):
         self, tenant: TenantCluster, allocation: IPAllocation, mark: int
     ) -> Released | InUse:
         """Read the tenant's pool and Services live."""
-        given = ranges.held(allocation)
-        if given is None:
+        given = ranges.all_held(allocation)
+        if not given:
             return Released("it holds no range")
         try:
             try:
@@ -245,7 +251,11 @@ class TenantReleaseCheck(ReleaseCheck):
             return InUse("MetalLB's pools in the tenant have just changed")
 
     async def _read_shared(
-        self, tenant: TenantCluster, allocation: IPAllocation, given: AddressRange, mark: int
+        self,
+        tenant: TenantCluster,
+        allocation: IPAllocation,
+        given: Ranges,
+        mark: int,
     ) -> Released | InUse:
         """Read a tenant that is another TenantCluster's, where nothing is written for this one.
 
@@ -259,7 +269,7 @@ class TenantReleaseCheck(ReleaseCheck):
         self,
         tenant: TenantCluster,
         allocation: IPAllocation,
-        given: AddressRange,
+        given: Ranges,
         mark: int,
         *,
         guarded: bool = True,
@@ -277,14 +287,14 @@ class TenantReleaseCheck(ReleaseCheck):
         return bool(noted and identity) and noted != identity
 
     async def _inspect(
-        self, client: Client, allocation: IPAllocation, given: AddressRange, mark: int
+        self, client: Client, allocation: IPAllocation, given: Ranges, mark: int
     ) -> Released | InUse:
         """Read the pools, and after them the Services: one that had an address may still show it.
 
         Args:
             client: of the tenant.
-            allocation: who holds the range.
-            given: the range.
+            allocation: who holds the ranges.
+            given: its ranges: none is free before all are.
             mark: the resourceVersion at which the allocation was marked.
         """
         try:
@@ -297,7 +307,7 @@ class TenantReleaseCheck(ReleaseCheck):
             None,
             allocation.spec.tenantClusterRef.key,
         }
-        user = await self._user(client, given.contains)
+        user = await self._user(client, lambda shown: any(one.contains(shown) for one in given))
         if user is not None:
             shown = f"Service {user.metadata.key} still shows an address of the range"
             return InUse(shown, by_service=True)
@@ -332,8 +342,8 @@ def _succeeds(one: IPAllocation, deleted: IPAllocation) -> bool:
     return (
         meta.annotations.get(names.ANNOTATION_REPLACES) == deleted.metadata.uid
         and not meta.terminating
-        and one.spec.pinnedRange is not None
-        and ranges.pinned(one) == ranges.held(deleted)
+        and one.spec.is_pinned
+        and set(ranges.pins(one)) == set(ranges.all_held(deleted))
         and ready is not None
         and ready.reason == "PinnedRangeConflict"
     )
@@ -355,10 +365,10 @@ def _release_anyway() -> Released:
     return Released(f"the TenantCluster carries {names.ANNOTATION_RELEASE_ANYWAY}")
 
 
-def _holds(pool: IPAddressPool, given: AddressRange) -> bool:
-    """Return whether a pool has any address of a range; a pool that is too large may have."""
+def _holds(pool: IPAddressPool, given: Ranges) -> bool:
+    """Return whether a pool has any address of the ranges; a pool that is too large may have."""
     entries = pool.spec.addresses
-    return len(entries) > MOST_ENTRIES or any(_overlaps(entry, given) for entry in entries)
+    return len(entries) > MOST_ENTRIES or any(starmap(_overlaps, product(entries, given)))
 
 
 def _overlaps(entry: str, given: AddressRange) -> bool:

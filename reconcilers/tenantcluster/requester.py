@@ -180,7 +180,7 @@ class Requester:
             ControllerError: a delete failed.
         """
         for one in members(self._allocations, tenant):
-            idle = ranges.held(one) is None and one.spec.pinnedRange is None
+            idle = ranges.held(one) is None and not one.spec.is_pinned
             if idle and not one.metadata.terminating:
                 _log.info("request withdrawn, mode is not ipam", allocation=one.metadata.name)
                 await self._client.delete(IP_ALLOCATION, Version.from_object(one))
@@ -196,7 +196,7 @@ class Requester:
             new = self._planner.growth(tenant, provider)
             if new is None:
                 return made
-            with self._choice.reserved(new.pool, new.count):
+            with self._choice.reserved(new.pool, new.count, tenant.networking):
                 created = await self._create(tenant, new)
             self._metrics.grown(created.pool_key)
             _log.info(

@@ -171,7 +171,7 @@ class RequestPlanner:
         self, tenant: TenantCluster, provider: ProviderConfig, wanted: Wanted
     ) -> NewAllocation | None:
         """Return the allocation to create, in the first pool that fits; None if none does."""
-        pool = self._choice.first_fit(provider, wanted.count)
+        pool = self._choice.first_fit(provider, wanted.count, tenant.networking)
         if pool is None:
             return None
         namespace, role = provider.metadata.namespace, names.ROLE_INITIAL
@@ -194,14 +194,15 @@ class RequestPlanner:
             new = self.new_allocation(tenant, provider, wanted)
             if new is None:
                 return wanted
-            reserved.enter_context(self._choice.reserved(new.pool, new.count))
+            kept = self._choice.reserved(new.pool, new.count, tenant.networking)
+            reserved.enter_context(kept)
             found.append(new)
         return found
 
     def growth(self, tenant: TenantCluster, provider: ProviderConfig) -> NewAllocation | None:
         """Return one more growth allocation, in the first pool that fits; None if none does."""
         increment = provider.spec.networking.sizing.growthIncrement
-        pool = self._choice.first_fit(provider, lambda _: increment)
+        pool = self._choice.first_fit(provider, lambda _: increment, tenant.networking)
         if pool is None:
             return None
         name = membership.free_growth_name(tenant, self._allocations, provider.metadata.namespace)
@@ -214,21 +215,21 @@ class RequestPlanner:
         It goes before all that wait for that pool by now, so that nobody is handed the range in
         between; who comes later is younger.
         """
-        held, meta = ranges.held(deleted), deleted.metadata
-        assert held is not None, "only what holds a range is asked for again"
+        held, meta = ranges.all_held(deleted), deleted.metadata
+        assert held, "only what holds a range is asked for again"
         rivals = self._allocations.by_index(POOL_INDEX, str(deleted.pool_key))
         waiting = [one.requested_at for one in rivals if ranges.held(one) is None]
         first = min([deleted.requested_at, *waiting]) - timedelta(seconds=1)
         name, pool = membership.successor_name(tenant, deleted), deleted.spec.poolRef.name
-        body = membership.request(tenant, deleted.spec.type, name, pool, capped(held.size))
+        body = membership.request(tenant, deleted.spec.type, name, pool, capped(held[0].size))
         body["metadata"]["annotations"] |= {
             names.ANNOTATION_REPLACES: meta.uid,
             names.ANNOTATION_REQUESTED_AT: first.isoformat(),
         }
-        body["spec"]["pinnedRange"] = {
-            "startAddress": held.start_text,
-            "endAddress": held.end_text,
-        }
+        pins = [{"startAddress": one.start_text, "endAddress": one.end_text} for one in held]
+        body["spec"] |= {"pinnedRange": pins[0]} if len(pins) == 1 else {"pinnedRanges": pins}
+        kept = {name: value for name, value in body["spec"].items() if not name.startswith("ipF")}
+        body["spec"] = kept | membership.asked_families(deleted.spec)
         return body
 
     def should_move(
@@ -245,9 +246,9 @@ class RequestPlanner:
         in the queue.
         """
         ours = failed.metadata.annotations.get(names.ANNOTATION_TENANT_UID) == tenant.metadata.uid
-        if not ours or failed.spec.pinnedRange is not None or ranges.held(failed) is not None:
+        if not ours or failed.spec.is_pinned or ranges.held(failed) is not None:
             return False
         if self._choice.will_serve(failed):
             return False
-        pool = self._choice.first_fit(provider, count)
+        pool = self._choice.first_fit(provider, count, tenant.networking)
         return pool is not None and pool.metadata.name != failed.spec.poolRef.name

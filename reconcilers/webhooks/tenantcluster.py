@@ -115,8 +115,7 @@ def _by_hand(
         yield f"{where}: ignored, as ProviderConfig {provision.key} uses IPAM"
         return
     for other in pools:
-        theirs = ranges.parsed_entry(other.spec.cidr)
-        if theirs is not None and theirs.overlaps(pool):
+        for theirs in (one for one in ranges.cidrs(other.spec) if one.overlaps(pool)):
             yield (
                 f"{where}: {pool.text} shares addresses with NetworkPool {other.metadata.key}"
                 f" ({theirs.text}), which may hand them out to others"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.contract.crd_rule_cases import Json, pool, ranges, request
+from tests.contract.crd_rule_cases import Json, cluster, pool, ranges, request
 
 PINS = [
     {"startAddress": "10.0.0.9", "endAddress": "10.0.0.9"},
@@ -70,6 +70,18 @@ REFUSED: Mapping[str, tuple[str, Json, str, str]] = {
         "spec.ipFamilies",
         "expected a range of the family",
     ),
+    "a cluster with two families and no policy": (
+        "TenantCluster",
+        cluster(ipFamilies=["IPv4", "IPv6"]),
+        "spec.networking.ipFamilyPolicy",
+        "must be 'RequireDualStack'",
+    ),
+    "a cluster with one family twice": (
+        "TenantCluster",
+        cluster(ipFamilyPolicy="PreferDualStack", ipFamilies=["IPv6", "IPv6"]),
+        "spec.networking.ipFamilies",
+        "Duplicate value",
+    ),
     "a secondary CIDR of the same family": (
         "NetworkPool",
         pool(secondary={"cidr": "10.0.1.0/24"}),
@@ -109,6 +121,10 @@ ACCEPTED: Mapping[str, tuple[str, Json]] = {
     "a pool whose second family is IPv4": (
         "NetworkPool",
         pool("fd00::/64", secondary={"cidr": "10.0.0.0/24"}),
+    ),
+    "a cluster of both families": (
+        "TenantCluster",
+        cluster(ipFamilyPolicy="RequireDualStack", ipFamilies=["IPv6", "IPv4"]),
     ),
     "one family of two": ("IPAllocation", request(ipFamilies=["IPv6"])),
     "both families in order": (

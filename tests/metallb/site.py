@@ -135,10 +135,14 @@ class Tenant:
             await delete(self.client, SERVICE, Key("default", name))
 
     async def addresses(self) -> dict[str, str]:
-        """Return the address of every load balancer that has one, by its name."""
+        """Return the first address of every load balancer that has one, by its name."""
+        return {name: found[0] for name, found in (await self.all_addresses()).items()}
+
+    async def all_addresses(self) -> dict[str, list[str]]:
+        """Return the addresses of every load balancer that has one, by its name."""
         page = await self.client.list(SERVICE, namespace="default")
         return {
-            one.metadata.name: one.status.loadBalancer.ingress[0].ip
+            one.metadata.name: [ingress.ip for ingress in one.status.loadBalancer.ingress]
             for one in page.items
             if one.status.loadBalancer.ingress
         }
@@ -192,6 +196,8 @@ class Site:
     async def offer(
         self,
         cidr: str,
+        second: str = "",
+        /,
         *,
         nodes: int = 1,
         quota: int | None = None,
@@ -201,14 +207,16 @@ class Site:
 
         Args:
             cidr: of the pool.
+            second: that of its other family, if it has one.
             nodes: addresses for the nodes of each tenant.
             quota: the most load-balancer addresses of a tenant.
             balancer: the provider's `loadBalancer`.
         """
         defaults = {"defaults": {"nodesPerTenant": nodes}}
-        await self.create(
-            NETWORK_POOL, HOME, POOL.name, spec={"cidr": cidr, "tenantAllocation": defaults}
-        )
+        blocks: dict[str, Any] = {"cidr": cidr, "tenantAllocation": defaults}
+        if second:
+            blocks["secondary"] = {"cidr": second}
+        await self.create(NETWORK_POOL, HOME, POOL.name, spec=blocks)
         network: dict[str, Any] = {
             "mode": "ipam",
             "poolRefs": [{"name": POOL.name}],
@@ -219,9 +227,11 @@ class Site:
         spec = {"provider": "local", "network": network}
         await self.create(PROVIDER_CONFIG, HOME, "default", spec=spec)
 
-    async def found_cluster(self, tenant: str) -> None:
-        """Create a TenantCluster for a tenant."""
-        spec = {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}
+    async def found_cluster(self, tenant: str, **networking: Any) -> None:
+        """Create a TenantCluster for a tenant, with what its `networking` has."""
+        spec: dict[str, Any] = {"kubernetesVersion": "v1.33.1", "workers": {"replicas": 1}}
+        if networking:
+            spec["networking"] = networking
         await self.create(TENANT_CLUSTER, TEAM, tenant, spec=spec)
 
     async def ready(self, tenant: str) -> None:
@@ -262,7 +272,7 @@ class Site:
             and one.spec.type == names.TYPE_LOADBALANCER
             and _has_range(one)
         ]
-        return [held for one in mine if (held := ranges.held(one)) is not None]
+        return [held for one in mine for held in ranges.all_held(one)]
 
     async def gone(self, resource: Resource[Any], namespace: str, name: str) -> None:
         """Wait until an object does not exist any more."""

@@ -31,8 +31,7 @@ async def tenant_drift(client: Client, objects: Objects) -> list[Finding]:
     clients = TenantClients(client, settings, SystemClock())
     found: list[Finding] = []
     limit = anyio.CapacityLimiter(AT_ONCE)
-    cidrs = (ranges.parsed_entry(pool.spec.cidr) for pool in objects.pools.values())
-    spaces = [cidr for cidr in cidrs if cidr is not None]
+    spaces = [cidr for pool in objects.pools.values() for cidr in ranges.cidrs(pool.spec)]
 
     async def compare(tenant: TenantCluster, members: Sequence[IPAllocation]) -> None:
         subject = Subject.from_object(TENANT_CLUSTER, tenant)

@@ -71,8 +71,12 @@ class Demand:
         return free
 
     def exhausts(self, pool: Iterable[AddressRange]) -> bool:
-        """Return whether every address of `pool` is in use; one without addresses always is."""
-        return all(self.in_use(part) == part.size for part in pool)
+        """Return whether every address of a family in `pool` is in use, or there are none."""
+        parts = list(pool)
+        full = dict.fromkeys({part.family for part in parts}, True)
+        for part in parts:
+            full[part.family] &= self.in_use(part) == part.size
+        return not full or any(full.values())
 
 
 def demand_of(services: Iterable[Service], ours: str, families: Collection[int]) -> Demand:
@@ -95,8 +99,8 @@ def demand_of(services: Iterable[Service], ours: str, families: Collection[int])
 
 def families(members: Iterable[IPAllocation]) -> set[int]:
     """Return of which families a tenant has addresses; one that has none could have IPv4."""
-    held = (ranges.held(one) for one in members if one.spec.type == names.TYPE_LOADBALANCER)
-    return {one.family for one in held if one is not None} or {4}
+    balancers = (one for one in members if one.spec.type == names.TYPE_LOADBALANCER)
+    return {held.family for one in balancers for held in ranges.all_held(one)} or {4}
 
 
 def is_ours(service: Service, ours: str) -> bool:

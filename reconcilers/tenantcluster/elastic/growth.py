@@ -49,10 +49,10 @@ Sizer = Callable[[IPAllocation], int]
 
 
 def size_of(allocation: IPAllocation, otherwise: int) -> int:
-    """Return how many addresses an allocation holds, or asks for; else `otherwise`."""
-    held = ranges.held(allocation)
-    if held is not None:
-        return held.size
+    """Return how many addresses of a family an allocation holds, or asks for, or `otherwise`."""
+    held = ranges.all_held(allocation)
+    if held:
+        return max(one.size for one in held)
     try:
         pinned = ranges.pinned(allocation)
     except AllocatorError:
@@ -85,10 +85,10 @@ def supply(
         total += size(one)
         if one.releasing or (in_place and not is_growth(one, tenant)):
             continue
-        held = ranges.held(one)
-        unused = size(one) if held is None else held.size - demand.in_use(held)
-        addresses += unused
-        allocations += is_growth(one, tenant) and (held is None or unused == held.size)
+        held = ranges.all_held(one)
+        # Of two families, that of which less is unused counts: a Service may need that one.
+        addresses += min((part.size - demand.in_use(part) for part in held), default=size(one))
+        allocations += is_growth(one, tenant) and not any(map(demand.in_use, held))
     return Supply(addresses, allocations, total)
 
 
@@ -96,7 +96,7 @@ def is_growth(allocation: IPAllocation, tenant: TenantCluster) -> bool:
     """Return whether an allocation was added by growth, and may go again: pinned ones never."""
     return (
         allocation.spec.type == names.TYPE_LOADBALANCER
-        and allocation.spec.pinnedRange is None
+        and not allocation.spec.is_pinned
         and membership.role(allocation, tenant) == names.ROLE_GROWTH
     )
 

@@ -12,6 +12,7 @@ its precondition, so a decision on old data ends in a conflict and is taken agai
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 
 import structlog
 
@@ -212,7 +213,8 @@ class Scaler:
         pool = [
             held
             for one in self._members(seen.tenant)
-            if not one.releasing and (held := ranges.held(one)) is not None
+            if not one.releasing
+            for held in ranges.all_held(one)
         ]
         return exhausted if seen.demand.exhausts(pool) else after
 
@@ -225,15 +227,15 @@ class Scaler:
             await self._withdraw_marks(seen)
             return blocked_growth.not_projected(len(due), why)
         standing = [one for one in self._members(seen.tenant) if not one.releasing]
-        held = {one.metadata.uid: span for one in standing if (span := ranges.held(one))}
-        free = seen.demand.unassigned(held.values())
+        held = {one.metadata.uid: ranges.all_held(one) for one in standing}
+        free = seen.demand.unassigned(chain.from_iterable(held.values()))
         beyond = blocked_growth.not_served_by_free(seen.tenant, due, free)
         if not beyond:
             settled = self._settings.growth_after
             fresh = any(
                 seen.in_pool.get(uid, 0.0) < settled
-                and any(seen.demand.unassigned([span]).values())
-                for uid, span in held.items()
+                and any(seen.demand.unassigned(spans).values())
+                for uid, spans in held.items()
             )
             return blocked_growth.unused(len(due), sum(free.values()), fresh)
         return await self._grow(seen, beyond)

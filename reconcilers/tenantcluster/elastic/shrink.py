@@ -67,14 +67,14 @@ def disuse(
             MetalLB is about to use it, and the disuse would be written only to be removed again.
         in_pool: for how many seconds its range has stood there; None if it does not.
     """
-    held = ranges.held(allocation)
-    if held is not None and demand.in_use(held):
+    held = ranges.all_held(allocation)
+    if any(map(demand.in_use, held)):
         return Disuse(None, None)
     created = allocation.metadata.creationTimestamp or now
     age = (now - created).total_seconds()
     since = idle_since(allocation, now)
     if since is None:
-        offered = in_pool if held is not None else age
+        offered = in_pool if held else age
         if offered is None or offered < settling:
             return Disuse(None, settling - (offered or 0.0))
         return Disuse(now.isoformat(), grace)

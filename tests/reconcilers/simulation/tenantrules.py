@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from allocator import AddressRange
 from controller.client import Client
 from controller.errors import ControllerError
 from reconcilers import ranges
@@ -20,7 +19,7 @@ from reconcilers.tenantcluster.elastic.scaler import Scaler
 from reconcilers.tenantcluster.elastic.shrink import MarkedReleaser
 from reconcilers.tenantcluster.metallb import MetalLB, Projection
 from reconcilers.tenantcluster.projector import Projector
-from reconcilers.tenantcluster.release import TenantReleaseCheck
+from reconcilers.tenantcluster.release import Ranges, TenantReleaseCheck
 from reconcilers.tenantcluster.teardown import VanishedClusters
 from reconcilers.tenantcluster.uptake import Uptake
 from tests.reconcilers.server import Json, Server
@@ -97,7 +96,7 @@ def any_basis(mp: Patch) -> None:
     inspect = TenantReleaseCheck._inspect
 
     async def lax(
-        self: TenantReleaseCheck, client: Client, one: IPAllocation, given: AddressRange, mark: int
+        self: TenantReleaseCheck, client: Client, one: IPAllocation, given: Ranges, mark: int
     ) -> Any:
         return await inspect(self, client, one, given, 0)
 

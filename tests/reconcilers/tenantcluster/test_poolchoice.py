@@ -10,6 +10,7 @@ from controller.codec import Deleted, Modified
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation, pool_index
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
+from reconcilers.api.tenantcluster import Networking
 from reconcilers.networkpool.protocol import decide
 from reconcilers.networkpool.view import View
 from reconcilers.ranges import layouts
@@ -30,7 +31,7 @@ class World:
         self.pools.replace([make.pool(cidr=make.cidr(6, family))], 1)
         self.allocations.replace([], 1)
         self.choice = PoolChoice(self.pools, self.allocations, LIMIT)
-        self.choice.first_fit(make.provider("lab"), lambda _: 1)
+        self.choice.first_fit(make.provider("lab"), lambda _: 1, Networking())
 
     def put(self, allocation: IPAllocation) -> None:
         """Show a new version of an allocation."""
@@ -62,7 +63,7 @@ class World:
         provider = make.provider("lab")
 
         def fits(size: int) -> bool:
-            return choice.first_fit(provider, lambda _: size) is not None
+            return choice.first_fit(provider, lambda _: size, Networking()) is not None
 
         return max(filter(fits, range(1, 65)), default=0)
 
@@ -109,7 +110,7 @@ def test_what_is_reserved_is_not_available_to_others_until_it_is_released() -> N
     world = World()
     pool = next(iter(world.pools))
     assert world.largest(world.choice) == 64
-    with world.choice.reserved(pool, 32):
+    with world.choice.reserved(pool, 32, Networking()):
         assert world.largest(world.choice) == 32
         world.put(make.allocation("a", held=("10.40.0.60", "10.40.0.63")))
         assert world.largest(world.choice) == 28
@@ -136,5 +137,5 @@ def test_a_request_costs_the_same_however_many_allocations_there_are() -> None:
     world.allocations.by_index = by_index  # type: ignore[method-assign]
     for number in range(50):
         world.put(make.allocation(f"n{number}", size=1))
-        world.choice.first_fit(make.provider("lab"), lambda _: 1)
+        world.choice.first_fit(make.provider("lab"), lambda _: 1, Networking())
     assert looked == []

@@ -7,6 +7,7 @@ import pytest
 from reconcilers import labels
 from reconcilers.api import names
 from reconcilers.api.crd import crds
+from reconcilers.api.tenantcluster import Networking
 from reconcilers.tenantcluster import membership, requests
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
@@ -188,7 +189,7 @@ class TestPoolChoice:
     """The first pool in priority whose free space fits, after all who wait were served."""
 
     def _choose(self, lab: Lab, provider: Any, count: int = 8) -> str | None:
-        found = lab.choice.first_fit(provider, lambda _: count)
+        found = lab.choice.first_fit(provider, lambda _: count, Networking())
         return found.metadata.name if found else None
 
     def _lab(self, *pools: Any) -> Lab:

@@ -1,0 +1,203 @@
+"""Tenants with addresses of both families: asked for, projected, and given back together."""
+
+from typing import Any
+
+import pytest
+
+from allocator import AddressRange
+from reconcilers import ranges
+from reconcilers.ipallocation.release import InUse, Released
+from reconcilers.tenantcluster.elastic import growth, shrink
+from reconcilers.tenantcluster.elastic.demand import Demand
+from reconcilers.tenantcluster.metallb import projection
+from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
+from tests.reconcilers.platform import Platform
+from tests.reconcilers.server import Server
+
+SECOND: dict[str, Any] = {"cidr": "fd00::/120"}
+PREFER = {"ipFamilyPolicy": "PreferDualStack"}
+REQUIRE = {"ipFamilyPolicy": "RequireDualStack"}
+SIX = {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"]}
+FOUR_RANGE, SIX_RANGE = ("10.40.0.0", "10.40.0.1"), ("fd00::", "fd00::1")
+METALLB = "metallb-system"
+
+
+def _both(name: str = "team-a-lb", **more: Any) -> Any:
+    families = [
+        {"family": "IPv4", "startAddress": FOUR_RANGE[0], "endAddress": FOUR_RANGE[1]},
+        {"family": "IPv6", "startAddress": SIX_RANGE[0], "endAddress": SIX_RANGE[1]},
+    ]
+    return make.allocation(
+        name, held=FOUR_RANGE, asks=REQUIRE, status={"families": families}, **more
+    )
+
+
+def _used(*addresses: str) -> Demand:
+    return Demand(frozenset(AddressRange.parse(one, one) for one in addresses), ())
+
+
+def _platform(*pools: Any) -> tuple[Platform, Server]:
+    platform = Platform()
+    for pool in pools:
+        platform.server.add("networkpools", pool)
+    names = [pool.metadata.name for pool in pools]
+    platform.server.add("providerconfigs", make.provider(*names))
+    return platform, platform.tenant("a")
+
+
+def _pool(name: str = "lab", cidr: str = "10.40.0.0/24", **more: Any) -> Any:
+    return make.pool(name, cidr=cidr, status={"allocationsRevision": ""}, **more)
+
+
+async def _become_ready(platform: Platform, **networking: Any) -> None:
+    spec = {"networking": networking} if networking else {}
+    platform.server.add("tenantclusters", make.tenant(spec=spec))
+    await platform.clock.advance(1.0)
+    assert platform.phase("tenantclusters", "a", "team") == "Ready"
+
+
+async def test_a_cluster_that_requires_both_gets_them_and_gives_them_back() -> None:
+    platform, tenant = _platform(_pool(secondary=SECOND))
+    async with platform.running():
+        await _become_ready(platform, **REQUIRE)
+        found = {
+            kind: platform.server.see("ipallocations", f"team-a-{kind}")["status"]["families"]
+            for kind in ("lb", "nodes")
+        }
+        shown = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
+        assert shown["spec"]["addresses"] == ["10.40.0.0-10.40.0.7", "fd00::-fd00::7"]
+        assert [one["cidr"] for one in found["lb"]] == ["10.40.0.0/29", "fd00::/125"]
+        assert [one["cidr"] for one in found["nodes"]] == [
+            "10.40.0.8-10.40.0.12",
+            "fd00::8-fd00::c",
+        ]
+        platform.server.delete("tenantclusters", "a", namespace="team")
+        await platform.clock.advance(30.0)
+        status = platform.server.see("networkpools", "lab")["status"]
+    assert (status["allocatedIPs"], status["secondary"]["allocatedIPs"]) == (0, 0)
+
+
+async def test_the_order_of_families_is_that_of_the_cluster() -> None:
+    platform, tenant = _platform(_pool(secondary=SECOND))
+    async with platform.running():
+        await _become_ready(platform, **PREFER, ipFamilies=["IPv6"])
+        shown = tenant.see("ipaddresspools", "default-pool", namespace=METALLB)
+    assert shown["spec"]["addresses"] == ["fd00::-fd00::7", "10.40.0.0-10.40.0.7"]
+
+
+async def test_a_cluster_that_says_nothing_of_families_asks_as_before() -> None:
+    platform, _ = _platform(_pool(secondary=SECOND))
+    async with platform.running():
+        await _become_ready(platform)
+        found = platform.server.see("ipallocations", "team-a-lb")
+    assert found["spec"].keys() == {"poolRef", "tenantClusterRef", "type", "count"}
+    assert "families" not in found["status"]
+
+
+@pytest.mark.parametrize(
+    ("networking", "chosen"),
+    [
+        ({}, "four"),
+        (PREFER, "dual"),
+        (REQUIRE, "dual"),
+        (SIX, "dual"),
+        (PREFER | {"ipFamilies": ["IPv6"]}, "dual"),
+    ],
+)
+async def test_the_pool_is_the_first_that_has_what_is_asked_for(
+    networking: dict[str, Any], chosen: str
+) -> None:
+    dual = _pool("dual", cidr="10.41.0.0/24", secondary=SECOND)
+    platform, _ = _platform(_pool("four"), dual)
+    async with platform.running():
+        await _become_ready(platform, **networking)
+        found = platform.server.see("ipallocations", "team-a-lb")
+    assert found["spec"]["poolRef"]["name"] == chosen
+
+
+async def test_where_no_pool_has_both_the_first_family_is_preferred_to_none() -> None:
+    full = _pool("full", cidr="10.41.0.0/24", secondary={"cidr": "fd00::/126"})
+    platform, _ = _platform(_pool("four"), full)
+    async with platform.running():
+        await _become_ready(platform, **PREFER)
+        found = platform.server.see("ipallocations", "team-a-lb")
+    assert found["spec"]["poolRef"]["name"] == "four"
+    [dual] = [one for one in found["status"]["conditions"] if one["type"] == "DualStack"]
+    assert (dual["status"], dual["reason"]) == ("False", "PoolSingleStack")
+
+
+async def test_a_cluster_that_requires_both_waits_for_a_pool_that_has_both() -> None:
+    platform, _ = _platform(_pool())
+    async with platform.running():
+        platform.server.add("tenantclusters", make.tenant(spec={"networking": REQUIRE}))
+        await platform.clock.advance(1.0)
+        assert platform.phase("tenantclusters", "a", "team") == "Provisioning"
+        assert platform.phase("ipallocations", "team-a-lb") is None
+        platform.server.edit("networkpools", "lab", {"spec": {"secondary": SECOND}})
+        await platform.clock.advance(1.0)
+        assert platform.phase("tenantclusters", "a", "team") == "Ready"
+
+
+@pytest.mark.parametrize(
+    ("entries", "shows", "free"),
+    [
+        ([], "10.40.9.9", True),
+        (["fd00::1-fd00::9"], "10.40.9.9", False),
+        ([], "fd00::1", False),
+        ([], "10.40.0.1", False),
+    ],
+    ids=["neither", "the second in the pool", "the second shown", "the first shown"],
+)
+async def test_no_range_is_free_while_the_tenant_has_any_of_both(
+    entries: list[str], shows: str, free: bool
+) -> None:
+    lab = Lab()
+    begun = {"butler.butlerlabs.dev/projection-begun": "2026-01-01T00:00:00Z"}
+    lab.server.add("tenantclusters", make.tenant(annotations=begun))
+    tenant = lab.tenant_server("a")
+    basis = {"butler.butlerlabs.dev/projection-basis": "500"}
+    meta = {"name": "default-pool", "namespace": METALLB, "annotations": basis}
+    spec = {"addresses": entries or ["10.40.9.0/24"]}
+    tenant.add("ipaddresspools", {"metadata": meta, "spec": spec})
+    status = {"loadBalancer": {"ingress": [{"ip": shows}]}}
+    meta = {"name": "web", "namespace": "default"}
+    service = {"metadata": meta, "spec": {"type": "LoadBalancer"}, "status": status}
+    tenant.add("services", service)
+    answer = await lab.tenant_gate.check(_both(), 500)
+    assert isinstance(answer, Released if free else InUse)
+
+
+def test_both_ranges_are_projected_and_left_out_together() -> None:
+    entries = projection([_both()], 1).entries
+    assert entries == ("10.40.0.0-10.40.0.1", "fd00::-fd00::1")
+    releasing = {"butler.butlerlabs.dev/releasing": "2026-01-01T00:00:00Z"}
+    assert projection([_both(annotations=releasing)], 1).entries == ()
+
+
+def test_a_tenant_is_exhausted_when_one_of_its_families_is() -> None:
+    held = ranges.all_held(_both())
+    assert _used().exhausts([])
+    assert not _used("10.40.0.0", "fd00::").exhausts(held)
+    assert _used("fd00::", "fd00::1").exhausts(held)
+    assert _used("10.40.0.0", "10.40.0.1").exhausts(held)
+
+
+def test_what_a_range_of_two_families_supplies_is_what_is_left_of_the_scarcer() -> None:
+    tenant, grown = make.tenant(), _both("team-a-lb-1")
+    for used, supplied, in_flight in (
+        ((), 2, 1),
+        (("fd00::",), 1, 0),
+        (("fd00::", "fd00::1"), 0, 0),
+        (("10.40.0.0", "fd00::"), 1, 0),
+    ):
+        have = growth.supply(
+            [grown], tenant, _used(*used), in_place=True, size=lambda one: growth.size_of(one, 1)
+        )
+        assert (have.addresses, have.allocations, have.held) == (supplied, in_flight, 2)
+
+
+@pytest.mark.parametrize("address", ["10.40.0.1", "fd00::1"])
+def test_an_address_of_either_family_keeps_both(address: str) -> None:
+    disuse = shrink.disuse(_both("team-a-lb-1"), _used(address), make.EPOCH, 600, 30, 99)
+    assert disuse == shrink.Disuse(None, None)
