@@ -1,7 +1,7 @@
 """NetworkPool: a block of addresses that administrators declare and tenants draw from."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated
 
 from pydantic import Field, with_config
@@ -350,3 +350,20 @@ class NetworkPool:
     """What the administrator declares."""
     status: NetworkPoolStatus = field(default_factory=NetworkPoolStatus)
     """What the pool holds."""
+
+    @property
+    def blocks(self) -> tuple["NetworkPool", ...]:
+        """The pool, or a pool for each of its families: to count and to draw them one by one."""
+        second, counts = self.spec.secondary, self.status.secondary or SecondaryCounts()
+        if second is None:
+            return (self,)
+        tenant = second.tenantAllocation
+        spec = NetworkPoolSpec(
+            cidr=second.cidr,
+            reserved=second.reserved,
+            tenantAllocation=TenantAllocation(ranges=tenant.ranges) if tenant else None,
+        )
+        shown = {one.name: getattr(counts, one.name) for one in fields(counts)}
+        status = replace(self.status, secondary=None, **shown)
+        first = replace(self, spec=replace(self.spec, secondary=None))
+        return first, replace(self, spec=spec, status=status)

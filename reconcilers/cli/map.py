@@ -47,7 +47,7 @@ def draw(
         _write(html, drawing.page(pictures, objects, datetime.now(UTC)))
     else:
         columns = drawing.WIDE if output == "wide" else drawing.COLUMNS
-        named = (("networkpool", one.pool.metadata.name) for one in pictures)
+        named = dict.fromkeys(("networkpool", one.pool.metadata.name) for one in pictures)
         show(
             output,
             lambda: report("PoolMapList", items=map(_item, pictures)),
@@ -58,15 +58,15 @@ def draw(
 
 def _pictures(objects: Objects, wanted: Sequence[str]) -> list[Picture]:
     keys = [objects.pool_named(name).metadata.key for name in wanted]
-    pictures = {pool.metadata.key: picture(pool, of_it) for pool, of_it in objects.by_pool()}
+    pictures = [picture(pool, of_it) for pool, of_it in objects.by_pool()]
     if not pictures:
         raise Problem("there is no NetworkPool to draw")
-    return [pictures[key] for key in keys or pictures]
+    return [one for one in pictures if not keys or one.pool.metadata.key in keys]
 
 
 def _svg(pictures: Sequence[Picture]) -> str:
     if len(pictures) > 1:
-        raise Problem("--svg draws one pool: name it, or use --html for all of them")
+        raise Problem("--svg draws one pool of one family: name it, or use --html for all")
     if pictures[0].fault:
         raise Problem(f"{pictures[0].pool.metadata.key} cannot be drawn: {pictures[0].fault}")
     return drawing.svg(pictures[0])

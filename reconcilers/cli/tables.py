@@ -62,7 +62,7 @@ def pools(output: Form, **values: Any) -> None:
     """
     found = usages(survey(scope(values)))
     shown = table(_POOLS, found, wide=output == "wide") or "no NetworkPools were found\n"
-    named = (("networkpool", one.pool.metadata.name) for one in found)
+    named = dict.fromkeys(("networkpool", one.pool.metadata.name) for one in found)
     show(output, lambda: report("PoolUsageList", items=map(_usage, found)), named, lambda: shown)
 
 

@@ -224,14 +224,14 @@ def _svg_legend(picture: Picture, y: int) -> Iterator[str]:
 def page(pictures: Sequence[Picture], objects: Objects, now: datetime) -> str:
     """Return the HTML page with these pictures, and the pools' figures as of `now`."""
     template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
-    figures = {one.pool.metadata.key: one for one in usages(objects)}
+    figures = {(one.pool.metadata.key, one.pool.spec.cidr): one for one in usages(objects)}
     data = {
         "made": now.strftime("%Y-%m-%d %H:%M UTC"),
         "states": {
             state.value: {"fill": style.fill, "dark": style.dark, "words": style.words}
             for state, style in STYLES.items()
         },
-        "pools": [_pool_data(one, figures[one.pool.metadata.key]) for one in pictures],
+        "pools": [_pool_data(one, figures) for one in pictures],
     }
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     for unsafe in ("<", "\u2028", "\u2029"):
@@ -239,8 +239,8 @@ def page(pictures: Sequence[Picture], objects: Objects, now: datetime) -> str:
     return template.replace(_PLACE_OF_DATA, text)
 
 
-def _pool_data(one: Picture, figures: Usage) -> dict[str, Any]:
-    cidr = one.cidr
+def _pool_data(one: Picture, known: Mapping[Any, Usage]) -> dict[str, Any]:
+    cidr, figures = one.cidr, known[one.pool.metadata.key, one.pool.spec.cidr]
     return {
         "name": str(one.pool.metadata.key),
         "cidr": one.pool.spec.cidr,

@@ -104,11 +104,12 @@ class Objects:
     owners_known: bool = True
 
     def by_pool(self) -> list[tuple[NetworkPool, list[IPAllocation]]]:
-        """Return each pool with the allocations that name it, by the pools' namespace and name."""
+        """Return each pool's blocks with the allocations that name it, by namespace and name."""
         found: dict[Key, list[IPAllocation]] = {}
         for one in self.allocations.values():
             found.setdefault(one.pool_key, []).append(one)
-        return [(self.pools[key], found.get(key, [])) for key in sorted(self.pools)]
+        pools = (one for key in sorted(self.pools) for one in self.pools[key].blocks)
+        return [(one, found.get(one.metadata.key, [])) for one in pools]
 
     def by_tenant(self) -> list[tuple[TenantCluster, list[IPAllocation]]]:
         """Return each tenant with the allocations for it, all by namespace and name."""

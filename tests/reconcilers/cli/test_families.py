@@ -1,0 +1,97 @@
+"""What the commands show of a pool of two families: each of its blocks."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.reconcilers.cli.commandline import allocation, pool
+from tests.reconcilers.cli.saved import UID, ask, cluster, held
+
+REQUIRE = {"ipFamilyPolicy": "RequireDualStack"}
+
+
+def _pool(**status: Any) -> dict[str, Any]:
+    made = pool(cidr="10.0.0.0/28")
+    if status:
+        made["status"] = status
+    made["spec"]["secondary"] = {"cidr": "fd00::/64", "reserved": [{"cidr": "fd00::/124"}]}
+    return made
+
+
+def _both() -> dict[str, Any]:
+    one = held("a", "10.0.0.0", "10.0.0.11", annotations={UID: "u1"})
+    one["spec"] |= REQUIRE
+    one["status"]["families"] = [
+        {"family": "IPv4", "startAddress": "10.0.0.0", "endAddress": "10.0.0.11"},
+        {"family": "IPv6", "startAddress": "fd00::10", "endAddress": "fd00::1b"},
+    ]
+    return one
+
+
+def test_each_block_is_a_row_of_the_pools_and_one_name(tmp_path: Path) -> None:
+    objects = (_pool(), _both())
+    found = json.loads(ask(tmp_path, "pools", "-o", "json", objects=objects).out)["items"]
+    assert [(one["cidr"], one["total"], one["allocated"]) for one in found] == [
+        ("10.0.0.0/28", 16, 12),
+        ("fd00::/64", 2**64 - 16, 12),
+    ]
+    out = ask(tmp_path, "pools", "-o", "name", objects=objects).out
+    assert out.splitlines() == ["networkpool.butler.butlerlabs.dev/lab"]
+
+
+def test_whois_finds_an_address_of_either_family_in_any_spelling(tmp_path: Path) -> None:
+    for address in ("10.0.0.3", "fd00::12", "FD00:0:0::0012"):
+        out = ask(tmp_path, "whois", address, objects=(_pool(), _both())).out
+        assert out.splitlines()[1].split()[1:4] == [
+            "butler-system/lab",
+            "allocated",
+            "butler-system/a",
+        ]
+
+
+def test_the_map_draws_each_block(tmp_path: Path) -> None:
+    out = ask(tmp_path, "map", "lab", objects=(_pool(), _both())).out
+    titles = [line for line in out.splitlines() if line.startswith("NetworkPool")]
+    assert titles == [
+        "NetworkPool butler-system/lab  10.0.0.0/28",
+        "NetworkPool butler-system/lab  fd00::/64",
+    ]
+    assert "fd00::10" in out
+    assert ask(tmp_path, "map", "--html", "-", objects=(_pool(), _both())).code == 0
+
+
+def test_the_status_of_each_family_is_checked(tmp_path: Path) -> None:
+    free = 2**64 - 28
+    exact = {"totalIPs": free + 12, "allocatedIPs": 12, "availableIPs": free}
+    texts = {name: str(count) for name, count in exact.items()} | {"largestFreeBlock": str(free)}
+    most = 2**31 - 1
+    second = dict.fromkeys(texts, most) | {"allocatedIPs": 12, "exactCounts": texts}
+    first = {"totalIPs": 16, "allocatedIPs": 12, "availableIPs": 4, "largestFreeBlock": 4}
+    status = {"observedGeneration": 1, **first, "secondary": second}
+
+    def check(**changed: Any) -> list[str]:
+        objects = (_pool(**status | changed), _both(), cluster())
+        out = ask(tmp_path, "check", "-o", "json", objects=objects).out
+        return [one["sentence"] for one in json.loads(out)["findings"]]
+
+    assert check() == []
+    [drift] = check(secondary=second | {"exactCounts": texts | {"allocatedIPs": "13"}})
+    assert "allocatedIPs is 13, not 12" in drift
+
+
+def test_a_plan_gives_both_or_nothing(tmp_path: Path) -> None:
+    fits, too_large = allocation("b", 4), allocation("c", 8)
+    for one in (fits, too_large):
+        one["spec"] |= REQUIRE
+    out = ask(tmp_path, "plan", "-o", "yaml", objects=(_pool(), _both(), fits, too_large)).out
+    found = {
+        one["metadata"]["name"]: one["status"]
+        for one in yaml.safe_load(out)["items"]
+        if one["kind"] == "IPAllocation"
+    }
+    assert [one["cidr"] for one in found["b"]["families"]] == ["10.0.0.12/30", "fd00::1c/126"]
+    assert found["c"]["phase"] == "Failed"
+    assert "startAddress" not in found["c"]
+    assert found["c"]["conditions"][0]["message"].startswith("IPv4: pool exhausted")
