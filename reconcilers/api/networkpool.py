@@ -339,6 +339,12 @@ class NetworkPoolStatus(_Counted):
     unmanagedScopeIPs: Int32 | None = None
     """How many addresses these hold."""
 
+    @property
+    def fullest(self) -> _Counted:
+        """The counts of the family of which most is held: the conditions and events go by it."""
+        families = [self, *([self.secondary] if self.secondary is not None else [])]
+        return max(families, key=lambda one: one.allocated / one.total if one.total else 0.0)
+
 
 @with_config(MODEL)
 @dataclass(frozen=True, slots=True)

@@ -265,7 +265,7 @@ class Crossing:
     def note(self, pool: NetworkPool) -> str:
         """The event's note."""
         what = "is over {}% utilized" if self.entered else "utilization recovered below {}%"
-        used = f"({pool.status.allocated}/{pool.status.total} IPs allocated)"
+        used = f"({pool.status.fullest.allocated}/{pool.status.fullest.total} IPs allocated)"
         return f"NetworkPool {what.format(THRESHOLDS[self.tier])} {used}"
 
     def still_true(self, pool: NetworkPool) -> bool:

@@ -8,6 +8,7 @@ from reconcilers import ranges
 from reconcilers.networkpool import protocol, status
 from reconcilers.networkpool.pending_promises import granted_status
 from tests.reconcilers import make
+from tests.reconcilers.lab import Lab
 
 SECOND: dict[str, Any] = {"cidr": "fd00::/126"}
 REQUIRE = {"ipFamilyPolicy": "RequireDualStack"}
@@ -121,3 +122,23 @@ def test_what_was_taken_for_a_refused_request_is_there_for_the_next_one() -> Non
     [refusal] = choice.refusals
     assert (refusal.reason, refusal.message[:20]) == ("PoolExhausted", "IPv6: pool exhausted")
     assert [one.text for grant in choice.grants for one in grant.ranges] == ["10.40.0.0/24"]
+
+
+async def test_events_about_capacity_count_the_fuller_family() -> None:
+    lab = Lab()
+    pool = make.pool(secondary=SECOND, creationTimestamp="2025-01-01T00:00:00Z")
+    lab.server.add("networkpools", pool)
+    holder = both("a", ("10.40.0.0", "10.40.0.7"), ("fd00::", "fd00::2"))
+    lab.server.add("ipallocations", holder)
+    await lab.pool()
+    notes = [note for _, _, note in lab.recorded.events]
+    assert "NetworkPool is over 70% utilized (3/4 IPs allocated)" in notes
+
+
+async def test_what_was_allocated_is_told_with_both_ranges() -> None:
+    lab = Lab()
+    lab.server.add("networkpools", make.pool(secondary=SECOND))
+    lab.server.add("ipallocations", make.allocation("a", size=2, asks=REQUIRE))
+    await lab.pool()
+    [note] = [note for _, reason, note in lab.recorded.events if reason == "IPsAllocated"]
+    assert "(10.40.0.0 - 10.40.0.1 and fd00:: - fd00::1)" in note
