@@ -43,7 +43,7 @@ INSTALLS: Mapping[str, tuple[str, ...]] = {
     ),
     "the least": (
         *("no webhooks", "no roles for people", "network policy", "plain metrics", "debugging"),
-        *("network policy with its peers", "spread and names"),
+        *("network policy with its peers", "spread and names", "shards"),
     ),
     "with others": ("cert-manager", "with Cluster API"),
     "everything": ("prometheus", "everything", "other name"),
