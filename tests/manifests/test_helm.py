@@ -208,10 +208,9 @@ async def definition(cluster: Cluster, plural: str) -> dict[str, Any]:
 
 
 def typed(*words: str) -> list[str]:
-    """Return the arguments of the line of the operator's guide that begins with words."""
+    """Return the arguments of the first line of the operator's guide that begins with words."""
     lines = [shlex.split(one.text) for one in commands("OPERATIONS.md")]
-    [found] = [line[1:] for line in lines if line[: len(words) + 1] == ["helm", *words]]
-    return found
+    return next(line[1:] for line in lines if line[: len(words) + 1] == ["helm", *words])
 
 
 INSTALL = typed("upgrade", "--install")
