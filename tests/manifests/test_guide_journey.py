@@ -27,6 +27,7 @@ ELSEWHERE = {
     "Back up and restore",
     "Sharing the work among replicas",
     "Pools of IPv6",
+    "With Cluster API",
 }
 
 
