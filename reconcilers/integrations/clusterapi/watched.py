@@ -75,10 +75,17 @@ class Watched:
         return watches
 
     def of_names(self, kind: Resource[Any]) -> list[Watch[Any]]:
-        """Return the watches of claims and IPAddresses that name pools of one kind."""
+        """Return the watches of claims and IPAddresses that concern pools of one kind."""
+
+        def of_address(address: IPAddress) -> Iterable[Key]:
+            # It may be of another pool than the claim of its name, which it keeps waiting.
+            claim = self.world.claims.get(address.metadata.key)
+            waiting = named(kind, claim) if claim is not None else ()
+            return {*named(kind, address), *waiting}
+
         return [
             Watch(self.claims, partial(named, kind), None, self._gathered),
-            Watch(self.addresses, partial(named, kind), None, self._gathered),
+            Watch(self.addresses, of_address, None, self._gathered),
         ]
 
     def of_allocations(

@@ -88,6 +88,7 @@ async def test_an_ipaddress_of_another_pool_is_in_the_way_and_not_touched(lab: L
     assert "other" in condition(said)["message"]
     found = await lab.find("IPAddress", "a")
     assert found == made
+    await lab.settled()
     await lab.delete("IPAddress", "a")
     assert await lab.served("a") == "10.0.0.10"
     assert reason(await lab.find("IPAddressClaim", "a")) == "AddressAllocated"
