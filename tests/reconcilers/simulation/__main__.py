@@ -16,7 +16,7 @@ from tests.reconcilers.checked import always_checked
 from tests.reconcilers.simulation.chaos import Plan, Run
 from tests.reconcilers.simulation.claimchaos import ClaimRun
 from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
-from tests.reconcilers.simulation.tenancy import COUNTING, FORCE, Tenancy
+from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, Tenancy
 
 
 def main() -> int:
@@ -41,7 +41,7 @@ def main() -> int:
         "--counting", action="store_true", help="MetalLB goes by what it read before a pause"
     )
     parser.add_argument(
-        "--families", action="store_true", help="a pool of two families; of the pools' simulation"
+        "--families", action="store_true", help="a pool of two families, and who asks for either"
     )
     asked = parser.parse_args()
     with always_checked() as differences:
@@ -68,6 +68,7 @@ def _played(asked: argparse.Namespace) -> int:
             verdict = ClaimRun(seed, plan).play(silent=asked.to is not None)
         else:
             faults = FORCE if asked.force else COUNTING if asked.counting else None
+            faults = FAMILIES if asked.families else faults
             world = SharedTenancy if asked.shards else Tenancy
             verdict = world(seed, faults).play(silent=asked.to is not None)
         if verdict or asked.to is None:

@@ -51,6 +51,7 @@ class Faults:
         force: whether they also vanish without being torn down.
         counting: whether MetalLB counts its pools' addresses, and goes by old ones after a pause;
             else it reads at once.
+        families: whether pool and clusters have both families, and Services ask for either.
         calm: whether what follows it is judged, too.
         settings: the controllers'.
     """
@@ -63,6 +64,7 @@ class Faults:
     clusters: bool = True
     force: bool = False
     counting: bool = False
+    families: bool = False
     calm: bool = True
     settings: Settings = SETTINGS
 
@@ -71,6 +73,14 @@ FORCE = Faults(trouble=0.1, force=True)
 """Clusters come and go, and some of them vanish without being torn down."""
 COUNTING = Faults(use=0.2, trouble=0.1, counting=True)
 """MetalLB stands still now and then, and goes by what it had read before when it goes on."""
+FAMILIES = Faults(use=0.15, trouble=0.06, families=True)
+"""A pool of two families, clusters that require both, Services that want one or both."""
+_ASKED: tuple[dict[str, Any], ...] = (
+    {},
+    {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"]},
+    {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv4", "IPv6"]},
+    {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6", "IPv4"]},
+)
 
 
 class Tenancy:
@@ -91,7 +101,8 @@ class Tenancy:
         self.down: set[str] = set()
         self.number = 0
         self.problem = ""
-        self.server.add("networkpools", make.pool(cidr="10.40.0.0/30"))
+        second = {"cidr": "fd00::/126"} if self.faults.families else None
+        self.server.add("networkpools", make.pool(cidr="10.40.0.0/30", secondary=second))
         elastic = {"allocationMode": "elastic", "initialPoolSize": 1, "growthIncrement": 1}
         quota = {"maxLoadBalancerIPs": 3}
         self.server.add(
@@ -201,7 +212,8 @@ class Tenancy:
             tenant.vanish("services", self.random.choice(known), namespace="default")
         else:
             self.number += 1
-            service(tenant, f"s{self.number}")
+            asked = self.random.choice(_ASKED) if self.faults.families else {}
+            service(tenant, f"s{self.number}", spec=asked)
 
     def _disturb(self) -> None:
         options = [self._restart, self._delete_allocation]
@@ -263,7 +275,13 @@ class Tenancy:
 
     def _make_cluster(self, name: str) -> None:
         self.number += 1
-        body = make.tenant(name, status={"phase": "Ready"}, uid=f"uid-{name}-{self.number}")
+        both = {"networking": {"ipFamilyPolicy": "RequireDualStack"}}
+        body = make.tenant(
+            name,
+            spec=both if self.faults.families else None,
+            status={"phase": "Ready"},
+            uid=f"uid-{name}-{self.number}",
+        )
         self.server.add("tenantclusters", body)
         self._make_secret(name)
 

@@ -42,7 +42,7 @@ def misplaced(server: Server, tenants: Tenants) -> str | None:
     Wherever a tenant has an address, in its pool or on a Service, one of its own allocations holds
     it; and no two allocations hold one address.
     """
-    held = [span for one in server.all("ipallocations") if (span := holding(one)) is not None]
+    held = [span for one in server.all("ipallocations") for span in holding(one)]
     clash = next((x.text for x, y in combinations(held, 2) if x.overlaps(y)), None)
     if clash:
         return f"two allocations hold {clash}"
@@ -51,6 +51,9 @@ def misplaced(server: Server, tenants: Tenants) -> str | None:
         for span in entries(tenant):
             if not any(one.contains(span) for one in own):
                 return f"{span.text} is in {name}'s pool and may be given away"
+        for one in of_tenant(server, name):
+            if len(set(holding(one)) & set(entries(tenant))) == 1 < len(holding(one)):
+                return f"{name}'s pool has one of the ranges of {one['metadata']['name']}"
         for span in shown(tenant):
             if not any(one.contains(span) for one in own):
                 return f"{span.text} is on a Service of {name} and may be given away"
@@ -63,15 +66,16 @@ def unmet(server: Server, tenants: Tenants) -> str | None:
         marked = names.ANNOTATION_RELEASING in (one["metadata"].get("annotations") or {})
         if marked or "deletionTimestamp" in one["metadata"]:
             return f"{one['metadata']['name']} is on its way out for ever"
-    free = 4 - sum(span.size for name in tenants for span in holdings(server, name))
+    taken = (span for name in tenants for span in holdings(server, name))
+    free = 4 - sum(span.size for span in taken if span.family == 4)
     for name, tenant in tenants.items():
         own = holdings(server, name)
         if _texts(entries(tenant)) != _texts(own):
             return f"{name}'s pool has {_texts(entries(tenant))} of {_texts(own)}"
         cluster = server.see("tenantclusters", name, namespace="team")
         unserved = names.ANNOTATION_GROWN_IN_VAIN in (cluster["metadata"].get("annotations") or {})
-        waiting = len(tenant.all("services")) - len(shown(tenant))
-        if waiting and free and len(own) < _QUOTA and not unserved:
+        waiting = sum(not _ingress(one) for one in tenant.all("services"))
+        if waiting and free and len(of_tenant(server, name)) < _QUOTA and not unserved:
             return f"{waiting} Services of {name} wait although {free} addresses are free"
     return None
 
@@ -87,8 +91,9 @@ def leaked(server: Server, tenants: Tenants) -> str | None:
         if left:
             return f"{name} still has {left}"
     status = server.see("networkpools", "lab")["status"]
-    if (status["availableIPs"], status["totalIPs"]) != (4, 4):
-        return f"the pool counts {status['availableIPs']} of {status['totalIPs']} as free"
+    for counts in (status, *([status["secondary"]] if "secondary" in status else [])):
+        if (counts["availableIPs"], counts["totalIPs"]) != (4, 4):
+            return f"the pool counts {counts['availableIPs']} of {counts['totalIPs']} as free"
     return None
 
 
@@ -98,21 +103,30 @@ def reported(server: Server, tenants: Tenants) -> str:
     return f"pools {found}, allocations {[_brief(o) for o in server.all('ipallocations')]}"
 
 
-def holding(allocation: Json) -> AddressRange | None:
-    """Return the range in an allocation's status."""
+def holding(allocation: Json) -> tuple[AddressRange, ...]:
+    """Return the ranges in an allocation's status."""
     status = allocation.get("status") or {}
-    return ranges.parsed(status.get("startAddress") or "", status.get("endAddress") or "")
+    found = (
+        ranges.parsed(one.get("startAddress") or "", one.get("endAddress") or "")
+        for one in (status, *status.get("families", ()))
+    )
+    return tuple(dict.fromkeys(one for one in found if one is not None))
+
+
+def of_tenant(server: Server, tenant: str) -> list[Json]:
+    """Return a tenant's load-balancer allocations that hold something."""
+    return [
+        one
+        for one in server.all("ipallocations")
+        if one["spec"]["tenantClusterRef"]["name"] == tenant
+        and one["spec"]["type"] == names.TYPE_LOADBALANCER
+        and holding(one)
+    ]
 
 
 def holdings(server: Server, tenant: str) -> list[AddressRange]:
     """Return the ranges of a tenant's load-balancer allocations."""
-    return [
-        span
-        for one in server.all("ipallocations")
-        if one["spec"]["tenantClusterRef"]["name"] == tenant
-        and one["spec"]["type"] == names.TYPE_LOADBALANCER
-        and (span := holding(one)) is not None
-    ]
+    return [span for one in of_tenant(server, tenant) for span in holding(one)]
 
 
 def left_behind(server: Server, tenant: str, uid: str) -> bool:
@@ -133,12 +147,13 @@ def entries(tenant: Server) -> list[AddressRange]:
 
 def shown(tenant: Server) -> list[AddressRange]:
     """Return the addresses that a tenant's Services show."""
-    found = [
-        one.get("ip") or ""
-        for service in tenant.all("services")
-        for one in ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
-    ]
+    found = [one.get("ip") or "" for each in tenant.all("services") for one in _ingress(each)]
     return [span for ip in found if (span := ranges.parsed(ip, ip)) is not None]
+
+
+def _ingress(service: Json) -> list[Json]:
+    status = (service.get("status") or {}).get("loadBalancer") or {}
+    return status.get("ingress") or []
 
 
 def _texts(spans: list[AddressRange]) -> list[str]:
@@ -146,9 +161,9 @@ def _texts(spans: list[AddressRange]) -> list[str]:
 
 
 def _brief(allocation: Json) -> tuple[str, str, str | None]:
-    span = holding(allocation)
+    held = " and ".join(span.text for span in holding(allocation))
     phase = (allocation.get("status") or {}).get("phase")
-    return allocation["metadata"]["name"], span.text if span else "-", phase
+    return allocation["metadata"]["name"], held or "-", phase
 
 
 _QUOTA = 3

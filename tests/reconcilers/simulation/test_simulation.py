@@ -14,7 +14,7 @@ from controller.shards import shard_of
 from tests.reconcilers.simulation.chaos import Plan, Run
 from tests.reconcilers.simulation.laws import SPANS
 from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
-from tests.reconcilers.simulation.tenancy import COUNTING, FORCE, Tenancy
+from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, Tenancy
 from tests.reconcilers.simulation.world import NAMESPACE
 
 SEEDS = int(os.environ.get("BUTLER_IPAM_TEST_SEEDS", "100"))
@@ -78,6 +78,15 @@ def test_no_address_is_projected_wrongly_where_metallb_uses_an_older_configurati
     for seed in part_of(SEEDS // 4, part):
         verdict = Tenancy(seed, COUNTING).play()
         again = f"python -m tests.reconcilers.simulation tenants {seed} --counting"
+        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_both_families_of_a_tenant_are_projected_and_released_together(part: int) -> None:
+    for seed in part_of(SEEDS // 4, part):
+        verdict = Tenancy(seed, FAMILIES).play()
+        again = f"python -m tests.reconcilers.simulation tenants {seed} --families"
         assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
 
 
