@@ -5,23 +5,35 @@ process, a management cluster and one for each tenant with a MetalLB that serves
 is virtual: seconds until all have grown are those that the controllers wait, not what a machine
 takes. What it takes is CPU time, that of the fakes included. Each tenant has a Service with an
 address; then each gets one more than its pool has room for. Once all are reachable, and once a
-hundred never answer. What a watch of a real tenant over TLS takes is `python -m tests.bench
-clusters`.
+hundred never answer. At rest they are looked at as often as tenants that have been Ready for more
+than an hour and less than a day. What a watch of a real tenant over TLS takes is
+`python -m tests.bench clusters`.
 """
 
 import logging
+import math
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import process_time
+from typing import Any
 
 import anyio
 import click
+import msgspec
 import structlog
+from typing_extensions import override
 
 from controller.errors import NoAnswer
+from controller.manager import Manager
+from controller.transport import NO_QUERY, Transport
+from reconcilers.settings import TenantSettings
+from reconcilers.wiring import assemble
 from tests.bench.bench_clusters import resident
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, service
 from tests.reconcilers.platform import Platform
+from tests.reconcilers.server import Server
 from tests.reconcilers.tenantcluster.elastic.site import elastic_platform
 
 TENANTS = 1_000
@@ -30,6 +42,7 @@ THRESHOLD = 30.0
 PATIENCE = 600.0
 REST = 600.0
 SETTLING = 120.0
+BOOKMARK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +66,86 @@ class Cost:
     requests: int
 
 
+class Bookmarked(Transport):
+    """A way to a fake that sends a bookmark each minute, as API servers do.
+
+    A watch without them counts as dead after a while, and everything is listed again.
+    """
+
+    def __init__(self, to: Server, platform: Platform) -> None:
+        self._to = to
+        self._clock = platform.clock
+
+    @override
+    async def request(self, method: str, path: str, **options: Any) -> bytes:
+        return await self._to.request(method, path, **options)
+
+    @override
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        send, receive = anyio.create_memory_object_stream[bytes](math.inf)
+
+        async def remind() -> None:
+            while True:
+                await self._clock.sleep(BOOKMARK_SECONDS)
+                metadata = {"resourceVersion": str(self._to.revision)}
+                event = {"type": "BOOKMARK", "object": {"metadata": metadata}}
+                send.send_nowait(msgspec.json.encode(event) + b"\n")
+
+        with send, receive:
+            async with self._to.stream(path, query=query) as chunks:
+
+                async def forward() -> None:
+                    async for chunk in chunks:
+                        send.send_nowait(chunk)
+
+                async with anyio.create_task_group() as group:
+                    group.start_soon(forward)
+                    group.start_soon(remind)
+                    yield receive
+                    group.cancel_scope.cancel()
+
+    @override
+    async def aclose(self) -> None:
+        await self._to.aclose()
+
+
+@asynccontextmanager
+async def running(platform: Platform) -> AsyncIterator[None]:
+    """Run all controllers on a platform while the context lasts."""
+    manager = Manager(Bookmarked(platform.server, platform), clock=platform.clock)
+    clients = assemble(
+        manager,
+        platform.clock,
+        platform.settings,
+        lambda config: Bookmarked(platform.tenants[config.decode()], platform),
+    )
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        yield
+        group.cancel_scope.cancel()
+    await clients.aclose()
+
+
 async def measure(tenants: int, unreachable: int) -> Cost:
     """Have tenants grow, and come to rest."""
     began = resident()
     pool = make.pool(cidr="10.0.0.0/12")
     platform, _ = elastic_platform(
-        pool, sizing={"initialPoolSize": 1, "defaultPoolSize": 1}, service_watches=tenants
+        pool,
+        sizing={"initialPoolSize": 1, "defaultPoolSize": 1},
+        service_watches=tenants,
+        # They are looked at as those that have been Ready for an hour.
+        requeue_young=TenantSettings().requeue_grown,
     )
     platform.server.delete("tenantclusters", "a", namespace="team")
     names = [f"tenant-{number:04}" for number in range(tenants)]
     for name in names:
         Balancer(platform.tenant(name))
         platform.server.add("tenantclusters", make.tenant(name))
-    async with platform.running():
+    async with running(platform):
         await platform.clock.advance(SETTLING)
         for name in names:
             service(platform.tenants[name], "first")
