@@ -18,7 +18,15 @@ from typing import Any
 from allocator import AddressRange, InvalidPool, PoolExhausted
 from controller.client import Client
 from controller.clock import Clock
-from controller.errors import Conflict, NotFound
+from controller.errors import (
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServerFailure,
+)
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
@@ -114,6 +122,10 @@ class PoolReconciler:
             except (Conflict, NotFound):
                 # It was written or deleted meanwhile: forget the choice, read live, try again.
                 pool = await self._live(key)
+            except ApiError as error:
+                if refused_for_good(error):
+                    await self._refuse_all(pool, f"it cannot be written: {error}")
+                raise
         return Again(RETRY)
 
     async def _live(self, key: Key) -> Any | None:
@@ -359,6 +371,16 @@ class PoolReconciler:
             await self._parts.granting.void(risky, space_name(self._kind, key))
             count = await reader.count_live(self._kind, key) if risky else 0
         return count
+
+
+def refused_for_good(error: ApiError) -> bool:
+    """Return whether a write was refused in a way that only a person ends.
+
+    By rights, by admission, or because a webhook does not answer: that of an in-cluster provider
+    which was stopped, and whose webhook configurations were left behind, refuses every write.
+    """
+    failed = isinstance(error, ServerFailure) and "webhook" in str(error)
+    return failed or isinstance(error, BadRequest | Forbidden | Invalid)
 
 
 def _sooner(outcome: Outcome, seconds: float | None) -> Outcome:

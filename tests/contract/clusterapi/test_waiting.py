@@ -137,3 +137,41 @@ async def test_a_claim_says_that_its_pool_cannot_be_read_and_is_served_once_it_c
     assert reason(await lab.find("IPAddressClaim", "a")) == "PoolNotReady"
     await lab.patch("NetworkPool", "p", {"spec": {"reserved": None}})
     assert await lab.served("a") == "10.3.0.10"
+
+
+async def test_a_claim_says_that_its_pool_cannot_be_written_and_is_served_once_it_can(
+    lab: Lab,
+) -> None:
+    label = {"metadata": {"labels": {"broken": lab.namespace}}}
+    merge = {"Content-Type": "application/merge-patch+json"}
+    home = f"/api/v1/namespaces/{lab.namespace}"
+    assert (await lab.admin.patch(home, json=label, headers=merge)).status_code == 200
+    webhook = {
+        "name": "nobody.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:9/nobody-listens"},
+        "rules": [
+            {
+                "apiGroups": ["ipam.cluster.x-k8s.io"],
+                "apiVersions": ["v1alpha2"],
+                "operations": ["UPDATE"],
+                "resources": ["inclusterippools"],
+            }
+        ],
+        "namespaceSelector": {"matchLabels": {"broken": lab.namespace}},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 2,
+    }
+    kind = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    body = {"metadata": {"name": lab.namespace}, "webhooks": [webhook]}
+    assert (await lab.admin.post(kind, json=body)).status_code == 201
+    try:
+        await lab.pool("p", "10.0.0.10")
+        await lab.claim("a", "p")
+        await lab.until(
+            "IPAddressClaim", "a", lambda one: "webhook" in condition(one).get("message", "")
+        )
+        assert reason(await lab.find("IPAddressClaim", "a")) == "PoolNotReady"
+    finally:
+        assert (await lab.admin.delete(f"{kind}/{lab.namespace}")).status_code == 200
+    assert await lab.served("a") == "10.0.0.10"
