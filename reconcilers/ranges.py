@@ -33,12 +33,7 @@ from reconcilers.api.ipallocation import (
     IPAllocation,
     IPAllocationSpec,
 )
-from reconcilers.api.networkpool import (
-    Assignment,
-    NetworkPool,
-    NetworkPoolSpec,
-    SecondaryBlock,
-)
+from reconcilers.api.networkpool import Assignment, NetworkPool, NetworkPoolSpec, SecondaryBlock
 from reconcilers.api.tenantcluster import Networking
 from reconcilers.conditions import Finding
 
@@ -79,21 +74,15 @@ def layout(spec: NetworkPoolSpec | SecondaryBlock, max_addresses: int) -> Layout
         InvalidPool: the spec contradicts itself; `messages` says where.
         PoolTooLarge: it has more than `max_addresses` addresses.
     """
-    return Layout.parse(
-        spec.cidr,
-        [*(reserved.cidr for reserved in spec.reserved), *_gateway(spec)],
-        spec.spans(),
-        max_addresses=max_addresses,
-    )
+    reserved = [*(one.cidr for one in spec.reserved), *_gateway(spec)]
+    return Layout.parse(spec.cidr, reserved, spec.spans(), max_addresses=max_addresses)
 
 
 def _gateway(spec: NetworkPoolSpec | SecondaryBlock) -> Iterator[str]:
     """Yield the CIDR of the gateway alone, if there is one inside the pool."""
-    if isinstance(spec, SecondaryBlock) or not spec.gateway:
-        return
-    alone, whole = parsed(spec.gateway, spec.gateway), parsed_entry(spec.cidr)
-    if alone is not None and whole is not None and whole.contains(alone):
-        yield alone.text
+    text = "" if isinstance(spec, SecondaryBlock) else spec.gateway or ""
+    alone, whole = parsed(text, text), parsed_entry(spec.cidr)
+    yield from (alone.text,) if alone and whole and whole.contains(alone) else ()
 
 
 def cidrs(spec: NetworkPoolSpec) -> list[AddressRange]:

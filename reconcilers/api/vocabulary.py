@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from reconcilers.api import names
 from reconcilers.api.claimreasons import CLAIM, OVERLAP, POOL, POOL_KINDS
+from reconcilers.api.poolreasons import TIER_REASONS, UNMET
 from reconcilers.api.tenantreasons import BALANCER, DEMAND, NO_WAY_IN
 
 
@@ -51,19 +52,6 @@ class Words:
     events: Sequence[Event]
 
 
-_TIER_REASONS = {
-    "UtilizationAboveThreshold": "True: so much, or more, is held",
-    "UtilizationBelowThreshold": "False: less is held",
-    "NoCapacity": "False: the pool has no allocatable address, or its spec is wrong",
-}
-_UNMET = {
-    "PoolExhausted": "False: no pool of the ProviderConfig has that many addresses in a row",
-    "PinnedRangeConflict": "False: a pinned range touches one that is held or reserved",
-    "OutOfRange": "False: a pinned range lies outside what the pool hands out",
-    "InvalidRequest": "False: the request can never be served",
-    "PoolNotDualStack": "False: both families are required, and the pool has one",
-    "FamilyNotConfigured": "False: a family is named that the pool does not have",
-}
 _OVERLAPPING = Condition(
     "Overlapping", "another pool may hand out the same addresses, as sites behind NAT do", OVERLAP
 )
@@ -95,9 +83,9 @@ WORDS: Mapping[str, Words] = {
                     "ValidationFailed": "True: as for Ready",
                 },
             ),
-            Condition("CapacityWarning", "70 % or more is held", _TIER_REASONS),
-            Condition("CapacityCritical", "85 % or more is held", _TIER_REASONS),
-            Condition("CapacityExhausted", "95 % or more is held", _TIER_REASONS),
+            Condition("CapacityWarning", "70 % or more is held", TIER_REASONS),
+            Condition("CapacityCritical", "85 % or more is held", TIER_REASONS),
+            Condition("CapacityExhausted", "95 % or more is held", TIER_REASONS),
             Condition(
                 "Degraded",
                 "enough is free for a request of default size, but not in one piece",
@@ -160,7 +148,7 @@ WORDS: Mapping[str, Words] = {
                     " message has its own reason",
                     **{
                         reason: text.replace("False", "False, phase Failed")
-                        for reason, text in _UNMET.items()
+                        for reason, text in UNMET.items()
                     },
                     "WaitingForTenant": "False, being deleted: the tenant still has the range, or"
                     " cannot be asked",
@@ -204,7 +192,7 @@ WORDS: Mapping[str, Words] = {
                 {
                     "Ready": "True",
                     "Reconciling": "False: allocations wait for their ranges",
-                    **_UNMET,
+                    **UNMET,
                     "PoolNotFound": "False: no pool that the ProviderConfig names exists",
                     "ProviderConfigNotFound": "False: there is no ProviderConfig for it",
                     "NetworkNotReady": "False: the ProviderConfig names no pools",
