@@ -109,6 +109,11 @@ class Networking:
     ipFamilies: IPFamilies = ()
     """Of its allocations: of which families they are, in order."""
 
+    @property
+    def families_text(self) -> str:
+        """What it says of families, as words; empty if nothing."""
+        return " ".join([*filter(None, [self.ipFamilyPolicy]), *self.ipFamilies])
+
 
 @with_config(OTHERS)
 @dataclass(frozen=True, slots=True)

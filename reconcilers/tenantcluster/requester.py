@@ -238,8 +238,10 @@ class Requester:
             if isinstance(found, Wanted):
                 absent = self._choice.absent(provider)
                 alone = len(absent) == len(provider.spec.networking.pools_in_order())
+                asked = tenant.networking.families_text
                 return [
-                    AllocationState(one.kind, None, one is found, absent, alone) for one in group
+                    AllocationState(one.kind, None, one is found, absent, alone, asked)
+                    for one in group
                 ]
             return [
                 AllocationState(wanted.kind, await self._create(tenant, new))

@@ -73,6 +73,7 @@ class AllocationState:
         exhausted: whether no pool has room for it.
         absent: pools that were to be asked and do not exist.
         only_absent: whether there were no others.
+        families: what it asks for of families, as words; empty if nothing.
     """
 
     kind: str
@@ -80,6 +81,7 @@ class AllocationState:
     exhausted: bool = False
     absent: tuple[str, ...] = ()
     only_absent: bool = False
+    families: str = ""
 
     @property
     def served(self) -> bool:

@@ -184,6 +184,8 @@ def _exhausted(state: AllocationState) -> Finding:
     nodes = state.kind == names.TYPE_NODES
     what = ": no room for the node IPs of one more cluster" if nodes else ""
     also = f"; there is no NetworkPool {absent}" if absent else ""
+    if state.families:
+        also = f", or lack a family of what is asked for ({state.families}){also}"
     return network_ready(False, "PoolExhausted", f"all configured pools are exhausted{what}{also}")
 
 
