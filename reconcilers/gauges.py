@@ -49,6 +49,11 @@ POOL_GAUGES: tuple[tuple[str, str, Callable[[NetworkPoolStatus], int]], ...] = (
     ("largest_free_block", "Addresses in the largest free block.", lambda s: s.largest_free),
     ("open_assignments", "Promised ranges not known to be written.", lambda s: len(s.assignments)),
 )
+BY_FAMILY = {
+    *("total_ips", "allocated_ips", "available_ips"),
+    *("fragmentation_percent", "largest_free_block"),
+}
+"""What is shown of each family, with a label that names it, of pools that have two."""
 POOL = ["pool", "namespace"]
 PROVIDER = ["provider_config", "namespace"]
 TENANT = ["tenant_cluster", "namespace"]
@@ -122,7 +127,11 @@ class Gauges(Collector):
             gauge = GaugeMetricFamily(f"butler_network_pool_{name}", what, labels=POOL)
             for pool in pools:
                 meta = pool.metadata
-                gauge.add_metric([meta.name, meta.namespace], value(pool.status))
+                for family, status in (
+                    _by_family(pool) if name in BY_FAMILY else [({}, pool.status)]
+                ):
+                    labels = {"pool": meta.name, "namespace": meta.namespace} | family
+                    gauge.add_sample(gauge.name, labels, value(status))
             yield gauge
 
     def _of_allocations(self) -> Iterator[Metric]:
@@ -191,6 +200,16 @@ class Gauges(Collector):
 
 def _is_unfinished(allocation: IPAllocation) -> bool:
     return _waits(allocation) or allocation.releasing
+
+
+def _by_family(pool: NetworkPool) -> list[tuple[dict[str, str], NetworkPoolStatus]]:
+    """Return the label that names a family, and its counters; no label if there is one family."""
+    if pool.spec.secondary is None:
+        return [({}, pool.status)]
+    return [
+        ({"family": "IPv6" if ":" in block.spec.cidr else "IPv4"}, block.status)
+        for block in pool.blocks
+    ]
 
 
 def _waits(allocation: IPAllocation) -> bool:

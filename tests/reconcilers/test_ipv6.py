@@ -152,3 +152,23 @@ async def test_nothing_new_is_written_about_what_32_bits_count() -> None:
     assert any("allocatedIPs" in one for one in written)
     assert any("allocatedCount" in one for one in written)
     assert not any({"exactCount", "exactCounts"} & set(one) for one in written)
+
+
+async def test_the_gauges_of_a_pool_of_two_families_name_the_family() -> None:
+    platform = Platform()
+    pool = make.pool(secondary={"cidr": "fd00::/64"}, status={"allocationsRevision": ""})
+    platform.server.add("networkpools", pool)
+    async with platform.running() as manager:
+        await platform.clock.advance(1.0)
+        sample = manager.metrics.registry.get_sample_value
+        total = {
+            family: sample("butler_network_pool_total_ips", LAB | family_label)
+            for family, family_label in (
+                ("", {}),
+                ("IPv4", {"family": "IPv4"}),
+                ("IPv6", {"family": "IPv6"}),
+            )
+        }
+        count = sample("butler_network_pool_allocation_count", LAB)
+    assert total == {"": None, "IPv4": 256, "IPv6": SIZE}
+    assert count == 0
