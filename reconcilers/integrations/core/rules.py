@@ -6,7 +6,7 @@ effect at most once, and is settled for good when that object has moved on or is
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from allocator import AddressRange
 from controller.meta import Key, Object
@@ -14,6 +14,21 @@ from reconcilers.integrations.core.contents import Contents
 from reconcilers.integrations.core.journal import MOST_PROMISES, Journal, Promise
 
 R = TypeVar("R", bound=Object)
+Found_co = TypeVar("Found_co", bound=Object, covariant=True)
+
+
+class Requests(Protocol[Found_co]):
+    """Requests of a space, as they were read."""
+
+    @property
+    def position(self) -> int:
+        """The revision up to which all of them were read."""
+        ...
+
+    @property
+    def find(self) -> Callable[[Key], Found_co | None]:
+        """Returns a request by its key."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +56,7 @@ class View(Generic[R]):
         return found if same else None
 
 
-def settle(journal: Journal, view: View[R]) -> Journal:
+def settle(journal: Journal, view: Requests[Object]) -> Journal:
     """Return the journal without the promises that can no longer take effect.
 
     A promise is settled when its uid is seen at a higher resourceVersion, in whatever state, or
