@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from reconcilers.api.names import DEFAULT_NAMESPACE
 
 CLUSTER_API = "clusterapi"
-INTEGRATIONS = (CLUSTER_API,)
+KUBERMATIC = "kubermatic"
+INTEGRATIONS = (CLUSTER_API, KUBERMATIC)
 """The platforms whose kinds can be served."""
 
 

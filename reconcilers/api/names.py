@@ -47,6 +47,7 @@ ANNOTATION_GROWN_IN_VAIN = _own("grown-in-vain")
 ANNOTATION_METALLB_BUNDLE = _own("metallb-bundle")
 ANNOTATION_MOVING = _own("moving-requests")
 ANNOTATION_PROMISES = _own("address-promises")
+ANNOTATION_PROMISES_VOID = _own("promises-void-since")
 ANNOTATION_RELEASED_AT = _own("released-at")
 
 FINALIZER_POOL = _own("networkpool")

@@ -5,7 +5,8 @@ from typing import Any
 
 from reconcilers.api import crd, names
 from reconcilers.api.fields import QUANTITY
-from reconcilers.api.vocabulary import MARKS, WORDS, Condition, Event
+from reconcilers.api.vocabulary import MARKS, WORDS
+from reconcilers.api.words import Condition, Event
 
 Schema = Mapping[str, Any]
 
@@ -49,7 +50,7 @@ def page(integrated: Sequence[crd.Kind]) -> str:
 def _of_others(kind: str) -> Iterator[str]:
     """Yield the lines about a kind that others define and our controllers write into."""
     yield f"## {kind}\n"
-    yield "Defined by others; this is what is written into its status.\n"
+    yield "Defined by others; this is what is said of it.\n"
     yield from _words(kind)
 
 
@@ -95,8 +96,9 @@ def _kind(kind: crd.Kind, definition: Schema) -> Iterator[str]:
 
 def _words(kind: str) -> Iterator[str]:
     words = WORDS[kind]
-    yield f"### {kind} conditions\n"
-    yield from _conditions(words.conditions)
+    if words.conditions:
+        yield f"### {kind} conditions\n"
+        yield from _conditions(words.conditions)
     if words.events:
         yield f"### {kind} events\n"
         yield from _events(words.events)

@@ -5,52 +5,14 @@ them to the code: every reason, event, label, annotation and finalizer that it w
 and every entry is written by it.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 from reconcilers.api import names
 from reconcilers.api.claimreasons import CLAIM, OVERLAP, POOL, POOL_KINDS
+from reconcilers.api.kkpreasons import KUBERMATIC
 from reconcilers.api.poolreasons import TIER_REASONS, UNMET
 from reconcilers.api.tenantreasons import BALANCER, DEMAND, NO_WAY_IN
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition of one kind.
-
-    Args:
-        type: its type.
-        meaning: what it is True for.
-        reasons: what each reason says; which status goes with it comes first.
-    """
-
-    type: str
-    meaning: str
-    reasons: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """An event on an object of one kind.
-
-    Args:
-        type: Normal or Warning.
-        reason: its reason.
-        meaning: when it is written.
-    """
-
-    type: str
-    reason: str
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """What is written on objects of one kind."""
-
-    conditions: Sequence[Condition]
-    events: Sequence[Event]
-
+from reconcilers.api.words import Condition, Event, Words
 
 _OVERLAPPING = Condition(
     "Overlapping", "another pool may hand out the same addresses, as sites behind NAT do", OVERLAP
@@ -305,6 +267,7 @@ WORDS: Mapping[str, Words] = {
         ),
     ),
     **dict.fromkeys(POOL_KINDS, CLAIM_POOL),
+    **KUBERMATIC,
 }
 
 _SELF = "IPAllocation"
@@ -370,8 +333,12 @@ MARKS: Mapping[str, tuple[str, str]] = {
         "annotation: requests on their way to another pool, with their age",
     ),
     names.ANNOTATION_PROMISES: (
-        "pools of claims",
+        "pools of claims, IPAMPool",
         "annotation: addresses promised to claims, and how far these were read; never edit it",
+    ),
+    names.ANNOTATION_PROMISES_VOID: (
+        "IPAMAllocation",
+        "annotation: promises made before then are void; it goes with the next addresses",
     ),
     names.ANNOTATION_RELEASED_AT: (
         "IPAddress",

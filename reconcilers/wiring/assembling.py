@@ -6,8 +6,9 @@ from controller.clock import Clock
 from controller.manager import Manager
 from reconcilers.gauges import Gauges
 from reconcilers.integrations.clusterapi.serving import ClusterApi
+from reconcilers.integrations.kubermatic.serving import Kubermatic
 from reconcilers.networkpool.orphans import OrphanCollector
-from reconcilers.settings import CLUSTER_API, Settings
+from reconcilers.settings import CLUSTER_API, KUBERMATIC, Settings
 from reconcilers.tenantclients import OpenTransport, TenantClients
 from reconcilers.tenantcluster.identity import TenantIdentities
 from reconcilers.tenantcluster.release import TenantReleaseCheck
@@ -53,6 +54,8 @@ def assemble(
     )
     if cluster_api is not None:
         cluster_api.enqueue_networkpools(networkpools)
+    if KUBERMATIC in settings.integration:
+        Kubermatic(shared.manager, shared.recorder, clock, settings)
     controllers.add_ipallocations(shared, release)
     controllers.add_tenantclusters(shared, tenants, vanished, release)
     controllers.add_tenant_clients(shared, tenants)

@@ -1,0 +1,42 @@
+"""What the page about the API says of one kind: its conditions and events."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition of one kind.
+
+    Args:
+        type: its type.
+        meaning: what it is True for.
+        reasons: what each reason says; which status goes with it comes first.
+    """
+
+    type: str
+    meaning: str
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event on an object of one kind.
+
+    Args:
+        type: Normal or Warning.
+        reason: its reason.
+        meaning: when it is written.
+    """
+
+    type: str
+    reason: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What is written on objects of one kind."""
+
+    conditions: Sequence[Condition]
+    events: Sequence[Event]

@@ -1,0 +1,252 @@
+"""The writes of IPAMAllocations: made without addresses, then given what was promised, repaired.
+
+A create has no precondition, so an allocation is made without addresses first; only what a journal
+promises to exactly that version is written into it. Whoever froze before its create makes an
+allocation that holds nothing.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum, auto
+from functools import partial
+from typing import Any
+
+import anyio
+
+from allocator import AddressRange
+from controller.client import Client
+from controller.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    ControllerError,
+    NotFound,
+    ServerFailure,
+    TooManyRequests,
+    Unauthorized,
+)
+from controller.meta import OwnerReference, Version
+from reconcilers.api import names
+from reconcilers.integrations.core.journal import Promise
+from reconcilers.integrations.kubermatic.api import (
+    ALLOCATIONS,
+    GROUP,
+    POOLS,
+    PREFIX,
+    Datacenter,
+    IPAMAllocation,
+    IPAMPool,
+)
+from reconcilers.integrations.kubermatic.planning import Grant
+
+VOIDED = names.ANNOTATION_PROMISES_VOID
+"""Annotation: no promise made before then can be kept; it goes with the next addresses."""
+
+
+class Result(Enum):
+    """What became of one attempt to keep a promise."""
+
+    WRITTEN = auto()
+    """The allocation has its addresses."""
+    SETTLED = auto()
+    """It has moved on or is gone; the promise can never be kept."""
+    UNKNOWN = auto()
+    """No answer, or one that says to try again."""
+    REFUSED = auto()
+    """Refused for good."""
+
+
+def owner_of(pool: IPAMPool) -> dict[str, Any]:
+    """Return the owner reference that allocations of a pool have."""
+    meta = pool.metadata
+    return {
+        "apiVersion": POOLS.api_version,
+        "kind": POOLS.kind,
+        "name": meta.name,
+        "uid": meta.uid,
+    }
+
+
+def is_pool(owner: OwnerReference) -> bool:
+    """Return whether an owner is an IPAMPool."""
+    return (owner.apiVersion.rpartition("/")[0], owner.kind) == (GROUP, POOLS.kind)
+
+
+def is_owned(allocation: IPAMAllocation, pool: IPAMPool) -> bool:
+    """Return whether a pool is the one IPAMPool that owns an allocation."""
+    owners = [one.uid for one in allocation.metadata.ownerReferences if is_pool(one)]
+    return owners == [pool.metadata.uid]
+
+
+def owners_patch(allocation: IPAMAllocation, pool: IPAMPool) -> Mapping[str, Any]:
+    """Return the patch of metadata that makes a pool the one IPAMPool that owns an allocation."""
+    if is_owned(allocation, pool):
+        return {}
+    others = [
+        {
+            "apiVersion": one.apiVersion,
+            "kind": one.kind,
+            "name": one.name,
+            "uid": one.uid,
+            **({"controller": True} if one.controller else {}),
+            **({"blockOwnerDeletion": True} if one.blockOwnerDeletion else {}),
+        }
+        for one in allocation.metadata.ownerReferences
+        if not is_pool(one)
+    ]
+    return {"ownerReferences": [*others, owner_of(pool)]}
+
+
+def content(
+    allocation: IPAMAllocation,
+    name: str,
+    datacenter: Datacenter,
+    ranges: Sequence[AddressRange],
+) -> Mapping[str, Any]:
+    """Return the spec that an allocation gets by a promise, as a merge patch.
+
+    Args:
+        allocation: at the version that the promise names.
+        name: of the datacenter.
+        datacenter: what the pool says of it.
+        ranges: what is promised.
+    """
+    spec: dict[str, Any] = {"type": datacenter.type, "dc": name}
+    if datacenter.type == PREFIX:
+        return {**spec, "cidr": ranges[0].text, "addresses": None}
+    kept = allocation.spec.addresses if allocation.spec.dc == name else ()
+    added = [f"{one.start_text}-{one.end_text}" for one in ranges]
+    return {**spec, "addresses": [*kept, *added], "cidr": None}
+
+
+Work = tuple[Sequence[Promise], IPAMAllocation, str]
+"""Promises to one allocation, it at exactly the version that they name, and its datacenter."""
+
+
+class Allocations:
+    """Writes IPAMAllocations.
+
+    Args:
+        client: for the writes.
+        width: writes in flight at once.
+    """
+
+    def __init__(self, client: Client, width: int) -> None:
+        self._client = client
+        self._width = width
+
+    async def make(
+        self, grants: Sequence[Grant], pool: IPAMPool
+    ) -> tuple[list[tuple[Grant, IPAMAllocation]], list[tuple[Grant, ControllerError]]]:
+        """Make the allocations of these clusters that are not there, without addresses.
+
+        Returns:
+            The grants with their allocations, and those that could not be made with the reason.
+        """
+        made: list[tuple[Grant, IPAMAllocation]] = []
+        failed: list[tuple[Grant, ControllerError]] = []
+
+        async def make_one(grant: Grant) -> None:
+            if grant.allocation is not None:
+                made.append((grant, grant.allocation))
+                return
+            kind = pool.spec.datacenters[grant.datacenter].type
+            body = {
+                "metadata": {"name": pool.metadata.name, "ownerReferences": [owner_of(pool)]},
+                "spec": {"type": kind, "dc": grant.datacenter},
+            }
+            try:
+                one = await self._client.create(ALLOCATIONS, grant.cluster.namespace, body)
+            except AlreadyExists:
+                return  # by another replica or by hand: its event leads to the next pass
+            except ControllerError as error:
+                failed.append((grant, error))
+            else:
+                made.append((grant, one))
+
+        await self._at_once([partial(make_one, one) for one in grants])
+        return made, failed
+
+    async def keep(self, work: Sequence[Work], pool: IPAMPool) -> list[tuple[Promise, Result]]:
+        """Write what is promised; return what became of each."""
+        results: list[tuple[Promise, Result]] = []
+
+        async def keep_one(one: Work) -> None:
+            promises, allocation, datacenter = one
+            ranges = [promise.range for promise in promises if promise.range is not None]
+            spec = content(allocation, datacenter, pool.spec.datacenters[datacenter], ranges)
+            metadata = {**owners_patch(allocation, pool), "annotations": {VOIDED: None}}
+            if VOIDED not in allocation.metadata.annotations:
+                del metadata["annotations"]
+            try:
+                await self._client.patch(
+                    ALLOCATIONS,
+                    Version.from_object(allocation),
+                    {"metadata": metadata, "spec": spec},
+                )
+                result = Result.WRITTEN
+            except (Conflict, NotFound):
+                result = Result.SETTLED
+            except (Unauthorized, TooManyRequests, ServerFailure):
+                result = Result.UNKNOWN
+            except ApiError:
+                result = Result.REFUSED
+            except ControllerError:
+                result = Result.UNKNOWN
+            results.append((promises[0], result))
+
+        await self._at_once([partial(keep_one, one) for one in work])
+        return results
+
+    async def repair(self, found: Sequence[tuple[IPAMAllocation, str]], pool: IPAMPool) -> None:
+        """Put back the type and the owner of allocations that have their addresses."""
+
+        async def repair_one(allocation: IPAMAllocation, kind: str) -> None:
+            patch: dict[str, Any] = {}
+            if owners := owners_patch(allocation, pool):
+                patch["metadata"] = owners
+            if allocation.spec.type != kind:
+                patch["spec"] = {"type": kind}
+            if patch:
+                await self._tolerant(
+                    self._client.patch(ALLOCATIONS, Version.from_object(allocation), patch)
+                )
+
+        await self._at_once([partial(repair_one, *one) for one in found])
+
+    async def void(self, found: Sequence[IPAMAllocation], since: str) -> None:
+        """Write each once, so that no promise to its present version can be kept."""
+        patch = {"metadata": {"annotations": {VOIDED: since}}}
+
+        async def void_one(one: IPAMAllocation) -> None:
+            try:
+                await self._client.patch(ALLOCATIONS, Version.from_object(one), patch)
+            except (Conflict, NotFound):
+                return  # it has moved on, which voids as well
+
+        await self._at_once([partial(void_one, one) for one in found])
+
+    async def delete(self, found: Sequence[IPAMAllocation]) -> None:
+        """Delete these, as they were read."""
+
+        async def delete_one(one: IPAMAllocation) -> None:
+            await self._tolerant(self._client.delete(ALLOCATIONS, Version.from_object(one)))
+
+        await self._at_once([partial(delete_one, one) for one in found])
+
+    async def _tolerant(self, write: Awaitable[object]) -> None:
+        """Await a write; one that comes too late is seen to by the next pass."""
+        try:
+            await write
+        except (Conflict, NotFound):
+            return
+
+    async def _at_once(self, work: Sequence[Callable[[], Awaitable[None]]]) -> None:
+        limit = anyio.CapacityLimiter(self._width)
+
+        async def do(one: Callable[[], Awaitable[None]]) -> None:
+            async with limit:
+                await one()
+
+        async with anyio.create_task_group() as group:
+            for one in work:
+                group.start_soon(do, one)

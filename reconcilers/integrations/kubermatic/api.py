@@ -1,0 +1,136 @@
+"""KKP's kinds, as far as IPAM reads and writes them: IPAMPool, IPAMAllocation, Cluster.
+
+Their CustomResourceDefinitions are KKP's. IPAMPool and IPAMAllocation have no status.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller.meta import Key, ObjectMeta
+from controller.resource import Resource
+
+GROUP = "kubermatic.k8c.io"
+VERSION = "v1"
+RANGE = "range"
+PREFIX = "prefix"
+WORKER_LABEL = "worker-name"
+CONDITION = "IPAMControllerReconciledSuccessfully"
+
+
+@dataclass(frozen=True, slots=True)
+class Datacenter:
+    """What a pool hands out to the clusters of one datacenter."""
+
+    type: str = ""
+    """`range` or `prefix`."""
+    poolCidr: str = ""
+    allocationPrefix: int = 0
+    excludePrefixes: tuple[str, ...] = ()
+    allocationRange: int = 0
+    excludeRanges: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpec:
+    """What a pool hands out, by datacenter."""
+
+    datacenters: Mapping[str, Datacenter] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class IPAMPool:
+    """A pool, of the whole seed."""
+
+    metadata: ObjectMeta
+    spec: PoolSpec = field(default_factory=PoolSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationSpec:
+    """What a cluster got of a pool."""
+
+    type: str = ""
+    dc: str = ""
+    cidr: str = ""
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IPAMAllocation:
+    """The addresses of one cluster, of the pool of the same name, in the cluster's namespace."""
+
+    metadata: ObjectMeta
+    spec: AllocationSpec = field(default_factory=AllocationSpec)
+
+    @property
+    def pool(self) -> Key:
+        """The pool that it is of."""
+        return Key("", self.metadata.name)
+
+    @property
+    def empty(self) -> bool:
+        """Whether it has no addresses yet."""
+        return not self.spec.cidr and not self.spec.addresses
+
+
+@dataclass(frozen=True, slots=True)
+class CloudSpec:
+    """Where a cluster runs."""
+
+    dc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """The part of a Cluster that IPAM reads."""
+
+    cloud: CloudSpec = field(default_factory=CloudSpec)
+    pause: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCondition:
+    """One condition; they are a map by type."""
+
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    lastTransitionTime: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """The part of a Cluster's status that IPAM reads."""
+
+    namespaceName: str = ""
+    conditions: Mapping[str, ClusterCondition] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A user cluster of KKP."""
+
+    metadata: ObjectMeta
+    spec: ClusterSpec = field(default_factory=ClusterSpec)
+    status: ClusterStatus = field(default_factory=ClusterStatus)
+
+    @property
+    def datacenter(self) -> str:
+        """The datacenter that it runs in."""
+        return self.spec.cloud.dc
+
+    @property
+    def namespace(self) -> str:
+        """Where its allocations are; empty until KKP has made it."""
+        return self.status.namespaceName
+
+    def is_served(self, worker: str) -> bool:
+        """Return whether allocations are made for it now, by whoever has this worker name."""
+        meta = self.metadata
+        idle = meta.terminating or self.spec.pause or not self.namespace
+        return not idle and meta.labels.get(WORKER_LABEL, "") == worker
+
+
+POOLS = Resource(GROUP, VERSION, "IPAMPool", "ipampools", IPAMPool, namespaced=False)
+ALLOCATIONS = Resource(GROUP, VERSION, "IPAMAllocation", "ipamallocations", IPAMAllocation)
+CLUSTERS = Resource(GROUP, VERSION, "Cluster", "clusters", Cluster, namespaced=False)

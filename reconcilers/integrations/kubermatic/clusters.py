@@ -1,0 +1,122 @@
+"""The condition of a Cluster that says whether it has its addresses of every pool.
+
+KKP writes it with empty reason and message; here both are filled. Everything else of a Cluster is
+KKP's.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import Conflict, NotFound
+from controller.meta import Key
+from controller.outcome import SETTLED, Again, Outcome
+from reconcilers.api import names
+from reconcilers.integrations.kubermatic.api import (
+    CLUSTERS,
+    CONDITION,
+    Cluster,
+    ClusterCondition,
+)
+from reconcilers.integrations.kubermatic.holdings import Problem
+from reconcilers.integrations.kubermatic.planning import POOL_EXHAUSTED
+from reconcilers.integrations.kubermatic.pools import INVALID_POOL
+from reconcilers.integrations.kubermatic.reading import World
+from reconcilers.integrations.kubermatic.telling import Told
+
+log = structlog.get_logger(__name__)
+
+ALLOCATED = "Allocated"
+NO_POOL = "NoPool"
+RETRY = 0.2
+_GENERATED = (POOL_EXHAUSTED, INVALID_POOL)
+
+
+def chain(cluster: Cluster, pool: str, problem: Problem) -> str:
+    """Return the message of KKP's controller for what keeps a cluster from addresses."""
+    generated = "failed to generate object: " if problem.reason in _GENERATED else ""
+    return (
+        f"failed to ensure IPAM Pool Allocation for IPAM Pool {pool} in cluster"
+        f" {cluster.metadata.name}: failed to ensure IPAMAllocation {cluster.namespace}/{pool}:"
+        f" {generated}{problem.message}"
+    )
+
+
+def condition_of(cluster: Cluster, told: Mapping[str, Problem | None]) -> ClusterCondition:
+    """Return the condition that a cluster has to have, without its time."""
+    failing = [(pool, one) for pool, one in sorted(told.items()) if one is not None]
+    if failing:
+        message = "; ".join(chain(cluster, pool, one) for pool, one in failing)
+        return ClusterCondition("False", failing[0][1].reason, message)
+    if not told:
+        text = f"no IPAMPool names datacenter {cluster.datacenter}"
+        return ClusterCondition("True", NO_POOL, text)
+    return ClusterCondition("True", ALLOCATED, f"addresses of {', '.join(sorted(told))}")
+
+
+class ClusterReconciler:
+    """Writes the condition of Clusters.
+
+    Args:
+        client: for the writes.
+        world: the caches.
+        told: what passes over pools say.
+        clock: the time.
+    """
+
+    def __init__(self, client: Client, world: World, told: Told, clock: Clock) -> None:
+        self._client = client
+        self._world = world
+        self._told = told
+        self._clock = clock
+        self._said: dict[Key, str] = {}
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Bring the condition of one Cluster up to date."""
+        cluster = self._world.clusters.get(key)
+        if cluster is None:
+            self._told.forget_cluster(key)
+            self._said.pop(key, None)
+            return SETTLED
+        told = self._told.of_cluster(key)
+        idle = not told and CONDITION not in cluster.status.conditions
+        if idle or not cluster.is_served(self._world.worker):
+            return SETTLED
+        wanted = condition_of(cluster, told)
+        self._record(cluster, told)
+        has = cluster.status.conditions.get(CONDITION, ClusterCondition())
+        if (has.status, has.reason, has.message) == (wanted.status, wanted.reason, wanted.message):
+            return SETTLED
+        try:
+            await self._client.patch_status(CLUSTERS, cluster, self._status(has, wanted))
+        except Conflict:
+            return Again(RETRY)
+        except NotFound:
+            log.debug("The cluster is gone", cluster=str(key))
+        return SETTLED
+
+    def _record(self, cluster: Cluster, told: Mapping[str, Problem | None]) -> None:
+        """Record an event for what keeps a cluster from addresses, once until it changes."""
+        key = cluster.metadata.key
+        failing = [chain(cluster, pool, one) for pool, one in sorted(told.items()) if one]
+        text = "; ".join(failing)
+        if text and self._said.get(key) != text:
+            for one in failing:
+                self._told.of_error(cluster, one)
+        self._said[key] = text
+
+    def _status(self, has: ClusterCondition, wanted: ClusterCondition) -> Mapping[str, Any]:
+        now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        same = has.status == wanted.status and has.lastTransitionTime
+        condition = {
+            "status": wanted.status,
+            "reason": wanted.reason,
+            "message": wanted.message,
+            "kubermaticVersion": names.FIELD_MANAGER,
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": has.lastTransitionTime if same else now,
+        }
+        return {"conditions": {CONDITION: condition}}

@@ -1,0 +1,115 @@
+"""What IPAMAllocations hold, whoever made them. Pure functions.
+
+One that cannot be read holds what of it can be, stands in nobody's way, and is reported itself.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from allocator import AddressRange
+from allocator.addresses import BITS, quoted, union
+from allocator.errors import MalformedText
+from controller.meta import Key
+from reconcilers.integrations.kubermatic.api import AllocationSpec, IPAMAllocation
+from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, parse_range
+
+INCOMPATIBLE = "pool is incompatible with a current cluster allocation"
+INVALID_ALLOCATION = "InvalidAllocation"
+OUT_OF_POOL = "OutOfPool"
+OVERLAPPING = "Overlapping"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one allocation holds.
+
+    Args:
+        addresses: the ranges of its `addresses`, in their order.
+        prefix: its `cidr`; None for none.
+        faults: what of both cannot be read.
+    """
+
+    addresses: tuple[AddressRange, ...] = ()
+    prefix: AddressRange | None = None
+    faults: tuple[str, ...] = ()
+
+    @property
+    def ranges(self) -> tuple[AddressRange, ...]:
+        """All that it holds."""
+        return (*self.addresses, *([self.prefix] if self.prefix else []))
+
+    @property
+    def count(self) -> int:
+        """How many different addresses its `addresses` have."""
+        spans = sorted((one.first, one.last) for one in self.addresses)
+        return sum(last - first + 1 for first, last in union(spans))
+
+    def prefix_length(self) -> int | None:
+        """Return the length of its prefix; None if it has none."""
+        if self.prefix is None:
+            return None
+        return BITS[self.prefix.family] - (self.prefix.size.bit_length() - 1)
+
+
+@lru_cache(maxsize=16_384)
+def held(spec: AllocationSpec) -> Held:
+    """Return what an allocation with this spec holds."""
+    addresses, faults = [], []
+    prefix = None
+    for text in spec.addresses:
+        try:
+            addresses.append(parse_range(text))
+        except MalformedText:
+            faults.append(f"wrong ip format: {quoted(text)}")
+    if spec.cidr:
+        try:
+            prefix = AddressRange.parse_cidr(spec.cidr)
+        except MalformedText:
+            faults.append(f"wrong ip format: {quoted(spec.cidr)}")
+    return Held(tuple(addresses), prefix, tuple(faults))
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong: a reason in one word, and a sentence."""
+
+    reason: str
+    message: str
+
+
+def problems(
+    allocations: Sequence[IPAMAllocation], space: DatacenterSpace
+) -> Mapping[Key, Problem]:
+    """Return what is wrong with the allocations of one datacenter of a pool, by their keys."""
+    found = dict(_overlapping(allocations))
+    for one in allocations:
+        mine = held(one.spec)
+        if mine.faults:
+            found[one.metadata.key] = Problem(INVALID_ALLOCATION, "; ".join(mine.faults))
+            continue
+        out = [part for part in mine.ranges if not space.hands_out(part)]
+        if out:
+            what = ", ".join(part.text for part in out)
+            text = f"{INCOMPATIBLE}: {what} is excluded, or not in the pool"
+            found[one.metadata.key] = Problem(OUT_OF_POOL, text)
+    return found
+
+
+def _overlapping(allocations: Iterable[IPAMAllocation]) -> Iterator[tuple[Key, Problem]]:
+    """Yield the allocations that hold some of the same addresses, each with one other."""
+    parts = sorted(
+        (part.family, part.first, part.last, one.metadata.key)
+        for one in allocations
+        for part in held(one.spec).ranges
+    )
+    family, reach, furthest = 0, -1, Key("", "")
+    for part_family, first, last, key in parts:
+        if part_family != family:
+            family, reach = part_family, -1
+        if first <= reach and key != furthest:
+            for mine, other in ((key, furthest), (furthest, key)):
+                text = f"addresses of this allocation are also held by IPAMAllocation {other}"
+                yield mine, Problem(OVERLAPPING, text)
+        if last > reach:
+            reach, furthest = last, key

@@ -1,0 +1,45 @@
+"""Pools that hand out the same addresses in one datacenter. That is allowed, and reported."""
+
+from collections.abc import Iterable, Mapping
+
+from allocator import InvalidPool
+from reconcilers.integrations.kubermatic.api import IPAMPool
+from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, space_of
+
+
+def overlaps(pool: IPAMPool, pools: Iterable[IPAMPool]) -> Mapping[str, str]:
+    """Return by datacenter the names of the other pools that hand out some of its addresses."""
+    found: dict[str, list[str]] = {}
+    mine = _spaces(pool)
+    for other in pools:
+        if other.metadata.name == pool.metadata.name:
+            continue
+        for name, space in _spaces(other).items():
+            if name in mine and shares(mine[name], space):
+                found.setdefault(name, []).append(other.metadata.name)
+    return {name: ", ".join(sorted(names)) for name, names in found.items()}
+
+
+def _spaces(pool: IPAMPool) -> Mapping[str, DatacenterSpace]:
+    found = {}
+    for name, datacenter in pool.spec.datacenters.items():
+        try:
+            found[name] = space_of(datacenter)
+        except InvalidPool:
+            continue  # it hands out nothing, and says why itself
+    return found
+
+
+def shares(one: DatacenterSpace, other: DatacenterSpace) -> bool:
+    """Return whether two spaces have an address in common."""
+    if one.family != other.family:
+        return False
+    mine = [one.addresses(blocks) for blocks in one.layout.blocks]
+    theirs = [other.addresses(blocks) for blocks in other.layout.blocks]
+    at = 0
+    for part in mine:
+        while at < len(theirs) and theirs[at].last < part.first:
+            at += 1
+        if at < len(theirs) and theirs[at].overlaps(part):
+            return True
+    return False

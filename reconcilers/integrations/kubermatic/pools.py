@@ -1,0 +1,376 @@
+"""One pass over one IPAMPool, for the clusters of all its datacenters.
+
+gone, or being deleted?   hand out nothing; its allocations go with it, by their owner references
+otherwise                 read, plan, make allocations, write the journal, write the addresses
+                          delete what clusters of other datacenters have of it, repair, tell
+
+An allocation is made without addresses only if there are some for it, and one that stays without
+is deleted. The journal is an annotation of the pool, which has no status.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from allocator import AddressRange, InvalidPool
+from controller.client import Client
+from controller.clock import Clock
+from controller.errors import Conflict, ControllerError, NotFound
+from controller.meta import Key, Version
+from controller.outcome import SETTLED, Again, Outcome
+from reconcilers.integrations.core.due import DuePromises
+from reconcilers.integrations.core.journal import (
+    MOST_PROMISES,
+    Journal,
+    Promise,
+    journal_of,
+    journal_patch,
+)
+from reconcilers.integrations.core.rules import settle
+from reconcilers.integrations.kubermatic.allocations import (
+    Allocations,
+    Result,
+    Work,
+    is_owned,
+)
+from reconcilers.integrations.kubermatic.api import POOLS, IPAMAllocation, IPAMPool
+from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem
+from reconcilers.integrations.kubermatic.overlaps import overlaps
+from reconcilers.integrations.kubermatic.planning import (
+    POOL_EXHAUSTED,
+    Content,
+    Grant,
+    Plan,
+    plan,
+)
+from reconcilers.integrations.kubermatic.reading import Behind, Reader, View, World
+from reconcilers.integrations.kubermatic.spaces import space_of
+from reconcilers.integrations.kubermatic.telling import RECONCILING_ERROR, Told
+from reconcilers.settings import PoolSettings
+
+ATTEMPTS = 5
+RETRY = 1.0
+INVALID_POOL = "InvalidPool"
+
+
+@dataclass(slots=True)
+class Decided:
+    """What a pass decided about all datacenters of a pool.
+
+    Args:
+        journal: the journal as it was, without what is settled.
+        plans: the plan of each datacenter that can be served.
+        told: what clusters are told.
+        problems: what is wrong with the pool.
+    """
+
+    journal: Journal
+    plans: dict[str, Plan] = field(default_factory=dict)
+    told: dict[Key, Problem | None] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def grants(self) -> list[Grant]:
+        """What is to be promised."""
+        return [grant for one in self.plans.values() for grant in one.grants]
+
+    @property
+    def more(self) -> bool:
+        """Whether a full batch left others for the next pass."""
+        return any(one.more for one in self.plans.values())
+
+
+class PoolReconciler:
+    """Hands out the addresses of IPAMPools.
+
+    Args:
+        client: for the requests.
+        world: the caches.
+        reader: reads allocations.
+        told: takes what is to be said.
+        clock: the time.
+        settings: intervals, and how much is done at once.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        world: World,
+        reader: Reader,
+        told: Told,
+        clock: Clock,
+        settings: PoolSettings,
+    ) -> None:
+        self._client = client
+        self._world = world
+        self._reader = reader
+        self._told = told
+        self._clock = clock
+        self._settings = settings
+        self._allocations = Allocations(client, settings.width)
+        self._due: dict[Key, DuePromises] = {}
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Bring one pool, and the clusters that it serves, up to date."""
+        pool = self._world.pools.get(key)
+        for _ in range(ATTEMPTS):
+            if not self._world.history_confirmed:
+                return Again(RETRY)
+            if pool is None or pool.metadata.terminating:
+                self._due.pop(key, None)
+                self._told.forget_pool(key.name)
+                return SETTLED
+            try:
+                return await self._pass(pool)
+            except Behind as behind:
+                return Again(behind.after)
+            except (Conflict, NotFound):
+                # It was written or deleted meanwhile: forget the choice, read live, try again.
+                pool = await self._live(key)
+        return Again(RETRY)
+
+    async def _live(self, key: Key) -> IPAMPool | None:
+        try:
+            return await self._client.get(POOLS, key)
+        except NotFound as error:
+            if error.reason != "NotFound":
+                raise
+            return None
+
+    async def _pass(self, pool: IPAMPool) -> Outcome:
+        revision = journal_of(pool.metadata).revision
+        view = await self._reader.at_least(pool.metadata.name, revision or 0)
+        known = revision is not None and view.position >= revision
+        decided = self._decide(pool, view)
+        if decided.grants and not known:
+            # Never written, lost, or of another cluster's history: void what it may have promised.
+            pool = await self._fenced(pool)
+            view = await self._reader.at_least(
+                pool.metadata.name, journal_of(pool.metadata).revision or 0
+            )
+            decided = self._decide(pool, view)
+        return await self._serve(pool, view, decided)
+
+    async def _fenced(self, pool: IPAMPool) -> IPAMPool:
+        """Void whatever was promised before the pool was read, then give it a memory.
+
+        Only what lacks something can be promised something; a pool whose spec was changed may
+        have promised to grow what is complete now.
+        """
+        name = pool.metadata.name
+        view = await self._reader.live(name)
+        touched = [
+            one
+            for one in view.allocations
+            if not one.metadata.terminating and (one.empty or pool.metadata.generation != 1)
+        ]
+        await self._allocations.void(touched, self._clock.now().isoformat())
+        if touched:
+            view = await self._reader.live(name)
+        revision = max((one.metadata.revision for one in view.allocations), default=0)
+        return await self._write_journal(pool, Journal(revision))
+
+    async def _write_journal(self, pool: IPAMPool, journal: Journal) -> IPAMPool:
+        patch = journal_patch(pool.metadata, journal)
+        return await self._client.patch(POOLS, Version.from_object(pool), patch)
+
+    def _decide(self, pool: IPAMPool, view: View) -> Decided:
+        decided = Decided(settle(journal_of(pool.metadata), view))
+        open_promises = decided.journal.promises
+        promised: dict[str, list[AddressRange]] = {}
+        for promise in open_promises:
+            if promise.range is not None:
+                promised.setdefault(promise.uid, []).append(promise.range)
+        room = min(self._settings.batch, MOST_PROMISES - len(open_promises))
+        for name in sorted(pool.spec.datacenters):
+            made = self._plan(pool, view, name, promised, room, decided)
+            if made is not None:
+                room -= sum(len(grant.ranges) for grant in made.grants)
+                decided.plans[name] = made
+                decided.told.update(made.told)
+                decided.problems += _exhausted(name, made)
+        for name, others in overlaps(pool, self._world.pools).items():
+            text = f"datacenter {name}: addresses are also handed out by IPAMPool {others}"
+            decided.problems.append(Problem(OVERLAPPING, text))
+        return decided
+
+    def _plan(
+        self,
+        pool: IPAMPool,
+        view: View,
+        name: str,
+        promised: Mapping[str, Sequence[AddressRange]],
+        room: int,
+        decided: Decided,
+    ) -> Plan | None:
+        """Plan one datacenter; None if its settings cannot be served."""
+        clusters = self._world.served(name)
+        try:
+            space = space_of(pool.spec.datacenters[name])
+        except InvalidPool as invalid:
+            problem = Problem(INVALID_POOL, "; ".join(invalid.messages))
+            text = f"datacenter {name}: {problem.message}"
+            decided.problems.append(Problem(INVALID_POOL, text))
+            decided.told.update((one.metadata.key, problem) for one in clusters)
+            return None
+        here = [one for one in view.allocations if one.spec.dc == name]
+        content = Content(
+            pool.metadata.name,
+            name,
+            space,
+            here,
+            promised,
+            lambda namespace: view.find(Key(namespace, pool.metadata.name)),
+        )
+        return plan(content, clusters, room)
+
+    async def _serve(self, pool: IPAMPool, view: View, decided: Decided) -> Outcome:
+        """Write promises to the pool, then addresses to allocations, then say what is wrong."""
+        granted, failed = await self._allocations.make(decided.grants, pool)
+        await self._delete_leftovers(pool, view, decided)
+        fresh: list[Work] = [
+            (_promises(grant, one), one, grant.datacenter) for grant, one in granted
+        ]
+        added = [promise for promises, _, _ in fresh for promise in promises]
+        journal = Journal(decided.journal.revision, (*decided.journal.promises, *added))
+        due = self._due_of(pool)
+        due.add_own(added, self._clock.monotonic()) if added else None
+        if added or self._should_drop_settled(pool, decided):
+            pool = await self._write_journal(pool, journal)
+        results = await self._keep(pool, view, journal, fresh)
+        await self._allocations.repair(self._complete(pool, view, journal), pool)
+        self._tell(pool, view, decided, failed)
+        if failed:
+            return Again(RETRY)
+        return self._next(pool, decided, results)
+
+    def _due_of(self, pool: IPAMPool) -> DuePromises:
+        settings, now = self._settings, self._clock.monotonic()
+        fresh = DuePromises(settings.foreign_patience, settings.resync, now)
+        return self._due.setdefault(pool.metadata.key, fresh)
+
+    def _should_drop_settled(self, pool: IPAMPool, decided: Decided) -> bool:
+        """Return whether settled promises are to be dropped by a write of their own."""
+        settled = len(journal_of(pool.metadata).promises) - len(decided.journal.promises)
+        quiet = self._clock.monotonic() - self._due_of(pool).promised_at
+        return settled > 0 and quiet >= self._settings.quiet_period
+
+    async def _delete_leftovers(self, pool: IPAMPool, view: View, decided: Decided) -> None:
+        """Delete allocations of other datacenters, and those that stay without addresses."""
+        promised = {promise.uid for promise in decided.journal.promises}
+        gone = [one for made in decided.plans.values() for one in made.unserved]
+        for one in view.allocations:
+            if one.metadata.terminating or one.metadata.uid in promised:
+                continue
+            cluster = self._world.cluster_in(one.metadata.namespace)
+            if cluster is None:
+                useless = one.empty and is_owned(one, pool)
+            else:
+                useless = cluster.datacenter not in pool.spec.datacenters
+            if useless:
+                gone.append(one)
+        await self._allocations.delete(gone)
+
+    async def _keep(
+        self, pool: IPAMPool, view: View, journal: Journal, fresh: Sequence[Work]
+    ) -> list[Result]:
+        """Keep the new promises, and those earlier ones that are due."""
+        due, now = self._due_of(pool), self._clock.monotonic()
+        new = {promise.identity for promises, _, _ in fresh for promise in promises}
+        earlier: dict[tuple[str, str], list[Promise]] = {}
+        for promise in due.due(journal.promises, now):
+            if promise.identity not in new:
+                earlier.setdefault(promise.identity, []).append(promise)
+        work = [*fresh, *self._still_possible(pool, view, journal, earlier.values())]
+        results = await self._allocations.keep(work, pool)
+        for promise, result in results:
+            if result is Result.REFUSED:
+                due.note_refused(promise, now)
+        return [result for _, result in results]
+
+    def _still_possible(
+        self,
+        pool: IPAMPool,
+        view: View,
+        journal: Journal,
+        found: Iterable[Sequence[Promise]],
+    ) -> Iterable[Work]:
+        """Yield those promises whose allocation is at their version, and of the pool."""
+        for promises in found:
+            allocation = view.find(promises[0].key)
+            if allocation is None or allocation.metadata.terminating:
+                continue
+            version = allocation.metadata.uid, allocation.metadata.resourceVersion
+            whole = [one for one in journal.promises if one.identity == version]
+            if version != promises[0].identity:
+                continue
+            cluster = self._world.cluster_in(allocation.metadata.namespace)
+            datacenter = cluster.datacenter if cluster is not None else allocation.spec.dc
+            if datacenter in pool.spec.datacenters:
+                yield whole, allocation, datacenter
+
+    def _complete(
+        self, pool: IPAMPool, view: View, journal: Journal
+    ) -> list[tuple[IPAMAllocation, str]]:
+        """Return the allocations of served clusters that wait for nothing, with their type."""
+        promised = {promise.uid for promise in journal.promises}
+        found = []
+        for one in view.allocations:
+            if one.metadata.terminating or one.empty or one.metadata.uid in promised:
+                continue
+            cluster = self._world.cluster_in(one.metadata.namespace)
+            if cluster is not None and cluster.datacenter in pool.spec.datacenters:
+                found.append((one, pool.spec.datacenters[cluster.datacenter].type))
+        return found
+
+    def _tell(
+        self,
+        pool: IPAMPool,
+        view: View,
+        decided: Decided,
+        failed: Sequence[tuple[Grant, ControllerError]],
+    ) -> None:
+        name = pool.metadata.name
+        told = dict(decided.told)
+        told.update(
+            (grant.cluster.metadata.key, Problem(RECONCILING_ERROR, str(error)))
+            for grant, error in failed
+        )
+        served = {
+            one.metadata.key
+            for datacenter in pool.spec.datacenters
+            for one in self._world.served(datacenter)
+        }
+        self._told.keep_only(name, served)
+        self._told.tell(name, told)
+        self._told.of_pool(pool, decided.problems)
+        faults = {key: one for made in decided.plans.values() for key, one in made.faults.items()}
+        self._told.of_allocations(name, faults, view.find)
+
+    def _next(self, pool: IPAMPool, decided: Decided, results: Sequence[Result]) -> Outcome:
+        """Return when the next pass is due."""
+        if decided.more and Result.WRITTEN in results:
+            return Again(0)
+        if Result.UNKNOWN in results or decided.more:
+            return Again(RETRY)
+        if not journal_of(pool.metadata).promises:
+            return SETTLED
+        quiet = self._settings.quiet_period
+        wait = self._due_of(pool).next_in(decided.journal.promises, self._clock.monotonic())
+        return Again(quiet if wait is None else min(wait, quiet))
+
+
+def _promises(grant: Grant, allocation: IPAMAllocation) -> list[Promise]:
+    meta = allocation.metadata
+    return [
+        Promise(
+            meta.namespace, meta.name, meta.uid, meta.resourceVersion, one.start_text, one.end_text
+        )
+        for one in grant.ranges
+    ]
+
+
+def _exhausted(name: str, made: Plan) -> Iterable[Problem]:
+    """Return what a pool says of a datacenter that has not enough for all."""
+    waiting = [one for one in made.told.values() if one and one.reason == POOL_EXHAUSTED]
+    if waiting:
+        yield Problem(POOL_EXHAUSTED, f"datacenter {name}: {waiting[0].message}")

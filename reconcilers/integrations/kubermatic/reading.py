@@ -1,0 +1,139 @@
+"""What a pass over a pool reads: its allocations in all namespaces, as far as it has to.
+
+The position is what the watch of allocations delivered; own answers never move it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from controller.cache import Cache
+from controller.client import Client
+from controller.clock import Clock
+from controller.meta import Key
+from reconcilers.integrations.kubermatic.api import (
+    ALLOCATIONS,
+    Cluster,
+    IPAMAllocation,
+    IPAMPool,
+)
+
+POOL_INDEX = "pool"
+DATACENTER_INDEX = "datacenter"
+NAMESPACE_INDEX = "namespace"
+RETRY = 0.1
+
+
+class Behind(Exception):
+    """The cache has not read far enough yet; try again after `after` seconds."""
+
+    def __init__(self, after: float = RETRY) -> None:
+        super().__init__(f"the cache is behind; trying again after {after} s")
+        self.after = after
+
+
+def pool_index(allocation: IPAMAllocation) -> Iterable[str]:
+    """Return the pool of an allocation, for an index."""
+    return (allocation.metadata.name,)
+
+
+def datacenter_index(cluster: Cluster) -> Iterable[str]:
+    """Return the datacenter of a cluster, for an index."""
+    return (cluster.datacenter,)
+
+
+def namespace_index(cluster: Cluster) -> Iterable[str]:
+    """Return the namespace of a cluster, for an index."""
+    return (cluster.namespace,) if cluster.namespace else ()
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The caches of this integration.
+
+    Args:
+        pools: all IPAMPools.
+        allocations: all IPAMAllocations, with POOL_INDEX.
+        clusters: all Clusters, with DATACENTER_INDEX and NAMESPACE_INDEX.
+        worker: the worker name whose clusters are served.
+    """
+
+    pools: Cache[IPAMPool]
+    allocations: Cache[IPAMAllocation]
+    clusters: Cache[Cluster]
+    worker: str = ""
+
+    @property
+    def history_confirmed(self) -> bool:
+        """Whether all caches are known to be of the history that the server has."""
+        caches = (self.pools, self.allocations, self.clusters)
+        return all(cache.history_confirmed for cache in caches)
+
+    def served(self, datacenter: str) -> list[Cluster]:
+        """Return the clusters of a datacenter that are served, the oldest first."""
+        found = self.clusters.by_index(DATACENTER_INDEX, datacenter)
+        mine = [one for one in found if one.is_served(self.worker)]
+        return sorted(
+            mine, key=lambda one: (str(one.metadata.creationTimestamp), one.metadata.key)
+        )
+
+    def cluster_in(self, namespace: str) -> Cluster | None:
+        """Return the cluster whose namespace this is, if it is served."""
+        found = self.clusters.by_index(NAMESPACE_INDEX, namespace)
+        return next((one for one in found if one.is_served(self.worker)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The allocations of one pool, as they were read.
+
+    Args:
+        position: the revision up to which all were read.
+        allocations: those of the pool.
+        find: returns one by its key.
+    """
+
+    position: int
+    allocations: Sequence[IPAMAllocation]
+    find: Callable[[Key], IPAMAllocation | None]
+
+
+class Reader:
+    """Reads the allocations of pools.
+
+    Args:
+        client: for lists.
+        allocations: the cache.
+        clock: the time.
+        patience: seconds to wait for the cache before the server is asked.
+    """
+
+    def __init__(
+        self, client: Client, allocations: Cache[IPAMAllocation], clock: Clock, patience: float
+    ) -> None:
+        self._client = client
+        self._allocations = allocations
+        self._clock = clock
+        self._patience = patience
+        self._behind_since: dict[str, float] = {}
+
+    async def at_least(self, pool: str, revision: int) -> View:
+        """Return a view that has read as far as `revision`, or all that there are now.
+
+        Raises:
+            Behind: the cache may still get there.
+            ControllerError: the list failed.
+        """
+        cache = self._allocations
+        if cache.position >= revision:
+            self._behind_since.pop(pool, None)
+            return View(cache.position, cache.by_index(POOL_INDEX, pool), cache.get)
+        since = self._behind_since.setdefault(pool, self._clock.monotonic())
+        if self._clock.monotonic() - since < self._patience:
+            raise Behind
+        return await self.live(pool)
+
+    async def live(self, pool: str) -> View:
+        """Return the view of a list that begins now."""
+        page = await self._client.list(ALLOCATIONS, fields=f"metadata.name={pool}")
+        by_key = {one.metadata.key: one for one in page.items}
+        return View(page.revision, page.items, by_key.get)

@@ -1,0 +1,114 @@
+"""What one datacenter of an IPAMPool may hand out, in numbers. Pure functions.
+
+A datacenter hands out single addresses, or prefixes of one length, in both cases blocks of one
+size, numbered as they lie in the address space. Nothing is listed: a /32 of IPv6 has 2^96 of them.
+Host bits are masked and any spelling is read, so that an exclusion excludes what it means.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from allocator import AddressRange, Family, InvalidPool, Layout
+from allocator.addresses import BITS, quoted
+from allocator.errors import MalformedText
+from reconcilers.integrations.kubermatic.api import PREFIX, RANGE, Datacenter
+
+INVALID_PREFIX = "invalid prefix for subnet"
+
+
+@dataclass(frozen=True, slots=True)
+class DatacenterSpace:
+    """What one datacenter of a pool may hand out.
+
+    Args:
+        layout: in numbers of blocks.
+        shift: how many bits of an address vary within a block; 0 for single addresses.
+        wanted: how many blocks each cluster gets.
+        prefixes: whether prefixes are handed out.
+    """
+
+    layout: Layout
+    shift: int
+    wanted: int
+    prefixes: bool
+
+    @property
+    def family(self) -> Family:
+        """4 or 6."""
+        return self.layout.family
+
+    def blocks(self, addresses: AddressRange) -> AddressRange | None:
+        """Return the blocks that addresses touch; None if they are of the other family."""
+        mine = addresses.in_family(self.family)
+        if mine is None:
+            return None
+        return AddressRange(mine.first >> self.shift, mine.last >> self.shift, self.family)
+
+    def addresses(self, blocks: AddressRange) -> AddressRange:
+        """Return the addresses of blocks."""
+        last = (blocks.last + 1 << self.shift) - 1
+        return AddressRange(blocks.first << self.shift, last, self.family)
+
+    def hands_out(self, addresses: AddressRange) -> bool:
+        """Return whether all of these addresses may be handed out."""
+        blocks = self.blocks(addresses)
+        return blocks is not None and any(one.contains(blocks) for one in self.layout.blocks)
+
+
+def space_of(datacenter: Datacenter) -> DatacenterSpace:
+    """Return what a datacenter of a pool may hand out.
+
+    Raises:
+        InvalidPool: its settings cannot be served.
+    """
+    try:
+        whole = AddressRange.parse_cidr(datacenter.poolCidr)
+    except MalformedText:
+        raise InvalidPool([f"invalid CIDR address: {datacenter.poolCidr}"]) from None
+    if datacenter.type == RANGE:
+        if datacenter.allocationRange <= 0:
+            raise InvalidPool(["allocation range should be greater than zero"])
+        holes = _read(datacenter.excludeRanges, parse_range)
+        return DatacenterSpace(_layout(whole, holes, 0), 0, datacenter.allocationRange, False)
+    if datacenter.type != PREFIX:
+        raise InvalidPool([f"unknown allocation type {quoted(datacenter.type)}"])
+    bits = BITS[whole.family]
+    length = datacenter.allocationPrefix
+    shift = bits - length
+    if not 0 <= shift <= whole.size.bit_length() - 1:
+        raise InvalidPool([INVALID_PREFIX])
+    holes = _read(datacenter.excludePrefixes, AddressRange.parse_cidr)
+    return DatacenterSpace(_layout(whole, holes, shift), shift, 1, True)
+
+
+def parse_range(text: str) -> AddressRange:
+    """Read `a-b`, or `a` alone.
+
+    Raises:
+        InvalidRange: it is neither; blanks around an address do not matter.
+    """
+    start, dash, end = text.partition("-")
+    return AddressRange.parse(start.strip(), end.strip() if dash else start.strip())
+
+
+def _read(texts: Iterable[str], parse: Callable[[str], AddressRange]) -> list[AddressRange]:
+    found, wrong = [], []
+    for text in texts:
+        try:
+            found.append(parse(text))
+        except MalformedText:
+            wrong.append(f"exclusion {quoted(text)} cannot be read")
+    if wrong:
+        raise InvalidPool(wrong)
+    return found
+
+
+def _layout(whole: AddressRange, holes: Iterable[AddressRange], shift: int) -> Layout:
+    family = whole.family
+    blocks = AddressRange(whole.first >> shift, whole.last >> shift, family)
+    closed = []
+    for hole in holes:
+        mine = hole.in_family(family)
+        if mine is not None:
+            closed.append(AddressRange(mine.first >> shift, mine.last >> shift, family))
+    return Layout(blocks, tuple(closed), (blocks,))

@@ -1,0 +1,104 @@
+"""What passes over pools say: to each Cluster through its condition, and as events.
+
+A pool has no status, so what is wrong with it is an event on it, once until it changes. What a
+Cluster is told of each pool is kept here until the pass over the Cluster writes it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from controller.events import Recorder
+from controller.meta import Key
+from reconcilers.integrations.kubermatic.api import (
+    ALLOCATIONS,
+    CLUSTERS,
+    POOLS,
+    Cluster,
+    IPAMAllocation,
+    IPAMPool,
+)
+from reconcilers.integrations.kubermatic.holdings import Problem
+
+RECONCILING_ERROR = "ReconcilingError"
+ACTION = "Reconciling"
+
+
+class Told:
+    """What clusters are told of each pool, and what was said of pools and allocations.
+
+    Args:
+        recorder: takes the events.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._clusters: dict[Key, dict[str, Problem | None]] = {}
+        self._pools: dict[str, frozenset[Problem]] = {}
+        self._allocations: dict[str, dict[Key, Problem]] = {}
+        self.changed: Callable[[Key], None] = lambda _: None
+        """Called with the key of a Cluster that is told something else."""
+
+    def of_cluster(self, cluster: Key) -> Mapping[str, Problem | None]:
+        """Return what a cluster is told, by pool; None that all is well."""
+        return self._clusters.get(cluster, {})
+
+    def tell(self, pool: str, clusters: Mapping[Key, Problem | None]) -> None:
+        """Note what clusters are told of a pool by one pass; what is missing stays as it is."""
+        for key, problem in clusters.items():
+            known = self._clusters.setdefault(key, {})
+            if pool not in known or known[pool] != problem:
+                known[pool] = problem
+                self.changed(key)
+
+    def keep_only(self, pool: str, clusters: set[Key]) -> None:
+        """Forget what other clusters were told of a pool."""
+        for key, known in list(self._clusters.items()):
+            if pool in known and key not in clusters:
+                del known[pool]
+                self.changed(key)
+
+    def forget_cluster(self, cluster: Key) -> None:
+        """Forget a cluster that is gone."""
+        self._clusters.pop(cluster, None)
+
+    def forget_pool(self, pool: str) -> None:
+        """Forget a pool that is gone."""
+        self.keep_only(pool, set())
+        self._pools.pop(pool, None)
+        self._allocations.pop(pool, None)
+
+    def of_pool(self, pool: IPAMPool, problems: Sequence[Problem]) -> None:
+        """Say what is wrong with a pool, as far as it was not wrong at the last pass."""
+        name = pool.metadata.name
+        known, found = self._pools.get(name, frozenset()), frozenset(problems)
+        for problem in sorted(found - known, key=lambda one: (one.reason, one.message)):
+            self._recorder.record(
+                POOLS, pool, "Warning", problem.reason, problem.message, action=ACTION
+            )
+        self._pools[name] = found
+
+    def of_allocations(
+        self,
+        pool: str,
+        problems: Mapping[Key, Problem],
+        find: Callable[[Key], IPAMAllocation | None],
+    ) -> None:
+        """Say what is wrong with allocations, as far as it was not wrong at the last pass."""
+        known = self._allocations.get(pool, {})
+        for key, problem in problems.items():
+            allocation = find(key)
+            if allocation is not None and known.get(key) != problem:
+                self._recorder.record(
+                    ALLOCATIONS,
+                    allocation,
+                    "Warning",
+                    problem.reason,
+                    problem.message,
+                    action=ACTION,
+                )
+        self._allocations[pool] = dict(problems)
+
+    def of_error(self, cluster: Cluster, message: str) -> None:
+        """Say on a Cluster why it did not get its addresses, with the words of KKP."""
+        self._recorder.record(
+            CLUSTERS, cluster, "Warning", RECONCILING_ERROR, message, action=ACTION
+        )

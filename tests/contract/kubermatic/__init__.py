@@ -1,0 +1,1 @@
+"""The integration with KKP, by the whole product, on either server."""

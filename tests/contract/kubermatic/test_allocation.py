@@ -1,0 +1,146 @@
+"""Clusters get ranges or prefixes of every pool that names their datacenter."""
+
+import pytest
+
+from tests.contract.kubermatic.lab import Lab, prefixes, ranges
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+
+
+async def test_each_cluster_gets_the_lowest_free_range_and_the_names_and_owner_of_kkp(
+    lab: Lab,
+) -> None:
+    pool = await lab.pool("p", dc=ranges("192.168.1.0/28", 6))
+    await lab.cluster("a")
+    found = await lab.has("a", "p", "192.168.1.0-192.168.1.5")
+    assert found["spec"] == {
+        "type": "range",
+        "dc": lab.name("dc"),
+        "addresses": ["192.168.1.0-192.168.1.5"],
+    }
+    assert found["metadata"]["ownerReferences"] == [
+        {
+            "apiVersion": "kubermatic.k8c.io/v1",
+            "kind": "IPAMPool",
+            "name": lab.name("p"),
+            "uid": pool["metadata"]["uid"],
+        }
+    ]
+    assert not {"annotations", "labels", "finalizers"} & set(found["metadata"])
+    await lab.says("a", "True", "Allocated")
+
+
+@pytest.mark.parametrize(
+    ("cidr", "size", "excluded", "held", "expected"),
+    [
+        (
+            "192.168.1.0/28",
+            6,
+            [],
+            ["192.168.1.0-192.168.1.1", "192.168.1.4-192.168.1.5", "192.168.1.8"],
+            ["192.168.1.2-192.168.1.3", "192.168.1.6-192.168.1.7", "192.168.1.9-192.168.1.10"],
+        ),
+        (
+            "192.168.1.0/27",
+            8,
+            ["192.168.1.9", "192.168.1.11-192.168.1.11", "192.168.1.15-192.168.1.17"],
+            ["192.168.1.0-192.168.1.7"],
+            [
+                "192.168.1.8-192.168.1.8",
+                "192.168.1.10-192.168.1.10",
+                "192.168.1.12-192.168.1.14",
+                "192.168.1.18-192.168.1.20",
+            ],
+        ),
+        (
+            "2001:db8::7/120",
+            8,
+            ["2001:db8::9", "2001:DB8::B-2001:db8:0::c"],
+            ["2001:db8::-2001:db8::7"],
+            [
+                "2001:db8::8-2001:db8::8",
+                "2001:db8::a-2001:db8::a",
+                "2001:db8::d-2001:db8::12",
+            ],
+        ),
+    ],
+)
+async def test_a_range_is_split_around_what_is_held_or_excluded(
+    lab: Lab, cidr: str, size: int, excluded: list[str], held: list[str], expected: list[str]
+) -> None:
+    await lab.post_namespace("other")
+    await lab.allocate("other", "p", type="range", addresses=held)
+    await lab.pool("p", dc=ranges(cidr, size, *excluded))
+    await lab.cluster("a")
+    await lab.has("a", "p", *expected)
+
+
+@pytest.mark.parametrize(
+    ("cidr", "length", "excluded", "held", "expected"),
+    [
+        (
+            "192.168.1.0/27",
+            29,
+            ["192.168.1.12/29", "192.168.1.16/29"],
+            "192.168.1.3/29",
+            "192.168.1.24/29",
+        ),
+        ("2001:db8:a::/56", 64, ["2001:DB8:A:1:0::/64"], "2001:db8:a::/64", "2001:db8:a:2::/64"),
+        ("2001:db8::/32", 128, [], "2001:db8::/128", "2001:db8::1/128"),
+        ("10.0.0.0/8", 32, [], "10.0.0.0/31", "10.0.0.2/32"),
+    ],
+)
+async def test_a_prefix_is_the_lowest_aligned_block_that_touches_nothing_held_or_excluded(
+    lab: Lab, cidr: str, length: int, excluded: list[str], held: str, expected: str
+) -> None:
+    await lab.post_namespace("other")
+    await lab.allocate("other", "p", type="prefix", cidr=held)
+    await lab.pool("p", dc=prefixes(cidr, length, *excluded))
+    await lab.cluster("a")
+    found = await lab.has("a", "p", expected)
+    assert "addresses" not in found["spec"]
+
+
+async def test_what_grows_is_appended_and_what_shrinks_keeps_all(lab: Lab) -> None:
+    await lab.pool("p", dc=ranges("192.168.1.0/26", 8))
+    await lab.cluster("a")
+    await lab.has("a", "p", "192.168.1.0-192.168.1.7")
+    await lab.cluster("b")
+    await lab.has("b", "p", "192.168.1.8-192.168.1.15")
+    await lab.patch(lab.pools("p"), {"spec": lab.datacenters(dc={"allocationRange": 16})})
+    await lab.has("a", "p", "192.168.1.0-192.168.1.7", "192.168.1.16-192.168.1.23")
+    await lab.has("b", "p", "192.168.1.8-192.168.1.15", "192.168.1.24-192.168.1.31")
+    await lab.patch(lab.pools("p"), {"spec": lab.datacenters(dc={"allocationRange": 4})})
+    await lab.cluster("c")
+    await lab.has("c", "p", "192.168.1.32-192.168.1.35")
+    await lab.has("a", "p", "192.168.1.0-192.168.1.7", "192.168.1.16-192.168.1.23")
+
+
+async def test_a_prefix_of_another_length_is_replaced(lab: Lab) -> None:
+    await lab.cluster("a")
+    await lab.allocate("a", "p", type="prefix", cidr="192.168.1.0/30")
+    await lab.pool("p", dc=prefixes("192.168.1.0/26", 29, "192.168.1.8/29", "192.168.1.16/29"))
+    await lab.has("a", "p", "192.168.1.0/29")
+
+
+async def test_each_datacenter_and_pool_has_addresses_of_its_own(lab: Lab) -> None:
+    await lab.pool("p", dc=ranges("10.0.0.0/24", 4), other=prefixes("10.0.0.0/24", 28))
+    await lab.pool("q", dc=prefixes("2001:db8::/56", 64))
+    await lab.cluster("a")
+    await lab.cluster("b", "other")
+    await lab.has("a", "p", "10.0.0.0-10.0.0.3")
+    await lab.has("a", "q", "2001:db8::/64")
+    await lab.has("b", "p", "10.0.0.0/28")
+    assert await lab.find(lab.allocation("b", "q")) is None
+
+
+async def test_a_deleted_allocation_is_made_again(lab: Lab) -> None:
+    await lab.pool("p", dc=ranges("10.0.0.0/24", 4))
+    await lab.cluster("a")
+    first = await lab.has("a", "p", "10.0.0.0-10.0.0.3")
+    await lab.delete(lab.allocation("a", "p"))
+    await lab.until(
+        lab.allocation("a", "p"),
+        lambda one: one["metadata"]["uid"] != first["metadata"]["uid"],
+    )
+    await lab.has("a", "p", "10.0.0.0-10.0.0.3")
