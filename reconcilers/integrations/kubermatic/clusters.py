@@ -72,7 +72,7 @@ class ClusterReconciler:
         self._world = world
         self._told = told
         self._clock = clock
-        self._said: dict[Key, str] = {}
+        self._said: dict[Key, Mapping[str, str]] = {}
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring the condition of one Cluster up to date."""
@@ -101,12 +101,13 @@ class ClusterReconciler:
     def _record(self, cluster: Cluster, told: Mapping[str, Problem | None]) -> None:
         """Record an event for what keeps a cluster from addresses, once until it changes."""
         key = cluster.metadata.key
-        failing = [chain(cluster, pool, one) for pool, one in sorted(told.items()) if one]
-        text = "; ".join(failing)
-        if text and self._said.get(key) != text:
-            for one in failing:
-                self._told.of_error(cluster, one)
-        self._said[key] = text
+        said = self._said.get(key, {})
+        texts = {name: chain(cluster, name, one) for name, one in sorted(told.items()) if one}
+        for name, text in texts.items():
+            pool = self._world.pools.get(Key("", name))
+            if pool is not None and said.get(name) != text:
+                self._told.of_error(cluster, pool, text)
+        self._said[key] = texts
 
     def _status(self, has: ClusterCondition, wanted: ClusterCondition) -> Mapping[str, Any]:
         now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from allocator import AddressRange, PoolExhausted, Space
 from controller.meta import Key
 from reconcilers.integrations.kubermatic.api import Cluster, IPAMAllocation
-from reconcilers.integrations.kubermatic.holdings import Problem, held, problems
+from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem, held, problems
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace
 
 POOL_EXHAUSTED = "PoolExhausted"
@@ -100,8 +100,11 @@ def plan(content: Content, clusters: Iterable[Cluster], room: int) -> Plan:
         if allocation is not None:
             if allocation.metadata.terminating or allocation.metadata.uid in content.promised:
                 continue
-            if allocation.metadata.key in made.faults:
-                made.told[cluster.metadata.key] = made.faults[allocation.metadata.key]
+            fault = made.faults.get(allocation.metadata.key)
+            if fault is not None:
+                made.told[cluster.metadata.key] = fault
+                if fault.reason != OVERLAPPING:
+                    continue  # whoever made it so has to say what it should be
         if room <= 0:
             return _with_more(made)
         try:

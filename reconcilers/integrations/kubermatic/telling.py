@@ -69,7 +69,11 @@ class Told:
     def of_pool(self, pool: IPAMPool, problems: Sequence[Problem]) -> None:
         """Say what is wrong with a pool, as far as it was not wrong at the last pass."""
         name = pool.metadata.name
-        known, found = self._pools.get(name, frozenset()), frozenset(problems)
+        texts: dict[str, list[str]] = {}
+        for one in problems:
+            texts.setdefault(one.reason, []).append(one.message)
+        found = frozenset(Problem(reason, "; ".join(said)) for reason, said in texts.items())
+        known = self._pools.get(name, frozenset())
         for problem in sorted(found - known, key=lambda one: (one.reason, one.message)):
             self._recorder.record(
                 POOLS, pool, "Warning", problem.reason, problem.message, action=ACTION
@@ -97,8 +101,14 @@ class Told:
                 )
         self._allocations[pool] = dict(problems)
 
-    def of_error(self, cluster: Cluster, message: str) -> None:
-        """Say on a Cluster why it did not get its addresses, with the words of KKP."""
+    def of_error(self, cluster: Cluster, pool: IPAMPool, message: str) -> None:
+        """Say on a Cluster why it did not get addresses of a pool, with the words of KKP."""
         self._recorder.record(
-            CLUSTERS, cluster, "Warning", RECONCILING_ERROR, message, action=ACTION
+            CLUSTERS,
+            cluster,
+            "Warning",
+            RECONCILING_ERROR,
+            message,
+            action=ACTION,
+            related=(POOLS, pool),
         )

@@ -152,7 +152,9 @@ class Lab:
 
         return str(condition(await self.until(self.clusters(cluster), holds))["message"])
 
-    async def events(self, kind: str, name: str, reason: str) -> list[str]:
+    async def events(
+        self, kind: str, name: str, reason: str, holds: Callable[[list[str]], bool] = bool
+    ) -> list[str]:
         """Wait until there are events of a reason on an object; return their notes."""
 
         async def look() -> list[str]:
@@ -166,7 +168,11 @@ class Lab:
                 and one["regarding"]["name"] == self.name(name)
             ]
 
-        return await until(look, bool, seconds=20.0)
+        return await until(look, holds, seconds=20.0)
+
+    async def until_event(self, kind: str, name: str, reason: str, text: str) -> None:
+        """Wait until an event on an object has a text in its note."""
+        await self.events(kind, name, reason, lambda notes: any(text in one for one in notes))
 
 
 def condition(body: Body | None) -> Body:
