@@ -1,7 +1,8 @@
-"""Writes the manifests of the integration with Cluster API from what the code says.
+"""Writes the manifests of the integrations from what the code says.
 
     manifests/clusterapi-crds   a CustomResourceDefinition for each kind of pool
     manifests/clusterapi        the webhooks, as a patch of the configuration that there is
+    manifests/kubermatic        the same of the integration with KKP
 
 Tests fail while a file differs from what this would write. `repository` writes the two files that
 clusterctl installs a release from, rendered from manifests/clusterctl; it needs kubectl.
@@ -18,14 +19,14 @@ from manifests.rendering import rendered
 from reconcilers.cli.crds import file_name
 from reconcilers.cli.output import as_yaml
 from reconcilers.integrations.clusterapi.crds import crds
-from reconcilers.webhooks.configuration import CLUSTER_API, entries
+from reconcilers.webhooks.configuration import CLUSTER_API, KUBERMATIC, entries
 
 MANIFESTS = Path(__file__).resolve().parent.parent / "manifests"
 CONTRACT = "v1beta2"
 """The contract of Cluster API that the releases of a series keep to."""
 IMAGE = "image: registry.example/butler-ipam:"
 HEAD = """\
-# What is asked before a pool of Cluster API is stored; made by .ci/clusterapi.py, never by hand.
+# What is asked before a pool of it is stored; made by .ci/clusterapi.py, never by hand.
 """
 
 
@@ -33,9 +34,10 @@ def files() -> Iterator[tuple[Path, str]]:
     """Yield each file with the text that it should have."""
     for definition in crds():
         yield MANIFESTS / "clusterapi-crds" / file_name(definition), as_yaml([definition])
-    added = [{"op": "add", "path": "/webhooks/-", "value": one} for one in entries(CLUSTER_API)]
-    text = yaml.safe_dump(added, sort_keys=False, width=1000)
-    yield MANIFESTS / "clusterapi/webhooks.yaml", HEAD + text
+    for folder, judged in (("clusterapi", CLUSTER_API), ("kubermatic", KUBERMATIC)):
+        added = [{"op": "add", "path": "/webhooks/-", "value": one} for one in entries(judged)]
+        text = yaml.safe_dump(added, sort_keys=False, width=1000)
+        yield MANIFESTS / folder / "webhooks.yaml", HEAD + text
 
 
 def repository(folder: Path, tag: str) -> None:

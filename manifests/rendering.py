@@ -34,6 +34,7 @@ INJECTED = """\
   {{- end }}
 """.replace("NAMESPACE", NAMESPACE).replace("FULLNAME", FULLNAME)
 CLUSTER_API = 'has "clusterapi" .Values.integrations'
+KUBERMATIC = 'has "kubermatic" .Values.integrations'
 _LOOKUP = '(lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "NAME")'
 _MADE_BY = f'(dig "metadata" "labels" "cluster.x-k8s.io/provider" "" {_LOOKUP})'
 OURS_TO_DEFINE = f'or (not {_LOOKUP}) (eq "ipam-butler-ipam" {_MADE_BY})'
@@ -49,6 +50,7 @@ def copies() -> Iterator[tuple[Path, str]]:
     yield templates / "rbac.yaml", _rbac()
     yield templates / "webhooks.yaml", _webhooks()
     yield templates / "clusterapi.yaml", _cluster_api()
+    yield templates / "kubermatic.yaml", _when(KUBERMATIC, [_roles_of("kubermatic")])
     [rule] = _read("prometheus/alerts.yaml")
     yield HERE / "chart/files/alerts.yaml", _dumped(rule["spec"])
     dashboard = (HERE / "prometheus/dashboard.json").read_text("utf-8")
@@ -94,10 +96,14 @@ def _cluster_api() -> str:
         _when(OURS_TO_DEFINE.replace("NAME", path_name(path)), ["---\n" + _kept(path)])
         for path in _definitions("clusterapi-crds")
     ]
-    roles = [_templated(_read(f"clusterapi/{name}.yaml")[0]) for name in ("role", "role-binding")]
-    wanted = [_when(".Values.crds.enable", ["".join(definitions)])]
-    wanted.append(_when(".Values.rbac.create", ["---\n" + roles[0], roles[1]]))
+    wanted = [_when(".Values.crds.enable", ["".join(definitions)]), _roles_of("clusterapi")]
     return _when(CLUSTER_API, ["".join(wanted)])
+
+
+def _roles_of(component: str) -> str:
+    """Return what an integration may do, as a template."""
+    roles = [_templated(_read(f"{component}/{name}.yaml")[0]) for name in ("role", "role-binding")]
+    return _when(".Values.rbac.create", ["---\n" + roles[0], roles[1]])
 
 
 def _rbac() -> str:
@@ -127,15 +133,19 @@ def _rbac() -> str:
 def _webhooks() -> str:
     """Return the webhooks' configuration as a template."""
     [configuration] = _read("webhook/validating.yaml")
-    added: list[dict[str, Any]] = [one["value"] for one in _read("clusterapi/webhooks.yaml")[0]]
-    for webhook in (*configuration["webhooks"], *added):
+    added: dict[str, list[dict[str, Any]]] = {
+        condition: [one["value"] for one in _read(f"{component}/webhooks.yaml")[0]]
+        for condition, component in ((CLUSTER_API, "clusterapi"), (KUBERMATIC, "kubermatic"))
+    }
+    for webhook in (*configuration["webhooks"], *(one for some in added.values() for one in some)):
         service = webhook["clientConfig"]["service"]
         service["name"] = service["name"].replace("butler-ipam", FULLNAME)
         service["namespace"] = NAMESPACE
         webhook["failurePolicy"] = "{{ .Values.webhooks.failurePolicy }}"
         webhook["timeoutSeconds"] = "{{ .Values.webhooks.timeoutSeconds }}"
     text = _templated(configuration).replace(LABELS, LABELS + INJECTED)
-    text += _when(CLUSTER_API, [_unquoted(_dumped(added))])
+    for condition, some in added.items():
+        text += _when(condition, [_unquoted(_dumped(some))])
     return _when(".Values.webhooks.enabled", [text])
 
 

@@ -28,9 +28,11 @@ from reconcilers.api.resources import (
 )
 from reconcilers.caches import Caches
 from reconcilers.integrations.clusterapi.api import POOLS
+from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
 from reconcilers.settings import Settings
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.webhooks.clusterapi import ClusterApiPoolValidator
+from reconcilers.webhooks.kubermatic import IPAMPoolValidator
 from reconcilers.webhooks.validators import (
     AllocationValidator,
     ClusterValidator,
@@ -109,6 +111,8 @@ def _spec(data: bytes) -> Any:
 def _answer(request: AdmissionRequest[bytes], verdict: Verdict) -> Answer:
     if verdict.allowed:
         return Allowed(verdict.warnings)
+    if verdict.refusal and verdict.forbidden:
+        return Denied(verdict.refusal, warnings=verdict.warnings)
     if verdict.refusal:
         return Denied(verdict.refusal, "BadRequest", 400, warnings=verdict.warnings)
     sentence = verdict.sentence()
@@ -156,6 +160,15 @@ def cluster_api_webhooks(client: Client) -> list[Webhook[bytes]]:
     return [
         _webhook(resource, ClusterApiPoolValidator(client, resource.kind)) for resource in POOLS
     ]
+
+
+def kubermatic_webhooks(client: Client) -> list[Webhook[bytes]]:
+    """Return the webhook of KKP's IPAMPools, served where that integration is on.
+
+    Args:
+        client: for live reads.
+    """
+    return [_webhook(IPAM_POOLS, IPAMPoolValidator(client))]
 
 
 def _webhook(resource: Resource[Any], validator: Validator[Any]) -> Webhook[bytes]:

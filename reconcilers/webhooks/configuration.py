@@ -15,6 +15,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.integrations.clusterapi.api import POOLS
+from reconcilers.integrations.kubermatic.api import POOLS as IPAM_POOLS
 from reconcilers.webhooks.admission import path
 
 NAME = "butler-ipam"
@@ -42,6 +43,9 @@ CLUSTER_API: Judged = {
 }
 """Those of the integration with Cluster API, under the names that its in-cluster provider has."""
 
+KUBERMATIC: Judged = {IPAM_POOLS.full_name: (IPAM_POOLS, ("CREATE", "UPDATE"))}
+"""That of the integration with KKP, under the name that KKP's own has."""
+
 CHANGES_SPEC = {
     "name": "spec-changes",
     "expression": (
@@ -56,7 +60,7 @@ looked after, and can always go."""
 
 def service(name: str) -> dict[str, Any]:
     """Return how the API server reaches the webhook called `name`, in a cluster."""
-    kind, _ = {**JUDGED, **CLUSTER_API}[name]
+    kind, _ = {**JUDGED, **CLUSTER_API, **KUBERMATIC}[name]
     where = {
         "name": SERVICE,
         "namespace": names.DEFAULT_NAMESPACE,

@@ -49,11 +49,13 @@ class Verdict:
         causes: why the write is refused; empty if it may go on.
         warnings: for the client, one sentence each.
         refusal: why it is refused, where that is about no field; empty if it may go on.
+        forbidden: whether a refusal is answered as Forbidden; else as a bad request.
     """
 
     causes: tuple[Cause, ...] = ()
     warnings: tuple[str, ...] = ()
     refusal: str = ""
+    forbidden: bool = False
 
     @classmethod
     def from_causes(cls, causes: Iterable[Cause] = (), warnings: Iterable[str] = ()) -> Self:

@@ -13,7 +13,7 @@ from reconcilers.tenantclients import OpenTransport, TenantClients
 from reconcilers.tenantcluster.identity import TenantIdentities
 from reconcilers.tenantcluster.release import TenantReleaseCheck
 from reconcilers.tenantcluster.teardown import VanishedClusters
-from reconcilers.webhooks.admission import cluster_api_webhooks, webhooks
+from reconcilers.webhooks.admission import cluster_api_webhooks, kubermatic_webhooks, webhooks
 from reconcilers.wiring import controllers
 from reconcilers.wiring.shared import Shared
 
@@ -133,4 +133,7 @@ def add_webhooks(shared: Shared) -> None:
         shared.manager.add_webhook(webhook)
     if CLUSTER_API in shared.settings.integration:
         for webhook in cluster_api_webhooks(shared.manager.client):
+            shared.manager.add_webhook(webhook)
+    if KUBERMATIC in shared.settings.integration:
+        for webhook in kubermatic_webhooks(shared.manager.client):
             shared.manager.add_webhook(webhook)

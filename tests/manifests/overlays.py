@@ -13,6 +13,7 @@ COMPONENTS: Mapping[str, set[str]] = {
     "network-policy": {"NetworkPolicy"},
     "clusterapi": {"ClusterRole"},
     "clusterapi-crds": {"CustomResourceDefinition"},
+    "kubermatic": {"ClusterRole"},
 }
 """Each component, and the kinds that it brings."""
 

@@ -1,4 +1,4 @@
-"""The manifests of the integration with Cluster API: made of the code, and off by default."""
+"""The manifests of the integrations: made of the code, and off by default."""
 
 from pathlib import Path
 from types import ModuleType
@@ -27,12 +27,12 @@ def kustomization(component: str) -> dict[str, Any]:
 
 def test_the_files_are_what_the_code_says(writer: ModuleType) -> None:
     made = dict(writer.files())
-    assert len(made) == 5
+    assert len(made) == 6
     for path, text in made.items():
         assert path.read_text() == text, f"{path}: run `make manifests`"
 
 
-@pytest.mark.parametrize("component", ["clusterapi", "clusterapi-crds"])
+@pytest.mark.parametrize("component", ["clusterapi", "clusterapi-crds", "kubermatic"])
 def test_a_component_names_every_file_that_there_is(component: str) -> None:
     read = kustomization(component)
     patches = {one["path"] for one in read.get("patches", []) if "path" in one}
@@ -42,6 +42,7 @@ def test_a_component_names_every_file_that_there_is(component: str) -> None:
 
 def test_the_one_file_install_has_nothing_of_it() -> None:
     assert "cluster.x-k8s.io" not in rendering.INSTALL.read_text()
+    assert "kubermatic" not in rendering.INSTALL.read_text()
 
 
 def test_the_chart_takes_definitions_of_ours_by_the_label_that_they_have() -> None:

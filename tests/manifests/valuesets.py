@@ -41,6 +41,7 @@ VALUE_SETS: Mapping[str, Values] = {
     "crds by others": {"crds": {"enable": False}},
     "crds not kept": {"crds": {"keep": False}},
     "with Cluster API": {"integrations": ["clusterapi"]},
+    "with KKP": {"integrations": ["kubermatic", "clusterapi"]},
     "with Cluster API but not its kinds": {
         "integrations": ["clusterapi"],
         "crds": {"enable": False},

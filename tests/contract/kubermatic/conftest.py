@@ -2,22 +2,33 @@
 
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+import anyio
 import httpx
 import pytest
 import pytest_asyncio
 
+from controller.clock import SystemClock
+from controller.config import connect
+from controller.manager import Manager
+from controller.options import ManagerOptions, SelfSigned
 from envtest import ControlPlane
 from reconcilers.api import crd
+from reconcilers.integrations.kubermatic.api import POOLS
+from reconcilers.webhooks.admission import kubermatic_webhooks, path
+from reconcilers.webhooks.configuration import KUBERMATIC, SERVICE, entries
 from tests.contract.conftest import administrator
 from tests.contract.kubermatic.lab import Lab
+from tests.polling import until
 from tests.reconcilers.cli.commands import butler_ipam, environment
 
 DATA = Path(__file__).parents[2] / "data" / "kubermatic"
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+HOST, HOOK = "127.0.0.1", "kubermatic"
 _numbers = count()
 
 
@@ -75,3 +86,43 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 async def lab(server: Server) -> Lab:
     """Names of its own for each test."""
     return Lab(server.admin, f"t{next(_numbers)}")
+
+
+@asynccontextmanager
+async def hooked(server: Server) -> AsyncIterator[None]:
+    """Serve the webhook of IPAMPools, which is in force inside the context."""
+    transport = await connect(server.kubeconfig)
+    signed = SelfSigned("default", SERVICE, "certs", validating=[HOOK], names=[HOST])
+    options = ManagerOptions(webhook_bind=f"{HOST}:0", webhook_self_signed=signed)
+    manager = Manager(transport, clock=SystemClock(), options=options)
+    for webhook in kubermatic_webhooks(manager.client):
+        manager.add_webhook(webhook)
+    async with anyio.create_task_group() as group:
+        group.start_soon(manager.run)
+        await manager.wait_serving()
+        url = f"https://{HOST}:{manager.webhook_port}{path(POOLS)}"
+        body = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": HOOK},
+            "webhooks": list(entries(KUBERMATIC, lambda _: {"url": url})),
+        }
+        made = await server.admin.post(CONFIGURATIONS, json=body)
+        assert made.status_code == 201, made.text
+        await until(lambda: _refused(server.admin), bool)
+        yield
+        await server.admin.delete(f"{CONFIGURATIONS}/{HOOK}")
+        manager.stop()
+    await transport.aclose()
+
+
+async def _refused(admin: httpx.AsyncClient) -> bool:
+    """Return whether the server asks the webhook already: nothing tells when it begins."""
+    body = {
+        "apiVersion": POOLS.api_version,
+        "kind": POOLS.kind,
+        "metadata": {"name": "tried"},
+        "spec": {"datacenters": {"x": {"type": "range", "poolCidr": "10.0.0.0/8"}}},
+    }
+    answer = await admin.post(POOLS.collection(), json=body, params={"dryRun": "All"})
+    return answer.status_code == 403

@@ -1,0 +1,170 @@
+"""Which IPAMPools are refused, with the words of KKP's webhook, and what is warned about.
+
+Networks are compared, not texts: the same network in another spelling is no change, and an
+exclusion excludes what it means, host bits or not.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from allocator import AddressRange
+from allocator.addresses import BITS, parse_address
+from allocator.errors import MalformedText
+from reconcilers.integrations.kubermatic.api import (
+    RANGE,
+    Datacenter,
+    IPAMAllocation,
+    IPAMPool,
+)
+from reconcilers.integrations.kubermatic.holdings import held
+from reconcilers.integrations.kubermatic.spaces import parse_range
+
+LARGEST_RANGE_BITS = 12
+INT64_BITS = 63
+
+
+def faults(pool: IPAMPool) -> Iterable[str]:
+    """Yield why a pool cannot be; the first one of each datacenter."""
+    for name in sorted(pool.spec.datacenters):
+        found = _fault(pool.spec.datacenters[name])
+        if found:
+            yield found
+
+
+def _fault(datacenter: Datacenter) -> str:
+    try:
+        whole = AddressRange.parse_cidr(datacenter.poolCidr)
+    except MalformedText:
+        return f"invalid CIDR address: {datacenter.poolCidr}"
+    if datacenter.type == RANGE:
+        return _range_fault(datacenter, whole)
+    return _prefix_fault(datacenter, whole)
+
+
+def _range_fault(datacenter: Datacenter, whole: AddressRange) -> str:
+    bits = whole.size.bit_length() - 1
+    if datacenter.allocationRange <= 0:
+        return "allocation range should be greater than zero"
+    if bits >= INT64_BITS:
+        return "the pool is too big to be processed"
+    if bits > LARGEST_RANGE_BITS:
+        return "pool prefix is too low for range allocation type"
+    if datacenter.allocationRange > whole.size:
+        return (
+            "allocation range cannot be greater than the pool subnet possible number of IP"
+            " addresses"
+        )
+    found = (_range_text_fault(text) for text in datacenter.excludeRanges)
+    return next((one for one in found if one), "")
+
+
+def _range_text_fault(text: str) -> str:
+    parts = text.split("-")
+    if len(parts) > 2:
+        form = '(format should be "{first_ip}-{last_ip}" or single "{ip}")'
+        return f'invalid format for range: "{text}" {form}'
+    parsed = [parse_address(part) for part in parts]
+    for part, one in zip(parts, parsed, strict=True):
+        if one is None:
+            return f'invalid IP format for "{part}" in range "{text}"'
+    ends = [one for one in parsed if one is not None]
+    if ends[0][1] != ends[-1][1]:
+        return f'different IP versions for range "{text}"'
+    if ends[0][0] > ends[-1][0]:
+        return f'invalid range order for "{text}"'
+    return ""
+
+
+def _prefix_fault(datacenter: Datacenter, whole: AddressRange) -> str:
+    bits = BITS[whole.family]
+    length = datacenter.allocationPrefix
+    if length < bits - (whole.size.bit_length() - 1):
+        return "allocation prefix cannot be smaller than the pool subnet mask size"
+    if length > bits:
+        return "invalid allocation prefix for IP version"
+    for text in datacenter.excludePrefixes:
+        try:
+            AddressRange.parse_cidr(text)
+        except MalformedText:
+            return f"invalid CIDR for subnet to exclude: invalid CIDR address: {text}"
+        if int(text.rpartition("/")[2]) != length:
+            return (
+                f'invalid length for subnet to exclude "{text}": must be the same as the pool'
+                f" allocation prefix ({length})"
+            )
+    return ""
+
+
+def changes(new: IPAMPool, old: IPAMPool) -> Iterable[str]:
+    """Yield what of a pool may not be changed."""
+    for name, mine in sorted(new.spec.datacenters.items()):
+        before = old.spec.datacenters.get(name)
+        if before is None:
+            continue
+        if not _same_network(mine.poolCidr, before.poolCidr):
+            yield "it's not allowed to update the pool CIDR for a datacenter"
+        elif mine.type != before.type:
+            yield "it's not allowed to update the allocation type for a datacenter"
+        elif mine.type != RANGE and mine.allocationPrefix != before.allocationPrefix:
+            yield "it's not allowed to update the allocation prefix for a datacenter"
+
+
+def _same_network(one: str, other: str) -> bool:
+    try:
+        return AddressRange.parse_cidr(one) == AddressRange.parse_cidr(other)
+    except MalformedText:
+        return one == other
+
+
+def conflicts(
+    new: IPAMPool, old: IPAMPool, allocations: Sequence[IPAMAllocation]
+) -> Iterable[str]:
+    """Yield where an exclusion that is added would touch an allocation."""
+    for name, mine in sorted(new.spec.datacenters.items()):
+        before = old.spec.datacenters.get(name, Datacenter())
+        added = set(exclusions(mine)) - set(exclusions(before))
+        here = [
+            part for one in allocations if one.spec.dc == name for part in held(one.spec).ranges
+        ]
+        if any(part.overlaps(one) for part in here for one in added):
+            yield (
+                "failed to add exclusion: there is an conflicted allocation in IPAM pool"
+                f' "{new.metadata.name}" and datacenter "{name}"'
+            )
+
+
+def adds_exclusions(new: IPAMPool, old: IPAMPool) -> bool:
+    """Return whether an edit excludes something that was not excluded."""
+    before = old.spec.datacenters
+    return any(
+        set(exclusions(mine)) - set(exclusions(before.get(name, Datacenter())))
+        for name, mine in new.spec.datacenters.items()
+    )
+
+
+def exclusions(datacenter: Datacenter) -> list[AddressRange]:
+    """Return what a datacenter excludes, as far as it can be read."""
+    found = []
+    texts: Mapping[str, Sequence[str]] = {
+        "range": datacenter.excludeRanges,
+        "prefix": datacenter.excludePrefixes,
+    }
+    for text in texts.get(datacenter.type, ()):
+        try:
+            is_range = datacenter.type == RANGE
+            found.append(parse_range(text) if is_range else AddressRange.parse_cidr(text))
+        except MalformedText:
+            continue  # it is refused by its own rule
+    return found
+
+
+def warnings(new: IPAMPool, old: IPAMPool | None = None) -> Iterable[str]:
+    """Yield what is odd about a pool that is accepted."""
+    if not new.spec.datacenters:
+        yield "spec.datacenters is empty: the pool serves nobody"
+    for name, mine in sorted(new.spec.datacenters.items()):
+        whole = AddressRange.parse_cidr(mine.poolCidr)
+        for one in exclusions(mine):
+            if not whole.overlaps(one):
+                yield f"datacenter {name}: exclusion {one.text} is not in the pool"
+    for name in sorted(set(old.spec.datacenters if old else ()) - set(new.spec.datacenters)):
+        yield f"datacenter {name} is removed: the allocations of its clusters are deleted"
