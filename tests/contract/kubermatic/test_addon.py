@@ -1,0 +1,51 @@
+"""What KKP's MetalLB addon renders from allocations: names are the contract."""
+
+import pytest
+
+from tests.contract.kubermatic.lab import ROOT, Body, Lab, prefixes, ranges
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+
+SINGLE = "metallb"
+DUAL = ("metallb-ipv4", "metallb-ipv6")
+
+
+def rendered(allocations: dict[str, Body]) -> dict[str, list[str]]:
+    """Return the IPAddressPools that the addon makes of a cluster's allocations, by name."""
+
+    def addresses(name: str) -> list[str]:
+        spec = allocations[name]
+        return [spec["cidr"]] if spec["type"] == "prefix" else list(spec["addresses"])
+
+    made = {}
+    if SINGLE in allocations:
+        made["kkp-managed-pool"] = addresses(SINGLE)
+    if all(name in allocations for name in DUAL):
+        made["kkp-managed-pool-dualstack"] = [one for name in DUAL for one in addresses(name)]
+    return made
+
+
+async def test_the_addon_renders_both_of_its_pools_from_our_allocations(lab: Lab) -> None:
+    settings = {
+        "metallb": ranges("10.0.0.0/28", 4, "10.0.0.2"),
+        "metallb-ipv4": ranges("10.1.0.0/28", 4),
+        "metallb-ipv6": prefixes("2001:db8::/56", 64),
+    }
+    for name, datacenter in settings.items():
+        spec = lab.datacenters(dc=datacenter)
+        body = {"apiVersion": "kubermatic.k8c.io/v1", "kind": "IPAMPool", "spec": spec}
+        await lab.post(lab.pools(), {**body, "metadata": {"name": name}})
+    await lab.cluster("a")
+    found = {}
+    for name in settings:
+        path = f"{ROOT}/namespaces/{lab.namespace('a')}/ipamallocations/{name}"
+        one = await lab.until(
+            path, lambda one: bool(one["spec"].get("addresses") or one["spec"].get("cidr"))
+        )
+        found[name] = one["spec"]
+    assert rendered(found) == {
+        "kkp-managed-pool": ["10.0.0.0-10.0.0.1", "10.0.0.3-10.0.0.4"],
+        "kkp-managed-pool-dualstack": ["10.1.0.0-10.1.0.3", "2001:db8::/64"],
+    }
+    for name in settings:
+        await lab.delete(f"{ROOT}/ipampools/{name}")

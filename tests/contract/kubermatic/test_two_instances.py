@@ -1,0 +1,79 @@
+"""Two live processes, one frozen for a while: no address is given twice, nothing stays empty."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import Popen
+
+import anyio
+import pytest
+
+from tests.contract.kubermatic.conftest import Server, product
+from tests.contract.kubermatic.lab import ROOT, Lab, ranges
+from tests.polling import until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
+
+
+@contextmanager
+def frozen(process: Popen[bytes]) -> Iterator[None]:
+    """Stop a process in the middle of whatever it does, for the time of the context."""
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+async def clusters(lab: Lab, first: int, last: int) -> None:
+    """Create clusters all at once."""
+    async with anyio.create_task_group() as group:
+        for number in range(first, last):
+            group.start_soon(lab.cluster, f"c{number:03}")
+
+
+async def given(lab: Lab) -> list[list[str]]:
+    """Return the addresses of each allocation that there is."""
+    answer = await lab.admin.get(
+        f"{ROOT}/ipamallocations", params={"fieldSelector": f"metadata.name={lab.name('p')}"}
+    )
+    assert answer.status_code == 200, answer.text
+    return [one["spec"].get("addresses", []) for one in answer.json()["items"]]
+
+
+async def served(lab: Lab, count: int) -> list[str]:
+    """Wait until that many clusters have addresses and none has none; return all ranges."""
+    found = await until(lambda: given(lab), lambda all_of: len(all_of) >= count and all(all_of))
+    return [one for some in found for one in some]
+
+
+async def test_two_live_processes_never_give_an_address_twice_though_one_is_frozen(
+    lab: Lab, server: Server, tmp_path: Path
+) -> None:
+    await clusters(lab, 0, 16)
+    log = tmp_path / "log"
+    with product(server.kubeconfig, log) as other:
+        await until(lambda: _read(log), lambda text: "controller=kubermatic-cluster" in text)
+        await lab.pool("p", dc=ranges("10.0.0.0/22", 4))
+        with frozen(server.process):
+            await served(lab, 16)
+        async with anyio.create_task_group() as group:
+            group.start_soon(clusters, lab, 16, 32)
+            await served(lab, 18)
+            with frozen(other):
+                await served(lab, 32)
+        found = await served(lab, 32)
+        assert len(set(found)) == len(found) == 32
+        await lab.patch(lab.pools("p"), {"spec": lab.datacenters(dc={"allocationRange": 8})})
+        found = await until(lambda: _all(lab), lambda every: len(every) == 64)
+        assert len(set(found)) == 64
+        assert (other.poll(), server.process.poll()) == (None, None)
+
+
+async def _all(lab: Lab) -> list[str]:
+    return [one for some in await given(lab) for one in some]
+
+
+async def _read(path: Path) -> str:
+    return await anyio.Path(path).read_text(encoding="utf-8")
