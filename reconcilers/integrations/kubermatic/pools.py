@@ -153,16 +153,12 @@ class PoolReconciler:
     async def _fenced(self, pool: IPAMPool) -> IPAMPool:
         """Void whatever was promised before the pool was read, then give it a memory.
 
-        Only what lacks something can be promised something; a pool whose spec was changed may
-        have promised to grow what is complete now.
+        All allocations are written once: what looks complete now may have lacked something when
+        the promise was made, before the pool's spec or the cluster's datacenter was changed.
         """
         name = pool.metadata.name
         view = await self._reader.live(name)
-        touched = [
-            one
-            for one in view.allocations
-            if not one.metadata.terminating and (one.empty or pool.metadata.generation != 1)
-        ]
+        touched = [one for one in view.allocations if not one.metadata.terminating]
         await self._allocations.void(touched, self._clock.now().isoformat())
         if touched:
             view = await self._reader.live(name)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from reconcilers.api import names
 from tests.contract.kubermatic.lab import Lab, condition, prefixes, ranges
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
@@ -98,3 +99,17 @@ async def test_existing_allocations_are_kept_as_they_are(lab: Lab) -> None:
     await lab.has("a", "p", "10.0.0.9", "10.0.0.2-10.0.0.4")
     await lab.has("a", "q", "10.1.0.0/29")
     await lab.has("b", "q", "10.1.0.20/29")
+
+
+async def test_a_pool_that_lost_its_memory_voids_earlier_promises_to_all_before_it_serves(
+    lab: Lab,
+) -> None:
+    await lab.pool("p", dc=ranges("10.0.0.0/24", 4))
+    await lab.cluster("a")
+    await lab.has("a", "p", "10.0.0.0-10.0.0.3")
+    wiped = {"metadata": {"annotations": {names.ANNOTATION_PROMISES: None}}}
+    await lab.patch(lab.pools("p"), wiped)
+    await lab.cluster("b")
+    await lab.has("b", "p", "10.0.0.4-10.0.0.7")
+    kept = await lab.has("a", "p", "10.0.0.0-10.0.0.3")
+    assert names.ANNOTATION_PROMISES_VOID in kept["metadata"]["annotations"]
