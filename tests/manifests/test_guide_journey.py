@@ -28,6 +28,7 @@ ELSEWHERE = {
     "Sharing the work among replicas",
     "Pools of IPv6",
     "With Cluster API",
+    "With KKP",
 }
 
 
