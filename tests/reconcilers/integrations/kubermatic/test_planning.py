@@ -1,0 +1,190 @@
+"""Who gets what of a pool of KKP, against sets of single addresses and of subnets."""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from allocator import AddressRange, InvalidPool
+from controller.meta import ObjectMeta
+from reconcilers.integrations.kubermatic.api import (
+    PREFIX,
+    RANGE,
+    AllocationSpec,
+    CloudSpec,
+    Cluster,
+    ClusterSpec,
+    ClusterStatus,
+    Datacenter,
+    IPAMAllocation,
+)
+from reconcilers.integrations.kubermatic.planning import POOL_EXHAUSTED, Content, Plan, plan
+from reconcilers.integrations.kubermatic.spaces import space_of
+
+POOL, DC = "metallb", "dc"
+NETWORK = ipaddress.ip_network("10.0.0.0/26")
+ROOM = 100
+
+_offsets = st.integers(0, NETWORK.num_addresses - 1)
+_spans = st.tuples(_offsets, st.integers(0, 9)).map(
+    lambda found: (found[0], min(found[0] + found[1], NETWORK.num_addresses - 1))
+)
+
+
+def _cluster(name: str) -> Cluster:
+    meta = ObjectMeta(name=name, uid=f"uid-{name}", resourceVersion="1")
+    return Cluster(
+        meta, ClusterSpec(CloudSpec(DC)), ClusterStatus(namespaceName=f"cluster-{name}")
+    )
+
+
+def _allocation(name: str, **spec: object) -> IPAMAllocation:
+    meta = ObjectMeta(
+        name=POOL, namespace=f"cluster-{name}", uid=f"allocation-{name}", resourceVersion="1"
+    )
+    return IPAMAllocation(meta, AllocationSpec(dc=DC, **spec))  # type: ignore[arg-type]
+
+
+def _plan(
+    datacenter: Datacenter, allocations: Sequence[IPAMAllocation], clusters: Iterable[str]
+) -> Plan:
+    by_namespace = {one.metadata.namespace: one for one in allocations}
+    content = Content(POOL, DC, space_of(datacenter), allocations, {}, by_namespace.get)
+    return plan(content, [_cluster(name) for name in clusters], ROOM)
+
+
+def _numbers(found: Iterable[AddressRange]) -> list[int]:
+    base = int(NETWORK.network_address)
+    return [number - base for one in found for number in range(one.first, one.last + 1)]
+
+
+def _text(first: int, last: int) -> str:
+    base = NETWORK.network_address
+    return f"{base + first}-{base + last}"
+
+
+@settings(deadline=None)
+@given(
+    wanted=st.integers(1, 20),
+    held=st.lists(_spans, max_size=3),
+    excluded=st.lists(_spans, max_size=3),
+    waiting=st.integers(0, 5),
+)
+def test_each_cluster_gets_the_lowest_free_addresses_in_the_order_of_their_age(
+    wanted: int,
+    held: list[tuple[int, int]],
+    excluded: list[tuple[int, int]],
+    waiting: int,
+) -> None:
+    datacenter = Datacenter(
+        RANGE,
+        str(NETWORK),
+        allocationRange=wanted,
+        excludeRanges=tuple(_text(*one) for one in excluded),
+    )
+    others = [
+        _allocation(f"other-{number}", type=RANGE, addresses=(_text(*one),))
+        for number, one in enumerate(held)
+    ]
+    clusters = [f"c{number}" for number in range(waiting)]
+    made = _plan(datacenter, others, clusters)
+
+    closed = {number for first, last in (*held, *excluded) for number in range(first, last + 1)}
+    free = [number for number in range(NETWORK.num_addresses) if number not in closed]
+    got = {grant.cluster.metadata.name: _numbers(grant.ranges) for grant in made.grants}
+    for name in clusters:
+        if wanted <= len(free):
+            assert got.pop(name) == free[:wanted]
+            del free[:wanted]
+        else:
+            told = made.told[_cluster(name).metadata.key]
+            assert told is not None
+            assert told.reason == POOL_EXHAUSTED
+    assert got == {}
+
+
+@settings(deadline=None)
+@given(
+    length=st.integers(26, 32),
+    held=st.lists(_spans, max_size=3),
+    excluded=st.lists(st.tuples(_offsets, st.integers(26, 32)), max_size=3),
+    waiting=st.integers(0, 5),
+)
+def test_each_cluster_gets_the_lowest_subnet_that_touches_nothing(
+    length: int,
+    held: list[tuple[int, int]],
+    excluded: list[tuple[int, int]],
+    waiting: int,
+) -> None:
+    base = NETWORK.network_address
+    holes = [f"{base + offset}/{bits}" for offset, bits in excluded]  # with host bits, too
+    datacenter = Datacenter(
+        PREFIX, str(NETWORK), allocationPrefix=length, excludePrefixes=tuple(holes)
+    )
+    others = [
+        _allocation(f"other-{number}", type=RANGE, addresses=(_text(*one),))
+        for number, one in enumerate(held)
+    ]
+    made = _plan(datacenter, others, [f"c{number}" for number in range(waiting)])
+
+    closed = {number for first, last in held for number in range(first, last + 1)}
+    for hole in holes:
+        closed |= {int(one) - int(base) for one in ipaddress.ip_network(hole, strict=False)}
+    free = [
+        subnet
+        for subnet in NETWORK.subnets(new_prefix=length)
+        if not closed & {int(one) - int(base) for one in subnet}
+    ]
+    got = [grant.ranges[0].text for grant in made.grants]
+    assert got == [str(subnet) for subnet in free[:waiting]]
+
+
+@settings(deadline=None)
+@given(held=_spans, wanted=st.integers(1, 20))
+def test_growth_is_added_and_nothing_is_taken_back(held: tuple[int, int], wanted: int) -> None:
+    datacenter = Datacenter(RANGE, str(NETWORK), allocationRange=wanted)
+    mine = _allocation("a", type=RANGE, addresses=(_text(*held),))
+    made = _plan(datacenter, [mine], ["a"])
+    has = set(range(held[0], held[1] + 1))
+    free = [number for number in range(NETWORK.num_addresses) if number not in has]
+    added = [number for grant in made.grants for number in _numbers(grant.ranges)]
+    assert added == free[: max(0, wanted - len(has))]
+
+
+def test_an_exclusion_in_any_spelling_excludes_what_it_means() -> None:
+    datacenter = Datacenter(
+        PREFIX,
+        "fd00::/62",
+        allocationPrefix=64,
+        excludePrefixes=("FD00:0:0:0:0:0:0:1/64", "fd00:0:0:1::/65"),
+    )
+    made = _plan(datacenter, [], ["a", "b", "c"])
+    assert [grant.ranges[0].text for grant in made.grants] == [
+        "fd00:0:0:2::/64",
+        "fd00:0:0:3::/64",
+    ]
+
+
+def test_a_huge_pool_of_prefixes_is_planned_without_walking_through_it() -> None:
+    datacenter = Datacenter(PREFIX, "fd00::/16", allocationPrefix=128)
+    made = _plan(datacenter, [], ["a", "b"])
+    assert [grant.ranges[0].text for grant in made.grants] == ["fd00::/128", "fd00::1/128"]
+
+
+@pytest.mark.parametrize(
+    "datacenter",
+    [
+        Datacenter(RANGE, "10.0.0.0/33", allocationRange=1),
+        Datacenter(RANGE, "10.0.0.0/24"),
+        Datacenter(RANGE, "10.0.0.0/24", allocationRange=1, excludeRanges=("x",)),
+        Datacenter(PREFIX, "10.0.0.0/24", allocationPrefix=23),
+        Datacenter(PREFIX, "10.0.0.0/24", allocationPrefix=33),
+        Datacenter("other", "10.0.0.0/24"),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_served_are_named(datacenter: Datacenter) -> None:
+    with pytest.raises(InvalidPool):
+        space_of(datacenter)
