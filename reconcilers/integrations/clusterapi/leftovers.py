@@ -7,7 +7,7 @@ it stayed so, and after live reads of the pool, whose promises are looked at fir
 claim: a promise may become an addressRef between the two, and not the other way round.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from controller.client import Client
@@ -15,6 +15,7 @@ from controller.clock import Clock
 from controller.errors import NotFound
 from controller.meta import Key
 from controller.resource import Resource
+from reconcilers import ranges
 from reconcilers.integrations.clusterapi.answers import (
     RELEASED_AT,
     Answers,
@@ -23,8 +24,8 @@ from reconcilers.integrations.clusterapi.answers import (
 )
 from reconcilers.integrations.clusterapi.api import ALLOCATION_FAILED, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.world import World, kind_of, pool_key
-from reconcilers.integrations.core.journal import journal_of
-from reconcilers.integrations.core.rules import Refusal
+from reconcilers.integrations.core.journal import Promise, journal_of
+from reconcilers.integrations.core.rules import Choice, View
 
 PATIENCE_SECONDS = 60.0
 
@@ -47,22 +48,23 @@ class Leftovers:
         """By key: the uid of an IPAddress, and since when (monotonic) nobody speaks for it."""
 
     async def collect(
-        self, kind: Resource[Any], refusals: Sequence[Refusal[IPAddressClaim]]
+        self, kind: Resource[Any], view: View[IPAddressClaim], choice: Choice[IPAddressClaim]
     ) -> float | None:
         """Take away what has been in the way for long enough.
 
         Args:
             kind: of the pool.
-            refusals: of one pass over it.
+            view: what one pass over it has read.
+            choice: what that pass decided.
 
         Returns:
             In how many seconds to look again; None if nothing is in the way.
         """
         waits = []
-        for refusal in refusals:
-            claim, key = refusal.request, refusal.request.metadata.key
+        for claim in _blocked(view, choice):
+            key = claim.metadata.key
             address = self._world.addresses.get(key)
-            if refusal.reason != ALLOCATION_FAILED or not _may_go(address, claim):
+            if not _may_go(address, claim):
                 self._since.pop(key, None)
                 continue
             assert address is not None, "only what is there may go"
@@ -86,20 +88,49 @@ class Leftovers:
     ) -> bool:
         """Return whether neither the pool's promises nor the claim speak for the IPAddress.
 
-        One of another pool answered an earlier claim of the name, if that is not this one.
+        A promise of another address cannot be kept while this one is in the way. One of another
+        pool answered an earlier claim of the name, if that is not this one.
         """
         key = claim.metadata.key
+        same = address.spec.poolRef == claim.spec.poolRef
         try:
             pool = await self._client.get(kind, pool_key(kind, claim))
-            if any(promise.key == key for promise in journal_of(pool.metadata).promises):
+            promises = journal_of(pool.metadata).promises if same else ()
+            if any(one.key == key and _is_of(one, address) for one in promises):
                 return False
             found = await self._client.get(self._world.claim_kind, key)
         except NotFound:
             return False
         owner = controlling_claim(address)
-        same = address.spec.poolRef == found.spec.poolRef
         earlier = owner is not None and owner.uid != found.metadata.uid
         return not found.address_name and (same or earlier)
+
+
+def _blocked(
+    view: View[IPAddressClaim], choice: Choice[IPAddressClaim]
+) -> Iterator[IPAddressClaim]:
+    """Yield the claims that an IPAddress may be in the way of, refused or promised another one.
+
+    Such a promise stays open: a claim that shows already what is in the way is not written again.
+    """
+    for refusal in choice.refusals:
+        if refusal.reason == ALLOCATION_FAILED:
+            yield refusal.request
+    for promise in choice.settled.promises:
+        claim = view.at_version(promise)
+        if claim is not None:
+            yield claim
+
+
+def _is_of(promise: Promise, address: IPAddress) -> bool:
+    """Return whether a promise is of what an IPAddress says, in whatever spelling."""
+    said = ranges.parsed(address.spec.address, address.spec.address)
+    promised = promise.range
+    return (
+        said is not None
+        and promised is not None
+        and (said.family, said.first) == (promised.family, promised.first)
+    )
 
 
 def _may_go(address: IPAddress | None, claim: IPAddressClaim) -> bool:

@@ -228,7 +228,7 @@ class PoolReconciler:
             pool = await self._write_journal(pool, choice.journal)
         results = await self._keep(pool, space, view, choice)
         await self._parts.granting.refuse(choice.refusals)
-        leftover = await self._parts.leftovers.collect(self._kind, choice.refusals)
+        leftover = await self._parts.leftovers.collect(self._kind, view, choice)
         await self._write_status(pool, space)
         return _sooner(self._next(pool, choice, results), leftover)
 

@@ -38,3 +38,8 @@ def test_a_seed_gives_the_same_run_each_time() -> None:
         return [run.random.random(), run.clock.monotonic(), run.number_of_writes]
 
     assert story() == story()
+
+
+def test_an_ipaddress_is_taken_away_that_is_in_the_way_of_an_open_promise() -> None:
+    """In this run the claim shows what is in the way before another replica promises to it."""
+    assert ClaimRun(276, Plan(replicas=3)).play() is None
