@@ -23,8 +23,9 @@ ELSEWHERE = (
         "globalinclusterprefixpools",
         "caip-in-cluster",
     ),
+    *("ipampools", "ipamallocations"),
 )
-"""What needs an installation on a cluster with pods, a file of another section, or Cluster API."""
+"""What needs an installation on a cluster with pods, a file of another section, or other kinds."""
 FINDS = ("check --tenants --strict",)
 """What exits 1 here: most of the samples' tenants are not there, and a strict check says so."""
 

@@ -46,6 +46,7 @@ INSTALLS: Mapping[str, tuple[str, ...]] = {
         *("network policy with its peers", "spread and names", "shards"),
     ),
     "with others": ("cert-manager", "with Cluster API"),
+    "with KKP": ("with KKP",),
     "everything": ("prometheus", "everything", "other name"),
 }
 """What is installed at once, as an installation takes seconds: each set of values is in one."""
