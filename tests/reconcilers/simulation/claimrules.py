@@ -145,8 +145,8 @@ def vanished_claims_unseen(mp: Patch) -> None:
 def leftovers_stay(mp: Patch) -> None:
     """An IPAddress that answers nobody keeps the claim of its name waiting."""
 
-    async def nothing(self: Leftovers, kind: Any, refusals: Any) -> None:
-        del kind, refusals
+    async def nothing(self: Leftovers, kind: Any, view: Any, choice: Any) -> None:
+        del kind, view, choice
 
     mp.setattr(Leftovers, "collect", nothing)
 
