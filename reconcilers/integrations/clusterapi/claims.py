@@ -42,6 +42,7 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.statuses import Record, record_of, shows, with_ready
 from reconcilers.integrations.clusterapi.world import Standing, World, kind_of
+from reconcilers.integrations.core.live import find
 
 ATTEMPTS = 3
 RETRY = 1.0
@@ -80,12 +81,7 @@ class ClaimReconciler:
         return Again(RETRY)
 
     async def _live(self, key: Key) -> IPAddressClaim | None:
-        try:
-            return await self._client.get(self._world.claim_kind, key)
-        except NotFound as error:
-            if error.reason != "NotFound":
-                raise
-            return None
+        return await find(self._client, self._world.claim_kind, key)
 
     async def _reconcile(self, claim: IPAddressClaim) -> Outcome:
         kind = kind_of(claim.spec.poolRef)
@@ -186,12 +182,7 @@ class ClaimReconciler:
         found = self._world.addresses.get(key)
         if found is not None or not has_finalizer(claim, CLAIM_FINALIZER):
             return found
-        try:
-            return await self._client.get(self._world.address_kind, key)
-        except NotFound as error:
-            if error.reason != "NotFound":
-                raise
-            return None
+        return await find(self._client, self._world.address_kind, key)
 
     def _rests(self, since: datetime, pool: Any) -> float:
         """Return for how many seconds an address rests that was released at that time."""

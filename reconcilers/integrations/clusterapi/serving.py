@@ -1,9 +1,7 @@
 """The integration as a service: it begins when Cluster API's kinds are served.
 
-What is served is looked up when the process starts and whenever a CustomResourceDefinition
-changes, so that an idle cluster sees no requests. Each time it differs, all informers and
-controllers of the integration are made anew for what is served now: a new version of the kinds, a
-further kind of pool, Clusters at last.
+Each time something else is served, all informers and controllers of the integration are made anew
+for that: a new version of the kinds, a further kind of pool, Clusters at last.
 """
 
 from collections.abc import Iterable
@@ -12,16 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import anyio
 import structlog
 
-from controller.cache import Change
 from controller.clock import Clock
-from controller.errors import ControllerError
 from controller.events import Recorder
 from controller.informer import Informer
 from controller.manager import Manager
-from controller.meta import MetadataOnly
 from controller.resource import Resource
 from controller.runner import Controller
 from reconcilers.api import names
@@ -52,22 +46,10 @@ from reconcilers.integrations.clusterapi.world import (
     space_of,
 )
 from reconcilers.integrations.core.contents import SPACE_INDEX
+from reconcilers.integrations.core.discovery import Discovery, Work
 from reconcilers.settings import Settings
 
 log = structlog.get_logger(__name__)
-
-DEFINITIONS = Resource(
-    "apiextensions.k8s.io",
-    "v1",
-    "CustomResourceDefinition",
-    "customresourcedefinitions",
-    MetadataOnly,
-    namespaced=False,
-)
-SETTLING_SECONDS = 10.0
-"""How long discovery is asked again after a definition changed: it shows a kind a little later."""
-LOOK_SECONDS = 0.5
-RETRY_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +99,8 @@ class ClusterApi:
         self._recorder = recorder
         self._clock = clock
         self._settings = settings
-        self._definitions = manager.informer(DEFINITIONS)
-        self._changed = anyio.Event()
-        self._look_until = 0.0
+        groups = (api.GROUP, api.CORE_GROUP)
+        self._discovery = Discovery(manager, groups, self._discovered, clock)
         manager.add_service("clusterapi", self.run)
 
     def enqueue_networkpools(self, controller: Controller) -> None:
@@ -128,57 +109,22 @@ class ClusterApi:
 
     async def run(self) -> None:
         """Run the controllers for what is served, until cancelled."""
-        registration = self._definitions.add_handler(self._note)
-        try:
-            served = await self._look()
-            while True:
-                served = await self._run_until_other(served)
-        finally:
-            registration.close()
+        await self._discovery.run(self._begin)
 
-    def _note(self, change: Change[MetadataOnly]) -> None:
-        definition = change.new or change.old
-        if definition is not None and not change.initial:
-            group = definition.metadata.name.partition(".")[2]
-            if group in {api.GROUP, api.CORE_GROUP}:
-                self._look_until = self._clock.monotonic() + SETTLING_SECONDS
-                self._changed.set()
-
-    async def _run_until_other(self, served: Served) -> Served:
-        """Run the controllers for what is served until that is something else; return what."""
-        async with anyio.create_task_group() as group:
-            self.holders.known, self.holders.pools = False, None
-            if served.claims is not None and served.addresses is not None:
-                group.start_soon(self._extension(served, served.claims, served.addresses))
-                log.info("Serving IPAddressClaims", version=served.claims.version)
-            else:
-                log.info("IPAddressClaims are not served by the API server: waiting for them")
-            self.holders.known = True
-            found = await self._other(served)
-            group.cancel_scope.cancel()
-        return found
-
-    async def _other(self, served: Served) -> Served:
-        """Return what is served as soon as that is something else."""
-        while True:
-            while self._clock.monotonic() < self._look_until:
-                found = await self._look()
-                if found != served:
-                    return found
-                await self._clock.sleep(LOOK_SECONDS)
-            self._changed = anyio.Event()
-            await self._changed.wait()
-
-    async def _look(self) -> Served:
-        """Return which kinds are served, by discovery."""
-        while True:
-            try:
-                return await self._discovered()
-            except ControllerError as error:
-                log.warning("Cannot find out which kinds are served", error=str(error))
-            await self._clock.sleep(RETRY_SECONDS)
+    def _begin(self, served: Served) -> Work | None:
+        """Return what runs the controllers for what is served; None if claims are not."""
+        self.holders.known, self.holders.pools = False, None
+        work = None
+        if served.claims is not None and served.addresses is not None:
+            work = self._extension(served, served.claims, served.addresses)
+            log.info("Serving IPAddressClaims", version=served.claims.version)
+        else:
+            log.info("IPAddressClaims are not served by the API server: waiting for them")
+        self.holders.known = True
+        return work
 
     async def _discovered(self) -> Served:
+        """Return which kinds are served, by discovery."""
         return Served(
             claims=await self._newest(api.claims(v) for v in api.CONTRACT_VERSIONS),
             addresses=await self._newest(api.addresses(v) for v in api.CONTRACT_VERSIONS),
@@ -197,7 +143,7 @@ class ClusterApi:
         served: Served,
         claim_kind: Resource[IPAddressClaim],
         address_kind: Resource[IPAddress],
-    ) -> Any:
+    ) -> Work:
         """Return what runs the informers and controllers for what is served."""
         extension = self._manager.extension()
         indexes = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}

@@ -25,6 +25,7 @@ from reconcilers.integrations.core.journal import (
     journal_of,
     journal_patch,
 )
+from reconcilers.integrations.core.live import find
 from reconcilers.integrations.core.rules import settle
 from reconcilers.integrations.kubermatic.allocations import (
     Allocations,
@@ -125,16 +126,8 @@ class PoolReconciler:
                 return Again(behind.after)
             except (Conflict, NotFound):
                 # It was written or deleted meanwhile: forget the choice, read live, try again.
-                pool = await self._live(key)
+                pool = await find(self._client, POOLS, key)
         return Again(RETRY)
-
-    async def _live(self, key: Key) -> IPAMPool | None:
-        try:
-            return await self._client.get(POOLS, key)
-        except NotFound as error:
-            if error.reason != "NotFound":
-                raise
-            return None
 
     async def _pass(self, pool: IPAMPool) -> Outcome:
         revision = journal_of(pool.metadata).revision

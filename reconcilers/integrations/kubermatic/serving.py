@@ -1,25 +1,19 @@
-"""The integration as a service: it begins when KKP's kinds are served, and ends when they are not.
-
-What is served is looked up when the process starts and whenever a CustomResourceDefinition of KKP
-changes, so that an idle cluster sees no requests.
-"""
+"""The integration as a service: it runs while the API server serves the kinds of KKP."""
 
 from collections.abc import Iterable
 
-import anyio
 import structlog
 
 from controller.cache import Change
 from controller.clock import Clock
-from controller.errors import ControllerError
 from controller.events import Recorder
 from controller.extension import Extension
 from controller.informer import Informer
 from controller.manager import Manager
-from controller.meta import Key, MetadataOnly
-from controller.resource import Resource
+from controller.meta import Key
 from controller.triggers import Watch, generation_changed, to_self
 from reconcilers.api import names
+from reconcilers.integrations.core.discovery import Discovery, Work
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     CLUSTERS,
@@ -46,19 +40,6 @@ from reconcilers.settings import Settings
 
 log = structlog.get_logger(__name__)
 
-DEFINITIONS = Resource(
-    "apiextensions.k8s.io",
-    "v1",
-    "CustomResourceDefinition",
-    "customresourcedefinitions",
-    MetadataOnly,
-    namespaced=False,
-)
-SETTLING_SECONDS = 10.0
-"""How long discovery is asked again after a definition changed: it shows a kind a little later."""
-LOOK_SECONDS = 0.5
-RETRY_SECONDS = 2.0
-
 
 class Kubermatic:
     """Serves KKP's IPAMPools while their kinds are served.
@@ -77,61 +58,29 @@ class Kubermatic:
         self._recorder = recorder
         self._clock = clock
         self._settings = settings
-        self._definitions = manager.informer(DEFINITIONS)
-        self._changed = anyio.Event()
+        self._discovery = Discovery(manager, (GROUP,), self._served, clock)
         manager.add_service("kubermatic", self.run)
 
     async def run(self) -> None:
         """Run the controllers while the kinds are served, until cancelled."""
-        registration = self._definitions.add_handler(self._note)
-        try:
-            served = await self._served()
-            while True:
-                served = await self._run_until_not(served)
-        finally:
-            registration.close()
+        await self._discovery.run(self._begin)
 
-    def _note(self, change: Change[MetadataOnly]) -> None:
-        definition = change.new or change.old
-        ours = definition is not None and definition.metadata.name.partition(".")[2] == GROUP
-        if ours and not change.initial:
-            self._changed.set()
-
-    async def _run_until_not(self, served: bool) -> bool:
-        """Run the controllers if the kinds are served, until that changes; return what it is."""
-        async with anyio.create_task_group() as group:
-            if served:
-                group.start_soon(self._extension().run)
-                log.info("Serving IPAMPools of KKP")
-            else:
-                log.info("The kinds of KKP are not served by the API server: waiting for them")
-            found = await self._other(served)
-            group.cancel_scope.cancel()
-        return found
-
-    async def _other(self, served: bool) -> bool:
-        while True:
-            await self._changed.wait()
-            self._changed = anyio.Event()
-            until = self._clock.monotonic() + SETTLING_SECONDS
-            while self._clock.monotonic() < until:
-                if await self._served() != served:
-                    return not served
-                await self._clock.sleep(LOOK_SECONDS)
+    def _begin(self, served: bool) -> Work | None:
+        """Return what runs the controllers; None while the kinds are not served."""
+        if not served:
+            log.info("The kinds of KKP are not served by the API server: waiting for them")
+            return None
+        log.info("Serving IPAMPools of KKP")
+        return self._extension().run
 
     async def _served(self) -> bool:
         """Return whether all three kinds are served, by discovery."""
-        while True:
-            try:
-                client = self._manager.client
-                return (
-                    await client.served(POOLS)
-                    and await client.served(ALLOCATIONS)
-                    and await client.served(CLUSTERS)
-                )
-            except ControllerError as error:
-                log.warning("Cannot find out which kinds are served", error=str(error))
-            await self._clock.sleep(RETRY_SECONDS)
+        client = self._manager.client
+        return (
+            await client.served(POOLS)
+            and await client.served(ALLOCATIONS)
+            and await client.served(CLUSTERS)
+        )
 
     def _extension(self) -> Extension:
         """Return the informers and controllers."""

@@ -1,0 +1,112 @@
+"""Runs an integration for the kinds that the API server serves, and anew when these change.
+
+What is served is looked up when the process starts and whenever a CustomResourceDefinition of the
+integration's groups changes, so that an idle cluster sees no requests.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import Any, Generic, TypeVar
+
+import anyio
+import structlog
+
+from controller.cache import Change
+from controller.clock import Clock
+from controller.errors import ControllerError
+from controller.manager import Manager
+from controller.meta import MetadataOnly
+from controller.resource import Resource
+
+S = TypeVar("S")
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    MetadataOnly,
+    namespaced=False,
+)
+SETTLING_SECONDS = 10.0
+"""How long discovery is asked again after a definition changed: it shows a kind a little later."""
+LOOK_SECONDS = 0.5
+RETRY_SECONDS = 2.0
+
+log = structlog.get_logger(__name__)
+
+
+class Discovery(Generic[S]):
+    """Finds out what is served of an integration's kinds.
+
+    Args:
+        manager: watches the definitions.
+        groups: the API groups of the kinds.
+        look: returns what is served, by discovery; it is compared with what was served before.
+        clock: the time.
+    """
+
+    def __init__(
+        self,
+        manager: Manager,
+        groups: Collection[str],
+        look: Callable[[], Awaitable[S]],
+        clock: Clock,
+    ) -> None:
+        self._groups = groups
+        self._look = look
+        self._clock = clock
+        self._definitions = manager.informer(DEFINITIONS)
+        self._changed = anyio.Event()
+        self._look_until = 0.0
+
+    async def run(self, begin: Callable[[S], Work | None]) -> None:
+        """Run what `begin` returns for what is served, each time anew, until cancelled.
+
+        Args:
+            begin: returns the work for what is served; None if there is none.
+        """
+        registration = self._definitions.add_handler(self._note)
+        try:
+            served = await self._served()
+            while True:
+                served = await self._run_until_other(served, begin(served))
+        finally:
+            registration.close()
+
+    def _note(self, change: Change[MetadataOnly]) -> None:
+        definition = change.new or change.old
+        if definition is None or change.initial:
+            return
+        if definition.metadata.name.partition(".")[2] in self._groups:
+            self._look_until = self._clock.monotonic() + SETTLING_SECONDS
+            self._changed.set()
+
+    async def _run_until_other(self, served: S, work: Work | None) -> S:
+        """Run the work until something else is served; return what."""
+        async with anyio.create_task_group() as group:
+            if work is not None:
+                group.start_soon(work)
+            found = await self._other(served)
+            group.cancel_scope.cancel()
+        return found
+
+    async def _other(self, served: S) -> S:
+        """Return what is served as soon as that is something else."""
+        while True:
+            while self._clock.monotonic() < self._look_until:
+                found = await self._served()
+                if found != served:
+                    return found
+                await self._clock.sleep(LOOK_SECONDS)
+            self._changed = anyio.Event()
+            await self._changed.wait()
+
+    async def _served(self) -> S:
+        """Return what is served, once the API server says so."""
+        while True:
+            try:
+                return await self._look()
+            except ControllerError as error:
+                log.warning("Cannot find out which kinds are served", error=str(error))
+            await self._clock.sleep(RETRY_SECONDS)
