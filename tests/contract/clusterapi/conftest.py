@@ -1,8 +1,7 @@
 """One server with Cluster API's kinds, and the product as a process, for all of these tests."""
 
 import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,32 +15,9 @@ from reconcilers.api import crd
 from reconcilers.integrations.clusterapi import crds
 from tests.contract.clusterapi.lab import Lab
 from tests.contract.conftest import administrator
-from tests.reconcilers.cli.commands import butler_ipam, environment
+from tests.contract.product import product
 
 DATA = Path(__file__).parents[2] / "data" / "clusterapi"
-
-
-@contextmanager
-def product(kubeconfig: Path, log: Path, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the product with the integration as a process; it is killed at the end."""
-    command = butler_ipam(
-        "run",
-        f"--kubeconfig={kubeconfig}",
-        "--integration=clusterapi",
-        "--metrics-bind-address=0",
-        "--health-probe-bind-address=0",
-        "--log-format=console",
-        *flags,
-    )
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            command, env=environment(), cwd="/", stdin=subprocess.DEVNULL, stdout=out, stderr=out
-        )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 async def install(plane: Plane) -> None:
@@ -78,7 +54,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         await install(plane)
         kubeconfig = plane.write_kubeconfig(folder / "kubeconfig")
         log = folder / "log"
-        with product(kubeconfig, log) as process:
+        with product("clusterapi", kubeconfig, log) as process:
             yield Server(plane, admin, kubeconfig, log, process)
 
 

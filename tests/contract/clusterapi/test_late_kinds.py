@@ -7,8 +7,9 @@ import httpx
 
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api import crd
-from tests.contract.clusterapi.conftest import DATA, product
+from tests.contract.clusterapi.conftest import DATA
 from tests.contract.clusterapi.lab import Lab
+from tests.contract.product import product
 from tests.polling import until
 
 
@@ -18,7 +19,7 @@ async def test_claims_are_served_once_their_kinds_are_and_by_definitions_without
     await plane.install_crds(crd.crds())
     kubeconfig, log = plane.write_kubeconfig(tmp_path / "kubeconfig"), tmp_path / "log"
     lab = Lab(admin, "default")
-    with product(kubeconfig, log):
+    with product("clusterapi", kubeconfig, log):
 
         async def logged() -> str:
             return await anyio.Path(log).read_text(encoding="utf-8")

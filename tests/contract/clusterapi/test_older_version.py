@@ -9,8 +9,9 @@ import yaml
 from envtest.plane import ControlPlane as Plane
 from reconcilers.api import crd
 from reconcilers.integrations.clusterapi import crds
-from tests.contract.clusterapi.conftest import DATA, product
+from tests.contract.clusterapi.conftest import DATA
 from tests.contract.clusterapi.lab import PATHS, Lab, condition
+from tests.contract.product import product
 from tests.polling import until
 
 
@@ -32,7 +33,7 @@ async def test_claims_are_served_and_say_so_in_cluster_apis_older_list(
     lab = Lab(admin, "older")
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "older"}}
     assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201
-    with product(plane.write_kubeconfig(tmp_path / "kubeconfig"), tmp_path / "log"):
+    with product("clusterapi", plane.write_kubeconfig(tmp_path / "kubeconfig"), tmp_path / "log"):
         await lab.pool("p", "10.0.0.10", gateway="10.0.0.1")
         ref = {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "p"}
         claims = lab.path("IPAddressClaim").replace("v1beta2", "v1beta1")

@@ -1,8 +1,8 @@
 """One server with KKP's kinds, and the product as a process, for all of these tests."""
 
 import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -23,36 +23,13 @@ from reconcilers.webhooks.admission import kubermatic_webhooks, path
 from reconcilers.webhooks.configuration import KUBERMATIC, SERVICE, entries
 from tests.contract.conftest import administrator
 from tests.contract.kubermatic.lab import Lab
+from tests.contract.product import product
 from tests.polling import until
-from tests.reconcilers.cli.commands import butler_ipam, environment
 
 DATA = Path(__file__).parents[2] / "data" / "kubermatic"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 HOST, HOOK = "127.0.0.1", "kubermatic"
 _numbers = count()
-
-
-@contextmanager
-def product(kubeconfig: Path, log: Path, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the product with the integration as a process; it is killed at the end."""
-    command = butler_ipam(
-        "run",
-        f"--kubeconfig={kubeconfig}",
-        "--integration=kubermatic",
-        "--metrics-bind-address=0",
-        "--health-probe-bind-address=0",
-        "--log-format=console",
-        *flags,
-    )
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            command, env=environment(), cwd="/", stdin=subprocess.DEVNULL, stdout=out, stderr=out
-        )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +55,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         await plane.install_crds(crd.crds())
         await plane.install_crds(DATA / "crds.yaml")
         kubeconfig = plane.write_kubeconfig(folder / "kubeconfig")
-        with product(kubeconfig, folder / "log") as process:
+        with product("kubermatic", kubeconfig, folder / "log") as process:
             yield Server(admin, kubeconfig, process)
 
 

@@ -9,8 +9,9 @@ from subprocess import Popen
 import anyio
 import pytest
 
-from tests.contract.kubermatic.conftest import Server, product
+from tests.contract.kubermatic.conftest import Server
 from tests.contract.kubermatic.lab import ROOT, Lab, ranges
+from tests.contract.product import product
 from tests.polling import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.slow]
@@ -53,7 +54,7 @@ async def test_two_live_processes_never_give_an_address_twice_though_one_is_froz
 ) -> None:
     await clusters(lab, 0, 16)
     log = tmp_path / "log"
-    with product(server.kubeconfig, log) as other:
+    with product("kubermatic", server.kubeconfig, log) as other:
         await until(lambda: _read(log), lambda text: "controller=kubermatic-cluster" in text)
         await lab.pool("p", dc=ranges("10.0.0.0/22", 4))
         with frozen(server.process):

@@ -6,6 +6,8 @@ tenants' simulation as many. `python -m tests.reconcilers.simulation` plays sing
 """
 
 import os
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -52,22 +54,24 @@ def test_no_two_allocations_ever_hold_one_address_and_every_request_that_fits_is
         assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
 
 
+def _check_tenants(world: Callable[[int], Tenancy], part: int, options: str) -> None:
+    """Play the seeds of one part in a world of tenants; the options play one of them again."""
+    for seed in part_of(SEEDS // 4, part):
+        verdict = world(seed).play()
+        again = f"python -m tests.reconcilers.simulation tenants {seed} {options}"
+        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_address_is_projected_wrongly_and_every_one_is_released(part: int) -> None:
-    for seed in part_of(SEEDS // 4, part):
-        verdict = Tenancy(seed).play()
-        again = f"python -m tests.reconcilers.simulation tenants {seed}"
-        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+    _check_tenants(Tenancy, part, "")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_address_is_projected_wrongly_where_clusters_vanish_without_teardown(part: int) -> None:
-    for seed in part_of(SEEDS // 4, part):
-        verdict = Tenancy(seed, FORCE).play()
-        again = f"python -m tests.reconcilers.simulation tenants {seed} --force"
-        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+    _check_tenants(partial(Tenancy, faults=FORCE), part, "--force")
 
 
 @pytest.mark.slow
@@ -75,28 +79,19 @@ def test_no_address_is_projected_wrongly_where_clusters_vanish_without_teardown(
 def test_no_address_is_projected_wrongly_where_metallb_uses_an_older_configuration(
     part: int,
 ) -> None:
-    for seed in part_of(SEEDS // 4, part):
-        verdict = Tenancy(seed, COUNTING).play()
-        again = f"python -m tests.reconcilers.simulation tenants {seed} --counting"
-        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+    _check_tenants(partial(Tenancy, faults=COUNTING), part, "--counting")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_both_families_of_a_tenant_are_projected_and_released_together(part: int) -> None:
-    for seed in part_of(SEEDS // 4, part):
-        verdict = Tenancy(seed, FAMILIES).play()
-        again = f"python -m tests.reconcilers.simulation tenants {seed} --families"
-        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+    _check_tenants(partial(Tenancy, faults=FAMILIES), part, "--families")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_address_is_projected_wrongly_where_replicas_share_tenants_and_pool(part: int) -> None:
-    for seed in part_of(SEEDS // 4, part):
-        verdict = SharedTenancy(seed).play()
-        again = f"python -m tests.reconcilers.simulation tenants {seed} --shards 2"
-        assert verdict is None, f"seed {seed}: {verdict}; to see it again: {again}"
+    _check_tenants(SharedTenancy, part, "--shards 2")
 
 
 def test_shards_move_in_the_midst_of_passes_and_are_held_by_two_at_times() -> None:
