@@ -27,20 +27,17 @@ async def test_those_who_wait_are_served_oldest_first_when_an_address_is_release
         await lab.claim(name, "p")
         await lab.says(name, "PoolExhausted")
     await lab.delete("IPAddressClaim", "a")
-    first = "z" if await _is_older(lab, "z", "x") else "x"
-    assert await lab.served(first) == "10.0.0.10"
-    assert reason(await lab.find("IPAddressClaim", "y")) == "PoolExhausted"
+    first, *others = sorted([await _place(lab, name) for name in ("z", "y", "x")])
+    assert await lab.served(first[1]) == "10.0.0.10"
+    for _, name in others:
+        assert reason(await lab.find("IPAddressClaim", name)) == "PoolExhausted"
 
 
-async def _is_older(lab: Lab, one: str, other: str) -> bool:
-    """Return whether one claim is served before another: by creation, to the second, then name."""
-
-    def place(body: object, name: str) -> tuple[str, str]:
-        assert isinstance(body, dict)
-        return str(body["metadata"]["creationTimestamp"]), name
-
-    first = place(await lab.find("IPAddressClaim", one), one)
-    return first < place(await lab.find("IPAddressClaim", other), other)
+async def _place(lab: Lab, name: str) -> tuple[str, str]:
+    """Return what a claim's place among those who wait goes by: creation, to the second; name."""
+    body = await lab.find("IPAddressClaim", name)
+    assert body is not None
+    return str(body["metadata"]["creationTimestamp"]), name
 
 
 async def test_growth_of_the_pool_and_a_lifted_exclusion_serve_who_waits(lab: Lab) -> None:
